@@ -176,7 +176,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
         inset(ui, |ui| {
             label::paragraph(
                 ui,
-                "Messages of PyTorch 0.4 to 2.15 (CUDA, HIP, XPU, NPU, MPS, CPU), JAX, TensorFlow, vLLM, ComfyUI, llama.cpp, TensorRT, CuPy, ONNX Runtime and PaddlePaddle are read.",
+                "Messages of PyTorch 0.4 to 2.15 are read, of JAX, TensorFlow, vLLM, SGLang, ComfyUI, llama.cpp, Ollama, RAPIDS and others, of drivers, and of what kills a program for the machine's memory.",
                 Type::Body,
                 t.text2,
             );

@@ -34,7 +34,7 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     let explained: Vec<Explanation> = found.iter().map(explain).collect();
     let Some(main) = explained.get(oom_message::first_told(&found)) else {
         return Err(format!(
-            "{name} holds no out-of-memory message of PyTorch (CUDA, HIP, XPU, NPU, MPS), JAX, TensorFlow, vLLM, ComfyUI, llama.cpp, TensorRT, CuPy, ONNX Runtime or PaddlePaddle"
+            "{name} holds no out-of-memory message that vramscope knows: of PyTorch, JAX, TensorFlow, servers and libraries on GPUs, drivers, or what killed a program for the machine's memory"
         ));
     };
     let written = if json { write_json(main, &explained, out) } else { write_text(main, &explained, out) };
@@ -72,6 +72,7 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
     let several = e.contradictions.iter().map(String::as_str).filter(|_| e.contradictions.len() > 1);
     section(out, "Figures that contradict each other", several)?;
     section(out, "What to do", e.remedies.iter().map(|r| r.sentence.as_str()))?;
+    buffers(e, out)?;
     section(out, "Also known", e.known.iter().map(String::as_str))?;
     section(out, "Not in a message", e.not_known.iter().map(String::as_str))?;
     if !e.record.is_empty() {
@@ -86,6 +87,18 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
             let rank = m.rank.map_or(String::new(), |r| format!(", rank {r}"));
             writeln!(out, "  line {}{rank}: {}: {}", m.line, m.verdict.name().replace('_', " "), m.sentence)?;
         }
+    }
+    Ok(())
+}
+
+/// What XLA lists of a program that did not fit, as a table.
+fn buffers(e: &Explanation, out: &mut dyn Write) -> std::io::Result<()> {
+    if !e.buffers.is_empty() {
+        writeln!(out, "\nLargest buffers of the program:")?;
+    }
+    for b in &e.buffers {
+        let [operator, source, shape] = [&b.operator, &b.source, &b.shape].map(|text| text.as_deref().unwrap_or("-"));
+        writeln!(out, "  {:>12}  {shape:<28}  {source:<32}  {operator}", pytorch_size(b.bytes))?;
     }
     Ok(())
 }
@@ -130,7 +143,7 @@ mod tests {
         let mut text = Vec::new();
         run(Some(&path), false, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert!(text.starts_with("fragmentation: 500.00 MiB was requested"), "{text}");
+        assert!(text.starts_with("fragmentation: PyTorch has 609.98 MiB free inside its own memory, but scattered"), "{text}");
         assert!(text.contains("line 3, rank 1"));
     }
 

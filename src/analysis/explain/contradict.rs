@@ -54,7 +54,8 @@ pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
         "a limit is a share of its card, so the two are of different devices",
     );
     above(
-        reserved.or(f.allocated),
+        // Windows' driver moves memory to the host.
+        reserved.or(f.allocated).filter(|_| !m.on_windows),
         "held by PyTorch",
         capacity,
         "on the whole card",

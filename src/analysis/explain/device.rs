@@ -3,7 +3,7 @@
 
 use super::judge::{Judged, ROUNDED, size};
 use super::{Verdict, compare};
-use crate::formats::oom_message::{Cause, Figure, OomMessage, Writer};
+use crate::formats::oom_message::{Cause, Figure, OomMessage, ProcessUse, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
 
 /// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
@@ -21,20 +21,23 @@ type Told = Option<(Verdict, String)>;
 
 /// In this order; the first that says something decides. The letters: q asked for, f free on the card, h in holes, R held by PyTorch,
 /// L its limit, O of other processes, G of this one outside PyTorch.
-const RULES: [fn(&mut Case<'_>) -> Told; 13] = [
-    named_cause,            // the message says so
-    larger_than_the_card,   // q > card - G            too large
-    refused_beforehand,     // the message says so     cap
-    not_all_read,           // a figure lacks          what does not rest on it, else unknown
-    holes_under_the_limit,  // q > L - R, q <= h       fragmentation
-    limit,                  // q > L - R, q <= f       cap
-    free_is_not_told,       // f unknown               capacity where q + R > card, else unknown
-    something_else_refused, // q <= f                  unknown
-    holes_of_a_full_card,   // q <= f + h              fragmentation
-    other_processes,        // q <= f + h + O          contention
-    this_one_outside,       // q <= f + h + G          outside PyTorch
-    nobody_s,               // q <= f + h + the rest   contention, or unknown where nobody is listed
-    full,                   //                         capacity
+const RULES: [fn(&mut Case<'_>) -> Told; 16] = [
+    named_cause,             // the message says so
+    larger_than_the_card,    // q > card - G            too large
+    refused_beforehand,      // the message says so     cap
+    limit_of_a_cut_message,  // a figure lacks, L told  cap where q <= f
+    private_pools,           // f < q <= pools, and those are much of the card: fragmentation
+    others_of_a_cut_message, // a figure lacks         contention where O fill the card
+    not_all_read,            // a figure lacks          what does not rest on it, else unknown
+    holes_under_the_limit,   // q > L - R, q <= h       fragmentation
+    limit,                   // q > L - R, q <= f       cap
+    free_is_not_told,        // f unknown               capacity where q + R > card, else unknown
+    something_else_refused,  // q <= f                  unknown
+    others_fill_the_card,    // q <= f + O, O much of the card and more than h: contention
+    holes_of_a_full_card,    // q <= f + h              fragmentation
+    other_processes,         // q <= f + h + O          contention
+    this_one_outside,        // q <= f + h + G          outside PyTorch
+    beyond,                  // nobody's                contention or unknown; else capacity
 ];
 
 pub(super) fn device(m: &OomMessage, q: Figure) -> Judged {
@@ -114,6 +117,7 @@ impl Case<'_> {
 fn named_cause(c: &mut Case<'_>) -> Told {
     let q = size(c.q);
     Some(match c.m.cause? {
+        Cause::Rejected => return None,
         Cause::PoolAllocator => (
             Verdict::Unknown,
             format!(
@@ -142,7 +146,7 @@ fn larger_than_the_card(c: &mut Case<'_>) -> Told {
 }
 
 fn refused_beforehand(c: &mut Case<'_>) -> Told {
-    if !c.m.is_rejection {
+    if c.m.cause != Some(Cause::Rejected) {
         return None;
     }
     let f = &c.m.figures;
@@ -151,6 +155,75 @@ fn refused_beforehand(c: &mut Case<'_>) -> Told {
     let why =
         format!("PyTorch refused {} beforehand because this process may not exceed its memory fraction{limit}{held}.", size(c.q));
     Some((Verdict::Cap, why))
+}
+
+/// A share of the card that makes its holder worth naming before any arithmetic of holes.
+const MUCH: u64 = 4;
+
+/// The limit is used where the text breaks off behind it: what is reserved is at least what is allocated.
+fn limit_of_a_cut_message(c: &mut Case<'_>) -> Told {
+    let f = &c.m.figures;
+    let limit = f.limit.filter(|_| !c.m.unread().is_empty())?;
+    let is_below = f.capacity.is_none_or(|capacity| limit.bytes < capacity.bytes);
+    if !is_below || f.free.is_some_and(|free| c.q.bytes > free.bytes) {
+        return None;
+    }
+    let free = f.free.map_or(String::new(), |free| format!(" although the card has {} free", size(free)));
+    let Some(held) = c.reserved else {
+        c.doubt = Some("what PyTorch holds is in the part of the message that is missing");
+        return Some((Verdict::Cap, format!("This process may hold {} and requested {} more{free}.", size(limit), size(c.q))));
+    };
+    if c.at_most(held.plus(c.q), limit) {
+        c.doubt = Some("what PyTorch reserves beyond its tensors is in the part of the message that is missing");
+    }
+    let why =
+        format!("This process may hold {}, has {} in tensors and requested {} more{free}.", size(limit), size(held), size(c.q));
+    Some((Verdict::Cap, why))
+}
+
+/// Whoever holds most of the card is named, whatever else the text lacks.
+fn others_of_a_cut_message(c: &mut Case<'_>) -> Told {
+    if c.m.unread().is_empty() || c.m.unallocated().is_some() {
+        return None;
+    }
+    let f = &c.m.figures;
+    let (free, capacity) = (f.free?, f.capacity?);
+    if c.q.bytes <= free.bytes {
+        return None;
+    }
+    let rest = format!("{} was requested and {} is free", size(c.q), size(free));
+    if let Some(own) = c.m.this_process()
+        && let Some(nobody) = beside(c.m).filter(|rest| rest.bytes >= capacity.bytes / MUCH)
+    {
+        let why = format!("{}; this process has {}. {rest}.", nobodys(nobody, capacity), size(own));
+        return Some((Verdict::Contention, why));
+    }
+    let is_told = c.m.this_process().is_some();
+    let largest = largest_other(c.m).filter(|p| p.bytes.bytes >= capacity.bytes / MUCH)?;
+    if !is_told {
+        if c.m.processes.len() < 2 {
+            return None;
+        }
+        c.doubt = Some("in a container this process may be one of those listed, under another number");
+    }
+    let others = c.m.other_processes().filter(|o| is_told && o.bytes > largest.bytes.bytes);
+    let all = others.map_or(String::new(), |o| format!(", and the others together {}", size(o)));
+    Some((Verdict::Contention, format!("{}{all}. {rest}.", holder(largest, capacity))))
+}
+
+fn largest_other(m: &OomMessage) -> Option<&ProcessUse> {
+    m.processes.iter().filter(|p| !p.is_this && !p.bytes.is_unlimited()).max_by_key(|p| p.bytes.bytes)
+}
+
+/// `Process 77 holds 12.00 GiB of the card's 23.65 GiB`.
+fn holder(p: &ProcessUse, capacity: Figure) -> String {
+    let who = p.pid.map_or("Another process".to_owned(), |pid| format!("Process {pid}"));
+    format!("{who} holds {} of the card's {}", size(p.bytes), size(capacity))
+}
+
+fn nobodys(bytes: Figure, capacity: Figure) -> String {
+    let (bytes, capacity) = (pytorch_size(bytes.bytes), size(capacity));
+    format!("{bytes} of the card's {capacity} belongs to no listed process: one of another container or user, or one that died")
 }
 
 /// Figures that the form always has and that the text lacks are not 0: only what does not rest on them is said.
@@ -183,6 +256,9 @@ fn not_all_read(c: &mut Case<'_>) -> Told {
     c.doubt = None;
     let free = f.free.map_or(String::new(), |free| format!(" and {} is free", size(free)));
     let used = match (f.capacity, f.free, c.m.this_process()) {
+        (Some(capacity), ..) if let Some(held) = f.allocated => {
+            format!("PyTorch has {} of the card's {} in tensors; ", size(held), size(capacity))
+        }
         _ if f.allocated.is_some() => String::new(),
         (Some(capacity), _, Some(own)) => {
             format!("this process has {} of the card's {}, PyTorch's share of it unknown; ", size(own), size(capacity))
@@ -212,13 +288,7 @@ fn holes_under_the_limit(c: &mut Case<'_>) -> Told {
     }
     c.at_most(c.q, c.holes);
     let (limit, left) = (c.m.figures.limit?, c.left?);
-    let why = format!(
-        "{} was requested. {} is free in holes of what this process holds, but no single hole is large enough. Its limit of {} leaves {}.",
-        size(c.q),
-        size(c.holes),
-        size(limit),
-        size(left)
-    );
+    let why = format!("{}. Its limit of {} leaves {}.", scattered(c), size(limit), size(left));
     Some((Verdict::Fragmentation, why))
 }
 
@@ -275,13 +345,77 @@ fn free_is_not_told(c: &mut Case<'_>) -> Told {
 fn something_else_refused(c: &mut Case<'_>) -> Told {
     let free = c.m.figures.free?;
     c.at_most(c.q, free).then(|| {
+        let outside = match beside(c.m) {
+            Some(rest) if rest.bytes > USUAL_OUTSIDE => format!(" {} of the card is held outside PyTorch.", pytorch_size(rest.bytes)),
+            _ => String::new(),
+        };
         let why = format!(
-            "{} was requested and {} is free on the card, so something else refused it: a limit of the system, container or driver, a burst of another process, or the address space.",
+            "{} was requested and {} is free on the card, so something else refused it: another process that gave memory back since, or a limit of the system, container or driver.{outside}",
             size(c.q),
             size(free)
         );
         (Verdict::Unknown, why)
     })
+}
+
+/// What of the card is neither free nor PyTorch's nor of a listed process.
+fn beside(m: &OomMessage) -> Option<Figure> {
+    super::unattributed(m)
+}
+
+/// True where free blocks of private pools (graphs', MemPools') are much of the card: no other request may use them.
+pub(super) fn pools_hold_it(m: &OomMessage) -> bool {
+    let f = &m.figures;
+    let (Some(pools), Some(q), Some(capacity)) = (f.private_pools, f.requested, f.capacity) else { return false };
+    let is_short = f.free.is_none_or(|free| q.bytes > free.bytes);
+    is_short && q.bytes <= pools.bytes && pools.bytes >= capacity.bytes / MUCH
+}
+
+fn private_pools(c: &mut Case<'_>) -> Told {
+    let (pools, live) = (c.m.figures.private_pools?, c.m.live()?);
+    pools_hold_it(c.m).then(|| {
+        let why = format!(
+            "{} was requested. {} lies free in private pools (CUDA graphs, MemPool), where only they may use it; live tensors take {}.",
+            size(c.q),
+            size(pools),
+            size(live)
+        );
+        (Verdict::Fragmentation, why)
+    })
+}
+
+/// Who holds much of the card outweighs holes that would be just enough in sum.
+fn others_fill_the_card(c: &mut Case<'_>) -> Told {
+    let f = &c.m.figures;
+    let (free, capacity, own) = (f.free?, f.capacity?, c.m.this_process()?);
+    let listed = c.m.other_processes().unwrap_or(Figure::exact(0));
+    let nobody = beside(c.m).unwrap_or(Figure::exact(0));
+    let others = if listed.bytes >= nobody.bytes { listed } else { nobody };
+    // A handful of holes more or less does not matter beside it.
+    let is_much = others.bytes >= capacity.bytes / MUCH && others.bytes / 2 >= c.holes.bytes;
+    if !is_much || c.holes.bytes == 0 || c.left.is_some_and(|left| c.q.bytes > left.bytes) || !c.at_most(c.q, free.plus(others)) {
+        return None;
+    }
+    let who = match largest_other(c.m).filter(|_| listed.bytes >= nobody.bytes) {
+        Some(p) if p.bytes.bytes < listed.bytes => format!(
+            "Other processes hold {} of the card's {} ({} with {} the most)",
+            size(listed),
+            size(capacity),
+            p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}")),
+            size(p.bytes)
+        ),
+        Some(p) => holder(p, capacity),
+        None => nobodys(nobody, capacity),
+    };
+    let outside = c.m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE);
+    let outside = outside.map_or(String::new(), |o| format!(", {} of that outside PyTorch", size(o)));
+    let why = format!(
+        "{who}; this process has {}{outside}. {} was requested and {} is free on the card.",
+        size(own),
+        size(c.q),
+        size(free)
+    );
+    Some((Verdict::Contention, why))
 }
 
 fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
@@ -296,17 +430,30 @@ fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
     let little = match c.reserved {
         Some(r) if (c.holes.bytes as f64) < r.bytes as f64 * FEW_HOLES => {
             let share = c.holes.bytes as f64 * 100.0 / r.bytes.max(1) as f64;
-            format!(" But holes are only {share:.1} % of what PyTorch holds: the card is nearly full as well.")
+            format!(" But that is only {share:.1} % of what PyTorch holds: the card is nearly full as well.")
         }
         _ => String::new(),
     };
-    let why = format!(
-        "{} was requested. {} free on the card and {} in holes would be enough together, but no single piece is large enough.{little}",
-        size(c.q),
-        size(free),
-        size(c.holes)
-    );
+    let outside = match beside(c.m) {
+        Some(rest) if rest.bytes > USUAL_OUTSIDE && c.m.this_process().is_none() => {
+            format!(
+                " {} of the card is held outside PyTorch, by other processes or this one's libraries.",
+                pytorch_size(rest.bytes)
+            )
+        }
+        _ => String::new(),
+    };
+    let why = if c.q.bytes <= c.holes.bytes {
+        format!("{}; the card has {} free.{little}{outside}", scattered(c), size(free))
+    } else {
+        format!("{}. Together with the {} free on the card it would be enough.{little}{outside}", scattered(c), size(free))
+    };
     Some((Verdict::Fragmentation, why))
+}
+
+/// `PyTorch has 2.30 GiB free inside its own memory, but scattered; no single gap fits 1.70 GiB`.
+fn scattered(c: &Case<'_>) -> String {
+    format!("PyTorch has {} free inside its own memory, but scattered; no single gap fits {}", size(c.holes), size(c.q))
 }
 
 fn other_processes(c: &mut Case<'_>) -> Told {
@@ -361,7 +508,7 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
     let rest = capacity.minus(free.plus(held)).bytes;
     // The driver's pool keeps what tensors gave back, and its message has no figure of that: it may be all of the rest.
     let is_pool = c.m.dialect.writer == Writer::CudaMallocAsync;
-    if (!is_pool && rest <= USUAL_OUTSIDE) || lacking > rest.saturating_sub(LEAST_OUTSIDE) {
+    if rest <= USUAL_OUTSIDE || lacking > rest.saturating_sub(LEAST_OUTSIDE) {
         return None;
     }
     c.doubt = None;
@@ -382,6 +529,10 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
         )
     };
     Some((Verdict::Unknown, why))
+}
+
+fn beyond(c: &mut Case<'_>) -> Told {
+    nobody_s(c).or_else(|| full(c))
 }
 
 fn full(c: &mut Case<'_>) -> Told {

@@ -2,6 +2,7 @@
 
 use super::{Verdict, compare};
 use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
+use crate::units::{GIBIBYTE, pytorch_size};
 
 /// A verdict with its numbers.
 pub(super) struct Judged {
@@ -27,6 +28,19 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
     if m.is_absurd_request {
         return of(Verdict::TooLarge, "The program requested more than 1 EiB: the size was computed wrong (a negative or uninitialised dimension), no card has that.".to_owned());
     }
+    if !m.says.is_empty()
+        && !(m.figures.requested.is_none() && matches!(m.dialect.writer, Writer::Cublas | Writer::Cudnn | Writer::Nccl))
+    {
+        return said(m);
+    }
+    if let (Some(q), Some(most)) = (m.figures.requested, m.figures.largest_block) {
+        let sentence = format!(
+            "{} was requested in one block, and this device's driver allows no single block above {}. Memory is not what ran out.",
+            size(q),
+            size(most)
+        );
+        return of(Verdict::TooLarge, sentence);
+    }
     match m.dialect.writer {
         Writer::Cpu => {
             let asked = m.figures.requested.map_or(String::new(), |q| format!(" for {}", size(q)));
@@ -40,14 +54,6 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         writer if writer.neighbour().is_some() => return neighbour(m),
         _ => {}
     }
-    if let (Some(q), Some(most)) = (m.figures.requested, m.figures.largest_block) {
-        let sentence = format!(
-            "{} was requested in one block, and this card's driver allows no single block above {}. Memory is not what ran out.",
-            size(q),
-            size(most)
-        );
-        return of(Verdict::TooLarge, sentence);
-    }
     let Some(q) = m.figures.requested else {
         let whose = match m.dialect.writer {
             Writer::Cublas => "cuBLAS could not get memory for its handle or workspace, which lies outside PyTorch's cache",
@@ -58,6 +64,20 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
             }
             _ => "The device ran out of memory",
         };
+        let server = m
+            .around
+            .filter(|_| whose.starts_with("The device"))
+            .map(|w| format!("The device ran out of memory in {}", w.title()));
+        let whose = server.as_deref().unwrap_or(whose);
+        if let (Some(limit), Some(held)) = (m.figures.limit, m.figures.allocated) {
+            let words = format!(
+                "This process may hold {} and has {} in tensors; what it requested is not in the text.",
+                size(limit),
+                size(held)
+            );
+            let verdict = if held.bytes >= limit.bytes / 10 * 9 { Verdict::Cap } else { Verdict::Unknown };
+            return Judged { verdict, doubt: Some("the request is in the part of the message that is missing"), sentence: words };
+        }
         if let Some(figure) = m.reserved().filter(|_| m.dialect.writer == Writer::PyTorch) {
             let words = format!(
                 "PyTorch held {} of the device. This part of the message does not say how much was requested, so it does not say why \
@@ -67,7 +87,11 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
             return of(Verdict::Unknown, words);
         }
         if m.has_figures() {
-            let free = m.figures.free.map_or(String::new(), |free| format!(" {} were free.", size(free)));
+            let free = match (m.figures.free, m.figures.capacity) {
+                (Some(free), Some(capacity)) => format!(" {} were free, of {}.", size(free), size(capacity)),
+                (Some(free), None) => format!(" {} were free.", size(free)),
+                _ => String::new(),
+            };
             let words = format!("{whose}.{free} The requested size could not be read, so the reason is unknown.");
             return of(Verdict::Unknown, words);
         }
@@ -77,6 +101,39 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         return retried(m, q);
     }
     super::device::device(m, q)
+}
+
+/// The dialect's own sentence, with the figures that the message has.
+fn said(m: &OomMessage) -> Judged {
+    let f = &m.figures;
+    let mut sentence = m.says.to_owned();
+    for (name, figure) in
+        [("{requested}", f.requested), ("{free}", f.free), ("{allocated}", f.allocated), ("{capacity}", f.capacity)]
+    {
+        let Some(at) = sentence.find(name) else { continue };
+        match figure {
+            // The kernel counts in KiB, whatever the size.
+            Some(figure) if size(figure).ends_with("KiB") => sentence = sentence.replace(name, &pytorch_size(figure.bytes)),
+            Some(figure) => sentence = sentence.replace(name, &size(figure)),
+            // What was not read is left out, with what is said of it.
+            None if at < 3 => sentence.replace_range(at..at + name.len(), "More memory"),
+            None => {
+                sentence.truncate(sentence[..at].rfind([':', ',']).unwrap_or(at));
+                sentence.push('.');
+            }
+        }
+    }
+    let is_over = |limit: Option<Figure>| f.requested.zip(limit).is_some_and(|(q, limit)| q.bytes > limit.bytes);
+    let verdict = match (m.dialect.writer, m.dialect.platform) {
+        _ if m.is_warning => Verdict::Unknown,
+        (Writer::Rmm, _) => Verdict::Cap,
+        (Writer::Sglang, _) => Verdict::Capacity,
+        (_, Platform::Vulkan | Platform::Mps) => Verdict::TooLarge,
+        _ if is_over(f.capacity) => Verdict::TooLarge,
+        _ if is_over(f.free) => Verdict::Capacity,
+        _ => Verdict::Unknown,
+    };
+    Judged { verdict, doubt: None, sentence }
 }
 
 /// PyTorch's warning that the driver had no memory to give: it hands back its cache and asks again.
@@ -109,14 +166,28 @@ pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged 
     Judged { verdict: Verdict::Unknown, doubt: Some("the figures contradict each other"), sentence }
 }
 
-/// Another program than PyTorch: what its own figures allow to say.
+/// A share of a card that no program takes of its own will.
+const SMALL_SHARE: u64 = GIBIBYTE / 2;
+
+/// Another program than PyTorch, with the largest buffer of XLA's report where there is one.
 fn neighbour(m: &OomMessage) -> Judged {
+    let mut judged = by_figures(m);
+    if let Some(buffer) = super::largest(m).first() {
+        let what = buffer.operator.as_deref().or(buffer.shape.as_deref()).map_or(String::new(), |what| format!(", {what}"));
+        let place = buffer.source.as_deref().map_or(String::new(), |source| format!(" ({source})"));
+        judged.sentence.push_str(&format!(" The largest buffer is {}{what}{place}.", pytorch_size(buffer.bytes)));
+    }
+    judged
+}
+
+/// What a program's own figures allow to say.
+fn by_figures(m: &OomMessage) -> Judged {
     let f = &m.figures;
     let name = m.dialect.writer.neighbour().unwrap_or("the program");
     let unknown = |sentence: String| Judged { verdict: Verdict::Unknown, doubt: None, sentence };
     if m.dialect.platform == Platform::Cpu {
         let asked = f.requested.map_or(String::new(), |q| format!(" of {}", size(q)));
-        return unknown(format!("{name} could not get pinned host memory{asked}: the host's memory ran out, not the GPU's."));
+        return unknown(format!("{name} could not get memory of the machine{asked}: that ran out, not the GPU's."));
     }
     if m.is_warning {
         let asked = f.requested.map_or("what it requested".to_owned(), size);
@@ -142,6 +213,14 @@ fn neighbour(m: &OomMessage) -> Judged {
             };
             return Judged { verdict: Verdict::TooLarge, doubt: rounded_unless(certain), sentence };
         }
+    }
+    if let (Writer::TensorFlow, Some(limit)) = (m.dialect.writer, f.limit.filter(|l| l.bytes < SMALL_SHARE)) {
+        let sentence = format!(
+            "TensorFlow takes what is free on the card when it starts, and that was only {}: something else held the card. {} was requested.",
+            pytorch_size(limit.bytes),
+            size(q)
+        );
+        return Judged { verdict: Verdict::Contention, doubt: None, sentence };
     }
     if let (Some(held), Some(limit)) = (f.allocated, f.limit) {
         let (fits, certain) = compare(held.plus(q), limit);
@@ -171,15 +250,27 @@ fn neighbour(m: &OomMessage) -> Judged {
 /// vLLM takes a share of the whole card when it starts, and looks first whether that is free.
 fn vllm(m: &OomMessage) -> Judged {
     let f = &m.figures;
-    if let Some(context) = m.context {
+    let context = m.context.or((f.requested.is_some() && f.free.is_none()).then(Default::default));
+    if let Some(context) = context {
         let wanted = context.wanted.map_or("the longest length".to_owned(), |n| format!("{n} tokens"));
-        let fits = context.fits.map_or(String::new(), |n| format!(" About {n} tokens would fit."));
+        let share = f.requested.zip(f.limit).map(|(q, left)| left.bytes as f64 / q.bytes.max(1) as f64);
+        let fits = match (context.fits, context.wanted, share) {
+            (Some(n), ..) => format!(" About {n} tokens would fit."),
+            (None, Some(wanted), Some(share)) if share < 1.0 => {
+                format!(" About {} tokens would fit.", (wanted as f64 * share) as u64)
+            }
+            (None, None, Some(share)) if share < 1.0 => format!(" About {:.0} % of that length would fit.", share * 100.0),
+            _ => String::new(),
+        };
         let sentence = match (f.requested, f.limit) {
             (Some(q), Some(left)) => format!(
                 "One input of {wanted} needs {} of KV cache, and vLLM's share of the card leaves {} beside the weights and the activations.{fits}",
                 size(q),
                 size(left)
             ),
+            (Some(q), None) => {
+                format!("One input of {wanted} needs {} of KV cache, more than vLLM's share of the card leaves.{fits}", size(q))
+            }
             _ => format!("One input of {wanted} does not fit into the KV cache that vLLM's share of the card leaves.{fits}"),
         };
         return Judged { verdict: Verdict::Capacity, doubt: None, sentence };
@@ -202,6 +293,7 @@ fn vllm(m: &OomMessage) -> Judged {
 fn mps(m: &OomMessage) -> Judged {
     let f = &m.figures;
     if let (Some(q), Some(limit), Some(held)) = (f.requested, f.limit, f.allocated) {
+        let own = held;
         let held = f.other_allocations.map_or(held, |o| held.plus(o));
         let (fits_alone, certain) = compare(q, limit);
         if !fits_alone {
@@ -209,9 +301,16 @@ fn mps(m: &OomMessage) -> Judged {
             return Judged { verdict: Verdict::TooLarge, doubt: rounded_unless(certain), sentence };
         }
         let (fits, certain) = compare(held.plus(q), limit);
-        if !fits {
+        if !fits || !certain {
+            let other = match f.other_allocations.filter(|o| o.bytes > own.bytes) {
+                Some(other) => format!(
+                    " Most of it, {}, is outside PyTorch's tensors: other allocations of this process on the GPU.",
+                    size(other)
+                ),
+                None => String::new(),
+            };
             let sentence = format!(
-                "The {} held and the {} requested exceed the high watermark of {}. The machine has more memory.",
+                "The {} held and the {} requested exceed the high watermark of {}.{other} The machine has more memory.",
                 size(held),
                 size(q),
                 size(limit)

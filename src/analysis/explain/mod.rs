@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 pub use super::oom::Verdict;
-use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
+use crate::formats::oom_message::{Cause, Figure, OomMessage, PeakBuffer, Platform, Writer};
 use crate::units::pytorch_size;
 
+mod advice;
 mod contradict;
 mod device;
 mod judge;
@@ -58,7 +59,7 @@ pub struct ListedProcess {
 pub struct Explanation {
     /// Who wrote it, with the releases its wording belongs to: `pytorch-2.4-2.9`.
     pub dialect: String,
-    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `cpu` or `unknown`.
+    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `tpu`, `directml`, `vulkan`, `metal`, `cpu` or `unknown`.
     pub platform: &'static str,
     /// Line of the text it starts in, from 1.
     pub line: u32,
@@ -88,6 +89,9 @@ pub struct Explanation {
     pub contradictions: Vec<String>,
     /// What the message tells beyond the verdict.
     pub known: Vec<String>,
+    /// The largest buffers of an XLA program that did not fit, largest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub buffers: Vec<PeakBuffer>,
     /// What no message can tell.
     pub not_known: Vec<String>,
     /// What to change, most promising first.
@@ -150,6 +154,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
         sentence: judged.sentence,
         contradictions,
         known: known(message, is_consistent),
+        buffers: largest(message).into_iter().cloned().collect(),
         not_known: not_known(message),
         remedies: remedies::remedies(message, judged.verdict),
         record: record(message),
@@ -240,7 +245,7 @@ fn tensor_size(message: &OomMessage) -> Option<String> {
     let q = message.figures.requested?.bytes;
     let is_segment = message.dialect.writer == Writer::PyTorch
         && matches!(message.dialect.platform, Platform::Cuda | Platform::Hip | Platform::Xpu);
-    if !is_segment || message.is_rejection {
+    if !is_segment || message.cause == Some(Cause::Rejected) {
         return None;
     }
     Some(match q / MIB {
@@ -250,6 +255,13 @@ fn tensor_size(message: &OomMessage) -> Option<String> {
         n if n < 1024 && n > 2 => format!("The requested tensor is between {} and {n} MiB: PyTorch rounds up to 2 MiB.", n - 2),
         _ => return None,
     })
+}
+
+/// What the report of XLA lists, largest first.
+fn largest(message: &OomMessage) -> Vec<&PeakBuffer> {
+    let mut buffers: Vec<&PeakBuffer> = message.peak_buffers.iter().collect();
+    buffers.sort_by_key(|b| std::cmp::Reverse(b.bytes));
+    buffers
 }
 
 /// With figures that contradict each other nothing is said that would rest on them.
@@ -323,14 +335,6 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
             device::listed(&unread)
         ));
     }
-    if let Some(advice) = &message.advice {
-        out.push(format!("PyTorch adds: {advice}."));
-    }
-    for buffer in message.peak_buffers.iter().take(5) {
-        let place = [buffer.operator.as_deref(), buffer.source.as_deref(), buffer.shape.as_deref()];
-        let place: Vec<&str> = place.into_iter().flatten().collect();
-        out.push(format!("A buffer of {} at the peak: {}.", pytorch_size(buffer.bytes), place.join(", ")));
-    }
     for (name, figure) in &message.extra {
         out.push(format!("XLA's {name}: {}.", figure.printed()));
     }
@@ -354,7 +358,8 @@ fn not_known(message: &OomMessage) -> Vec<String> {
             out.push("How much freed memory the driver's pool keeps: the message counts what tensors hold, not what is reserved.".to_owned());
             out.push("Which lines of code own the live memory, and whether it was growing.".to_owned());
         }
-        Writer::Cpu => out.push("How much host memory was there and who held it.".to_owned()),
+        Writer::Shm => out.push("How much shared memory there is, and what else is in it.".to_owned()),
+        writer if writer.is_host() => out.push("How much of the machine's memory was there and who held it.".to_owned()),
         writer if let Some(name) = writer.neighbour() => out.push(format!(
             "What else held the device. It is {name}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it."
         )),
@@ -370,8 +375,8 @@ fn not_known(message: &OomMessage) -> Vec<String> {
 fn record(message: &OomMessage) -> Vec<String> {
     let lines: &[&str] = match (message.dialect.writer, message.dialect.platform) {
         // Nothing of PyTorch's allocator would be in it.
-        (Writer::Cpu | Writer::Mps | Writer::Vllm, _) => return Vec::new(),
-        (writer, _) if writer.neighbour().is_some() => return Vec::new(),
+        (Writer::Mps | Writer::Vllm | Writer::Sglang, _) => return Vec::new(),
+        (writer, _) if writer.neighbour().is_some() || writer.is_host() || message.is_foreign => return Vec::new(),
         (Writer::ComfyUi, _) => &[
             "# start ComfyUI with --disable-cuda-malloc, and put this at the top of its main.py",
             "import torch",

@@ -273,7 +273,8 @@ fn the_limit_is_named_and_drawn() {
 fn few_holes_are_not_the_first_advice() {
     let other = format!("Process 3044 has 18.40 GiB memory in use. {}", this("5.26 GiB"));
     let e = verdict_of(&modern("14.00 MiB", "23.69 GiB", "12.19 MiB", &other, "", "4.80 GiB", "53.12 MiB"));
-    assert_eq!(e.verdict, Verdict::Fragmentation);
+    assert_eq!(e.verdict, Verdict::Contention);
+    assert!(e.sentence.contains("Process 3044 holds 18.40 GiB of the card's 23.69 GiB"), "{}", e.sentence);
     assert!(e.remedies[0].sentence.contains("pid 3044"), "{:?}", e.remedies[0]);
     let e = verdict_of(&modern("14.00 MiB", "23.69 GiB", "12.19 MiB", "", "", "22.80 GiB", "53.12 MiB"));
     assert!(e.remedies[0].sentence.contains("micro-batch"), "{:?}", e.remedies[0]);

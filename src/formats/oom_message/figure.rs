@@ -64,13 +64,36 @@ impl Figure {
         self.bytes == u64::MAX
     }
 
+    /// The unit it was printed in, as a power of two; `None` for sums and for bytes.
+    pub(super) fn unit(self) -> Option<u32> {
+        let is_in = |shift: &u32| (0..7).any(|decimals| self.slack == half_of_last(*shift, decimals));
+        [40, 30, 20, 10].into_iter().find(|shift| self.slack > 0 && is_in(shift))
+    }
+
+    /// A decimal read without a unit, in that of its neighbour.
+    pub(super) fn scaled(self, unit: u32) -> Figure {
+        let times = |n: u64| if unit >= BARE { n.saturating_mul(1 << (unit - BARE)) } else { n >> (BARE - unit) };
+        Figure { bytes: times(self.bytes), slack: times(self.slack) }
+    }
+
     /// Reads a figure at the start of white-space-free text; also says how long it is. All units are powers of 1024,
     /// whatever their name, as the allocators' formatters divide (formats reference, 5.1).
     pub(super) fn at_start(text: &str) -> Option<(Figure, usize)> {
-        let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-        let number = text.get(..digits)?.trim_end_matches('.');
-        let (shift, unit_length) = unit(text.get(number.len()..)?)?;
-        Some((from_decimal(number, shift)?, number.len() + unit_length))
+        let (number, length) = leading(text);
+        let (shift, unit_length) = unit(text.get(length..)?, number.contains('.'))?;
+        Some((from_decimal(&number, shift)?, length + unit_length))
+    }
+
+    /// Reads a number without a unit: bytes, or decimals that wait for one (then their slack is not 0).
+    pub(super) fn bare(text: &str) -> Option<(Figure, usize)> {
+        let (number, length) = leading(text);
+        Some((from_decimal(&number, if number.contains('.') { BARE } else { 0 })?, length))
+    }
+
+    /// The whole number that a text ends with.
+    pub(super) fn bare_at_end(text: &str) -> Option<Figure> {
+        let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
+        text.get(text.len() - digits..)?.parse().ok().map(Figure::exact)
     }
 
     /// Reads the figure that white-space-free text ends with.
@@ -95,7 +118,29 @@ impl Figure {
     }
 }
 
-const UNITS: [(&str, u32); 18] = [
+/// The unit that decimals without one are read in for a while.
+const BARE: u32 = 20;
+
+/// The number that a text starts with, without the commas between its thousands, and how long it is with them.
+fn leading(text: &str) -> (String, usize) {
+    let bytes = text.as_bytes();
+    let mut length = 0;
+    while let Some(b) = bytes.get(length) {
+        let is_thousands = *b == b',' && length > 0 && length <= 26 && {
+            let group = bytes.get(length + 1..length + 5).unwrap_or_else(|| bytes.get(length + 1..).unwrap_or(&[]));
+            group.len() >= 3 && group[..3].iter().all(u8::is_ascii_digit) && group.get(3).is_none_or(|b| !b.is_ascii_digit())
+        };
+        if !(b.is_ascii_digit() || *b == b'.' || is_thousands) {
+            break;
+        }
+        length += 1;
+    }
+    let number = text.get(..length).unwrap_or("").trim_end_matches('.');
+    (number.replace(',', ""), number.len())
+}
+
+/// The longer before those that they start or end with.
+const UNITS: [(&str, u32); 14] = [
     ("bytes", 0),
     ("byte", 0),
     ("KiB", 10),
@@ -110,19 +155,27 @@ const UNITS: [(&str, u32); 18] = [
     ("PB", 50),
     ("B", 0),
     ("b", 0),
-    // XLA on a TPU.
-    ("K", 10),
-    ("M", 20),
-    ("G", 30),
-    ("T", 40),
 ];
 
-fn unit(text: &str) -> Option<(u32, usize)> {
-    UNITS.iter().find(|(name, _)| text.starts_with(name)).map(|&(name, shift)| (shift, name.len()))
+/// XLA's units on a TPU, where decimals stand before them.
+const LETTERS: [(&str, u32); 4] = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
+
+/// The unit that a text starts with, whatever the case of its letters.
+fn unit(text: &str, is_decimal: bool) -> Option<(u32, usize)> {
+    let is_it = |name: &str| text.get(..name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name));
+    let letters = LETTERS.iter().find(|(name, _)| is_decimal && text.starts_with(name));
+    UNITS.iter().find(|(name, _)| is_it(name)).or(letters).map(|&(name, shift)| (shift, name.len()))
 }
 
 fn unit_at_end(text: &str) -> Option<(u32, usize)> {
-    UNITS.iter().find(|(name, _)| text.ends_with(name)).map(|&(name, shift)| (shift, name.len()))
+    let is_it = |name: &str| {
+        text.len().checked_sub(name.len()).and_then(|at| text.get(at..)).is_some_and(|t| t.eq_ignore_ascii_case(name))
+    };
+    UNITS
+        .iter()
+        .find(|(name, _)| is_it(name))
+        .or_else(|| LETTERS.iter().find(|(name, _)| text.ends_with(name)))
+        .map(|&(name, shift)| (shift, name.len()))
 }
 
 /// `12.34` times 2^shift, and half a unit of the last decimal. Integer arithmetic: figures stay exact.

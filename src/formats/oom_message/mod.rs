@@ -5,6 +5,9 @@
 //! hide a message or split a figure. What launchers and loggers put before lines is left out (`prefix`), and where several
 //! write at once their lines are told apart (`streams`).
 //!
+//! What each program prints is a table (`dialects`): a row has the words, what each number is, and an example. One engine reads them
+//! all (`engine`). Words that also stand in code and in advice need an error beside them (`evidence`).
+//!
 //! * [`parse`] reads the first message that carries figures, [`find_all`] every one with its line.
 //! * [`OomMessage`] holds the figures, each with the error its printed decimals leave ([`Figure::slack`]).
 //!
@@ -12,78 +15,30 @@
 
 use std::collections::BTreeSet;
 
+mod dialects;
+mod engine;
+mod evidence;
 mod figure;
-mod frameworks;
+mod merge;
 mod prefix;
+mod program;
 mod pytorch;
 mod streams;
 mod text;
+mod xla;
 
 pub use figure::Figure;
-pub use frameworks::PeakBuffer;
+pub use program::Writer;
 pub use text::{decoded, is_utf16};
-
-/// Which program wrote the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Writer {
-    /// PyTorch's own caching allocator.
-    PyTorch,
-    /// PyTorch over `cudaMallocAsync` (`backend:cudaMallocAsync`).
-    CudaMallocAsync,
-    /// PyTorch's allocator for Apple GPUs.
-    Mps,
-    /// PyTorch's CPU allocator: host memory ran out, not the GPU's.
-    Cpu,
-    /// A bare error of the CUDA, HIP or SYCL runtime, without figures.
-    Runtime,
-    /// cuBLAS could not make its handle or workspace.
-    Cublas,
-    /// cuDNN could not allocate.
-    Cudnn,
-    /// NCCL could not allocate its buffers.
-    Nccl,
-    /// XLA, as JAX uses it.
-    Xla,
-    /// TensorFlow's BFC allocator, and the driver below it.
-    TensorFlow,
-    /// vLLM, which looks for room before it reserves its share of the card.
-    Vllm,
-    /// CuPy's memory pool.
-    CuPy,
-    /// ONNX Runtime's arena.
-    OnnxRuntime,
-    /// PaddlePaddle's allocator.
-    Paddle,
-    /// ComfyUI, which prints only the first words of PyTorch's message.
-    ComfyUi,
-    /// llama.cpp's ggml, also inside Ollama and LM Studio.
-    LlamaCpp,
-    /// NVIDIA's TensorRT.
-    TensorRt,
-}
-
-impl Writer {
-    /// The program's own name where it is not PyTorch's memory that ran out: PyTorch's settings and recordings do not apply there.
-    #[must_use]
-    pub fn neighbour(self) -> Option<&'static str> {
-        match self {
-            Writer::Xla => Some("XLA (JAX)"),
-            Writer::TensorFlow => Some("TensorFlow"),
-            Writer::CuPy => Some("CuPy"),
-            Writer::OnnxRuntime => Some("ONNX Runtime"),
-            Writer::Paddle => Some("PaddlePaddle"),
-            Writer::LlamaCpp => Some("llama.cpp"),
-            Writer::TensorRt => Some("TensorRT"),
-            _ => None,
-        }
-    }
-}
+pub use xla::PeakBuffer;
 
 /// A cause that the message names itself, whatever its figures (PyTorch 2.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The allocator that the user put behind a `MemPool` returned nothing.
     PoolAllocator,
+    /// Refused beforehand because of the memory fraction (2.12 and later).
+    Rejected,
     /// The request is larger than the addresses that one expandable segment reserves.
     SegmentReserve,
 }
@@ -103,6 +58,12 @@ pub enum Platform {
     Npu,
     /// Google's TPU, through XLA.
     Tpu,
+    /// Any card, through Microsoft's DirectML.
+    DirectMl,
+    /// Any card, through Vulkan.
+    Vulkan,
+    /// Apple's, used without PyTorch.
+    Metal,
     /// Host memory.
     Cpu,
     /// The message does not tell.
@@ -110,7 +71,7 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `tpu`, `cpu`, `unknown`: stable, used in JSON.
+    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `tpu`, `directml`, `vulkan`, `metal`, `cpu`, `unknown`: stable, used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -120,6 +81,9 @@ impl Platform {
             Platform::Mps => "mps",
             Platform::Npu => "npu",
             Platform::Tpu => "tpu",
+            Platform::DirectMl => "directml",
+            Platform::Vulkan => "vulkan",
+            Platform::Metal => "metal",
             Platform::Cpu => "cpu",
             Platform::Unknown => "unknown",
         }
@@ -143,10 +107,6 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    fn of(writer: Writer, platform: Platform) -> Self {
-        Dialect { writer, platform, since: None, until: None }
-    }
-
     /// A short stable name: `pytorch-2.4-2.9`, `pytorch-hip-2.10`, `cuda-malloc-async`, `xla`.
     #[must_use]
     pub fn name(&self) -> String {
@@ -154,25 +114,9 @@ impl Dialect {
             (Writer::PyTorch, Platform::Hip) => "pytorch-hip",
             (Writer::PyTorch, Platform::Xpu) => "pytorch-xpu",
             (Writer::PyTorch, Platform::Npu) => "pytorch-npu",
-            (Writer::PyTorch, _) => "pytorch",
-            (Writer::CudaMallocAsync, _) => "cuda-malloc-async",
-            (Writer::Mps, _) => "mps",
-            (Writer::Cpu, _) => "cpu",
             (Writer::Runtime, Platform::Hip) => "hip-error",
             (Writer::Runtime, Platform::Xpu) => "xpu-error",
-            (Writer::Runtime, _) => "cuda-error",
-            (Writer::Cublas, _) => "cublas",
-            (Writer::Cudnn, _) => "cudnn",
-            (Writer::Nccl, _) => "nccl",
-            (Writer::Xla, _) => "xla",
-            (Writer::TensorFlow, _) => "tensorflow-bfc",
-            (Writer::Vllm, _) => "vllm",
-            (Writer::CuPy, _) => "cupy",
-            (Writer::OnnxRuntime, _) => "onnxruntime",
-            (Writer::Paddle, _) => "paddle",
-            (Writer::ComfyUi, _) => "comfyui",
-            (Writer::LlamaCpp, _) => "llama.cpp",
-            (Writer::TensorRt, _) => "tensorrt",
+            (writer, _) => writer.key(),
         };
         match (self.since, self.until) {
             (Some(a), Some(b)) if a == b => format!("{base}-{}.{}", a.0, a.1),
@@ -249,8 +193,6 @@ pub struct OomMessage {
     pub negative: Vec<String>,
     /// "Tried to allocate more than 1EB", or a size of that order: the size itself is broken, and is not among the figures.
     pub is_absurd_request: bool,
-    /// Refused beforehand because of the memory fraction (2.12 and later).
-    pub is_rejection: bool,
     /// The writer says itself that nothing failed, or tries again: it goes on another way (TensorFlow's "this is not a failure",
     /// PyTorch's own warning from 2.13 on).
     pub is_warning: bool,
@@ -262,8 +204,14 @@ pub struct OomMessage {
     pub settings_variable: Option<&'static str>,
     /// The message says that expandable segments are on; `None` when it does not tell.
     pub expandable_segments: Option<bool>,
-    /// What PyTorch itself, or XLA, says beyond the figures: its advice, as printed.
-    pub advice: Option<String>,
+    /// What it means where its figures do not decide that: a sentence with `{requested}` and the like; else empty.
+    pub says: &'static str,
+    /// The program that the text around it is of, where that has settings of its own: a server, ComfyUI.
+    pub around: Option<Writer>,
+    /// A bare error of a runtime beside which nothing tells of PyTorch.
+    pub is_foreign: bool,
+    /// Printed on Windows.
+    pub on_windows: bool,
     /// What refused, where the message names it.
     pub cause: Option<Cause>,
     /// Largest buffers of the failed XLA program.
@@ -283,13 +231,15 @@ impl OomMessage {
             processes: Vec::new(),
             negative: Vec::new(),
             is_absurd_request: false,
-            is_rejection: false,
             is_warning: false,
             warnings: 0,
             context: None,
             settings_variable: None,
             expandable_segments: None,
-            advice: None,
+            says: "",
+            around: None,
+            is_foreign: false,
+            on_windows: false,
             cause: None,
             peak_buffers: Vec::new(),
             extra: Vec::new(),
@@ -305,7 +255,8 @@ impl OomMessage {
         let is_whole_form = (is_async || self.dialect.writer == Writer::PyTorch)
             && f.requested.is_some()
             && f.largest_block.is_none()
-            && !(self.is_rejection || self.is_warning);
+            && self.cause != Some(Cause::Rejected)
+            && !self.is_warning;
         if !is_whole_form {
             return Vec::new();
         }
@@ -415,53 +366,52 @@ const EXBIBYTE: u64 = 1 << 60;
 #[must_use]
 pub fn find_all(text: &str) -> Vec<OomMessage> {
     let squeezed = text::Squeezed::new(text);
-    let body = squeezed.body();
-    let mut starts: Vec<(usize, text::Anchor)> = text::anchors(body);
-    starts.sort_unstable_by_key(|&(at, _)| at);
+    let low = squeezed.low();
+    let mut starts = engine::starts(low);
     // "CUDA error: out of memory" is followed by a hint that names the error once more: one message.
-    starts.retain(|&(at, _)| !body[..at].ends_with("Searchfor`"));
-    // The figures of a cudaMallocAsync message belong to the head before them, when it is there.
-    starts.dedup_by(|later, first| (later.1, first.1) == (text::Anchor::Async, text::Anchor::Async) && later.0 - first.0 < 100);
-    // Where the next message starts that is no part of another, for each start.
-    let mut nexts = vec![body.len(); starts.len()];
-    for i in (1..starts.len()).rev() {
-        nexts[i - 1] = if starts[i].1.is_part_of_others() { nexts[i] } else { starts[i].0 };
-    }
+    starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;
     let mut left = streams::Budget::for_text(text.len());
     // Lines of messages that were put together from several places.
     let mut taken = BTreeSet::new();
-    for (i, &(at, anchor)) in starts.iter().enumerate() {
+    // Where the next message starts that ends others, for each start.
+    let nexts = engine::ends(&starts, low.len());
+    for (i, &(at, index)) in starts.iter().enumerate() {
         if at < covered || (!taken.is_empty() && taken.contains(&squeezed.line_index(at))) {
             continue;
         }
-        let next = nexts[i];
-        let reach = at + anchor.reach();
-        let window =
-            text::Window { squeezed: &squeezed, from: at, to: if anchor.holds_others() { reach } else { next.min(reach) } };
-        if let Some((mut message, used)) = read(anchor, &window) {
-            message.line = squeezed.line_at(at);
-            message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
-            message.rank = squeezed.rank_at(at);
-            covered = at + used;
-            let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
-            let regrouped =
-                anchor.may_stand_apart().then(|| streams::regroup(&squeezed, at, anchor, &message, used, &mut left)).flatten();
-            if let Some(found) = regrouped {
-                message = OomMessage { line: message.line, rank: found.message.rank.or(message.rank), ..found.message };
-                covered = at + 1;
-                taken.extend(found.lines);
-            } else if last > first && squeezed.are_counted(first, last) {
-                message.rank = None;
-            }
-            out.push(message);
+        let pattern = engine::pattern(index);
+        let cell = squeezed.cell_end(at);
+        let to = nexts[i].min(cell.unwrap_or(usize::MAX));
+        let window = text::Window { squeezed: &squeezed, from: at, to };
+        let Some((mut message, used)) = pattern.read(&window) else { continue };
+        message.line = squeezed.line_at(at);
+        message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
+        message.rank = squeezed.rank_at(at);
+        if message.dialect.writer == Writer::Xla {
+            xla::buffers(&window, &mut message);
         }
+        program::look_around(&window, pattern.row, &mut message);
+        covered = at + used;
+        let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
+        let may_stand_apart = pattern.row.may_stand_apart() && cell.is_none();
+        let regrouped = may_stand_apart.then(|| streams::regroup(&squeezed, at, pattern, &message, used, &mut left)).flatten();
+        if let Some(found) = regrouped {
+            let OomMessage { line, around, on_windows, .. } = message;
+            message = OomMessage { line, around, on_windows, rank: found.message.rank.or(message.rank), ..found.message };
+            covered = at + 1;
+            taken.extend(found.lines);
+        } else if last > first && squeezed.are_counted(first, last) {
+            message.rank = None;
+        }
+        out.push(message);
     }
     if out.is_empty() {
-        out.extend(pytorch::fragment(body));
+        let window = text::Window { squeezed: &squeezed, from: 0, to: low.len() };
+        out.extend(engine::fragment(&window));
     }
-    let mut out = pytorch::with_warnings(out);
+    let mut out = merge::merged(pytorch::with_warnings(out));
     for message in &mut out {
         message.recognise_own();
         // The size is broken whoever printed it; PyTorch itself stops at this one.
@@ -471,32 +421,6 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         }
     }
     out
-}
-
-fn read(anchor: text::Anchor, window: &text::Window<'_>) -> Option<(OomMessage, usize)> {
-    use text::Anchor;
-    match anchor {
-        Anchor::Native(platform) => pytorch::native(window, platform),
-        Anchor::Thc => pytorch::thc(window),
-        Anchor::Async => pytorch::malloc_async(window),
-        Anchor::Mps => pytorch::mps(window),
-        Anchor::Cpu => pytorch::cpu(window),
-        Anchor::Bare(writer, platform) => Some((OomMessage::new(Dialect::of(writer, platform)), 1)),
-        Anchor::Xla => frameworks::xla(window),
-        Anchor::Bfc => frameworks::bfc(window),
-        Anchor::Block => pytorch::single_block(window),
-        Anchor::Driver => frameworks::driver(window),
-        Anchor::Vllm => frameworks::vllm(window),
-        Anchor::CuPy => frameworks::cupy(window),
-        Anchor::OnnxRuntime => frameworks::onnx_runtime(window),
-        Anchor::Paddle => frameworks::paddle(window),
-        Anchor::Array => frameworks::array(window),
-        Anchor::Recased => pytorch::recased(window),
-        Anchor::Retry => pytorch::retry(window),
-        Anchor::VllmCache => frameworks::vllm_cache(window),
-        Anchor::Ggml => frameworks::ggml(window),
-        Anchor::TensorRt => frameworks::tensor_rt(window),
-    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
+use super::engine::{self, Pattern};
 use super::prefix::stripped;
-use super::text::{Anchor, Squeezed, Window, anchors};
-use super::{OomMessage, figure, read};
+use super::text::{Squeezed, Window};
+use super::{OomMessage, figure};
 
 /// So many lines from its first one a message may reach, those of other writers in between included.
 const MOST_LINES: usize = 240;
@@ -53,7 +54,7 @@ struct Line<'a> {
 pub(super) fn regroup(
     squeezed: &Squeezed<'_>,
     at: usize,
-    anchor: Anchor,
+    pattern: &'static Pattern,
     plain: &OomMessage,
     used: usize,
     left: &mut Budget,
@@ -76,7 +77,7 @@ pub(super) fn regroup(
     let of_writer: Vec<Line<'_>> = lines.iter().copied().filter(|l| l.stream == own).collect();
     let is_mixed = of_writer.len() < lines.len();
     left.0 = left.0.saturating_sub(bytes);
-    if is_mixed && let Some(found) = read_group(&under_prefix(&of_writer, 0, false), anchor) {
+    if is_mixed && let Some(found) = read_group(&under_prefix(&of_writer, 0, false), pattern) {
         // Lines of others in between: the plain reading may have taken figures of theirs.
         let is_apart = found.lines.last().is_some_and(|l| l - first >= found.lines.len());
         best.consider(found, 0, is_apart);
@@ -85,7 +86,7 @@ pub(super) fn regroup(
         for base in if is_mixed { vec![&of_writer, &lines] } else { vec![&lines] } {
             for length in shared_prefixes(base, is_blind) {
                 left.0 = left.0.saturating_sub(bytes);
-                if let Some(found) = read_group(&under_prefix(base, length, is_blind), anchor) {
+                if let Some(found) = read_group(&under_prefix(base, length, is_blind), pattern) {
                     best.consider(found, length, false);
                 }
             }
@@ -143,20 +144,19 @@ fn lacking(message: &OomMessage) -> usize {
 }
 
 /// Reads the message that starts in the first line of a group.
-fn read_group(group: &[(usize, &str)], anchor: Anchor) -> Option<Regrouped> {
+fn read_group(group: &[(usize, &str)], pattern: &'static Pattern) -> Option<Regrouped> {
     let joined = group.iter().map(|(_, rest)| *rest).collect::<Vec<_>>().join("\n");
     let squeezed = Squeezed::new(&joined);
     let body = squeezed.body();
-    let mut starts = anchors(body);
-    starts.sort_unstable_by_key(|&(at, _)| at);
-    let i = starts.iter().position(|&(_, a)| a == anchor)?;
+    let starts = engine::starts(squeezed.low());
+    let i = starts.iter().position(|&(_, index)| std::ptr::eq(engine::pattern(index), pattern))?;
     let at = starts[i].0;
     if squeezed.line_index(at) > 0 {
         return None;
     }
-    let next = starts[i + 1..].iter().find(|(n, a)| !a.is_part_of_others() && !(*a == Anchor::Async && n - at < 100));
-    let window = Window { squeezed: &squeezed, from: at, to: next.map_or(body.len(), |&(n, _)| n).min(at + anchor.reach()) };
-    let (mut message, used) = read(anchor, &window)?;
+    let to = engine::ends(&starts, body.len())[i];
+    let window = Window { squeezed: &squeezed, from: at, to };
+    let (mut message, used) = pattern.read(&window)?;
     message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
     message.rank = squeezed.rank_at(at);
     let last = squeezed.line_index((at + used).saturating_sub(1));

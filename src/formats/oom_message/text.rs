@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::prefix::{Stripped, is_frame, markup, stripped};
-use super::{Platform, Writer};
 
 /// True for UTF-16, as Windows' shells write logs, with its mark or without.
 #[must_use]
@@ -45,6 +44,8 @@ fn utf16(bytes: &[u8]) -> Option<(bool, &[u8])> {
 pub(super) struct Squeezed<'a> {
     raw: &'a str,
     body: String,
+    /// The same in small letters, place for place.
+    low: String,
     /// One entry a line of the text: where its part of `body` starts, where its raw text starts, and its rank.
     lines: Vec<Line>,
 }
@@ -54,6 +55,8 @@ struct Line {
     raw: usize,
     rank: Option<u32>,
     stream: u64,
+    /// A row of a table: what its next cells hold is no part of a message.
+    is_row: bool,
 }
 
 impl<'a> Squeezed<'a> {
@@ -63,15 +66,29 @@ impl<'a> Squeezed<'a> {
         let mut from = 0;
         for line in raw.split_inclusive('\n') {
             let Stripped { rest, rank, stream } = stripped(line);
-            lines.push(Line { squeezed: body.len(), raw: from, rank, stream });
+            let is_row = line.bytes().filter(|b| *b == b'|').count() > 2;
+            lines.push(Line { squeezed: body.len(), raw: from, rank, stream, is_row });
             squeeze_into(without_frame_end(rest), &mut body);
             from += line.len();
         }
-        Squeezed { raw, body, lines }
+        let low = body.to_ascii_lowercase();
+        Squeezed { raw, body, low, lines }
     }
 
     pub(super) fn body(&self) -> &str {
         &self.body
+    }
+
+    pub(super) fn low(&self) -> &str {
+        &self.low
+    }
+
+    /// Where the cell of a table ends that a place stands in: a row's next cells are no part of a message. `None` outside tables.
+    pub(super) fn cell_end(&self, at: usize) -> Option<usize> {
+        let index = self.line_index(at);
+        let is_row = self.lines.get(index).is_some_and(|l| l.is_row);
+        let end = self.lines.get(index + 1).map_or(self.body.len(), |l| l.squeezed);
+        is_row.then(|| self.body.get(at..end).and_then(|rest| rest.find('|')).map_or(end, |bar| at + bar))
     }
 
     pub(super) fn line_index(&self, at: usize) -> usize {
@@ -117,32 +134,54 @@ pub(super) struct Window<'a> {
 impl<'a> Window<'a> {
     /// The message and what follows it, white space removed.
     pub(super) fn text(&self) -> &'a str {
-        let body = self.squeezed.body();
-        let mut to = self.to.min(body.len());
-        while !body.is_char_boundary(to) {
-            to -= 1;
-        }
-        body.get(self.from..to).unwrap_or("")
+        self.part(self.squeezed.body(), self.from, self.to)
+    }
+
+    /// The same in small letters.
+    pub(super) fn low(&self) -> &'a str {
+        self.part(self.squeezed.low(), self.from, self.to)
     }
 
     /// What stands before the anchor, at most `most` bytes of it.
     pub(super) fn before(&self, most: usize) -> &'a str {
-        let body = self.squeezed.body();
-        let mut from = self.from.saturating_sub(most);
-        while !body.is_char_boundary(from) {
-            from += 1;
-        }
-        body.get(from..self.from).unwrap_or("")
+        self.part(self.squeezed.body(), self.from.saturating_sub(most), self.from)
     }
 
-    /// What follows the anchor, whatever starts there: at most `most` bytes.
-    pub(super) fn after(&self, most: usize) -> &'a str {
-        let body = self.squeezed.body();
-        let mut to = (self.from + most).min(body.len());
-        while !body.is_char_boundary(to) {
+    pub(super) fn low_before(&self, most: usize) -> &'a str {
+        self.part(self.squeezed.low(), self.from.saturating_sub(most), self.from)
+    }
+
+    /// What follows the anchor, whatever starts there.
+    pub(super) fn text_after(&self) -> &'a str {
+        self.part(self.squeezed.body(), self.from, self.from + FAR)
+    }
+
+    pub(super) fn low_after(&self) -> &'a str {
+        self.part(self.squeezed.low(), self.from, self.from + FAR)
+    }
+
+    fn part(&self, of: &'a str, mut from: usize, to: usize) -> &'a str {
+        let mut to = to.min(of.len());
+        while !of.is_char_boundary(to) {
             to -= 1;
         }
-        body.get(self.from..to).unwrap_or("")
+        while !of.is_char_boundary(from) {
+            from += 1;
+        }
+        of.get(from..to).unwrap_or("")
+    }
+
+    /// The anchor's line as it stands in the text.
+    pub(super) fn raw_line(&self) -> &'a str {
+        self.squeezed.raw_line(self.squeezed.line_index(self.from)).unwrap_or("")
+    }
+
+    /// So many lines before the anchor's and behind it, as they stand in the text, at most [`FAR`] bytes either way.
+    pub(super) fn around(&self, before: usize, behind: usize) -> &'a str {
+        let line = self.squeezed.line_index(self.from);
+        let start = |index: usize| self.squeezed.lines.get(index).map_or(self.squeezed.raw.len(), |l| l.raw);
+        let from = start(line.saturating_sub(before)).max(start(line).saturating_sub(FAR));
+        self.part(self.squeezed.raw, from, start(line + behind + 1).min(start(line) + FAR))
     }
 
     /// The raw lines, from the anchor's line to the window's last, prefixes removed.
@@ -153,24 +192,30 @@ impl<'a> Window<'a> {
         let to = self.squeezed.lines.get(last + 1).map_or(self.squeezed.raw.len(), |l| l.raw);
         self.squeezed.raw.get(from..to).unwrap_or("").lines().map(|l| stripped(l).rest)
     }
-
-    /// Length of the window's part that stands in the anchor's own line.
-    pub(super) fn first_line_length(&self) -> usize {
-        let line = self.squeezed.line_index(self.from);
-        self.squeezed.lines.get(line + 1).map_or(self.to, |l| l.squeezed).min(self.to) - self.from
-    }
 }
+
+/// How far from its anchor anything is looked for that no other message ends.
+const FAR: usize = 3_000;
 
 /// Copies without white space, colour codes, and the two-character escapes of a JSON or Python string.
 fn squeeze_into(text: &str, out: &mut String) {
     let mut rest = text;
     loop {
         // Nearly all of a log is words: they are copied whole.
-        let word = rest.bytes().take_while(|b| b.is_ascii_graphic() && !b",[^\\<".contains(b)).count();
+        let word = rest.bytes().take_while(|b| b.is_ascii_graphic() && !b",[^\\<&".contains(b)).count();
         out.push_str(&rest[..word]);
         rest = &rest[word..];
         let Some(c) = rest.chars().next() else { break };
         let after = &rest[c.len_utf8()..];
+        if c == '&'
+            && let Some((letter, after)) = entity(rest)
+        {
+            if letter != ' ' {
+                out.push(letter);
+            }
+            rest = after;
+            continue;
+        }
         let markup = if matches!(c, '\u{1b}' | '[' | '^' | '\\' | '<' | '\u{241b}') { markup(rest) } else { 0 };
         rest = match c {
             _ if markup > 0 => &rest[markup..],
@@ -201,113 +246,28 @@ fn is_decimal(mut after: impl Iterator<Item = char>) -> bool {
     digits && after.find(|c| !c.is_whitespace()).is_some_and(|c| matches!(c, 'K' | 'M' | 'G' | 'T'))
 }
 
-/// What a message starts with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Anchor {
-    Native(Platform),
-    Thc,
-    Async,
-    Mps,
-    Cpu,
-    Bare(Writer, Platform),
-    Xla,
-    Bfc,
-    Block,
-    Driver,
-    Vllm,
-    CuPy,
-    OnnxRuntime,
-    Paddle,
-    Array,
-    Recased,
-    Retry,
-    VllmCache,
-    Ggml,
-    TensorRt,
+/// What HTML writes for a letter, and what follows it.
+fn entity(text: &str) -> Option<(char, &str)> {
+    const ENTITIES: [(&str, char); 8] = [
+        ("&gt;", '>'),
+        ("&lt;", '<'),
+        ("&amp;", '&'),
+        ("&quot;", '"'),
+        ("&#39;", '\''),
+        ("&#x27;", '\''),
+        ("&apos;", '\''),
+        ("&nbsp;", ' '),
+    ];
+    ENTITIES.iter().find_map(|&(name, c)| Some((c, text.strip_prefix(name)?)))
 }
 
-impl Anchor {
-    /// How much squeezed text such a message can take.
-    pub(super) fn reach(self) -> usize {
-        match self {
-            Anchor::Xla => 200_000,
-            Anchor::Bare(..) => 200,
-            Anchor::Driver | Anchor::Retry | Anchor::VllmCache | Anchor::Ggml | Anchor::TensorRt => 400,
-            _ => 6_000,
-        }
+/// At most so many bytes of the beginning of a text.
+pub(super) fn clamped(text: &str, most: usize) -> &str {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
     }
-
-    /// True for words that stand inside other messages too, and so do not end them.
-    pub(super) fn is_part_of_others(self) -> bool {
-        matches!(self, Anchor::Driver | Anchor::CuPy | Anchor::Array)
-    }
-
-    /// True for messages of several lines and many figures, which other lines may stand between.
-    pub(super) fn may_stand_apart(self) -> bool {
-        matches!(self, Anchor::Native(_) | Anchor::Async)
-    }
-
-    /// True where the message itself holds words that others start with: the driver's error in what XLA says of it.
-    pub(super) fn holds_others(self) -> bool {
-        self == Anchor::Driver
-    }
-}
-
-const ANCHORS: &[(&str, Anchor)] = &[
-    ("CUDAoutofmemory", Anchor::Native(Platform::Cuda)),
-    ("HIPoutofmemory", Anchor::Native(Platform::Hip)),
-    ("XPUoutofmemory", Anchor::Native(Platform::Xpu)),
-    ("NPUoutofmemory", Anchor::Native(Platform::Npu)),
-    ("memoryblockwithsizelargerthan", Anchor::Block),
-    ("cudaruntimeerror(2):outofmemory", Anchor::Thc),
-    ("error=2:outofmemory", Anchor::Thc),
-    ("Allocationondevice", Anchor::Async),
-    ("Currentlyallocated:", Anchor::Async),
-    ("MPSbackendoutofmemory", Anchor::Mps),
-    ("DefaultCPUAllocator:", Anchor::Cpu),
-    ("CUDAerror:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
-    ("CUDAdrivererror:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
-    ("cudaErrorMemoryAllocation", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
-    ("CUDA_ERROR_OUT_OF_MEMORY", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
-    ("HIPerror:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Hip)),
-    ("hipErrorOutOfMemory", Anchor::Bare(Writer::Runtime, Platform::Hip)),
-    ("TritonError[CUDA]:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
-    ("TritonError[HIP]:outofmemory", Anchor::Bare(Writer::Runtime, Platform::Hip)),
-    ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", Anchor::Bare(Writer::Runtime, Platform::Xpu)),
-    ("UR_RESULT_ERROR_OUT_OF_RESOURCES", Anchor::Bare(Writer::Runtime, Platform::Xpu)),
-    ("PI_ERROR_OUT_OF_RESOURCES", Anchor::Bare(Writer::Runtime, Platform::Xpu)),
-    ("CUSOLVER_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Runtime, Platform::Cuda)),
-    ("CUBLAS_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cublas, Platform::Cuda)),
-    ("HIPBLAS_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cublas, Platform::Hip)),
-    ("CUDNN_STATUS_ALLOC_FAILED", Anchor::Bare(Writer::Cudnn, Platform::Cuda)),
-    ("Cudafailure2'outofmemory'", Anchor::Bare(Writer::Nccl, Platform::Cuda)),
-    ("Cudafailure'outofmemory'", Anchor::Bare(Writer::Nccl, Platform::Cuda)),
-    ("RESOURCE_EXHAUSTED:", Anchor::Xla),
-    ("Resourceexhausted:", Anchor::Xla),
-    ("ResourceExhaustedError:", Anchor::Xla),
-    ("ranoutofmemorytryingtoallocate", Anchor::Bfc),
-    ("failedtoalloc", Anchor::Driver),
-    ("Freememoryondevice", Anchor::Vllm),
-    ("Noavailablememoryforthecacheblocks", Anchor::Bare(Writer::Vllm, Platform::Cuda)),
-    ("Outofmemoryallocating", Anchor::CuPy),
-    ("outofmemorytoallocate", Anchor::CuPy),
-    ("Failedtoallocatememoryforrequestedbufferofsize", Anchor::OnnxRuntime),
-    ("OutofmemoryerroronGPU", Anchor::Paddle),
-    ("ArrayMemoryError:Unabletoallocate", Anchor::Array),
-    ("OUTOFMEMORY.TRIEDTOALLOCATE", Anchor::Recased),
-    ("outofmemory.triedtoallocate", Anchor::Recased),
-    ("failedwithOOMondevice", Anchor::Retry),
-    ("KVcacheisneeded,whichislargerthan", Anchor::VllmCache),
-    ("islargerthanthemaximumnumberoftokensthatcanbestoredinKVcache", Anchor::VllmCache),
-    ("cudaMallocfailed:outofmemory", Anchor::Ggml),
-    ("CudaRuntime(outofmemory)", Anchor::TensorRt),
-    ("allocate:2(outofmemory)", Anchor::TensorRt),
-    ("Torch:notenoughmemory:youtriedto", Anchor::Cpu),
-];
-
-/// Every place where a message may start, by kind.
-pub(super) fn anchors(body: &str) -> Vec<(usize, Anchor)> {
-    ANCHORS.iter().flat_map(|&(needle, anchor)| body.match_indices(needle).map(move |(at, _)| (at, anchor))).collect()
+    &text[..end]
 }
 
 #[cfg(test)]

@@ -1,0 +1,274 @@
+//! What to do, as text by program and case. A setting to copy stands between backticks. `{tool}`, `{holders}`, `{watch}`, `{module}`,
+//! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor. `[2.1]` before a line: only for releases that have it.
+
+use crate::formats::oom_message::Writer;
+
+/// Lines of advice, most promising first.
+pub(super) type Advice = &'static [&'static str];
+
+const WHO: &str = "See who else holds the card: `{tool}`.";
+const SMALLER: &str = "Use a smaller batch, or work in chunks.";
+
+/// Advice for programs whose memory is not PyTorch's, and for the machine's.
+pub(super) fn of_program(writer: Writer) -> Advice {
+    match writer {
+        Writer::Cpu => &[
+            "Load less into the machine's memory at once: smaller `prefetch_factor` and fewer workers in the DataLoader, memory-mapped files, or a machine with more memory.",
+            "Load checkpoints without a second copy: `torch.load(path, mmap=True, map_location=\"cpu\")`.",
+        ],
+        Writer::Killer => &[
+            "See whether the system's out-of-memory killer did it: `dmesg -T | grep -i -E \"killed process|oom\"` (as root).",
+            "Give the container or job more memory (docker run --memory, resources.limits.memory, --mem of Slurm), or let it use less.",
+            "Load less at once: fewer DataLoader workers, a smaller `prefetch_factor`, memory-mapped files; load checkpoints once and not in every process.",
+        ],
+        Writer::Slurm => &[
+            "Ask for more memory on the machine: `#SBATCH --mem` or --mem-per-cpu.",
+            "See what the job used at most: `sacct -o JobID,MaxRSS,ReqMem,State`.",
+            "Load less at once: fewer DataLoader workers, memory-mapped files; load checkpoints once and not in every process.",
+        ],
+        Writer::Ray => &[
+            "Run fewer tasks at once on the node: a higher `num_cpus` for each, or its `memory` resource.",
+            "See what holds the memory: `ray memory`, and the processes on the node.",
+            "The share of memory at which Ray starts to kill is `RAY_memory_usage_threshold`; a node with more memory is the safer way.",
+        ],
+        Writer::Shm => &[
+            "Give the container more shared memory: `docker run --shm-size=8g` or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm.",
+            "Use fewer workers, or none: `DataLoader(num_workers=0)`; smaller batches and a smaller prefetch_factor also help.",
+            "See how full it is while the program runs: `df -h /dev/shm`.",
+        ],
+        Writer::Xla => &[
+            "Let JAX take more of the card: `XLA_PYTHON_CLIENT_MEM_FRACTION=0.95` (the default is 0.75).",
+            "See whether preallocation is what fails, for instance beside another process: `XLA_PYTHON_CLIENT_PREALLOCATE=false`.",
+            "Use a smaller batch, or jax.checkpoint on the layers whose buffers are listed.",
+            "See what holds the device: `jax.profiler.save_device_memory_profile(\"memory.prof\")` before the step that fails; vramscope and pprof read it.",
+        ],
+        Writer::TensorFlow => &[
+            "Use a smaller batch: TensorFlow takes the whole card when it starts, so what it ran out of is mostly its own.",
+            "Compute in half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
+            "Where free pieces are too small: `TF_GPU_ALLOCATOR=cuda_malloc_async` takes memory from the driver's pool instead of one large arena.",
+            "Beside other programs on the card, take memory as it is needed: `tf.config.experimental.set_memory_growth(tf.config.list_physical_devices(\"GPU\")[0], True)` (or TF_FORCE_GPU_ALLOW_GROWTH=true), before anything else uses the card.",
+            "Or give each program its share: tf.config.set_logical_device_configuration with a memory_limit in MiB.",
+            "See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
+            WHO,
+        ],
+        Writer::CuPy => &[
+            "Give back what the pool keeps and nobody uses: `cupy.get_default_memory_pool().free_all_blocks()`.",
+            "Raise or remove the pool's limit, if there is one: `CUPY_GPU_MEMORY_LIMIT=0`.",
+            "Work in chunks, or in a smaller type.",
+            WHO,
+        ],
+        Writer::Rmm => &[
+            "Let the pool grow, or make it larger: `rmm.reinitialize(pool_allocator=True, maximum_pool_size=None)`.",
+            "Spill to the machine's memory: `rmm.reinitialize(managed_memory=True)`, or with cuDF `cudf.set_option(\"spill\", True)`.",
+            "Work on smaller partitions of the data.",
+            "See which calls take the memory: an RMM logging_resource_adaptor writes a log that vramscope opens.",
+            WHO,
+        ],
+        Writer::Numba => &[
+            "Let go of device arrays that are no longer needed: `del d_array`; Numba frees them when nothing refers to them.",
+            "Give back what Numba keeps for later: `numba.cuda.current_context().deallocations.clear()`.",
+            "Copy and work in chunks.",
+            WHO,
+        ],
+        Writer::OnnxRuntime => &[
+            "Use a smaller batch or shorter inputs: the largest input shape decides how far the arena grows.",
+            "Let the arena grow by what is requested instead of doubling: `(\"CUDAExecutionProvider\", {\"arena_extend_strategy\": \"kSameAsRequested\"})` as the session's provider; gpu_mem_limit there bounds it.",
+            WHO,
+        ],
+        Writer::DirectMl => &[
+            "Use smaller images, a smaller batch or a smaller model; DirectML has no cache to give back.",
+            "Close programs that use the card: Windows' Task Manager shows what each holds (GPU memory).",
+        ],
+        Writer::Paddle => &[
+            "Use a smaller batch.",
+            "Let the allocator take memory as it is needed: `FLAGS_allocator_strategy=auto_growth`.",
+            WHO,
+        ],
+        Writer::LlamaCpp => &[
+            "Put fewer layers on the card: a lower `--n-gpu-layers` (num_gpu in Ollama); the others run on the CPU.",
+            "Shorten the context, which sizes the KV cache: a lower `--ctx-size` (num_ctx in Ollama).",
+            "Store the KV cache in fewer bits: `--cache-type-k q8_0 --cache-type-v q8_0` (with flash attention).",
+            "Where the compute buffers are what does not fit: a lower `--ubatch-size`.",
+            "Over several cards, give the one that failed a smaller part with --tensor-split; or use a smaller quantisation.",
+            WHO,
+        ],
+        Writer::Ollama => &[
+            "Use a smaller model or a smaller quantisation of it.",
+            "Shorten the context: a lower `num_ctx`.",
+            "Close other programs, or stop other models: `ollama ps` lists them, ollama stop ends one.",
+        ],
+        Writer::TensorRt => &[
+            "When it builds an engine, bound what tactics may take: `trtexec --memPoolSize=workspace:2048` (MiB).",
+            "Build for smaller inputs: the largest shape of the profile decides; or in FP16 or INT8.",
+            "When it runs one, share the activations' memory between contexts (createExecutionContextWithoutDeviceMemory).",
+            WHO,
+        ],
+        Writer::BitsAndBytes => &[
+            "bitsandbytes takes this memory itself, most often for paged optimizers (managed memory, which the machine's memory must have room for): try an optimizer that is not paged, `adamw_bnb_8bit`.",
+            "On WSL give the virtual machine more memory: `memory=` in .wslconfig.",
+            "Use a smaller batch or a smaller rank of the adapters.",
+            WHO,
+        ],
+        Writer::Mlx => &[
+            "Use a smaller batch, a shorter context or a smaller quantisation of the model.",
+            "Give back what MLX keeps for later: `mlx.core.clear_cache()`; mlx.core.set_cache_limit bounds it.",
+            "Let the GPU use more of the Mac's memory: `sudo sysctl iogpu.wired_limit_mb` with a number of MiB (macOS 15 and later).",
+        ],
+        Writer::LevelZero | Writer::Vulkan => &[
+            "Take it in smaller buffers: drivers also bound the size of a single one.",
+            "Where the driver allows it, ask for larger ones: `UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1` (SYCL on Level Zero).",
+            "See who else holds the card.",
+        ],
+        Writer::Ascend => &[
+            SMALLER,
+            "See who holds the NPU: `npu-smi info`.",
+            "On MindSpore bound what one process takes: `max_device_memory` in set_context.",
+        ],
+        Writer::OpenAcc => &[
+            "Keep fewer arrays on the device at once: shorter data regions, `exit data delete` where an array is no longer needed.",
+            "Run fewer MPI ranks on one card.",
+            WHO,
+        ],
+        Writer::XgBoost => &[
+            "Use `QuantileDMatrix` in place of DMatrix, and a lower max_bin.",
+            "Sample rows on the card: `sampling_method=gradient_based` with a lower subsample.",
+            WHO,
+        ],
+        Writer::Faiss => &[
+            "Let Faiss set less aside: `StandardGpuResources.setTempMemory`.",
+            "Shard the index over cards, or store it compressed (IVF-PQ, float16).",
+            WHO,
+        ],
+        _ => &[SMALLER, WHO],
+    }
+}
+
+pub(super) const TPU: Advice = &[
+    "Use a smaller batch, or bfloat16 for what is float32.",
+    "Keep fewer activations: `jax.checkpoint` around the layers, so that they are computed again in the backward pass.",
+    "Spread the arrays over more chips: a Mesh and NamedSharding, or jit with in_shardings.",
+    "See what the program needs before it runs: `jax.jit(f).lower(*args).compile().memory_analysis()`; arguments that are not used again can be given back with donate_argnums.",
+    "See what holds the device: `jax.profiler.save_device_memory_profile(\"memory.prof\")` before the step that fails; vramscope and pprof read it.",
+];
+pub(super) const VMEM: Advice = &[
+    "Use smaller blocks in the kernel (block_shape of its BlockSpec), or fewer of them at once.",
+    "The compiler's own limit is `--xla_tpu_scoped_vmem_limit_kib` in LIBTPU_INIT_ARGS.",
+];
+pub(super) const PINNED: Advice = &[
+    "Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory.",
+    "See what limits locked memory: `ulimit -l`.",
+];
+pub(super) const GOES_ON: Advice =
+    &["Nothing has to be done while the program goes on: look further down in the log for an error that stopped it."];
+pub(super) const TF_GOES_ON: Advice = &[
+    GOES_ON[0],
+    "If steps are slow, leave room for the workspace it could not get: a smaller batch, or half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
+    "See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
+];
+pub(super) const GGML_GOES_ON: Advice = &[
+    GOES_ON[0],
+    "If it did stop: a lower `--ubatch-size` makes the compute buffers smaller, a lower --ctx-size also the KV cache.",
+];
+pub(super) const METAL: Advice = &[
+    "Put fewer layers on the GPU: a lower `--n-gpu-layers`.",
+    "Shorten the context: a lower `--ctx-size`.",
+    "Let the GPU use more of the Mac's memory: `sudo sysctl iogpu.wired_limit_mb` with a number of MiB (macOS 15 and later).",
+];
+pub(super) const MPS: Advice = &[
+    "Use a smaller batch, or a model of half precision.",
+    "Raise the limit if the machine has memory to spare (the system may become unstable): `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0`.",
+];
+pub(super) const MPS_BUFFER: Advice = &[
+    "Split the tensor: a smaller batch, a shorter sequence, or the operation in chunks along one dimension.",
+    "Use attention that keeps no matrix of all pairs: `torch.nn.functional.scaled_dot_product_attention`, or attention slicing.",
+];
+pub(super) const COMFY_UI: Advice = &[
+    "Keep less of the models on the card: start ComfyUI with `--lowvram` (--novram where that is not enough).",
+    "Use smaller images or fewer at once, and the tiled variants of VAE decode and encode.",
+    "Use weights of fewer bits: fp8 or GGUF files of the same model.",
+    "Leave memory to other programs: `--reserve-vram 1` (GiB).",
+    "See the whole of PyTorch's message: start with `--disable-cuda-malloc`; it then has all figures.",
+    WHO,
+];
+pub(super) const SGLANG: Advice = &[
+    "Where the KV cache has no room: a higher `--mem-fraction-static`; where the failure comes later, in a batch or a CUDA graph, a lower one.",
+    "Bound the longest input: a lower `--context-length`, and fewer requests at once: a lower --max-running-requests.",
+    "Spread the weights over more cards: a higher `--tp`.",
+    "Or load quantised weights (AWQ, GPTQ, FP8).",
+    WHO,
+];
+/// Before PyTorch's own advice, where the text is a server's.
+pub(super) const IN_SGLANG: Advice = &[
+    "Leave more of the card outside SGLang's share: a lower `--mem-fraction-static`; a lower --chunked-prefill-size makes each batch smaller.",
+    "Run fewer requests at once: a lower `--max-running-requests`, and capture fewer CUDA graphs: a lower --cuda-graph-max-bs.",
+];
+pub(super) const IN_VLLM: Advice = &[
+    "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.",
+    "Run fewer requests at once, a lower `--max-num-seqs`, or smaller batches of tokens, a lower --max-num-batched-tokens.",
+    "Capture no CUDA graphs: `--enforce-eager` (slower).",
+];
+pub(super) const VLLM_LARGER: Advice = &[
+    "Store the cache in half the bytes: `--kv-cache-dtype fp8`.",
+    "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9).",
+    "Spread the weights over more cards: `--tensor-parallel-size 2`.",
+    "Or load quantised weights (AWQ, GPTQ, FP8).",
+    WHO,
+];
+pub(super) const VLLM_START: Advice = &[
+    "See what holds the card and stop what should not: `{tool}`.",
+    "Find holders that it does not name, of other containers or dead programs: `{holders}`.",
+];
+pub(super) const POOL_ALLOCATOR: Advice = &[
+    "Look into the allocator that the program gave to `torch.cuda.MemPool`: it returned a null pointer; log its size, device and stream there.",
+    "Its own memory may be used up: free tensors of that pool, or let it hold less at once.",
+    "Keep out of the pool what need not be in it: end the block of `torch.cuda.use_mem_pool` earlier.",
+];
+pub(super) const SEGMENT_RESERVE: Advice = &[
+    "Let an expandable segment reserve more addresses than the request: expandable_segments_reserve in {conf}, or expandable_segments_reserve_by_class where the message names a class. Addresses cost no memory.",
+    "Or turn expandable segments off for this run: `{conf}=expandable_segments:False`.",
+    "Or split the tensor: a smaller batch, or the operation in chunks along one dimension.",
+];
+pub(super) const RETRIED: Advice = &[
+    GOES_ON[0],
+    "Many of these cost time: every one synchronises the device and gives the cache back. Leave it a little more room.",
+];
+pub(super) const BROKEN_SIZE: Advice =
+    &["Print the shape right before the failing line: a dimension is negative, uninitialised or multiplied twice."];
+pub(super) const BLOCK: Advice = &[
+    "Split the tensor: a smaller batch, or the operation in chunks along one dimension.",
+    "Or let Level Zero hand out larger blocks (slower kernels, and not on every card): `UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1`.",
+    "PyTorch 2.5 and later run on Intel cards without the extension and ask the driver itself.",
+];
+pub(super) const SPLIT: Advice =
+    &["Split the request: a smaller batch, a shorter sequence, or the operation in chunks along one dimension."];
+pub(super) const PRIVATE_POOLS: Advice = &[
+    "Capture fewer CUDA graphs, and for fewer and smaller batch sizes: each keeps a pool of its own that nothing else can use.",
+    "Let graphs share one pool: `torch.cuda.graph(g, pool=torch.cuda.graph_pool_handle())` with the same handle for all.",
+    "Do without graphs where they are not needed: `torch.compile(mode=\"default\")` in place of \"reduce-overhead\" (--enforce-eager in vLLM).",
+];
+pub(super) const FULL: Advice = &[
+    "Use a smaller micro-batch and accumulate gradients over several.",
+    "Keep fewer activations: `model.gradient_checkpointing_enable()` or torch.utils.checkpoint around the blocks of the model.",
+    "[1.10] Compute in half precision: `torch.autocast(\"{module}\", dtype=torch.bfloat16)`.",
+    "[2.0] Take less for the optimizer's step: `torch.optim.AdamW(model.parameters(), fused=True)` needs no temporary copies; 8-bit or sharded optimizer states need less for good.",
+    "[1.9] In evaluation keep no graph: `torch.inference_mode()`.",
+];
+pub(super) const HOLES: Advice = &[
+    "If sizes vary from step to step, pad or bucket them to a few lengths and warm up with the longest.",
+    "torch.{module}.empty_cache() does not help here: PyTorch had already given back every segment that was wholly free.",
+];
+pub(super) const SHARE: Advice = &[
+    "Find every holder, also those that {tool} does not name: `{holders}`.",
+    "Give each process its own card: `{visible}` (and torch.{module}.set_device(local_rank) before any other use of the card).",
+];
+pub(super) const CUBLAS: Advice = &[
+    "Leave memory for cuBLAS, or make its workspace smaller: `CUBLAS_WORKSPACE_CONFIG=:4096:2`.",
+    "The same error appears when an index is out of range in an earlier kernel: run once with {blocking}.",
+];
+pub(super) const NCCL: Advice = &["Make NCCL's buffers smaller: `NCCL_BUFFSIZE=1048576`, and create fewer process groups."];
+pub(super) const BARE: Advice = &["Hand PyTorch's cache back before the failing call: `torch.{module}.empty_cache()`."];
+pub(super) const BARE_FOREIGN: Advice = &[
+    "The text does not say which program this is of. Where PyTorch is in the same process, its cache counts as used: torch.{module}.empty_cache() hands it back.",
+];
+pub(super) const HOLDS: Advice = &["See who holds the card: `{tool}`."];
+pub(super) const RECORD: Advice = &["Record a snapshot with the lines below and open it: it shows every block and who owns it."];

@@ -1,0 +1,55 @@
+//! Errors of drivers, runtimes and libraries, most of them without figures.
+
+use super::Trust::{Figures, Name, Phrase, Sure};
+use super::{Platform as P, Row, Writer as W, row};
+
+const ASCEND: &str = "bytesize={requested#} | size={requested#} | size:{requested#} | device_id={gpu} | device {gpu},";
+
+// Said where the text around them is of another program than PyTorch.
+const CUBLAS: &str = "cuBLAS could not get memory for its handle or workspace: the card has none left. Who holds it is not told.";
+const CUDNN: &str = "cuDNN could not get memory: the card has none left. Who holds it is not told.";
+const NCCL: &str = "NCCL could not get memory for its buffers: the card has none left. Who holds it is not told.";
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    row(W::Runtime, P::Cuda, Phrase, "CUDA error: out of memory", "",
+        "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", ""),
+    row(W::Runtime, P::Cuda, Phrase, "CUDA driver error: out of memory", "", "RuntimeError: CUDA driver error: out of memory", ""),
+    row(W::Runtime, P::Cuda, Phrase, "failed with error out of memory", "", "cudaMalloc(&ptr, bytes) failed with error out of memory", ""),
+    row(W::CudaProgram, P::Cuda, Phrase, "GPUassert: out of memory", "", "GPUassert: out of memory kernel.cu 42", ""),
+    row(W::CudaProgram, P::Cuda, Name, "SimpleCudaMalloc_impl.hpp", "",
+        "  what():  /thirdParty/mallocMC/src/include/mallocMC/reservePoolPolicies/SimpleCudaMalloc_impl.hpp(42):", ""),
+    row(W::Runtime, P::Cuda, Name, "cudaErrorMemoryAllocation", "", "what():  cudaErrorMemoryAllocation: out of memory", ""),
+    row(W::Runtime, P::Cuda, Name, "CUDA_ERROR_OUT_OF_MEMORY", "", "Error: cuMemAlloc returned CUDA_ERROR_OUT_OF_MEMORY", ""),
+    row(W::Runtime, P::Cuda, Phrase, "Triton Error [CUDA]: out of memory", "", "RuntimeError: Triton Error [CUDA]: out of memory", ""),
+    row(W::Runtime, P::Hip, Phrase, "Triton Error [HIP]: out of memory", "", "RuntimeError: Triton Error [HIP]: out of memory", ""),
+    row(W::Runtime, P::Hip, Phrase, "HIP error: out of memory", "", "RuntimeError: HIP error: out of memory", ""),
+    row(W::Runtime, P::Hip, Name, "hipErrorOutOfMemory", "", "error: 'hipErrorOutOfMemory'(2) at main.cpp:7", ""),
+    row(W::Runtime, P::Xpu, Name, "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "",
+        "level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", ""),
+    row(W::Runtime, P::Xpu, Name, "UR_RESULT_ERROR_OUT_OF_RESOURCES", "",
+        "level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", ""),
+    row(W::Runtime, P::Xpu, Name, "PI_ERROR_OUT_OF_RESOURCES", "",
+        "RuntimeError: Native API failed. Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)", ""),
+    row(W::LevelZero, P::Xpu, Name, "ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "memory for {requested} allocation",
+        "zeMemAllocDevice returns ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY for 20 GiB allocation", "requested 20 GiB"),
+    row(W::Vulkan, P::Vulkan, Name, "VK_ERROR_OUT_OF_DEVICE_MEMORY", "",
+        "Fatal: vkAllocateMemory failed with VK_ERROR_OUT_OF_DEVICE_MEMORY", ""),
+    row(W::Runtime, P::Cuda, Name, "CUSOLVER_STATUS_ALLOC_FAILED", "", "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", ""),
+    row(W::Cublas, P::Cuda, Name, "CUBLAS_STATUS_ALLOC_FAILED", "",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "").says(CUBLAS),
+    row(W::Cublas, P::Hip, Name, "HIPBLAS_STATUS_ALLOC_FAILED", "",
+        "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`", "").says(CUBLAS),
+    row(W::Cudnn, P::Cuda, Name, "CUDNN_STATUS_ALLOC_FAILED", "", "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "").says(CUDNN),
+    row(W::Nccl, P::Cuda, Sure, "Cuda failure 2 'out of memory'", "", "Last error:\nCuda failure 2 'out of memory'", "").says(NCCL),
+    row(W::Nccl, P::Cuda, Sure, "Cuda failure 'out of memory'", "", "NCCL WARN Cuda failure 'out of memory'", "").says(NCCL),
+    row(W::Ascend, P::Npu, Figures, "heap_alloc_managed out of memory", ASCEND,
+        "[devmm_alloc_managed 126]<errno:12, 6> heap_alloc_managed out of memory, pp=0x1, bytesize=15032385536.", "requested 14.00 GiB"),
+    row(W::Ascend, P::Npu, Figures, "halMemAlloc failed", ASCEND,
+        "DevMemAllocHugePageManaged: halMemAlloc failed:size=15032385536(bytes), type=16, device_id=7", "requested 14.00 GiB, gpu 7"),
+    row(W::Ascend, P::Npu, Sure, "EL0004:", ASCEND,
+        "EL0004: [PID: 31] Failed to allocate memory.\n        Possible Cause: Available memory is insufficient.\n        Failed to \
+        allocate resource[DeviceMemory] with info [size:2147483648].", "requested 2.00 GiB").near("failed to allocate memory"),
+    row(W::Ascend, P::Npu, Sure, "(EL0004)", ASCEND, "RecentErrMsg: Memory_Allocation_Failure(EL0004): Failed to allocate memory.", "")
+        .near("failed to allocate memory"),
+];

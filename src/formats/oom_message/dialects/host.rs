@@ -1,0 +1,82 @@
+//! The machine's own memory: what killed a program from outside, and what the system refused.
+
+use super::Trust::{Figures, Line, Phrase, Sure};
+use super::{Platform as P, Row, Writer as W, row};
+
+const RSS: &str = "anon-rss:{allocated}";
+const SHARED: &str = "The shared memory (/dev/shm) that DataLoader workers pass their batches through is full; the GPU's memory is not what ran out.";
+const KILLED: &str = "The program was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out, or a container's limit of it.";
+const SLURM: &str =
+    "Slurm's limit for the job's memory on the machine (not the GPU's) was passed, and the system killed a task of it.";
+const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process, which held {allocated}.";
+const KERNEL_UNTOLD: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process.";
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    row(W::Cpu, P::Cpu, Figures, "Unable to allocate", "unable to allocate {requested} for an array",
+        "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 2.50 GiB for an array with shape (335544320,) and data type float64",
+        "requested 2.50 GiB").near("for an array with shape"),
+    row(W::Cpu, P::Cpu, Sure, "throwing an instance of 'std::bad_alloc'", "",
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", ""),
+    row(W::Cpu, P::Cpu, Sure, "[WinError 1455]", "",
+        "OSError: [WinError 1455] The paging file is too small for this operation to complete.", "")
+        .says("Windows could not promise more memory: what its programs asked for exceeds the machine's memory and its paging file \
+        together. The GPU's memory is not what ran out."),
+    row(W::Killer, P::Cpu, Sure, "Memory cgroup out of memory: Kill", RSS,
+        "Memory cgroup out of memory: Killed process 1440763 (python3) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB",
+        "allocated 62914560 KiB")
+        .says("The container or job reached its limit of the machine's memory (not the GPU's), and the system killed this process, \
+        which held {allocated}."),
+    row(W::Killer, P::Cpu, Sure, "Out of memory: Killed process", RSS,
+        "Out of memory: Killed process 1440763 (perl) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB", "allocated 62914560 KiB")
+        .near("anon-rss").says(KERNEL),
+    row(W::Killer, P::Cpu, Sure, "Out of memory: Kill", "",
+        "kernel: Out of memory: Kill process 4242 (python) score 901 or sacrifice child", "").near("process").says(KERNEL_UNTOLD),
+    row(W::Killer, P::Cpu, Phrase, "OOMKilled", "", "    Last State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137", "")
+        .near("reason|exit code|container|pod").whole()
+        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
+    row(W::Killer, P::Cpu, Line, "Killed", "", "Killed", "").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "exit code 137", "", "Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", "")
+        .whole().says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "exit status 137", "", "make: *** [train] error: exit status 137", "").says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "died with <Signals.SIGKILL: 9>", "",
+        "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.", "").says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "failed (exitcode: -9)", "", "failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python", "")
+        .says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "Signal 9 (SIGKILL) received by PID", "", "traceback : Signal 9 (SIGKILL) received by PID 77", "")
+        .says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "is killed by signal: Killed", "",
+        "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.", "").near("DataLoader worker").says(KILLED),
+    row(W::Slurm, P::Cpu, Sure, "oom-kill event", "",
+        "slurmstepd: error: Detected 1 oom-kill event(s) in step 3495064.0 cgroup. Some of your processes may have been killed by the \
+        cgroup out-of-memory handler.", "").near("detected").says(SLURM),
+    row(W::Slurm, P::Cpu, Sure, "oom_kill event", "",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=647.7. Some of the step tasks have been OOM Killed.", "")
+        .near("detected").says(SLURM),
+    row(W::Slurm, P::Cpu, Phrase, ": Out Of Memory", "", "srun: error: nid001277: tasks 1-3: Out Of Memory", "").near("srun: error")
+        .says(SLURM),
+    row(W::Slurm, P::Cpu, Phrase, "Exceeded job memory limit", "", "slurmstepd: error: Exceeded job memory limit at some point.", "")
+        .says(SLURM),
+    row(W::Slurm, P::Cpu, Phrase, "Exceeded step memory limit", "", "slurmstepd: error: Exceeded step memory limit at some point.", "")
+        .says(SLURM),
+    row(W::Ray, P::Cpu, Sure, "killed due to the node running low on memory",
+        "was running was {allocated} / {capacity} | was {allocated} / {capacity} (",
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node (IP: 172.17.0.2, \
+        ID: 8c) where the task (task ID: 41, name=f, pid=548, memory used=12.18GB) was running was 126.50GB / 128.00GB (0.988), which \
+        exceeds the memory usage threshold of 0.95.", "capacity 128.00 GiB, allocated 126.50 GiB")
+        .says("The machine's memory (not the GPU's) ran low, so Ray killed a task of it: {allocated} of {capacity} was in use."),
+    row(W::Ray, P::Cpu, Sure, "killed due to memory pressure (OOM)", "",
+        "(raylet) node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other \
+        reasons at node", "").says("The machine's memory (not the GPU's) ran low, so Ray killed workers on it."),
+    row(W::Shm, P::Cpu, Sure, "is killed by signal: Bus error", "",
+        "RuntimeError: DataLoader worker (pid 3216) is killed by signal: Bus error. It is possible that dataloader's workers are out of \
+        shared memory.", "").near("DataLoader worker").says(SHARED),
+    row(W::Shm, P::Cpu, Sure, "Unexpected bus error encountered in worker", "",
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "").says(SHARED),
+    row(W::Shm, P::Cpu, Sure, "unable to write to file </torch_", "",
+        "RuntimeError: unable to write to file </torch_77_123_4>: No space left on device (28)", "").says(SHARED),
+    row(W::Shm, P::Cpu, Sure, "creating shared memory segment /dev/shm/", "",
+        "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-RZ3b (size 9637888)", "")
+        .says("The shared memory (/dev/shm) that NCCL passes data through between processes is full; the GPU's memory is not what ran \
+        out."),
+];

@@ -1,0 +1,167 @@
+//! Servers, libraries and programs with allocators of their own.
+
+use super::Trust::{Figures, Name, Phrase, Sure};
+use super::{Platform as P, Row, Writer as W, row};
+
+const CACHE: &str = "<{requested} KV cache is needed | <{requested} | <seq len ({wanted}) | KV cache memory ({limit}) | maximum model length is {fits}";
+const ARENA: &str = "requested buffer of size {requested#}";
+const POOL: &str = "failed to allocate {requested}";
+const GGML: &str = "<allocating {requested} on device {gpu} | to allocate CUDA{gpu} buffer of size {exact#} | to allocate ROCm{gpu} buffer of size {exact#} | buffer of size {exact#}";
+const CUDA_BUFFER: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 10345250816\nllama_new_context_with_model: failed to allocate compute buffers";
+const TRT: &str = "amount of GPU memory ({requested} | requested size was {requested#} | {requested#}-byte buffer";
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    row(W::Vllm, P::Cuda, Figures, "Free memory on device",
+        "({free#}/{capacity}) on startup | desired GPU memory utilization ({_#}, {requested}) | cuda:{gpu} ",
+        "ValueError: Free memory on device cuda:0 (31.50/47.50 GiB) on startup is less than desired GPU memory utilization (0.95, 45.00 \
+        GiB).", "requested 45.00 GiB, capacity 47.50 GiB, free 31.50 GiB, gpu 0").near("desired GPU memory utilization"),
+    row(W::Vllm, P::Cuda, Figures, "KV cache is needed, which is larger than", CACHE,
+        "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is \
+        larger than the available KV cache memory (12.00 GiB). Based on the available memory, the estimated maximum model length is \
+        98304.", "requested 16.00 GiB, limit 12.00 GiB, wanted 131072, fits 98304"),
+    row(W::Vllm, P::Cuda, Figures, "tokens that can be stored in KV cache", "<seq len ({wanted}) | stored in KV cache ({fits})",
+        "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (7344). \
+        Try increasing", "wanted 32768, fits 7344"),
+    row(W::Vllm, P::Cuda, Phrase, "No available memory for the cache blocks", "",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.", ""),
+    row(W::Sglang, P::Cuda, Sure, "Not enough memory. Please try to increase --mem-fraction-static", "",
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "")
+        .says("SGLang's share of the card has no room for a KV cache beside the weights of the model."),
+    row(W::Sglang, P::Cuda, Sure, "alloc_req_slots runs out of memory", "",
+        "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`.", "")
+        .says("SGLang has more requests at once than slots for them; the card's memory is not what ran out."),
+    row(W::Sglang, P::Cuda, Sure, "out of memory. Try to lower your batch size", "",
+        "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.", "")
+        .says("SGLang's KV cache has no room for the tokens of this batch."),
+    row(W::CuPy, P::Cuda, Figures, "Out of memory allocating",
+        "allocating {requested} | (allocated so far: {allocated} | limit set to: {limit} | limit set to {limit}",
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,165,824 bytes (allocated so far: 3,221,225,472 bytes, limit set \
+        to: 9,663,676,416 bytes).", "requested 24.00 MiB, limit 9.00 GiB, allocated 3.00 GiB").near("allocated so far"),
+    row(W::CuPy, P::Cuda, Figures, "out of memory to allocate", "to allocate {requested} | (total {total} | limit set to {limit}",
+        "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 1073741824 bytes (total 12373194752 bytes)",
+        "requested 1024.00 MiB, allocated 10.52 GiB").near("(total"),
+    row(W::OnnxRuntime, P::Unknown, Figures, "Failed to allocate memory for requested buffer of size", ARENA,
+        "Failed to allocate memory for requested buffer of size 1073741824", "requested 1024.00 MiB"),
+    row(W::OnnxRuntime, P::Unknown, Sure, "BFCArena::AllocateRawInternal", ARENA,
+        "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, onnxruntime::Stream*, bool, \
+        onnxruntime::WaitNotificationFn) Failed to alloc", "").near("failed to alloc"),
+    row(W::OnnxRuntime, P::Unknown, Figures, "is smaller than requested bytes of",
+        "<available memory of {free#} | requested bytes of {requested#}",
+        "Available memory of 2097152 is smaller than requested bytes of 4194304", "requested 4.00 MiB, free 2.00 MiB"),
+    row(W::OnnxRuntime, P::Cuda, Sure, "CUDA failure 2: out of memory", "; GPU={gpu} ",
+        "[ONNXRuntimeError] : 1 : FAIL : onnxruntime::CudaCall CUDA failure 2: out of memory ; GPU=0 ; hostname=a", "gpu 0"),
+    row(W::OnnxRuntime, P::DirectMl, Phrase, "Not enough memory resources are available", "",
+        "DmlExecutionProvider\\src\\BucketizedBufferAllocator.cpp(122)\\onnxruntime.dll: Exception(1) 8007000E Not enough memory \
+        resources are available to complete this operation.", "").near("dml|directml|8007000e"),
+    row(W::DirectMl, P::DirectMl, Sure, "not enough GPU video memory available", "<tensor with {requested}",
+        "RuntimeError: Could not allocate tensor with 536870912 bytes. There is not enough GPU video memory available!",
+        "requested 512.00 MiB"),
+    row(W::Paddle, P::Cuda, Figures, "Out of memory error on GPU",
+        "error on GPU {gpu} | cannot allocate {requested} | {allocated} memory has been allocated | available memory is only {free} | \
+        available memory is {free}",
+        "ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 20.000000MB memory on GPU 0, 9.500000GB memory has \
+        been allocated and available memory is only 10.000000MB.", "requested 20.00 MiB, free 10.00 MiB, allocated 9.50 GiB, gpu 0"),
+    row(W::Paddle, P::Cuda, Figures, "上出现内存不足错误", "<GPU {gpu} | 上分配 {requested} | 已分配 {allocated} | 仅为 {free}",
+        "GPU 0上出现内存不足错误。无法在GPU 0上分配20.000000MB内存，已分配9.500000 GB内存，可用内存仅为0.000000B。",
+        "requested 20.00 MiB, free 0 bytes, allocated 9.50 GiB, gpu 0"),
+    row(W::Paddle, P::Cuda, Figures, "enforce allocating <= available failed", "failed, {requested#} > {free#}",
+        "paddle.fluid.core.EnforceNotMet: enforce allocating <= available failed, 10737418240 > 1073741824",
+        "requested 10.00 GiB, free 1024.00 MiB"),
+    row(W::TensorRt, P::Cuda, Sure, "Cuda Runtime (out of memory)", TRT,
+        "[TRT] [E] 1: [defaultAllocator.cpp::allocate::20] Error Code 1: Cuda Runtime (out of memory)\n[TRT] [W] Requested amount of \
+        GPU memory (1073741824 bytes) could not be allocated.", "requested 1024.00 MiB"),
+    row(W::TensorRt, P::Cuda, Sure, "allocate: 2 (out of memory)", TRT,
+        "[E] [TRT] ../rtSafe/safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)", ""),
+    row(W::TensorRt, P::Cuda, Figures, "OutOfMemory (Requested size was", TRT,
+        "[E] Error Code 2: OutOfMemory (Requested size was 17179869184 bytes.)", "requested 16.00 GiB"),
+    row(W::TensorRt, P::Cuda, Figures, "insufficient memory on requested size of", "requested size of {requested#}",
+        "Skipping tactic 0x1 due to insufficient memory on requested size of 15032385536 detected for tactic", "requested 14.00 GiB")
+        .warning(),
+    row(W::TensorRt, P::Cuda, Figures, "Tactic Device request:", "request: {requested} | available: {free}",
+        "Tactic Device request: 4505MB Available: 3894MB. Device memory is insufficient to use tactic.",
+        "requested 4505 MiB, free 3894 MiB").warning(),
+    row(W::Rmm, P::Cuda, Sure, "Maximum pool size exceeded", POOL,
+        "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/pool_memory_resource.hpp:196: Maximum pool \
+        size exceeded (failed to allocate 2.000000 GiB)", "requested 2.00 GiB").near("rmm|memory_resource")
+        .says("RMM's pool reached the largest size that it was given; the card itself may have room."),
+    row(W::Rmm, P::Cuda, Sure, "out_of_memory: CUDA error at", POOL,
+        "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp", "")
+        .near("rmm|memory_resource"),
+    row(W::Rmm, P::Cuda, Sure, "std::bad_alloc: CUDA error at", POOL,
+        "MemoryError: std::bad_alloc: CUDA error at: ../include/rmm/mr/device/cuda_memory_resource.hpp68: cudaErrorMemoryAllocation out \
+        of memory", "").near("rmm|memory_resource").whole(),
+    row(W::Rmm, P::Cuda, Name, "RMM_ERROR_OUT_OF_MEMORY", "", "RuntimeError: RMM error encountered: RMM_ERROR_OUT_OF_MEMORY", ""),
+    row(W::Numba, P::Cuda, Sure, "results in CUDA_ERROR_OUT_OF_MEMORY", "",
+        "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", ""),
+    row(W::PyCuda, P::Cuda, Sure, "cuMemAlloc failed: out of memory", "", "pycuda._driver.MemoryError: cuMemAlloc failed: out of memory",
+        ""),
+    row(W::BitsAndBytes, P::Cuda, Sure, "Error out of memory at line", "",
+        "Error out of memory at line 380 in file /git/bitsandbytes/csrc/pythonInterface.c", ""),
+    row(W::OpenAcc, P::Cuda, Sure, "call to cuMemAlloc returned error 2", "total/free CUDA memory: {capacity#}/{free#}",
+        "Accelerator Fatal Error: call to cuMemAlloc returned error 2 (CUDA_ERROR_OUT_OF_MEMORY): Out of memory\n File: src/main.f90", "")
+        .whole(),
+    row(W::OpenAcc, P::Cuda, Figures, "Out of memory allocating",
+        "allocating {requested} bytes of device | allocating {requested} | total/free CUDA memory: {capacity#}/{free#}",
+        "Out of memory allocating 1073741824 bytes of device memory\ntotal/free CUDA memory: 17179869184/536870912",
+        "requested 1024.00 MiB, capacity 16.00 GiB, free 512.00 MiB").near("bytes of device memory"),
+    row(W::Spconv, P::Cuda, Sure, "cuda failed with error 2 out of memory", "",
+        "cuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1 to get correct traceback.", ""),
+    row(W::XgBoost, P::Cuda, Sure, "Memory allocation error on worker", "free memory: {free#} | requested memory: {requested#}",
+        "Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n- Free memory: 12582912\n- \
+        Requested memory: 1073741824", "requested 1024.00 MiB, free 12.00 MiB").whole(),
+    row(W::Faiss, P::Cuda, Sure, "Fail to cudaMalloc", "cudaMalloc {requested} on device {gpu} (",
+        "StandardGpuResources: alloc fail type FlatData dev 0 space Device (Fail to cudaMalloc 1610612736 bytes on device 0 (error 2 \
+        out of memory))", "requested 1.50 GiB, gpu 0").near("out of memory"),
+    row(W::Mxnet, P::Cuda, Sure, "cudaMalloc failed: out of memory", "",
+        "mxnet.base.MXNetError: src/storage/./pooled_storage_manager.h:161: cudaMalloc failed: out of memory", "")
+        .near("mxnet|storage_manager"),
+    row(W::Mxnet, P::Cuda, Sure, "cudaMalloc retry failed: out of memory", "",
+        "mxnet.base.MXNetError: src/storage/pooled_storage_manager.h:157: cudaMalloc retry failed: out of memory", ""),
+    row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
+        "allocating 51748.75 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n_impl: failed to allocate CUDA1 \
+        buffer of size 54262497280\ngraph_reserve: compute buffer allocation failed, retrying without pipeline parallelism",
+        "requested 50.54 GiB, gpu 1").near("retrying without").warning()
+        .says("llama.cpp could not get {requested} for its compute buffers and tried again without pipeline parallelism. Where the \
+        model loaded after that, nothing failed."),
+    row(W::LlamaCpp, P::Hip, Sure, "cudaMalloc failed: out of memory", GGML,
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of \
+        memory\nggml_gallocr_reserve_n: failed to allocate ROCm1 buffer of size 10345250816", "requested 9.63 GiB, gpu 1")
+        .near("allocate ROCm"),
+    row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML, CUDA_BUFFER, "requested 9.63 GiB, gpu 1"),
+    row(W::LlamaCpp, P::Cuda, Sure, "CUDA error 2 at", "", "CUDA error 2 at ggml-cuda.cu:359: out of memory", "").near("out of memory"),
+    row(W::LlamaCpp, P::Cpu, Sure, "of pinned memory: out of memory", "<failed to allocate {requested}",
+        "ggml_cuda_host_malloc: failed to allocate 1024.00 MiB of pinned memory: out of memory", "requested 1024.00 MiB").warning()
+        .says("llama.cpp could not pin {requested} of the machine's memory (not the GPU's) and uses ordinary memory instead: slower, \
+        but no failure."),
+    row(W::LlamaCpp, P::Vulkan, Figures, "Device memory allocation of size",
+        "of size {requested#} failed | to allocate Vulkan{gpu} buffer",
+        "ggml_vulkan: Device memory allocation of size 4757127168 failed.\nggml_vulkan: Requested buffer size exceeds device memory \
+        allocation limit: ErrorOutOfDeviceMemory\nggml_gallocr_reserve_n: failed to allocate Vulkan0 buffer of size 4757127168",
+        "requested 4.43 GiB, gpu 0").near("exceeds device").whole()
+        .says("{requested} was requested in one buffer, more than the Vulkan driver allows for one. Memory is not what ran out."),
+    row(W::LlamaCpp, P::Vulkan, Figures, "Device memory allocation of size", "of size {requested#} failed",
+        "ggml_vulkan: Device memory allocation of size 369098752 failed.\nggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
+        "requested 352.00 MiB").whole(),
+    row(W::LlamaCpp, P::Vulkan, Figures, "failed to allocate Vulkan", "allocate Vulkan{gpu} buffer of size {requested#}",
+        "ggml_gallocr_reserve_n: failed to allocate Vulkan0 buffer of size 369098752", "requested 352.00 MiB, gpu 0"),
+    row(W::LlamaCpp, P::Vulkan, Sure, "allocateMemory: ErrorOutOfDeviceMemory", "buffer of size {requested#}",
+        "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", ""),
+    row(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory", "",
+        "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: \
+        Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "").whole(),
+    row(W::LlamaCpp, P::Metal, Sure, "Insufficient Memory (00000008", "",
+        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", ""),
+    row(W::Mlx, P::Metal, Figures, "greater than the maximum allowed buffer size",
+        "<attempting to allocate {requested} | buffer size of {largest}",
+        "RuntimeError: [metal::malloc] Attempting to allocate 48318382080 bytes which is greater than the maximum allowed buffer size \
+        of 30064771072 bytes.", "requested 45.00 GiB, largest 28.00 GiB"),
+    row(W::Mlx, P::Metal, Figures, "[malloc_or_wait] Unable to allocate", "unable to allocate {requested}",
+        "RuntimeError: [malloc_or_wait] Unable to allocate 1073741824 bytes.", "requested 1024.00 MiB"),
+    row(W::Ollama, P::Cpu, Figures, "model requires more system memory", "system memory ({requested}) than is available ({free})",
+        "{\"error\":\"model requires more system memory (63.6 GiB) than is available (18.9 GiB)\"}", "requested 63.6 GiB, free 18.9 GiB")
+        .says("The model needs {requested} of the machine's memory (not the GPU's), and {free} is available."),
+    row(W::Ollama, P::Unknown, Phrase, "you may not have enough available memory to run this model", "",
+        "Error: llama runner exited, you may not have enough available memory to run this model", "")
+        .says("Ollama's runner stopped, and Ollama guesses that memory ran out; its log (journalctl -u ollama) has the error itself."),
+];

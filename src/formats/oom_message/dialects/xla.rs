@@ -1,0 +1,74 @@
+//! XLA (as JAX and torch_xla use it) and TensorFlow.
+
+use super::Trust::{Figures, Phrase, Sure};
+use super::{Platform as P, Row, Writer as W, row};
+
+const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#}";
+const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
+const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity: {capacity} | {capacity} HBM capacity";
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    row(W::Xla, P::Unknown, Figures, "Out of memory while trying to allocate", "trying to allocate {requested} | device ordinal {gpu}",
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.", "requested 4.44 GiB").near("exhausted").whole(),
+    row(W::Xla, P::Unknown, Figures, "Out of memory allocating", "out of memory allocating {requested} | device ordinal {gpu}",
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 2097152 bytes.", "requested 2.00 MiB").near("exhausted").whole(),
+    row(W::Xla, P::Unknown, Figures, "Failed to allocate request for",
+        "request for {_} ({requested}) | request for {requested} | device ordinal {gpu}",
+        "RESOURCE_EXHAUSTED: Failed to allocate request for 6.27GiB (6727663616B) on device ordinal 0", "requested 6.27 GiB, gpu 0"),
+    row(W::Xla, P::Tpu, Figures, "Ran out of memory in memory space hbm", "used {requested} of {capacity}",
+        "RESOURCE_EXHAUSTED: Compilation failure: Ran out of memory in memory space hbm. Used 18.25G of 15.50G hbm. Exceeded hbm \
+        capacity by 2.75G.", "requested 18.25 GiB, capacity 15.50 GiB"),
+    row(W::Xla, P::Tpu, Phrase, "Ran out of memory in memory space vmem", "used {requested} of {capacity}",
+        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space vmem. Used 20.25M of 16.00M vmem.",
+        "requested 20.25 MiB, capacity 16.00 MiB")
+        .says("A kernel needs more of the TPU's on-chip memory (vmem) than one core has; the TPU's HBM is not what ran out. Its blocks \
+        have to be smaller."),
+    row(W::Xla, P::Tpu, Figures, "TPU TensorCore Hbm usage:",
+        "TensorCore Hbm usage: {requested}, SparseCore Hbm usage {more} | exceeding available bytes: {capacity}",
+        "RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 34.80G, SparseCore Hbm usage 174.00G, exceeding available bytes: 95.75G",
+        "requested 208.80 GiB, capacity 95.75 GiB"),
+    row(W::Xla, P::Tpu, Figures, "That was not possible.", FREE,
+        "RESOURCE_EXHAUSTED: Attempting to reserve 10.50G at the bottom of memory. That was not possible. There are 8.75G free, 0B \
+        reserved, and 8.75G reservable.", "requested 10.50 GiB, free 8.75 GiB").near("bottom of memory|_HBM|tpu"),
+    row(W::Xla, P::Unknown, Figures, "That was not possible.", FREE,
+        "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 129.50M. That was not possible. There are 78.25M \
+        free.", "requested 129.50 MiB, free 78.25 MiB").near("attempting to"),
+    row(W::Xla, P::Cuda, Figures, "cuMemAllocAsync failed to allocate",
+        "failed to allocate {requested} | Free memory/Total memory: {free#}/{capacity#}",
+        "gpu_async_1 cuMemAllocAsync failed to allocate 1225195446464 bytes: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of \
+        memory\n Reported by CUDA: Free memory/Total memory: 22635544576/85095874560",
+        "requested 1141.05 GiB, capacity 79.25 GiB, free 21.08 GiB").whole(),
+    row(W::Xla, P::Unknown, Figures, "bytes for new constant", "<failed to allocate {requested#}",
+        "INTERNAL: Failed to allocate 65011712 bytes for new constant", "requested 62.00 MiB"),
+    row(W::TensorFlow, P::DirectMl, Figures, "OOM when allocating tensor", TENSOR,
+        "OP_REQUIRES failed: Resource exhausted: OOM when allocating tensor of shape [1024,1024] and type float on \
+        /job:localhost/replica:0/task:0/device:DML:0", "requested 4.00 MiB").near("device:DML|dml_"),
+    row(W::TensorFlow, P::Cuda, Figures, "OOM when allocating tensor", TENSOR, TRACE, "requested 768.00 KiB, gpu 1")
+        .near("device:GPU|GPU:"),
+    row(W::TensorFlow, P::Cpu, Figures, "OOM when allocating tensor", TENSOR,
+        "OOM when allocating tensor with shape[1048576,1024] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by \
+        allocator cpu", "requested 4.00 GiB").near("by allocator cpu"),
+    row(W::TensorFlow, P::Unknown, Sure, "OOM when allocating tensor", TENSOR,
+        "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[2304,384]", ""),
+    row(W::TensorFlow, P::Unknown, Sure, "failed to allocate memory [Op:", "",
+        "ResourceExhaustedError: failed to allocate memory [Op:AddV2]", ""),
+    row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", "trying to allocate {requested} | <GPU_{gpu}_bfc",
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0. The caller indicates that this is \
+        not a failure, but may mean that there could be performance gains if more memory were available.", "requested 3.37 GiB, gpu 0")
+        .near("is not a failure").warning(),
+    row(W::Xla, P::Cuda, Figures, "ran out of memory trying to allocate",
+        "trying to allocate {_} (rounded to {requested#} | trying to allocate {requested} | <GPU_{gpu}_bfc",
+        "external/tsl/tsl/framework/bfc_allocator.cc:479] Allocator (GPU_1_bfc) ran out of memory trying to allocate 27.93GiB (rounded \
+        to 29995136256)requested by op", "requested 27.94 GiB, gpu 1").near("tsl/framework|external/xla"),
+    row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", "trying to allocate {requested} | <GPU_{gpu}_bfc",
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB.  Current allocation summary follows.",
+        "requested 3.37 GiB, gpu 0"),
+    row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", "<({requested}) ",
+        "cuda_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "requested 3.91 GiB"),
+    row(W::TensorFlow, P::Hip, Figures, "from device: hipError", "<({requested}) ",
+        "rocm_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: hipErrorOutOfMemory", "requested 3.91 GiB"),
+    row(W::TensorFlow, P::Cpu, Figures, "on host: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
+        "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 746.00 MiB"),
+];

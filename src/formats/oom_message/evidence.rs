@@ -1,0 +1,132 @@
+//! Whether a text tells of a failure or only names one: code, patterns, advice and changelogs hold the same words.
+
+use super::dialects::Trust;
+use super::prefix::stripped;
+use super::text::Window;
+
+/// What stands in lines of code and of patterns, and in no error.
+const CODE: &str = "==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
+    raise |throw |assert|except |catch|\\s+|\\s*|\\d+|\\.|.*|r\"|r'|f\"|(f'|{}|%s|%d|%.|= \"|= '|=\"|.contains(|\
+    .includes(|.find(|startswith(|indexof(|if (|if(|elif |import |def |->|=>|const |enum |printf|print(|logger.|logging.|\
+    _error(|new error(|runtimeerror(\"|runtimeerror('";
+
+/// Words of advice and of what may be, not of what was.
+const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you might|you can|avoid|prevent|may |might |could |can cause|\
+    can lead|in case|handle|handling|fix|should|would|usually|typically|means|detect|instead of|e.g.|such as|workaround|\
+    troubleshoot|test |todo|recover|on oom|like |against|without |no more|either|maps ";
+
+/// What people write of their own failure.
+const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got an|gives me|encountered|ran into|i receive|i am facing|throws|\
+    threw|when calling|tried to allocate|crashed|returns ze_|returned ze_|terminated|what():|died|exited with";
+
+/// What stands beside a name where it is the error itself.
+const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
+
+/// So much of a line is looked at, before and behind the words.
+const AROUND: usize = 240;
+
+/// True where the line that holds the words reports them as an error that happened.
+pub(super) fn is_reported(window: &Window<'_>, words: &str, trust: Trust) -> bool {
+    let line = stripped(window.raw_line()).rest.trim();
+    let low = line.to_ascii_lowercase();
+    let words = words.to_ascii_lowercase();
+    // Words that are wrapped stand in no single line: what is left is looked at as a whole.
+    let first = words.split(' ').next().unwrap_or(&words);
+    let at = low.find(&words).or_else(|| low.find(first)).unwrap_or(0);
+    let length = if low[at..].starts_with(&words) { words.len() } else { first.len() };
+    let (before, after) = (tail(&low[..at], AROUND), super::text::clamped(&low[at + length..], AROUND));
+    if trust == Trust::Line {
+        let rest = [before, after].concat();
+        return line.starts_with("Killed") && rest.trim().is_empty() || is_job(before, line);
+    }
+    let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
+    // "Could not" is an error's word, "could" alone is not.
+    let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
+    let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
+    if has(&both, CODE) || is_string || after.trim_start().starts_with('=') || line.starts_with("//") {
+        return false;
+    }
+    if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) {
+        return true;
+    }
+    if has(&both, ADVICE) {
+        return false;
+    }
+    // A list of errors reports none.
+    let both = both.replace("errors", "");
+    trust == Trust::Phrase || has(&both, ERROR)
+}
+
+/// True where one of the words stands in a text.
+fn has(text: &str, words: &str) -> bool {
+    words.split('|').any(|word| text.contains(word))
+}
+
+/// `RuntimeError: `, `what():  `: what follows is what was thrown.
+fn ends_as_error(before: &str) -> bool {
+    let before = before.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '`' | '*' | '"' | '\''));
+    ["error:", "exception:", "what():", "fatal:", "failed:", "error :", "failure:", "[e]", "bad_alloc:"]
+        .iter()
+        .any(|end| before.ends_with(end))
+        || (before.ends_with(':') && !before.ends_with("errors:") && has(before, ERROR) && !before.contains("if "))
+}
+
+/// `script: line 28:  8156 Killed                  python3 main.py`, as shells write.
+fn is_job(before: &str, line: &str) -> bool {
+    let digits = before.trim_end().rsplit(' ').next().unwrap_or("");
+    let follows = line.find("Killed").and_then(|at| line.get(at + "Killed".len()..)).is_some_and(|rest| rest.starts_with("  "));
+    follows && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// At most so many bytes of the end of a text.
+fn tail(text: &str, most: usize) -> &str {
+    let mut from = text.len().saturating_sub(most);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find_all;
+
+    /// Lines of programs, patterns, documentation and changelogs, as they are published.
+    #[test]
+    fn code_and_advice_are_no_failures() {
+        for text in [
+            "cudaErrorMemoryAllocation = 2,",
+            "    case CUDA_ERROR_OUT_OF_MEMORY: return \"out of memory\";",
+            "    return CUBLAS_STATUS_ALLOC_FAILED;",
+            "if \"CUDA out of memory\" in str(e):",
+            "OOM = re.compile(r'CUDA out of memory|CUDA error: out of memory')",
+            "_CUDA_OOM_MESSAGE = \"CUDA error: out of memory\"",
+            "    \"CUDNN_STATUS_ALLOC_FAILED\",",
+            "  if (err == cudaErrorMemoryAllocation) {",
+            "    raise RuntimeError('DataLoader worker (pid(s) {}) exited unexpectedly'.format(pids_str))",
+            "with pytest.raises(RuntimeError, match=\"CUDA out of memory\"):",
+            "grep -c 'CUDA out of memory' train.log",
+            "If you get `CUDA out of memory` errors, use a smaller batch.",
+            "- Fixes a CUDA out of memory error in the sampler (#1234)",
+            "This can lead to CUDA out of memory.",
+            "Killed processes are restarted by the supervisor.",
+            "hipErrorOutOfMemory usually means that the card is full.",
+            "To avoid CUDA error: out of memory set a smaller batch.",
+            "The allocator maps CUDA_ERROR_OUT_OF_MEMORY to a Python exception.",
+            "Common errors: hipErrorOutOfMemory, hipErrorInvalidValue",
+            "exit code 137 means that the container was killed",
+        ] {
+            assert!(find_all(text).is_empty(), "{text}: {:?}", find_all(text));
+        }
+        for text in [
+            "RuntimeError: CUDA error: out of memory",
+            "whenever I try to run I just get `hipErrorOutOfMemory`",
+            "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+            "I set the fraction to 0.85 and I get a CUDA out of memory error. However, if I set it to 0.84 it loads.",
+            "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  cudaErrorMemoryAllocation: out of memory",
+            "CUDA out of memory.",
+        ] {
+            assert_eq!(find_all(text).len(), 1, "{text}");
+        }
+    }
+}

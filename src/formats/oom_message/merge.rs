@@ -1,0 +1,75 @@
+//! One failure is told once: a traceback prints it again, and a program tells it at each layer that it passes.
+
+use super::{Figure, OomMessage, Platform, Writer};
+
+/// Lines apart that one failure's messages stand at most, with figures and without.
+const APART: (u32, u32) = (60, 30);
+/// So many messages back the same one may stand: other ranks write in between.
+const BACK: usize = 16;
+
+pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
+    let mut out: Vec<OomMessage> = Vec::with_capacity(found.len());
+    for message in found {
+        match out.iter_mut().rev().take(BACK).find(|o| o.rank == message.rank) {
+            Some(first) if is_same(first, &message) => absorb(first, message),
+            _ => out.push(message),
+        }
+    }
+    out
+}
+
+fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
+    let (f, g) = (&a.figures, &b.figures);
+    let apart = b.line.saturating_sub(a.line);
+    let platforms = (a.dialect.platform, b.dialect.platform);
+    let is_of_one = a.dialect.writer == b.dialect.writer
+        && (platforms.0 == platforms.1 || platforms.0 == Platform::Unknown || platforms.1 == Platform::Unknown)
+        && a.is_warning == b.is_warning
+        && (a.gpu == b.gpu || a.gpu.is_none() || b.gpu.is_none());
+    if !is_of_one {
+        return false;
+    }
+    if a.has_figures() && b.has_figures() {
+        let agree =
+            |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| x.low() <= y.high() && y.low() <= x.high());
+        return apart <= APART.0
+            && f.requested.is_some() == g.requested.is_some()
+            && agree(f.requested, g.requested)
+            && agree(f.capacity, g.capacity)
+            && agree(f.free, g.free)
+            && agree(f.allocated, g.allocated)
+            && agree(f.unallocated, g.unallocated)
+            && a.context == b.context
+            && (a.processes == b.processes || a.processes.is_empty() || b.processes.is_empty());
+    }
+    // Without figures only the layers of one program are told to be of one failure.
+    let writer = a.dialect.writer;
+    apart == 0 || apart <= APART.1 && (writer.neighbour().is_some() || writer.is_host() || writer == Writer::ComfyUi)
+}
+
+/// What both tell, as the one that tells more.
+fn absorb(first: &mut OomMessage, later: OomMessage) {
+    if !first.has_figures() {
+        // Of two bare ones the later stands where the program stopped.
+        *first = OomMessage { rank: first.rank, ..later };
+        return;
+    }
+    if !later.has_figures() {
+        return;
+    }
+    let exact = |a: Option<Figure>, b: Option<Figure>| a.filter(|a| b.is_none_or(|b| a.slack <= b.slack)).or(b).or(a);
+    let (f, g) = (&mut first.figures, &later.figures);
+    f.requested = exact(f.requested, g.requested);
+    f.capacity = exact(f.capacity, g.capacity);
+    f.free = exact(f.free, g.free);
+    f.allocated = exact(f.allocated, g.allocated);
+    f.unallocated = exact(f.unallocated, g.unallocated);
+    first.gpu = first.gpu.or(later.gpu);
+    if first.dialect.platform == Platform::Unknown {
+        first.dialect.platform = later.dialect.platform;
+    }
+    if first.processes.is_empty() {
+        first.processes = later.processes;
+    }
+    first.warnings = first.warnings.max(later.warnings);
+}

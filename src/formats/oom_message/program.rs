@@ -1,0 +1,180 @@
+//! The programs that print messages, and which of them the text around a bare error is of.
+
+use super::dialects::Trust;
+use super::engine::Row;
+use super::text::Window;
+use super::{OomMessage, Writer as W};
+
+/// Whose memory a program's message is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Memory of a process that PyTorch runs in.
+    PyTorch,
+    /// The program's own: nothing of PyTorch applies.
+    Own,
+    /// The machine's.
+    Host,
+}
+
+macro_rules! programs {
+    ($($variant:ident $key:literal $name:literal $whose:ident),* $(,)?) => {
+        /// Which program wrote the message.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Writer {
+            $(#[doc = $name] $variant,)*
+        }
+
+        impl Writer {
+            /// Its name in the dialect's.
+            pub(super) fn key(self) -> &'static str {
+                match self { $(Writer::$variant => $key,)* }
+            }
+
+            /// Its name in sentences.
+            #[must_use]
+            pub fn title(self) -> &'static str {
+                match self { $(Writer::$variant => $name,)* }
+            }
+
+            fn whose(self) -> Whose {
+                match self { $(Writer::$variant => Whose::$whose,)* }
+            }
+        }
+    };
+}
+
+programs! {
+    PyTorch "pytorch" "PyTorch" PyTorch,
+    CudaMallocAsync "cuda-malloc-async" "PyTorch over cudaMallocAsync" PyTorch,
+    Mps "mps" "PyTorch's allocator for Apple's GPUs" PyTorch,
+    Runtime "cuda-error" "the runtime of CUDA, HIP or SYCL" PyTorch,
+    Cublas "cublas" "cuBLAS" PyTorch,
+    Cudnn "cudnn" "cuDNN" PyTorch,
+    Nccl "nccl" "NCCL" PyTorch,
+    Vllm "vllm" "vLLM" PyTorch,
+    Sglang "sglang" "SGLang" PyTorch,
+    ComfyUi "comfyui" "ComfyUI" PyTorch,
+    Xla "xla" "XLA (JAX)" Own,
+    TensorFlow "tensorflow-bfc" "TensorFlow" Own,
+    CuPy "cupy" "CuPy" Own,
+    OnnxRuntime "onnxruntime" "ONNX Runtime" Own,
+    Paddle "paddle" "PaddlePaddle" Own,
+    LlamaCpp "llama.cpp" "llama.cpp" Own,
+    Ollama "ollama" "Ollama" Own,
+    TensorRt "tensorrt" "TensorRT" Own,
+    Rmm "rmm" "RMM (RAPIDS)" Own,
+    Numba "numba" "Numba" Own,
+    PyCuda "pycuda" "PyCUDA" Own,
+    BitsAndBytes "bitsandbytes" "bitsandbytes" Own,
+    OpenAcc "openacc" "OpenACC" Own,
+    Spconv "spconv" "spconv" Own,
+    XgBoost "xgboost" "XGBoost" Own,
+    Faiss "faiss" "Faiss" Own,
+    Mxnet "mxnet" "MXNet" Own,
+    LuaTorch "torch7" "Torch 7" Own,
+    Mlx "mlx" "MLX" Own,
+    DirectMl "directml" "DirectML" Own,
+    LevelZero "level-zero" "Level Zero" Own,
+    Vulkan "vulkan" "Vulkan" Own,
+    Ascend "ascend" "Ascend's driver (CANN)" Own,
+    CudaProgram "cuda-program" "A CUDA program" Own,
+    Cpu "cpu" "the system" Host,
+    Killer "killed" "the system" Host,
+    Slurm "slurm" "Slurm" Host,
+    Ray "ray" "Ray" Host,
+    Shm "shm" "the system" Host,
+}
+
+impl Writer {
+    /// The program's own name where it is not PyTorch's memory that ran out: PyTorch's settings and recordings do not apply there.
+    #[must_use]
+    pub fn neighbour(self) -> Option<&'static str> {
+        (self.whose() == Whose::Own).then(|| self.title())
+    }
+
+    /// True where the machine's memory ran out, not a device's.
+    #[must_use]
+    pub fn is_host(self) -> bool {
+        self.whose() == Whose::Host
+    }
+}
+
+/// Words that only stand in texts of one program; the nearest to a bare error tells whose it is.
+const CUES: [(&str, W); 34] = [
+    ("torch", W::PyTorch),
+    ("c10::", W::PyTorch),
+    ("tensorflow", W::TensorFlow),
+    ("stream_executor", W::TensorFlow),
+    ("cupy", W::CuPy),
+    ("chainer", W::CuPy),
+    ("numba", W::Numba),
+    ("pycuda", W::PyCuda),
+    ("rmm/", W::Rmm),
+    ("rmm::", W::Rmm),
+    ("cudf", W::Rmm),
+    ("cuml", W::Rmm),
+    ("jaxlib", W::Xla),
+    ("jax/", W::Xla),
+    ("jax.", W::Xla),
+    ("/xla/", W::Xla),
+    ("ollama", W::Ollama),
+    ("ggml", W::LlamaCpp),
+    ("llama.cpp", W::LlamaCpp),
+    ("llama_", W::LlamaCpp),
+    ("onnxruntime", W::OnnxRuntime),
+    ("paddle", W::Paddle),
+    ("bitsandbytes", W::BitsAndBytes),
+    ("tensorrt", W::TensorRt),
+    ("[trt]", W::TensorRt),
+    ("spconv", W::Spconv),
+    ("tensorview", W::Spconv),
+    ("xgboost", W::XgBoost),
+    ("faiss", W::Faiss),
+    ("mxnet", W::Mxnet),
+    ("luarocks", W::LuaTorch),
+    ("mallocmc", W::CudaProgram),
+    ("gpuassert", W::CudaProgram),
+    ("accelerator fatal", W::OpenAcc),
+];
+
+/// Programs around PyTorch that have settings of their own for its memory.
+const AROUND: [(&str, W); 5] = [
+    ("sglang", W::Sglang),
+    ("mem-fraction-static", W::Sglang),
+    ("vllm", W::Vllm),
+    ("enginecore", W::Vllm),
+    ("comfyui", W::ComfyUi),
+];
+
+/// Lines before a message, and behind it, that tell whose it is.
+const LINES: (usize, usize) = (30, 6);
+
+/// Reads from the text around a message which program it is of, and whether that ran on Windows.
+pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
+    let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
+    let is_pytorchs = matches!(row.writer, W::PyTorch | W::CudaMallocAsync);
+    if !is_bare && !is_pytorchs {
+        return;
+    }
+    let around = window.around(LINES.0, LINES.1);
+    message.on_windows = [":\\\\", ":\\"].iter().any(|drive| around.contains(drive)) || around.contains("WinError");
+    let around = around.to_ascii_lowercase();
+    message.around = AROUND.iter().find(|(cue, _)| around.contains(cue)).map(|&(_, writer)| writer);
+    if !is_bare {
+        return;
+    }
+    // From the message's own line outwards: what stands before it is more often its cause than what follows.
+    let line = window.raw_line();
+    let place = around.find(&super::text::clamped(line, 200).to_ascii_lowercase()).unwrap_or(0);
+    let distance = |cue: &str| {
+        let behind = around.get(place..).and_then(|t| t.find(cue)).map(|at| at.saturating_sub(line.len()) * 2);
+        let before = around.get(..place).and_then(|t| t.rfind(cue)).map(|at| place - at);
+        behind.into_iter().chain(before).min()
+    };
+    let nearest = CUES.iter().filter_map(|&(cue, writer)| Some((distance(cue)?, writer))).min_by_key(|(distance, _)| *distance);
+    match nearest {
+        Some((_, W::PyTorch)) => {}
+        Some((_, writer)) => message.dialect.writer = writer,
+        None => message.is_foreign = row.trust == Trust::Name && row.writer == W::Runtime,
+    }
+}

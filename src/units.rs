@@ -24,6 +24,33 @@ pub fn is_steering(c: char) -> bool {
     }
 }
 
+/// The text with what steers its reader as `\u` and four hexadecimal digits for each UTF-16 unit. Line ends and tabs stay.
+#[must_use]
+pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains(is_steering) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_steering(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a String cannot fail.
+                let _ = fmt::Write::write_fmt(&mut out, format_args!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out.into()
+}
+
+/// The text with a capital at its beginning.
+#[must_use]
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |c| format!("{}{}", c.to_uppercase(), letters.as_str()))
+}
+
 /// One kibibyte, in bytes.
 pub const KIBIBYTE: u64 = 1 << 10;
 /// One mebibyte, in bytes.

@@ -152,7 +152,9 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     let set_up = set_up(survival, within)?;
     let mut by_step = vec![0; count];
     let (mut bytes, mut number, mut most, mut examples) = (0, 0, 0, Vec::new());
-    for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0)) {
+    // Blocks without a stack are everything at once: of these only what later steps leave behind belongs to the growth.
+    let belongs = |step: Option<usize>| stack.is_some() || step.is_some_and(|step| step >= within.start);
+    for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0) && belongs(s.2)) {
         bytes += size;
         number += 1;
         most = most.max(size);

@@ -373,6 +373,16 @@ impl Command {
         self.shortcuts().first().map(written).unwrap_or_default()
     }
 
+    /// True for what works while a dialog is open: it closes it, or takes its place.
+    #[must_use]
+    pub fn works_in_dialogs(self) -> bool {
+        use Command as C;
+        matches!(
+            self,
+            C::Clear | C::Quit | C::Open | C::Palette | C::Help | C::Settings | C::Explain | C::ToggleTheme | C::SavePicture
+        )
+    }
+
     /// True for what goes one further with each press: cursor, window, tabs, selections. Others do all they can at once.
     #[must_use]
     pub fn moves(self) -> bool {

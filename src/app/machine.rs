@@ -3,7 +3,7 @@
 use super::views::welcome::{MachineDevice, MachineState};
 use crate::live;
 use crate::live::source::{GpuError, GpuSource, ProcessKind};
-use crate::units::counted;
+use crate::units::{Bytes, counted};
 
 /// Asks the driver once. Cost: about 11 ms with a driver and more where it has to wake the cards, so not for the window's thread.
 #[must_use]
@@ -29,7 +29,7 @@ fn tell(source: &mut dyn GpuSource) -> MachineState {
                 name: format!("GPU {place}, {}", facts.name),
                 used: memory.used,
                 total: memory.total,
-                sentence: users(source, place),
+                sentence: users(source, place, memory.used),
             }),
             Err(error) => first_error = first_error.or(Some(error)),
         }
@@ -41,9 +41,13 @@ fn tell(source: &mut dyn GpuSource) -> MachineState {
     }
 }
 
+/// The most that a driver takes for itself on any card seen so far, and some more.
+const DRIVERS_SHARE: u64 = 1 << 30;
+
 /// Who uses a device, in a sentence; empty where the driver does not say.
-fn users(source: &mut dyn GpuSource, place: usize) -> String {
+fn users(source: &mut dyn GpuSource, place: usize, used: u64) -> String {
     match source.processes(place, ProcessKind::Compute).map(|list| list.len() as u64) {
+        Ok(0) if used > DRIVERS_SHARE => format!("No process is listed, but {} is in use: owner unknown.", Bytes(used)),
         Ok(0) => "Idle: only the driver's own share is in use.".to_owned(),
         Ok(n) => format!("{} on it.", counted(n, "program computes", "programs compute")),
         Err(_) => String::new(),

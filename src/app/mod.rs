@@ -351,7 +351,11 @@ impl App {
         for (shortcut, command) in shortcuts {
             // A bare letter belongs to the text field that has the focus; Escape leaves the field first.
             let is_bare = !shortcut.modifiers.command && !shortcut.modifiers.alt;
-            if is_bare && (typing || in_menu || (in_dialog && command != Command::Clear)) {
+            if is_bare && (typing || in_menu) {
+                continue;
+            }
+            // A dialog holds the keyboard: what lies behind it stays as it is.
+            if in_dialog && !command.works_in_dialogs() {
                 continue;
             }
             // A slow frame brings several presses of one key at once.

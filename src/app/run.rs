@@ -247,8 +247,9 @@ pub fn screenshot(shot: Screenshot) -> Result<(), String> {
     let mut options = native_options([shot.size.0 as f32, shot.size.1 as f32]);
     options.persist_window = false;
     options.viewport = options.viewport.with_min_inner_size([64.0, 64.0]).with_decorations(false);
-    // A path nobody reads: a picture must not depend on what the user did before.
-    options.persistence_path = Some(std::env::temp_dir().join(format!("vramscope-screenshot-{}", std::process::id())));
+    // A folder that nobody else knows, gone afterwards: a picture must not depend on what the user did before.
+    let folder = tempfile::tempdir().map_err(|e| format!("no temporary folder can be made: {e}"))?;
+    options.persistence_path = Some(folder.path().join("settings"));
     start(options, move |cc| {
         let mut settings = Settings::default();
         settings.theme = if shot.dark { super::settings::ThemeChoice::Dark } else { super::settings::ThemeChoice::Light };

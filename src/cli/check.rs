@@ -12,7 +12,7 @@ use crate::analysis::oom::knows_reserved;
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
-use crate::model::Progress;
+use crate::model::{Progress, WarningKind};
 use crate::units::{Bytes, count, counted, told_apart};
 
 /// Runs the subcommand.
@@ -32,6 +32,10 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         NO_EVENT => "before the first event".to_owned(),
         at => format!("at event {}", count(u64::from(at))),
     };
+    if let Some(changed) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Changed) {
+        // Half of an old file and half of a new one vouch for nothing.
+        failures.push(changed.text.trim_end_matches('.').to_owned());
+    }
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
         // Passed, not passed, or (`None`) what the recording does not tell.

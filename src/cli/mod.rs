@@ -121,6 +121,10 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
 /// PyTorch's counters and nothing else, of which only `summary` tells.
 pub fn open(path: &Path) -> Result<Recording, String> {
     let recording = open_any(path)?;
+    // Beside what goes to another program too, as JSON.
+    if let Some(changed) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Changed) {
+        terminal::say(&format!("{}: {}", path.display(), changed.text));
+    }
     if recording.has_only_counters() {
         return Err(format!(
             "{}: these are PyTorch's counters, totals without events or blocks, which this command needs; vramscope summary prints them, and \
@@ -288,9 +292,7 @@ fn with_caveats(about: &[About<'_>], text: &str) -> String {
         // Of several recordings the one that is meant is named.
         first += &match about.len() {
             1 => {
-                let mut letters = caveat.chars();
-                let head = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-                format!("{head}{}: ", letters.as_str())
+                format!("{}: ", crate::units::capital(&caveat))
             }
             _ => format!("{}: {caveat}: ", recording.source.name),
         };

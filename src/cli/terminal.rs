@@ -3,10 +3,9 @@
 //!
 //! That is how JSON writes them too: inside the strings of `--json`, `\u009b` is the same data as the character.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use crate::units::is_steering;
+use crate::units::shown;
 
 /// A writer of text that shows what its reader would obey. It is given whole characters, as `write!` and serde give them.
 #[derive(Debug)]
@@ -55,28 +54,10 @@ pub fn say(text: &str) {
     let _ = stderr().write_all(lines.as_bytes());
 }
 
-/// The text with what steers its reader as `\u` and four hexadecimal digits for each UTF-16 unit. Line ends and tabs stay.
-fn shown(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains(is_steering) {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_steering(c) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        } else {
-            out.push(c);
-        }
-    }
-    out.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::is_steering;
 
     fn through(text: &str) -> String {
         let mut out = Vec::new();

@@ -14,7 +14,7 @@ use crate::analysis::vendor::Words;
 use crate::formats::export::new_file::refusal;
 use crate::formats::export::snapshot;
 use crate::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
-use crate::units::{Bytes, SizeColumn, count, told_apart};
+use crate::units::{Bytes, SizeColumn, capital, count, told_apart};
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
@@ -322,9 +322,4 @@ fn outcome(row: &Row) -> String {
 
 fn shown(conf: &str) -> &str {
     if conf.is_empty() { "(defaults)" } else { conf }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |c| c.to_uppercase().collect::<String>() + letters.as_str())
 }

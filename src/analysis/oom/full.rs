@@ -3,7 +3,7 @@
 use super::{Advice, Autopsy, Support, Verdict};
 use crate::analysis::anatomy::{Composition, LineHeld, Role};
 use crate::model::StackTable;
-use crate::units::{Bytes, told_apart};
+use crate::units::{Bytes, capital, told_apart};
 
 /// What is neither PyTorch's nor free.
 const REST: &str = "other processes, or outside PyTorch";
@@ -139,9 +139,4 @@ fn computes_loss(stacks: &StackTable, line: &LineHeld) -> bool {
     const LOSS: [&str; 5] = ["cross_entropy", "log_softmax", "nll_loss", "fixed_cross_entropy", "ForCausalLMLoss"];
     let frames = line.stack.map_or(&[][..], |stack| stacks.frames(stack));
     frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| LOSS.contains(&stacks.text(f.name)))
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |c| format!("{}{}", c.to_uppercase(), letters.as_str()))
 }

@@ -17,6 +17,8 @@ pub struct OomReport {
     pub ooms: Vec<OomEntry>,
     /// Failures of which the source tells too little to say why (profiler traces do not tell what was free).
     pub ooms_without_figures: usize,
+    /// Failures before the last 256 of a device, which were not examined.
+    pub ooms_left_out: usize,
     /// One entry a device in which nothing failed: its peak.
     pub peaks: Vec<PeakEntry>,
     /// One entry a device on which other settings were tried.

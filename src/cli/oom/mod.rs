@@ -10,6 +10,7 @@ pub use self::entries::{OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use super::args::OomArgs;
 use crate::allocator::{Caps, WhatIf};
 use crate::analysis::anatomy::{Composition, made_at};
+use crate::analysis::findings::EXAMINED;
 use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
 use crate::analysis::oom::{
     Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest, examine,
@@ -65,6 +66,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         contradictions: Vec::new(),
         ooms: Vec::new(),
         ooms_without_figures: 0,
+        ooms_left_out: 0,
         peaks: Vec::new(),
         whatif: Vec::new(),
         whatif_left_out: None,
@@ -72,7 +74,11 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         rules_sentences: Vec::new(),
     };
     for device in &recording.devices {
-        let events = device.events.ooms();
+        let mut events = device.events.ooms();
+        // A program that catches its failures may have thousands, each as long to examine as the last.
+        let left_out = events.len().saturating_sub(EXAMINED);
+        events.drain(..left_out);
+        report.ooms_left_out += left_out;
         let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
         report.contradictions.extend(tables.disagreement.clone());
@@ -103,7 +109,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
                 At { recording, device, tables: &tables, names: &names, roles: &roles, state: &state, servers: &autopsy.servers };
             report.ooms.push(at.failure(autopsy, helped.as_ref()));
         }
-        report.ooms_without_figures += failures - autopsies.len();
+        report.ooms_without_figures += failures - left_out - autopsies.len();
         if failures == 0
             && let Some(found) = closest(device, &tables)
         {

@@ -36,6 +36,10 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
         let more = counted(report.ooms_without_figures as u64, "more failure is", "more failures are");
         let _ = writeln!(out, "{more} left out: the file does not record what was free.");
     }
+    if report.ooms_left_out > 0 {
+        let earlier = counted(report.ooms_left_out as u64, "earlier failure was", "earlier failures were");
+        let _ = writeln!(out, "{earlier} not examined.");
+    }
     // Of each device the last failure first: it is what the program's own message speaks of.
     let mut rest: &[OomEntry] = &report.ooms;
     while let Some(first) = rest.first() {

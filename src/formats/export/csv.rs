@@ -1,6 +1,7 @@
 //! Comma-separated values: a header, then a row a line; text with commas, quotes or line ends is quoted. A gap is empty.
 //!
-//! A spreadsheet runs a cell that begins like a formula, and names come from files: such text gets an apostrophe before it.
+//! A spreadsheet runs a cell that begins like a formula, and names come from files: such text gets an apostrophe before it. A terminal
+//! obeys escapes and marks of direction: they are written as `\u001b`.
 
 use std::io::{self, Write};
 
@@ -53,6 +54,7 @@ fn push_cell(column: &Column<'_>, row: usize, line: &mut String) {
         }
         Column::Text(values) => {
             let Some(Some(text)) = values.get(row) else { return };
+            let text = &crate::units::shown(text);
             let kept = if text.starts_with(FORMULA) { "'" } else { "" };
             if text.contains(['"', ',', '\n', '\r']) {
                 let _ = write!(line, "\"{kept}{}\"", text.replace('"', "\"\""));

@@ -169,6 +169,11 @@ impl CompareView {
     /// Compares a pair worth looking at once; afterwards says how to set them.
     fn propose(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let events = cx.data.device().events.len() as u32;
+        if events == 0 && !cx.data.device().samples.is_empty() {
+            let sentence = "A watch has samples and no blocks. Choose a recording for A above to compare two of them.";
+            pane::empty_state(ui, sentence, None);
+            return;
+        }
         if events == 0 {
             let sentence = "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:";
             pane::empty_state(ui, sentence, Some(&cx.words().say(crate::analysis::limits::RECORD)));

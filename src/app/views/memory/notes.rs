@@ -35,6 +35,10 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         // Who hears it needs the space between the words.
         job.append(&format!(" {said}"), 5.0, format);
         ui.add(egui::Label::new(job).wrap());
+        if let Some(caveat) = cx.data.recording.report.caveat() {
+            ui.add_space(4.0);
+            label::paragraph(ui, &format!("{}.", crate::units::capital(&caveat)), Type::Body, t.amber);
+        }
         if let Some(limit) = &found.limit {
             ui.add_space(4.0);
             label::paragraph(ui, &limit.sentence, Type::Body, t.amber);

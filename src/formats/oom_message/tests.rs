@@ -399,3 +399,16 @@ fn large_and_small_letters_are_one() {
     assert_eq!(parse(&old.to_uppercase()).unwrap().figures, parse(old).unwrap().figures);
     assert!(find_all("if you see cuda out of memory, use a smaller batch").is_empty());
 }
+
+/// A traceback prints its error again, and each rank has a failure of its own.
+#[test]
+fn one_failure_is_told_once_and_each_rank_s_is_kept() {
+    let again = format!("{MODERN}\n\nDuring handling of the above exception, another exception occurred:\n\n{MODERN}\n");
+    assert_eq!(find_all(&again).len(), 1);
+    let ranks = format!("[rank5]: {MODERN}\n[rank7]: {}\n", MODERN.replace("GPU 0", "GPU 7"));
+    assert_eq!(find_all(&ranks).iter().map(|m| (m.rank, m.gpu)).collect::<Vec<_>>(), [(Some(5), Some(0)), (Some(7), Some(7))]);
+    let layers = "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\nRuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.";
+    assert_eq!(find_all(layers).len(), 1);
+    let old = "CUDA out of memory. Tried to allocate 3.00 GiB (GPU 1; 79.35 GiB total capacity; 33.66 GiB already allocated; 735.69 MiB free; 34.89 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory";
+    assert_eq!(parse(&old.replace(">>", "&gt;&gt;")), parse(old));
+}

@@ -10,7 +10,7 @@ const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row(W::Xla, P::Unknown, Figures, "Out of memory while trying to allocate", "trying to allocate {requested} | device ordinal {gpu}",
-        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.", "requested 4.44 GiB").near("exhausted").whole(),
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.", "requested 4.44 GiB").whole(),
     row(W::Xla, P::Unknown, Figures, "Out of memory allocating", "out of memory allocating {requested} | device ordinal {gpu}",
         "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 2097152 bytes.", "requested 2.00 MiB").near("exhausted").whole(),
     row(W::Xla, P::Unknown, Figures, "Failed to allocate request for",
@@ -19,11 +19,11 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Xla, P::Tpu, Figures, "Ran out of memory in memory space hbm", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: Compilation failure: Ran out of memory in memory space hbm. Used 18.25G of 15.50G hbm. Exceeded hbm \
         capacity by 2.75G.", "requested 18.25 GiB, capacity 15.50 GiB"),
-    row(W::Xla, P::Tpu, Phrase, "Ran out of memory in memory space vmem", "used {requested} of {capacity}",
+    row(W::Xla, P::Tpu, Phrase, "Ran out of memory in memory space", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space vmem. Used 20.25M of 16.00M vmem.",
         "requested 20.25 MiB, capacity 16.00 MiB")
-        .says("A kernel needs more of the TPU's on-chip memory (vmem) than one core has; the TPU's HBM is not what ran out. Its blocks \
-        have to be smaller."),
+        .says("A kernel needs more of the TPU's on-chip memory (vmem, smem) than one core has; the TPU's HBM is not what ran out. Its \
+        blocks have to be smaller."),
     row(W::Xla, P::Tpu, Figures, "TPU TensorCore Hbm usage:",
         "TensorCore Hbm usage: {requested}, SparseCore Hbm usage {more} | exceeding available bytes: {capacity}",
         "RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 34.80G, SparseCore Hbm usage 174.00G, exceeding available bytes: 95.75G",

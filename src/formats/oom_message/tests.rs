@@ -407,6 +407,8 @@ fn one_failure_is_told_once_and_each_rank_s_is_kept() {
     assert_eq!(find_all(&again).len(), 1);
     let ranks = format!("[rank5]: {MODERN}\n[rank7]: {}\n", MODERN.replace("GPU 0", "GPU 7"));
     assert_eq!(find_all(&ranks).iter().map(|m| (m.rank, m.gpu)).collect::<Vec<_>>(), [(Some(5), Some(0)), (Some(7), Some(7))]);
+    let two = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.\nRESOURCE_EXHAUSTED: Failed to allocate request for 6.27GiB (6727663616B) on device ordinal 3";
+    assert_eq!(find_all(two).iter().map(|m| m.gpu).collect::<Vec<_>>(), [None, Some(3)]);
     let layers = "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\nRuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.";
     assert_eq!(find_all(layers).len(), 1);
     let old = "CUDA out of memory. Tried to allocate 3.00 GiB (GPU 1; 79.35 GiB total capacity; 33.66 GiB already allocated; 735.69 MiB free; 34.89 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory";

@@ -10,9 +10,9 @@ const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row(W::Xla, P::Unknown, Figures, "Out of memory while trying to allocate", "trying to allocate {requested} | device ordinal {gpu}",
-        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.", "requested 4.44 GiB").whole(),
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.", "requested 4.44 GiB"),
     row(W::Xla, P::Unknown, Figures, "Out of memory allocating", "out of memory allocating {requested} | device ordinal {gpu}",
-        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 2097152 bytes.", "requested 2.00 MiB").near("exhausted").whole(),
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 2097152 bytes.", "requested 2.00 MiB").near("exhausted"),
     row(W::Xla, P::Unknown, Figures, "Failed to allocate request for",
         "request for {_} ({requested}) | request for {requested} | device ordinal {gpu}",
         "RESOURCE_EXHAUSTED: Failed to allocate request for 6.27GiB (6727663616B) on device ordinal 0", "requested 6.27 GiB, gpu 0"),

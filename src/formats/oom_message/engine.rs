@@ -197,8 +197,14 @@ impl Pattern {
         let mut message = OomMessage::new(self.dialect());
         message.is_warning = self.row.is_warning;
         message.says = self.row.says;
-        let (low, text) =
-            if self.row.is_whole { (window.low_after(), window.text_after()) } else { (window.low(), window.text()) };
+        let (low, text) = if self.row.is_whole {
+            let (low, text) = (window.low_after(), window.text_after());
+            let again = low.get(self.anchor.len()..).and_then(|rest| rest.find(self.anchor.as_str()));
+            let end = again.map_or(low.len(), |at| at + self.anchor.len());
+            (clamped(low, end), clamped(text, end))
+        } else {
+            (window.low(), window.text())
+        };
         let mut used = self.anchor.len();
         for clause in &self.clauses {
             if clause.is_before {

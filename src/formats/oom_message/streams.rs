@@ -380,13 +380,16 @@ mod tests {
         assert_eq!(find_all(&log).len(), 20_000);
         let parts = "failed to alloc ".repeat(100_000);
         assert!(find_all(&parts).len() <= parts.len());
-        // Names of errors and whole messages without end in one line of megabytes.
-        for words in [
-            "RuntimeError: CUDA error: out of memory | ",
-            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ",
-            "error: hipErrorOutOfMemory ",
-        ] {
-            assert!(!find_all(&words.repeat(5_000)).is_empty());
+        assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
+    }
+
+    /// Names of errors and whole messages without end in one line: each is looked at with what stands near it, not with the line.
+    #[test]
+    fn a_line_of_many_messages_takes_seconds() {
+        let since = std::time::Instant::now();
+        for words in ["RuntimeError: CUDA error: out of memory | ", "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has "]
+        {
+            assert!(!find_all(&words.repeat(8_000)).is_empty());
         }
         assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
     }

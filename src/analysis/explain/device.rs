@@ -327,8 +327,14 @@ fn outside_it(c: &Case<'_>) -> String {
 fn something_else_refused(c: &mut Case<'_>) -> Told {
     let (q, free) = (c.q, c.f.free?);
     let outside = outside_it(c);
+    let nearly = match (c.f.capacity, c.reserved) {
+        (Some(capacity), Some(held)) if free.bytes < capacity.bytes / 20 => {
+            format!(" The card is nearly full: PyTorch holds {held} of {capacity}.")
+        }
+        _ => String::new(),
+    };
     let why = format!(
-        "{q} was requested and {free} is free on the card, so something else refused it: another process that gave memory back since, or a limit of the system, container or driver.{outside}"
+        "{q} was requested and {free} is free on the card, so something else refused it: another process that gave memory back since, or a limit of the system, container or driver.{nearly}{outside}"
     );
     c.at_most(q, free).then_some((Verdict::Unknown, why))
 }

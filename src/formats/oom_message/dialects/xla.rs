@@ -5,7 +5,8 @@ use super::{Platform as P, Row, Writer as W, row};
 
 const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#}";
 const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
-const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity: {capacity} | {capacity} HBM capacity";
+const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity {capacity} \
+    | currently allocated: {allocated}";
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
@@ -30,7 +31,8 @@ pub(super) const ROWS: &[Row] = &[
         "requested 208.80 GiB, capacity 95.75 GiB"),
     row(W::Xla, P::Tpu, Figures, "That was not possible.", FREE,
         "RESOURCE_EXHAUSTED: Attempting to reserve 10.50G at the bottom of memory. That was not possible. There are 8.75G free, 0B \
-        reserved, and 8.75G reservable.", "requested 10.50 GiB, free 8.75 GiB").near("bottom of memory|_HBM|tpu"),
+        reserved, and 8.75G reservable.;\nHBM capacity 16.00G:\n          Currently allocated:    7.25G (   7,784,628,224 bytes)",
+        "requested 10.50 GiB, capacity 16.00 GiB, free 8.75 GiB, allocated 7.25 GiB").near("bottom of memory|_HBM|tpu").whole(),
     row(W::Xla, P::Unknown, Figures, "That was not possible.", FREE,
         "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 129.50M. That was not possible. There are 78.25M \
         free.", "requested 129.50 MiB, free 78.25 MiB").near("attempting to"),

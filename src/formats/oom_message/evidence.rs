@@ -5,7 +5,7 @@ use super::prefix::stripped;
 use super::text::Window;
 
 /// What stands in lines of code and of patterns, and in no error.
-const CODE: &str = "==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
+const CODE: &str = "_t::|self(|==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
     raise |throw |assert|except |catch|\\s+|\\s*|\\d+|\\.|.*|r\"|r'|f\"|(f'|{}|%s|%d|%.|= \"|= '|=\"|.contains(|\
     .includes(|.find(|startswith(|indexof(|if (|if(|elif |import |def |->|=>|const |enum |printf|print(|logger.|logging.|\
     _error(|new error(|runtimeerror(\"|runtimeerror('";
@@ -101,6 +101,7 @@ mod tests {
     fn code_and_advice_are_no_failures() {
         for text in [
             "cudaErrorMemoryAllocation = 2,",
+            "        Self(sys::cudaError_t::cudaErrorMemoryAllocation)",
             "    case CUDA_ERROR_OUT_OF_MEMORY: return \"out of memory\";",
             "    return CUBLAS_STATUS_ALLOC_FAILED;",
             "if \"CUDA out of memory\" in str(e):",

@@ -1,9 +1,9 @@
 //! Why PyTorch's allocators were refused on a GPU: the classifier of the diagnoses reference (E1) as far as the figures of a message go.
 //! Where it has a limit it judges as the autopsy of a snapshot does (`analysis::oom`).
 
-use super::judge::{Judged, ROUNDED, size};
-use super::{Verdict, compare};
-use crate::formats::oom_message::{Cause, Figure, OomMessage, ProcessUse, Writer};
+use super::judge::{Judged, ROUNDED};
+use super::{Verdict, compare, unattributed};
+use crate::formats::oom_message::{Cause, Figure, Figures, OomMessage, ProcessUse, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
 
 /// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
@@ -15,6 +15,10 @@ pub(super) const FEW_HOLES: f64 = 0.05;
 
 /// So many figures beside the request are in every message.
 const ALL_FIGURES: usize = 4;
+/// A share of the card (a quarter) that makes its holder worth naming before any arithmetic of holes.
+const MUCH: u64 = 4;
+/// Nothing, where the message tells none.
+const NONE: Figure = Figure { bytes: 0, slack: 0 };
 
 /// What a rule says.
 type Told = Option<(Verdict, String)>;
@@ -45,6 +49,7 @@ pub(super) fn device(m: &OomMessage, q: Figure) -> Judged {
     let reserved = m.reserved().or(f.allocated);
     let mut case = Case {
         m,
+        f: *f,
         q,
         reserved,
         holes: m.unallocated().unwrap_or(Figure::exact(0)),
@@ -59,6 +64,7 @@ pub(super) fn device(m: &OomMessage, q: Figure) -> Judged {
 /// The figures as the rules compare them.
 struct Case<'a> {
     m: &'a OomMessage,
+    f: Figures,
     q: Figure,
     reserved: Option<Figure>,
     holes: Figure,
@@ -101,7 +107,7 @@ impl Case<'_> {
         let (limit, left) = (self.m.figures.limit?, self.left?);
         let is_told = matches!(verdict, Verdict::Cap | Verdict::TooLarge);
         (!is_told && self.q.bytes > left.bytes && self.m.figures.free.is_some_and(|f| self.q.bytes > f.bytes))
-            .then(|| format!(" Its limit of {} leaves {} and would have refused as well.", size(limit), size(left)))
+            .then(|| format!(" Its limit of {limit} leaves {left} and would have refused as well."))
     }
 
     /// True where the limit is what stopped the request, whatever the holes.
@@ -115,100 +121,78 @@ impl Case<'_> {
 }
 
 fn named_cause(c: &mut Case<'_>) -> Told {
-    let q = size(c.q);
-    Some(match c.m.cause? {
-        Cause::Rejected => return None,
-        Cause::PoolAllocator => (
+    let q = c.q;
+    match c.m.cause? {
+        Cause::Rejected => None,
+        Cause::PoolAllocator => Some((
             Verdict::Unknown,
             format!(
                 "The custom allocator behind this MemPool returned nothing for {q}: it refused, not PyTorch's own allocator."
             ),
-        ),
-        Cause::SegmentReserve => (
+        )),
+        Cause::SegmentReserve => Some((
             Verdict::Cap,
             format!(
                 "{q} was requested at once, more than the address space of one expandable segment. Memory is not what ran out."
             ),
-        ),
-    })
+        )),
+    }
 }
 
 fn larger_than_the_card(c: &mut Case<'_>) -> Told {
-    let capacity = c.m.figures.capacity?;
-    let zero = Figure::exact(0);
-    let outside = c.m.outside_pytorch().map_or(zero, |g| Figure { bytes: g.bytes.min(USUAL_OUTSIDE), slack: g.slack });
-    if c.at_most(c.q, capacity.minus(outside)) {
-        return None;
-    }
-    let why =
-        format!("{} was requested at once, and the whole card has {}. No setting makes that fit.", size(c.q), size(capacity));
-    Some((Verdict::TooLarge, why))
+    let (q, capacity) = (c.q, c.f.capacity?);
+    let outside = c.m.outside_pytorch().map_or(NONE, |g| Figure { bytes: g.bytes.min(USUAL_OUTSIDE), slack: g.slack });
+    let why = || format!("{q} was requested at once, and the whole card has {capacity}. No setting makes that fit.");
+    (!c.at_most(q, capacity.minus(outside))).then(|| (Verdict::TooLarge, why()))
 }
 
 fn refused_beforehand(c: &mut Case<'_>) -> Told {
-    if c.m.cause != Some(Cause::Rejected) {
-        return None;
-    }
-    let f = &c.m.figures;
-    let limit = f.limit.map_or(String::new(), |l| format!(" of {}", size(l)));
-    let held = f.allocated.map_or(String::new(), |held| format!("; it has {} allocated", size(held)));
-    let why =
-        format!("PyTorch refused {} beforehand because this process may not exceed its memory fraction{limit}{held}.", size(c.q));
-    Some((Verdict::Cap, why))
+    let (q, cause) = (c.q, c.m.cause?);
+    let limit = c.f.limit.map_or(String::new(), |l| format!(" of {l}"));
+    let held = c.f.allocated.map_or(String::new(), |held| format!("; it has {held} allocated"));
+    let why = format!("PyTorch refused {q} beforehand because this process may not exceed its memory fraction{limit}{held}.");
+    (cause == Cause::Rejected).then_some((Verdict::Cap, why))
 }
-
-/// A share of the card that makes its holder worth naming before any arithmetic of holes.
-const MUCH: u64 = 4;
 
 /// The limit is used where the text breaks off behind it: what is reserved is at least what is allocated.
 fn limit_of_a_cut_message(c: &mut Case<'_>) -> Told {
-    let f = &c.m.figures;
-    let limit = f.limit.filter(|_| !c.m.unread().is_empty())?;
-    let is_below = f.capacity.is_none_or(|capacity| limit.bytes < capacity.bytes);
-    if !is_below || f.free.is_some_and(|free| c.q.bytes > free.bytes) {
+    let (q, limit) = (c.q, c.f.limit.filter(|_| !c.m.unread().is_empty())?);
+    let is_below = c.f.capacity.is_none_or(|capacity| limit.bytes < capacity.bytes);
+    if !is_below || c.f.free.is_some_and(|free| q.bytes > free.bytes) {
         return None;
     }
-    let free = f.free.map_or(String::new(), |free| format!(" although the card has {} free", size(free)));
-    let Some(held) = c.reserved else {
-        c.doubt = Some("what PyTorch holds is in the part of the message that is missing");
-        return Some((Verdict::Cap, format!("This process may hold {} and requested {} more{free}.", size(limit), size(c.q))));
-    };
-    if c.at_most(held.plus(c.q), limit) {
-        c.doubt = Some("what PyTorch reserves beyond its tensors is in the part of the message that is missing");
+    let free = although(c.f.free);
+    let held = c.reserved.map_or(String::new(), |held| format!(", has {held} in tensors"));
+    if c.reserved.is_none_or(|held| c.at_most(held.plus(q), limit)) {
+        c.doubt = Some("what PyTorch holds in all is in the part of the message that is missing");
     }
-    let why =
-        format!("This process may hold {}, has {} in tensors and requested {} more{free}.", size(limit), size(held), size(c.q));
-    Some((Verdict::Cap, why))
+    Some((Verdict::Cap, format!("This process may hold {limit}{held} and requested {q} more{free}.")))
+}
+
+fn although(free: Option<Figure>) -> String {
+    free.map_or(String::new(), |free| format!(" although the card has {free} free"))
 }
 
 /// Whoever holds most of the card is named, whatever else the text lacks.
 fn others_of_a_cut_message(c: &mut Case<'_>) -> Told {
-    if c.m.unread().is_empty() || c.m.unallocated().is_some() {
+    let (q, free, capacity) = (c.q, c.f.free?, c.f.capacity?);
+    if c.m.unread().is_empty() || c.m.unallocated().is_some() || q.bytes <= free.bytes {
         return None;
     }
-    let f = &c.m.figures;
-    let (free, capacity) = (f.free?, f.capacity?);
-    if c.q.bytes <= free.bytes {
-        return None;
+    let is_much = |bytes: u64| bytes >= capacity.bytes / MUCH;
+    let this = c.m.this_process();
+    if let (Some(own), Some(nobody)) = (this, unattributed(c.m).filter(|rest| is_much(rest.bytes))) {
+        let who = nobodys(nobody, capacity);
+        return Some((Verdict::Contention, format!("{who}; this process has {own}. {q} was requested and {free} is free.")));
     }
-    let rest = format!("{} was requested and {} is free", size(c.q), size(free));
-    if let Some(own) = c.m.this_process()
-        && let Some(nobody) = beside(c.m).filter(|rest| rest.bytes >= capacity.bytes / MUCH)
-    {
-        let why = format!("{}; this process has {}. {rest}.", nobodys(nobody, capacity), size(own));
-        return Some((Verdict::Contention, why));
-    }
-    let is_told = c.m.this_process().is_some();
-    let largest = largest_other(c.m).filter(|p| p.bytes.bytes >= capacity.bytes / MUCH)?;
-    if !is_told {
-        if c.m.processes.len() < 2 {
-            return None;
-        }
+    let largest = largest_other(c.m).filter(|p| is_much(p.bytes.bytes))?;
+    if this.is_none() {
         c.doubt = Some("in a container this process may be one of those listed, under another number");
     }
-    let others = c.m.other_processes().filter(|o| is_told && o.bytes > largest.bytes.bytes);
-    let all = others.map_or(String::new(), |o| format!(", and the others together {}", size(o)));
-    Some((Verdict::Contention, format!("{}{all}. {rest}.", holder(largest, capacity))))
+    let others = c.m.other_processes().filter(|o| this.is_some() && o.bytes > largest.bytes.bytes);
+    let all = others.map_or(String::new(), |o| format!(", and all others together {o}"));
+    let why = format!("{}{all}. {q} was requested and {free} is free.", holder(largest, capacity));
+    (this.is_some() || c.m.processes.len() > 1).then_some((Verdict::Contention, why))
 }
 
 fn largest_other(m: &OomMessage) -> Option<&ProcessUse> {
@@ -218,31 +202,28 @@ fn largest_other(m: &OomMessage) -> Option<&ProcessUse> {
 /// `Process 77 holds 12.00 GiB of the card's 23.65 GiB`.
 fn holder(p: &ProcessUse, capacity: Figure) -> String {
     let who = p.pid.map_or("Another process".to_owned(), |pid| format!("Process {pid}"));
-    format!("{who} holds {} of the card's {}", size(p.bytes), size(capacity))
+    format!("{who} holds {} of the card's {capacity}", p.bytes)
 }
 
 fn nobodys(bytes: Figure, capacity: Figure) -> String {
-    let (bytes, capacity) = (pytorch_size(bytes.bytes), size(capacity));
     format!("{bytes} of the card's {capacity} belongs to no listed process: one of another container or user, or one that died")
 }
 
 /// Figures that the form always has and that the text lacks are not 0: only what does not rest on them is said.
 fn not_all_read(c: &mut Case<'_>) -> Told {
-    let unread = c.m.unread();
+    let (q, f, unread) = (c.q, c.f, c.m.unread());
     if unread.is_empty() {
         return None;
     }
-    let f = &c.m.figures;
     if unread.len() == ALL_FIGURES {
-        let why = format!("{} was requested. The text has no other figure of the message, so the reason is unknown.", size(c.q));
+        let why = format!("{q} was requested. The text has no other figure of the message, so the reason is unknown.");
         return Some((Verdict::Unknown, why));
     }
     let has_holes = c.m.unallocated().is_some();
     if let (Some(live), Some(capacity), true) = (c.m.live(), f.capacity, has_holes)
-        && !c.at_most(c.q.plus(live), capacity)
+        && !c.at_most(q.plus(live), capacity)
     {
-        let why =
-            format!("Live tensors take {} of the card's {}, and {} more was requested.", size(live), size(capacity), size(c.q));
+        let why = format!("Live tensors take {live} of the card's {capacity}, and {q} more was requested.");
         return Some((Verdict::Capacity, why));
     }
     c.doubt = None;
@@ -254,23 +235,19 @@ fn not_all_read(c: &mut Case<'_>) -> Told {
         return Some(told);
     }
     c.doubt = None;
-    let free = f.free.map_or(String::new(), |free| format!(" and {} is free", size(free)));
-    let used = match (f.capacity, f.free, c.m.this_process()) {
-        (Some(capacity), ..) if let Some(held) = f.allocated => {
-            format!("PyTorch has {} of the card's {} in tensors; ", size(held), size(capacity))
+    let free = f.free.map_or(String::new(), |free| format!(" and {free} is free"));
+    let used = match (f.capacity, f.free, c.m.this_process(), f.allocated) {
+        (Some(capacity), _, _, Some(held)) => format!("PyTorch has {held} of the card's {capacity} in tensors; "),
+        (Some(capacity), _, Some(own), None) => {
+            format!("this process has {own} of the card's {capacity}, PyTorch's share of it unknown; ")
         }
-        _ if f.allocated.is_some() => String::new(),
-        (Some(capacity), _, Some(own)) => {
-            format!("this process has {} of the card's {}, PyTorch's share of it unknown; ", size(own), size(capacity))
-        }
-        (Some(capacity), Some(free), None) => {
+        (Some(capacity), Some(free), None, None) => {
             format!("{} of the card is in use, owner unknown; ", pytorch_size(capacity.minus(free).bytes))
         }
         _ => String::new(),
     };
     let list = listed(&unread);
-    let why = format!("{} was requested{free}; {used}the text lacks {list}, so the reason is unknown.", size(c.q));
-    Some((Verdict::Unknown, why))
+    Some((Verdict::Unknown, format!("{q} was requested{free}; {used}the text lacks {list}, so the reason is unknown.")))
 }
 
 /// `a, b and c`.
@@ -282,85 +259,84 @@ pub(super) fn listed(words: &[&str]) -> String {
     }
 }
 
+/// `PyTorch has 2.30 GiB free inside its own memory, but scattered; no single gap fits 1.70 GiB`.
+fn scattered(c: &Case<'_>) -> String {
+    format!("PyTorch has {} free inside its own memory, but scattered; no single gap fits {}", c.holes, c.q)
+}
+
 fn holes_under_the_limit(c: &mut Case<'_>) -> Told {
     if !c.limit_refused() || c.q.bytes > c.holes.bytes {
         return None;
     }
     c.at_most(c.q, c.holes);
-    let (limit, left) = (c.m.figures.limit?, c.left?);
-    let why = format!("{}. Its limit of {} leaves {}.", scattered(c), size(limit), size(left));
-    Some((Verdict::Fragmentation, why))
+    let (limit, left) = (c.f.limit?, c.left?);
+    Some((Verdict::Fragmentation, format!("{}. Its limit of {limit} leaves {left}.", scattered(c))))
 }
 
 fn limit(c: &mut Case<'_>) -> Told {
+    let (q, holes, limit, left, reserved) = (c.q, c.holes, c.f.limit?, c.left?, c.reserved?);
     if !c.limit_refused() {
         return None;
     }
-    let (limit, left, reserved) = (c.m.figures.limit?, c.left?, c.reserved?);
-    if c.holes.high() >= c.least_tensor() {
+    if holes.high() >= c.least_tensor() {
         c.doubt =
             Some("the tensor may be smaller than the segment that was requested, and then the holes together would have held it");
     }
-    let free = c.m.figures.free.map_or(String::new(), |free| format!(" although the card has {} free", size(free)));
-    let with_holes = if c.holes.bytes > 0 && c.q.bytes <= left.plus(c.holes).bytes {
+    let with_holes = if holes.bytes > 0 && q.bytes <= left.plus(holes).bytes {
+        let share = holes.bytes as f64 * 100.0 / reserved.bytes.max(1) as f64;
         format!(
-            " Together with the {} in holes{} it would be enough, but a hole cannot be joined with memory that PyTorch has not reserved yet.",
-            size(c.holes),
-            share(c.holes, reserved)
+            " Together with the {holes} in holes, {share:.1} % of what it holds, it would be enough, but a hole cannot be joined with memory that PyTorch has not reserved yet."
         )
     } else {
         String::new()
     };
-    let why = format!(
-        "This process may hold {}, holds {} and requested {} more{free}.{with_holes}",
-        size(limit),
-        size(reserved),
-        size(c.q)
-    );
-    Some((Verdict::Cap, why))
-}
-
-/// `, 3.8 % of what it holds`.
-fn share(holes: Figure, reserved: Figure) -> String {
-    format!(", {:.1} % of what it holds,", holes.bytes as f64 * 100.0 / reserved.bytes.max(1) as f64)
+    let free = although(c.f.free);
+    Some((Verdict::Cap, format!("This process may hold {limit}, holds {reserved} and requested {q} more{free}.{with_holes}")))
 }
 
 fn free_is_not_told(c: &mut Case<'_>) -> Told {
-    if c.m.figures.free.is_some() {
+    let q = c.q;
+    if c.f.free.is_some() {
         return None;
     }
-    if let (Some(capacity), Some(reserved)) = (c.m.figures.capacity, c.reserved)
-        && !c.at_most(c.q.plus(reserved), capacity)
+    if let (Some(capacity), Some(reserved)) = (c.f.capacity, c.reserved)
+        && !c.at_most(q.plus(reserved), capacity)
     {
-        if c.holes.bytes > 0 && c.q.plus(reserved.minus(c.holes)).bytes <= capacity.bytes {
+        if c.holes.bytes > 0 && q.plus(reserved.minus(c.holes)).bytes <= capacity.bytes {
             c.doubt = Some("how much is free is unknown: with the holes it may have been enough");
         }
-        let why = format!("PyTorch holds {} of {} and requested {} more.", size(reserved), size(capacity), size(c.q));
-        return Some((Verdict::Capacity, why));
+        return Some((Verdict::Capacity, format!("PyTorch holds {reserved} of {capacity} and requested {q} more.")));
     }
     c.doubt = None;
-    Some((Verdict::Unknown, format!("{} was requested; the message does not say how much was free.", size(c.q))))
+    Some((Verdict::Unknown, format!("{q} was requested; the message does not say how much was free.")))
+}
+
+/// What of the card is neither free nor PyTorch's nor of a listed process, where that is worth a sentence.
+fn outside_it(c: &Case<'_>) -> String {
+    match unattributed(c.m) {
+        Some(rest) if rest.bytes > USUAL_OUTSIDE => {
+            format!(
+                " {} of the card is held outside PyTorch, by other processes or this one's libraries.",
+                pytorch_size(rest.bytes)
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 fn something_else_refused(c: &mut Case<'_>) -> Told {
-    let free = c.m.figures.free?;
-    c.at_most(c.q, free).then(|| {
-        let outside = match beside(c.m) {
-            Some(rest) if rest.bytes > USUAL_OUTSIDE => format!(" {} of the card is held outside PyTorch.", pytorch_size(rest.bytes)),
-            _ => String::new(),
-        };
-        let why = format!(
-            "{} was requested and {} is free on the card, so something else refused it: another process that gave memory back since, or a limit of the system, container or driver.{outside}",
-            size(c.q),
-            size(free)
-        );
-        (Verdict::Unknown, why)
-    })
-}
-
-/// What of the card is neither free nor PyTorch's nor of a listed process.
-fn beside(m: &OomMessage) -> Option<Figure> {
-    super::unattributed(m)
+    let (q, free) = (c.q, c.f.free?);
+    let outside = outside_it(c);
+    let nearly = match (c.f.capacity, c.reserved) {
+        (Some(capacity), Some(held)) if free.bytes < capacity.bytes / 20 => {
+            format!(" The card is nearly full: PyTorch holds {held} of {capacity}.")
+        }
+        _ => String::new(),
+    };
+    let why = format!(
+        "{q} was requested and {free} is free on the card, so something else refused it: another process that gave memory back since, or a limit of the system, container or driver.{nearly}{outside}"
+    );
+    c.at_most(q, free).then_some((Verdict::Unknown, why))
 }
 
 /// True where free blocks of private pools (graphs', MemPools') are much of the card: no other request may use them.
@@ -372,187 +348,127 @@ pub(super) fn pools_hold_it(m: &OomMessage) -> bool {
 }
 
 fn private_pools(c: &mut Case<'_>) -> Told {
-    let (pools, live) = (c.m.figures.private_pools?, c.m.live()?);
-    pools_hold_it(c.m).then(|| {
-        let why = format!(
-            "{} was requested. {} lies free in private pools (CUDA graphs, MemPool), where only they may use it; live tensors take {}.",
-            size(c.q),
-            size(pools),
-            size(live)
-        );
-        (Verdict::Fragmentation, why)
-    })
+    let (q, pools, live) = (c.q, c.f.private_pools?, c.m.live()?);
+    let why = format!(
+        "{q} was requested. {pools} lies free in private pools (CUDA graphs, MemPool), where only they may use it; live tensors take {live}."
+    );
+    pools_hold_it(c.m).then_some((Verdict::Fragmentation, why))
 }
 
 /// Who holds much of the card outweighs holes that would be just enough in sum.
 fn others_fill_the_card(c: &mut Case<'_>) -> Told {
-    let f = &c.m.figures;
-    let (free, capacity, own) = (f.free?, f.capacity?, c.m.this_process()?);
-    let listed = c.m.other_processes().unwrap_or(Figure::exact(0));
-    let nobody = beside(c.m).unwrap_or(Figure::exact(0));
+    let (q, free, capacity, own) = (c.q, c.f.free?, c.f.capacity?, c.m.this_process()?);
+    let listed = c.m.other_processes().unwrap_or(NONE);
+    let nobody = unattributed(c.m).unwrap_or(NONE);
     let others = if listed.bytes >= nobody.bytes { listed } else { nobody };
-    // A handful of holes more or less does not matter beside it.
     let is_much = others.bytes >= capacity.bytes / MUCH && others.bytes / 2 >= c.holes.bytes;
-    if !is_much || c.holes.bytes == 0 || c.left.is_some_and(|left| c.q.bytes > left.bytes) || !c.at_most(c.q, free.plus(others)) {
+    let limit_refuses = c.left.is_some_and(|left| q.bytes > left.bytes);
+    if !is_much || c.holes.bytes == 0 || limit_refuses || !c.at_most(q, free.plus(others)) {
         return None;
     }
     let who = match largest_other(c.m).filter(|_| listed.bytes >= nobody.bytes) {
-        Some(p) if p.bytes.bytes < listed.bytes => format!(
-            "Other processes hold {} of the card's {} ({} with {} the most)",
-            size(listed),
-            size(capacity),
-            p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}")),
-            size(p.bytes)
-        ),
+        Some(p) if p.bytes.bytes < listed.bytes => {
+            let largest = p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
+            format!("Other processes hold {listed} of the card's {capacity} ({largest} with {} the most)", p.bytes)
+        }
         Some(p) => holder(p, capacity),
         None => nobodys(nobody, capacity),
     };
     let outside = c.m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE);
-    let outside = outside.map_or(String::new(), |o| format!(", {} of that outside PyTorch", size(o)));
-    let why = format!(
-        "{who}; this process has {}{outside}. {} was requested and {} is free on the card.",
-        size(own),
-        size(c.q),
-        size(free)
-    );
+    let outside = outside.map_or(String::new(), |o| format!(", {} of that outside PyTorch", pytorch_size(o.bytes)));
+    let why = format!("{who}; this process has {own}{outside}. {q} was requested and {free} is free on the card.");
     Some((Verdict::Contention, why))
 }
 
 fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
-    let free = c.m.figures.free?;
-    if c.holes.bytes == 0 || !c.at_most(c.q, c.own(free)) {
+    let (q, free, holes) = (c.q, c.f.free?, c.holes);
+    if holes.bytes == 0 || !c.at_most(q, c.own(free)) {
         return None;
     }
-    if c.doubt.is_none() && c.holes.low() < c.q.high() {
+    if c.doubt.is_none() && holes.low() < q.high() {
         // Only what is free in the pool and on the stream of the request can be joined with what the card has.
         c.doubt = Some("which of these holes the request's pool and stream may use is unknown");
     }
-    let little = match c.reserved {
-        Some(r) if (c.holes.bytes as f64) < r.bytes as f64 * FEW_HOLES => {
-            let share = c.holes.bytes as f64 * 100.0 / r.bytes.max(1) as f64;
-            format!(" But that is only {share:.1} % of what PyTorch holds: the card is nearly full as well.")
-        }
-        _ => String::new(),
-    };
-    let outside = match beside(c.m) {
-        Some(rest) if rest.bytes > USUAL_OUTSIDE && c.m.this_process().is_none() => {
-            format!(
-                " {} of the card is held outside PyTorch, by other processes or this one's libraries.",
-                pytorch_size(rest.bytes)
-            )
-        }
-        _ => String::new(),
-    };
-    let why = if c.q.bytes <= c.holes.bytes {
-        format!("{}; the card has {} free.{little}{outside}", scattered(c), size(free))
+    let share = c.reserved.map_or(1.0, |r| holes.bytes as f64 / r.bytes.max(1) as f64);
+    let little = if share < FEW_HOLES {
+        format!(" But that is only {:.1} % of what PyTorch holds: the card is nearly full as well.", share * 100.0)
     } else {
-        format!("{}. Together with the {} free on the card it would be enough.{little}{outside}", scattered(c), size(free))
+        String::new()
     };
-    Some((Verdict::Fragmentation, why))
-}
-
-/// `PyTorch has 2.30 GiB free inside its own memory, but scattered; no single gap fits 1.70 GiB`.
-fn scattered(c: &Case<'_>) -> String {
-    format!("PyTorch has {} free inside its own memory, but scattered; no single gap fits {}", size(c.holes), size(c.q))
+    let card = if q.bytes <= holes.bytes {
+        format!("; the card has {free} free")
+    } else {
+        format!(". Together with the {free} free on the card it would be enough")
+    };
+    Some((Verdict::Fragmentation, format!("{}{card}.{little}{}", scattered(c), outside_it(c))))
 }
 
 fn other_processes(c: &mut Case<'_>) -> Told {
-    let (free, capacity) = (c.m.figures.free?, c.m.figures.capacity?);
+    let (q, free, capacity) = (c.q, c.f.free?, c.f.capacity?);
     let others = c.m.other_processes().filter(|o| o.bytes > 0)?;
     let own = c.own(free);
-    c.at_most(c.q, own.plus(others)).then(|| {
-        let why = format!(
-            "{} was requested and {} is free, while other processes hold {} of the card's {}. Without them it would fit.",
-            size(c.q),
-            size(own),
-            size(others),
-            size(capacity)
-        );
-        (Verdict::Contention, why)
-    })
+    let why = format!(
+        "{q} was requested and {own} is free, while other processes hold {others} of the card's {capacity}. Without them it would fit."
+    );
+    c.at_most(q, own.plus(others)).then_some((Verdict::Contention, why))
 }
 
 fn this_one_outside(c: &mut Case<'_>) -> Told {
-    let free = c.m.figures.free?;
+    let (q, free) = (c.q, c.f.free?);
     let outside = c.m.this_process()?.minus(c.reserved?);
     if outside.bytes <= USUAL_OUTSIDE {
         return None;
     }
     let to_win = Figure { bytes: outside.bytes - LEAST_OUTSIDE, slack: outside.slack };
-    let own = c.own(free);
-    c.at_most(c.q, own.plus(to_win)).then(|| {
-        let why = format!(
-            "This process holds {} outside PyTorch's allocator, more than CUDA and its libraries usually need. The requested {} would fit into the difference.",
-            size(outside),
-            size(c.q)
-        );
-        (Verdict::NonPytorch, why)
-    })
-}
-
-fn nobody_s(c: &mut Case<'_>) -> Told {
-    let (free, capacity) = (c.m.figures.free?, c.m.figures.capacity?);
-    let own = c.own(free);
-    let lacking = c.q.bytes.saturating_sub(own.bytes);
-    if let Some(this) = c.m.this_process() {
-        let others = c.m.other_processes().map_or(0, |o| o.bytes);
-        let rest = capacity.minus(free.plus(this)).bytes.saturating_sub(others);
-        let why = format!(
-            "{} of the card belongs to no listed process: one of another container or user, or one that died and was not cleaned up. Without it the requested {} would fit.",
-            pytorch_size(rest),
-            size(c.q)
-        );
-        return (rest > USUAL_OUTSIDE && lacking <= rest).then_some((Verdict::Contention, why));
-    }
-    let held = c.reserved?;
-    let rest = capacity.minus(free.plus(held)).bytes;
-    // The driver's pool keeps what tensors gave back, and its message has no figure of that: it may be all of the rest.
-    let is_pool = c.m.dialect.writer == Writer::CudaMallocAsync;
-    if rest <= USUAL_OUTSIDE || lacking > rest.saturating_sub(LEAST_OUTSIDE) {
-        return None;
-    }
-    c.doubt = None;
-    let why = if is_pool {
-        format!(
-            "{} was requested and {} is free; {} of the card is neither free nor in tensors, and the message does not say whose: freed \
-             memory that the driver's pool keeps, other processes, or this one's context and libraries.",
-            size(c.q),
-            size(own),
-            pytorch_size(rest)
-        )
-    } else {
-        format!(
-            "{} was requested and {} is free. {} of the card is held outside PyTorch, by other processes or by libraries of this one: the message does not say which.",
-            size(c.q),
-            size(own),
-            pytorch_size(rest)
-        )
-    };
-    Some((Verdict::Unknown, why))
+    let why = format!(
+        "This process holds {outside} outside PyTorch's allocator, more than CUDA and its libraries usually need. The requested {q} would fit into the difference."
+    );
+    c.at_most(q, c.own(free).plus(to_win)).then_some((Verdict::NonPytorch, why))
 }
 
 fn beyond(c: &mut Case<'_>) -> Told {
     nobody_s(c).or_else(|| full(c))
 }
 
-fn full(c: &mut Case<'_>) -> Told {
-    let m = c.m;
-    let free = m.figures.free?;
+fn nobody_s(c: &mut Case<'_>) -> Told {
+    let (q, free, capacity) = (c.q, c.f.free?, c.f.capacity?);
     let own = c.own(free);
-    let capacity = m.figures.capacity?;
-    if c.left.is_some_and(|left| left.bytes < free.bytes) {
+    let lacking = q.bytes.saturating_sub(own.bytes);
+    if let Some(this) = c.m.this_process() {
+        let others = c.m.other_processes().map_or(0, |o| o.bytes);
+        let rest = capacity.minus(free.plus(this)).bytes.saturating_sub(others);
+        let bytes = pytorch_size(rest);
         let why = format!(
-            "{} was requested; {} is free on the card, and {} in holes of what this process holds.",
-            size(c.q),
-            size(free),
-            size(c.holes)
+            "{bytes} of the card belongs to no listed process: one of another container or user, or one that died and was not cleaned up. Without it the requested {q} would fit."
         );
+        return (rest > USUAL_OUTSIDE && lacking <= rest).then_some((Verdict::Contention, why));
+    }
+    let rest = capacity.minus(free.plus(c.reserved?)).bytes;
+    if rest <= USUAL_OUTSIDE || lacking > rest.saturating_sub(LEAST_OUTSIDE) {
+        return None;
+    }
+    c.doubt = None;
+    let bytes = pytorch_size(rest);
+    // The driver's pool keeps what tensors gave back, and its message has no figure of that: it may be all of the rest.
+    let whose = if c.m.dialect.writer == Writer::CudaMallocAsync {
+        "is neither free nor in tensors, and the message does not say whose: freed memory that the driver's pool keeps, other processes, or this one's context and libraries"
+    } else {
+        "is held outside PyTorch, by other processes or by libraries of this one: the message does not say which"
+    };
+    Some((Verdict::Unknown, format!("{q} was requested and {own} is free. {bytes} of the card {whose}.")))
+}
+
+fn full(c: &mut Case<'_>) -> Told {
+    let (m, q, free, capacity) = (c.m, c.q, c.f.free?, c.f.capacity?);
+    let own = c.own(free);
+    if c.left.is_some_and(|left| left.bytes < free.bytes) {
+        let holes = c.holes;
+        let why = format!("{q} was requested; {free} is free on the card, and {holes} in holes of what this process holds.");
         return Some((Verdict::Capacity, why));
     }
-    let Some(live) = m.live().or(c.reserved).map(size) else {
+    let Some(live) = m.live().or(c.reserved) else {
         c.doubt = None;
-        let why = format!("{} was requested and {} is free. Who holds the rest is unknown.", size(c.q), size(own));
-        return Some((Verdict::Unknown, why));
+        return Some((Verdict::Unknown, format!("{q} was requested and {own} is free. Who holds the rest is unknown.")));
     };
     if let Some(outside) = outside_that_decides(m) {
         let whose = if m.this_process().is_some() {
@@ -561,11 +477,7 @@ fn full(c: &mut Case<'_>) -> Told {
             "are outside PyTorch, in other processes or in this one's context and libraries"
         };
         let why = format!(
-            "{} was requested and only {} is left, holes included. Live tensors take {live} of {}, and {} {whose}; without them it would fit.",
-            size(c.q),
-            size(own),
-            size(capacity),
-            size(outside)
+            "{q} was requested and only {own} is left, holes included. Live tensors take {live} of {capacity}, and {outside} {whose}; without them it would fit."
         );
         return Some((Verdict::Capacity, why));
     }
@@ -574,12 +486,7 @@ fn full(c: &mut Case<'_>) -> Told {
     } else {
         "are left in sum, holes included"
     };
-    let why = format!(
-        "Live tensors fill the card: {live} of {} is in use, {} was requested, and only {} {left}.",
-        size(capacity),
-        size(c.q),
-        size(own)
-    );
+    let why = format!("Live tensors fill the card: {live} of {capacity} is in use, {q} was requested, and only {own} {left}.");
     Some((Verdict::Capacity, why))
 }
 
@@ -587,12 +494,9 @@ fn full(c: &mut Case<'_>) -> Told {
 /// would not, or where it is not told.
 pub(super) fn outside_that_decides(m: &OomMessage) -> Option<Figure> {
     let f = &m.figures;
-    let free = f.free?;
-    let held = m.reserved().or(f.allocated)?;
-    let outside = m.outside_pytorch().or_else(|| super::unattributed(m)).filter(|o| o.bytes > 0)?;
-    let holes = m.unallocated().map_or(0, |h| h.bytes);
+    let (free, held, q) = (f.free?, m.reserved().or(f.allocated)?, f.requested?.bytes);
+    let outside = m.outside_pytorch().or_else(|| unattributed(m)).filter(|o| o.bytes > 0)?;
     let is_all_told = f.capacity.is_some_and(|c| held.bytes < c.bytes);
-    let own = free.bytes.saturating_add(holes);
-    let q = f.requested?.bytes;
+    let own = free.bytes.saturating_add(m.unallocated().map_or(0, |h| h.bytes));
     (is_all_told && q > own && q <= own.saturating_add(outside.bytes)).then_some(outside)
 }

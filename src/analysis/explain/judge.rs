@@ -15,10 +15,6 @@ pub(super) struct Judged {
 /// Another value that the printed decimals can stand for gives another verdict.
 pub(super) const ROUNDED: &str = "the figures are rounded; another reading is possible";
 
-pub(super) fn size(f: Figure) -> String {
-    f.printed()
-}
-
 fn rounded_unless(certain: bool) -> Option<&'static str> {
     (!certain).then_some(ROUNDED)
 }
@@ -35,15 +31,13 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
     }
     if let (Some(q), Some(most)) = (m.figures.requested, m.figures.largest_block) {
         let sentence = format!(
-            "{} was requested in one block, and this device's driver allows no single block above {}. Memory is not what ran out.",
-            size(q),
-            size(most)
+            "{q} was requested in one block, and this device's driver allows no single block above {most}. Memory is not what ran out."
         );
         return of(Verdict::TooLarge, sentence);
     }
     match m.dialect.writer {
         Writer::Cpu => {
-            let asked = m.figures.requested.map_or(String::new(), |q| format!(" for {}", size(q)));
+            let asked = m.figures.requested.map_or(String::new(), |q| format!(" for {q}"));
             return of(
                 Verdict::Unknown,
                 format!("Host memory ran out, not the GPU's: the operating system refused a request{asked}."),
@@ -70,26 +64,21 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
             .map(|w| format!("The device ran out of memory in {}", w.title()));
         let whose = server.as_deref().unwrap_or(whose);
         if let (Some(limit), Some(held)) = (m.figures.limit, m.figures.allocated) {
-            let words = format!(
-                "This process may hold {} and has {} in tensors; what it requested is not in the text.",
-                size(limit),
-                size(held)
-            );
+            let words = format!("This process may hold {limit} and has {held} in tensors; what it requested is not in the text.");
             let verdict = if held.bytes >= limit.bytes / 10 * 9 { Verdict::Cap } else { Verdict::Unknown };
             return Judged { verdict, doubt: Some("the request is in the part of the message that is missing"), sentence: words };
         }
         if let Some(figure) = m.reserved().filter(|_| m.dialect.writer == Writer::PyTorch) {
             let words = format!(
-                "PyTorch held {} of the device. This part of the message does not say how much was requested, so it does not say why \
-                 that failed; paste the whole of it.",
-                size(figure)
+                "PyTorch held {figure} of the device. This part of the message does not say how much was requested, so it does not say why \
+                 that failed; paste the whole of it."
             );
             return of(Verdict::Unknown, words);
         }
         if m.has_figures() {
             let free = match (m.figures.free, m.figures.capacity) {
-                (Some(free), Some(capacity)) => format!(" {} were free, of {}.", size(free), size(capacity)),
-                (Some(free), None) => format!(" {} were free.", size(free)),
+                (Some(free), Some(capacity)) => format!(" {free} were free, of {capacity}."),
+                (Some(free), None) => format!(" {free} were free."),
                 _ => String::new(),
             };
             let words = format!("{whose}.{free} The requested size could not be read, so the reason is unknown.");
@@ -113,8 +102,8 @@ fn said(m: &OomMessage) -> Judged {
         let Some(at) = sentence.find(name) else { continue };
         match figure {
             // The kernel counts in KiB, whatever the size.
-            Some(figure) if size(figure).ends_with("KiB") => sentence = sentence.replace(name, &pytorch_size(figure.bytes)),
-            Some(figure) => sentence = sentence.replace(name, &size(figure)),
+            Some(figure) if figure.printed().ends_with("KiB") => sentence = sentence.replace(name, &pytorch_size(figure.bytes)),
+            Some(figure) => sentence = sentence.replace(name, &figure.printed()),
             // What was not read is left out, with what is said of it.
             None if at < 3 => sentence.replace_range(at..at + name.len(), "More memory"),
             None => {
@@ -140,25 +129,23 @@ fn said(m: &OomMessage) -> Judged {
 fn retried(m: &OomMessage, q: Figure) -> Judged {
     let f = &m.figures;
     if let Some(capacity) = f.capacity.filter(|c| q.bytes > c.bytes) {
-        let sentence =
-            format!("{} was requested at once, and the whole card has {}. No setting makes that fit.", size(q), size(capacity));
+        let sentence = format!("{q} was requested at once, and the whole card has {capacity}. No setting makes that fit.");
         return Judged { verdict: Verdict::TooLarge, doubt: None, sentence };
     }
     let free = match (f.free, f.capacity) {
-        (Some(free), Some(capacity)) => format!("; {} of the card's {} were free", size(free), size(capacity)),
+        (Some(free), Some(capacity)) => format!("; {free} of the card's {capacity} were free"),
         _ => String::new(),
     };
     let sentence = format!(
-        "PyTorch warns that the driver did not give it {}{free}. It then hands back its cache and asks again, so this alone is no failure: \
-         where it fails in the end an error follows, and that tells more.",
-        size(q)
+        "PyTorch warns that the driver did not give it {q}{free}. It then hands back its cache and asks again, so this alone is no failure: \
+         where it fails in the end an error follows, and that tells more."
     );
     Judged { verdict: Verdict::Unknown, doubt: None, sentence }
 }
 
 /// No verdict follows from figures that cannot all be true.
 pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged {
-    let asked = m.figures.requested.map_or(String::new(), |q| format!("{} was requested. ", size(q)));
+    let asked = m.figures.requested.map_or(String::new(), |q| format!("{q} was requested. "));
     let first = contradictions.first().map_or("", String::as_str);
     let sentence = format!(
         "{asked}The figures contradict each other, so they do not tell why: {first}. Paste the message as it was printed, and of one failure only."
@@ -186,11 +173,11 @@ fn by_figures(m: &OomMessage) -> Judged {
     let name = m.dialect.writer.neighbour().unwrap_or("the program");
     let unknown = |sentence: String| Judged { verdict: Verdict::Unknown, doubt: None, sentence };
     if m.dialect.platform == Platform::Cpu {
-        let asked = f.requested.map_or(String::new(), |q| format!(" of {}", size(q)));
+        let asked = f.requested.map_or(String::new(), |q| format!(" of {q}"));
         return unknown(format!("{name} could not get memory of the machine{asked}: that ran out, not the GPU's."));
     }
     if m.is_warning {
-        let asked = f.requested.map_or("what it requested".to_owned(), size);
+        let asked = f.requested.map_or("what it requested".to_owned(), Figure::printed);
         return unknown(format!(
             "{name} could not get {asked} at once and says that this is no failure: it goes on in another way, which may be slower. \
              If the program stopped, its error stands further down."
@@ -204,46 +191,40 @@ fn by_figures(m: &OomMessage) -> Judged {
         if !fits {
             let sentence = if m.dialect.platform == Platform::Tpu {
                 format!(
-                    "The compiled program needs {} of the TPU's memory, which has {}: it has to be made smaller or spread over more chips.",
-                    size(q),
-                    size(capacity)
+                    "The compiled program needs {q} of the TPU's memory, which has {capacity}: it has to be made smaller or spread over more chips."
                 )
             } else {
-                format!("{name} needs {} at once, and the device has {}: no setting makes that fit.", size(q), size(capacity))
+                format!("{name} needs {q} at once, and the device has {capacity}: no setting makes that fit.")
             };
             return Judged { verdict: Verdict::TooLarge, doubt: rounded_unless(certain), sentence };
         }
     }
     if let (Writer::TensorFlow, Some(limit)) = (m.dialect.writer, f.limit.filter(|l| l.bytes < SMALL_SHARE)) {
         let sentence = format!(
-            "TensorFlow takes what is free on the card when it starts, and that was only {}: something else held the card. {} was requested.",
-            pytorch_size(limit.bytes),
-            size(q)
+            "TensorFlow takes what is free on the card when it starts, and that was only {}: something else held the card. {q} was requested.",
+            pytorch_size(limit.bytes)
         );
         return Judged { verdict: Verdict::Contention, doubt: None, sentence };
     }
     if let (Some(held), Some(limit)) = (f.allocated, f.limit) {
         let (fits, certain) = compare(held.plus(q), limit);
         if !fits {
-            let sentence =
-                format!("{name}'s pool holds {}, {} more was requested, and its limit is {}.", size(held), size(q), size(limit));
+            let sentence = format!("{name}'s pool holds {held}, {q} more was requested, and its limit is {limit}.");
             return Judged { verdict: Verdict::Cap, doubt: rounded_unless(certain), sentence };
         }
     }
-    let held = f.allocated.map_or(String::new(), |held| format!(" while {name} holds {}", size(held)));
+    let held = f.allocated.map_or(String::new(), |held| format!(" while {name} holds {held}"));
     let Some(free) = f.free else {
         return unknown(format!(
-            "{name} could not get {}{held}; the message does not say how much was free or who held the rest.",
-            size(q)
+            "{name} could not get {q}{held}; the message does not say how much was free or who held the rest."
         ));
     };
     let (fits, certain) = compare(q, free);
     if fits {
-        let sentence =
-            format!("{} was requested and {} is free{held}, but no single piece is large enough.", size(q), size(free));
+        let sentence = format!("{q} was requested and {free} is free{held}, but no single piece is large enough.");
         return Judged { verdict: Verdict::Fragmentation, doubt: rounded_unless(certain), sentence };
     }
-    let sentence = format!("{} was requested and only {} is free on the device{held}.", size(q), size(free));
+    let sentence = format!("{q} was requested and only {free} is free on the device{held}.");
     Judged { verdict: Verdict::Capacity, doubt: rounded_unless(certain), sentence }
 }
 
@@ -264,12 +245,10 @@ fn vllm(m: &OomMessage) -> Judged {
         };
         let sentence = match (f.requested, f.limit) {
             (Some(q), Some(left)) => format!(
-                "One input of {wanted} needs {} of KV cache, and vLLM's share of the card leaves {} beside the weights and the activations.{fits}",
-                size(q),
-                size(left)
+                "One input of {wanted} needs {q} of KV cache, and vLLM's share of the card leaves {left} beside the weights and the activations.{fits}"
             ),
             (Some(q), None) => {
-                format!("One input of {wanted} needs {} of KV cache, more than vLLM's share of the card leaves.{fits}", size(q))
+                format!("One input of {wanted} needs {q} of KV cache, more than vLLM's share of the card leaves.{fits}")
             }
             _ => format!("One input of {wanted} does not fit into the KV cache that vLLM's share of the card leaves.{fits}"),
         };
@@ -280,11 +259,8 @@ fn vllm(m: &OomMessage) -> Judged {
         return Judged { verdict: Verdict::Capacity, doubt: None, sentence: sentence.to_owned() };
     };
     let sentence = format!(
-        "vLLM is to take {} of the card's {}, and {} is free: {} is held by other programs, or by one that did not end cleanly.",
-        size(q),
-        size(capacity),
-        size(free),
-        size(capacity.minus(free))
+        "vLLM is to take {q} of the card's {capacity}, and {free} is free: {} is held by other programs, or by one that did not end cleanly.",
+        capacity.minus(free)
     );
     Judged { verdict: Verdict::Contention, doubt: None, sentence }
 }
@@ -297,23 +273,19 @@ fn mps(m: &OomMessage) -> Judged {
         let held = f.other_allocations.map_or(held, |o| held.plus(o));
         let (fits_alone, certain) = compare(q, limit);
         if !fits_alone {
-            let sentence = format!("{} was requested, more than the {} this process may ever hold.", size(q), size(limit));
+            let sentence = format!("{q} was requested, more than the {limit} this process may ever hold.");
             return Judged { verdict: Verdict::TooLarge, doubt: rounded_unless(certain), sentence };
         }
         let (fits, certain) = compare(held.plus(q), limit);
         if !fits || !certain {
             let other = match f.other_allocations.filter(|o| o.bytes > own.bytes) {
-                Some(other) => format!(
-                    " Most of it, {}, is outside PyTorch's tensors: other allocations of this process on the GPU.",
-                    size(other)
-                ),
+                Some(other) => {
+                    format!(" Most of it, {other}, is outside PyTorch's tensors: other allocations of this process on the GPU.")
+                }
                 None => String::new(),
             };
             let sentence = format!(
-                "The {} held and the {} requested exceed the high watermark of {}.{other} The machine has more memory.",
-                size(held),
-                size(q),
-                size(limit)
+                "The {held} held and the {q} requested exceed the high watermark of {limit}.{other} The machine has more memory."
             );
             return Judged { verdict: Verdict::Cap, doubt: rounded_unless(certain), sentence };
         }

@@ -172,35 +172,21 @@ fn unattributed(message: &OomMessage) -> Option<Figure> {
 /// they leave over goes to the unattributed part, and what they exceed the card by is taken off the last named.
 fn parts(message: &OomMessage) -> Vec<Part> {
     let (Some(capacity), Some(free)) = (message.figures.capacity, message.figures.free) else { return Vec::new() };
-    let live = message.live().map_or(0, |f| f.bytes);
-    let pool = message.figures.private_pools.map_or(0, |f| f.bytes);
-    let holes = message.unallocated().map_or(0, |f| f.bytes);
-    let outside = message.outside_pytorch().map_or(0, |f| f.bytes);
-    let this = match (message.reserved().or(message.figures.allocated), message.this_process()) {
-        (None, Some(this)) => this.bytes,
-        _ => 0,
-    };
-    let others = message.other_processes().map_or(0, |f| f.bytes);
-    let mut rest = capacity.bytes;
-    let [free, live, pool, holes, outside, this, others] = [free.bytes, live, pool, holes, outside, this, others].map(|bytes| {
-        let fits = bytes.min(rest);
-        rest -= fits;
-        fits
-    });
-    [
-        ("live", live),
-        ("private_pool_cache", pool),
-        ("holes", holes),
-        ("outside_pytorch", outside),
-        ("this_process", this),
-        ("other_processes", others),
-        ("unattributed", rest),
-        ("free", free),
-    ]
-    .into_iter()
-    .filter(|&(_, bytes)| bytes > 0)
-    .map(|(name, bytes)| Part { name, bytes })
-    .collect()
+    let is_split = message.reserved().or(message.figures.allocated).is_some();
+    let named = [
+        ("free", Some(free)),
+        ("live", message.live()),
+        ("private_pool_cache", message.figures.private_pools),
+        ("holes", message.unallocated()),
+        ("outside_pytorch", message.outside_pytorch()),
+        ("this_process", message.this_process().filter(|_| !is_split)),
+        ("other_processes", message.other_processes()),
+    ];
+    let mut out = cut(capacity, &named, "unattributed");
+    if out.first().is_some_and(|p| p.name == "free") {
+        out.rotate_left(1);
+    }
+    out
 }
 
 /// The limit cut into what is held below it. Empty where the card decided: it had no room, or no limit is told.
@@ -211,16 +197,28 @@ fn limit_parts(message: &OomMessage, verdict: Verdict) -> Vec<Part> {
     if !matches!(verdict, Verdict::Cap | Verdict::Fragmentation) || is_card_full || limit.bytes == 0 {
         return Vec::new();
     }
-    let mut rest = limit.bytes;
-    let [other, pool, holes] = [f.other_allocations, f.private_pools, message.unallocated()].map(|f| f.map_or(0, |f| f.bytes));
-    let [live, pool, holes, other] = [live.bytes, pool, holes, other].map(|bytes| {
+    let named = [
+        ("live", Some(live)),
+        ("private_pool_cache", f.private_pools),
+        ("holes", message.unallocated()),
+        ("outside_pytorch", f.other_allocations),
+    ];
+    cut(limit, &named, "room_under_limit")
+}
+
+/// Parts of a whole, each at most what those before it leave, and what all leave.
+fn cut(whole: Figure, named: &[(&'static str, Option<Figure>)], over: &'static str) -> Vec<Part> {
+    let mut rest = whole.bytes;
+    let mut take = |bytes: u64| {
         let fits = bytes.min(rest);
         rest -= fits;
         fits
-    });
-    let named =
-        [("live", live), ("private_pool_cache", pool), ("holes", holes), ("outside_pytorch", other), ("room_under_limit", rest)];
-    named.into_iter().filter(|&(_, bytes)| bytes > 0).map(|(name, bytes)| Part { name, bytes }).collect()
+    };
+    let mut out: Vec<Part> =
+        named.iter().map(|&(name, figure)| Part { name, bytes: take(figure.map_or(0, |f| f.bytes)) }).collect();
+    out.push(Part { name: over, bytes: rest });
+    out.retain(|p| p.bytes > 0);
+    out
 }
 
 impl Explanation {
@@ -273,11 +271,7 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
         && is_consistent
     {
         let share = holes.bytes as f64 * 100.0 / reserved.bytes as f64;
-        out.push(format!(
-            "PyTorch holds {} and {} of it ({share:.1} %) is holes between live blocks: before it gave up it had already handed back every cached segment that was wholly free.",
-            reserved.printed(),
-            holes.printed()
-        ));
+        out.push(format!("PyTorch holds {} and {} of it ({share:.1} %) is holes between live blocks: before it gave up it had already handed back every cached segment that was wholly free.", reserved.printed(), holes.printed()));
     }
     if let (Some(pool), Some(live), true) = (message.figures.private_pools, message.live(), is_consistent) {
         out.push(format!(
@@ -295,10 +289,7 @@ fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
     if let (Some(pid), Some(capacity), true) =
         (message.processes.iter().find(|p| p.is_this).and_then(|p| p.pid), message.figures.capacity, is_consistent)
     {
-        out.push(format!(
-            "Process {pid} is this process under the number that it has outside its container: beside it, what PyTorch holds would not fit on a card of {}.",
-            capacity.printed()
-        ));
+        out.push(format!("Process {pid} is this process under the number that it has outside its container: beside it, what PyTorch holds would not fit on a card of {}.", capacity.printed()));
     }
     let untold: Vec<String> = message
         .processes
@@ -371,58 +362,39 @@ fn not_known(message: &OomMessage) -> Vec<String> {
     out
 }
 
+/// Dumps a snapshot at the failure, on CUDA and AMD.
+const ON_FAILURE: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)
+def dump(device, alloc, device_alloc, device_free):
+    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")
+torch._C._cuda_attach_out_of_memory_observer(dump)";
+
 /// The lines that record a snapshot on the next run and dump it at the failure.
 fn record(message: &OomMessage) -> Vec<String> {
-    let lines: &[&str] = match (message.dialect.writer, message.dialect.platform) {
+    let at_the_end = |import: &str, module: &str, entries: &str| {
+        format!(
+            "{import}\n{module}._record_memory_history({entries})\ntry:\n    train()\nfinally:\n    {module}._dump_snapshot(\"oom.pickle\")"
+        )
+    };
+    let lines = match (message.dialect.writer, message.dialect.platform) {
         // Nothing of PyTorch's allocator would be in it.
         (Writer::Mps | Writer::Vllm | Writer::Sglang, _) => return Vec::new(),
         (writer, _) if writer.neighbour().is_some() || writer.is_host() || message.is_foreign => return Vec::new(),
-        (Writer::ComfyUi, _) => &[
-            "# start ComfyUI with --disable-cuda-malloc, and put this at the top of its main.py",
-            "import torch",
-            "torch.cuda.memory._record_memory_history(max_entries=1_000_000)",
-            "def dump(device, alloc, device_alloc, device_free):",
-            "    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")",
-            "torch._C._cuda_attach_out_of_memory_observer(dump)",
-        ],
-        (Writer::CudaMallocAsync, _) => &[
-            "# this backend keeps no history: first remove backend:cudaMallocAsync",
-            "# from PYTORCH_CUDA_ALLOC_CONF, then",
-            "import torch",
-            "# before the model is built; PyTorch 2.1 or later",
-            "torch.cuda.memory._record_memory_history(max_entries=1_000_000)",
-            "def dump(device, alloc, device_alloc, device_free):",
-            "    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")",
-            "torch._C._cuda_attach_out_of_memory_observer(dump)",
-        ],
-        (_, Platform::Npu) => &[
-            "import torch, torch_npu",
-            "# before the model is built",
-            "torch_npu.npu.memory._record_memory_history()",
-            "try:",
-            "    train()",
-            "finally:",
-            "    torch_npu.npu.memory._dump_snapshot(\"oom.pickle\")",
-        ],
-        (_, Platform::Xpu) => &[
-            "import torch",
-            "# before the model is built; PyTorch 2.11 or later",
-            "torch.xpu.memory._record_memory_history(max_entries=1_000_000)",
-            "try:",
-            "    train()",
-            "finally:",
-            "    torch.xpu.memory._dump_snapshot(\"oom.pickle\")",
-        ],
-        _ => &[
-            "import torch",
-            "# before the model is built; PyTorch 2.1 or later",
-            "torch.cuda.memory._record_memory_history(max_entries=1_000_000)",
-            "def dump(device, alloc, device_alloc, device_free):",
-            "    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")",
-            "torch._C._cuda_attach_out_of_memory_observer(dump)",
-        ],
+        (Writer::ComfyUi, _) => {
+            format!(
+                "# start ComfyUI with --disable-cuda-malloc, and put this at the top of its main.py\nimport torch\n{ON_FAILURE}"
+            )
+        }
+        (Writer::CudaMallocAsync, _) => format!(
+            "# this backend keeps no history: first remove backend:cudaMallocAsync\n# from PYTORCH_CUDA_ALLOC_CONF, then\nimport torch\n# before the model is built; PyTorch 2.1 or later\n{ON_FAILURE}"
+        ),
+        (_, Platform::Npu) => at_the_end("import torch, torch_npu\n# before the model is built", "torch_npu.npu.memory", ""),
+        (_, Platform::Xpu) => {
+            let import = "import torch\n# before the model is built; PyTorch 2.11 or later";
+            at_the_end(import, "torch.xpu.memory", "max_entries=1_000_000")
+        }
+        _ => format!("import torch\n# before the model is built; PyTorch 2.1 or later\n{ON_FAILURE}"),
     };
-    lines.iter().map(|&l| l.to_owned()).collect()
+    lines.lines().map(str::to_owned).collect()
 }
 
 /// How two figures compare when both are known only to their rounding.

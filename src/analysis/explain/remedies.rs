@@ -214,10 +214,7 @@ fn cap(m: &OomMessage) -> Vec<Remedy> {
         let fraction = (needed * 100.0).ceil() / 100.0;
         if fraction <= 1.0 {
             let sum = pytorch_size(reserved.bytes.saturating_add(q.bytes));
-            out.extend(tip(m, &format!(
-                "Raise the limit: `torch.{{module}}.set_per_process_memory_fraction({fraction:.2})` would have let this request through ({sum} of {}).",
-                capacity.printed()
-            )));
+            out.extend(tip(m, &format!("Raise the limit: `torch.{{module}}.set_per_process_memory_fraction({fraction:.2})` would have let this request through ({sum} of {}).", capacity.printed())));
         }
     }
     if out.is_empty() {

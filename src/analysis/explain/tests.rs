@@ -476,3 +476,95 @@ fn comfy_ui_and_warnings_are_told_as_what_they_are() {
     assert!(e.rounding.is_empty() && e.contradictions.is_empty(), "exact bytes");
     assert_eq!(verdict_of(&warning("42949672960")).verdict, Verdict::TooLarge);
 }
+
+fn process(pid: u32, size: &str) -> String {
+    format!("Process {pid} has {size} memory in use. ")
+}
+
+/// Who holds the card outweighs holes that would be just enough in sum, and is named.
+#[test]
+fn others_that_fill_the_card_are_the_point() {
+    let many = [process(31, "33.69 GiB"), process(32, "0 bytes"), process(33, "8.20 GiB"), this("816.00 MiB")].concat();
+    for (text, words) in [
+        (
+            modern("50.00 MiB", "44.42 GiB", "24.69 MiB", &many, "", "447.00 MiB", "137.61 MiB"),
+            "41.89 GiB of the card's 44.42 GiB (pid 31",
+        ),
+        (
+            modern("768.00 MiB", "83.05 GiB", "140.38 MiB", &this("23.33 GiB"), "", "21.92 GiB", "797.79 MiB"),
+            "belongs to no listed process",
+        ),
+        (
+            modern(
+                "24.00 MiB",
+                "7.60 GiB",
+                "15.38 MiB",
+                &[process(39, "5.38 GiB"), this("2.19 GiB")].concat(),
+                "",
+                "217.80 MiB",
+                "50.20 MiB",
+            ),
+            "Process 39 holds 5.38 GiB of the card's 7.60 GiB; this process has 2.19 GiB, 1.93 GiB of that outside PyTorch",
+        ),
+    ] {
+        let e = verdict_of(&text);
+        assert_eq!(e.verdict, Verdict::Contention, "{}", e.sentence);
+        assert!(e.sentence.contains(words), "{}", e.sentence);
+    }
+    // Without a listed process nobody is blamed, but what is outside PyTorch is told.
+    let e = verdict_of(&modern("124.00 MiB", "19.94 GiB", "554.47 MiB", "", "", "15.87 GiB", "165.29 MiB"));
+    assert_eq!(e.verdict, Verdict::Unknown);
+    assert!(e.sentence.contains("3.37 GiB of the card is held outside PyTorch"), "{}", e.sentence);
+}
+
+#[test]
+fn a_limit_and_private_pools_are_used_where_the_text_breaks_off() {
+    let cut = "CUDA out of memory. Tried to allocate 130.00 MiB. GPU 0 has a total capacity of 15.72 GiB of which 3.67 GiB is free. 12.00 GiB allowed; Of the allocated memory 11.74 GiB is al... | 7.587 | -80.97GiB |";
+    let e = verdict_of(&format!("| qwen | 1024 | {cut}"));
+    assert_eq!((e.verdict, e.contradictions.len()), (Verdict::Cap, 0), "{}", e.sentence);
+    assert!(e.sentence.contains("may hold 12.00 GiB, has 11.74 GiB in tensors"), "{}", e.sentence);
+    let pools = modern("2.00 MiB", "47.53 GiB", "896.00 KiB", "", "", "47.00 GiB", "149.10 MiB")
+        .replace("by PyTorch, and", "by PyTorch, with 46.22 GiB allocated in private pools (e.g., CUDA Graphs), and");
+    let e = verdict_of(&pools);
+    assert!(e.sentence.contains("46.22 GiB lies free in private pools"), "{}", e.sentence);
+    assert!(e.remedies[0].sentence.contains("fewer CUDA graphs"), "{:?}", e.remedies);
+    let e = verdict_of(
+        "MPS backend out of memory (MPS allocated: 8.89 GB, other allocations: 172.98 MB, max allowed: 9.07 GB). Tried to allocate 6.25 MB on private pool.",
+    );
+    assert_eq!((e.verdict, e.certain), (Verdict::Cap, false), "{}", e.sentence);
+}
+
+/// The text around a message decides whose settings are advised.
+#[test]
+fn the_program_and_the_system_around_a_text_decide_the_advice() {
+    let holes = modern("1.70 GiB", "6.00 GiB", "0 bytes", "", "", "2.93 GiB", "2.30 GiB");
+    let all = |text: &str| verdict_of(text).remedies.iter().map(|r| r.sentence.clone()).collect::<Vec<_>>().join("\n");
+    assert!(all(&holes).contains("expandable_segments:True"));
+    assert!(
+        verdict_of(&holes)
+            .sentence
+            .starts_with("PyTorch has 2.30 GiB free inside its own memory, but scattered; no single gap fits 1.70 GiB")
+    );
+    let windows = all(&format!("  File \"C:\\Users\\a\\train.py\", line 3\n{holes}"));
+    assert!(!windows.contains("expandable") && windows.contains("max_split_size_mb"), "{windows}");
+    let old = "CUDA out of memory. Tried to allocate 300.00 MiB (GPU 0; 8.00 GiB total capacity; 6.00 GiB already allocated; 10.00 MiB free; 7.00 GiB reserved in total by PyTorch)";
+    assert!(!all(old).contains("max_split_size_mb"), "1.4 to 1.9 has none: {}", all(old));
+    let full = modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &this("22.50 GiB"), "", "21.90 GiB", "100.00 MiB");
+    assert!(all(&format!("File \"/app/vllm/worker.py\"\n{full}")).contains("--gpu-memory-utilization"));
+    for (text, dialect) in [
+        (
+            "cuda_blas.cc:372] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED at tensorflow/stream_executor",
+            "tensorflow-bfc",
+        ),
+        ("cupy.cuda.runtime.CUDARuntimeError: cudaErrorMemoryAllocation: out of memory", "cupy"),
+        ("llama runner process has terminated: CUDA error: out of memory\n  in function alloc at ggml-cuda.cu:341", "llama.cpp"),
+        ("Killed", "killed"),
+    ] {
+        let e = verdict_of(text);
+        let said = [e.sentence.clone(), all(text), e.record.join("\n")].join("\n");
+        assert_eq!(e.dialect, dialect, "{said}");
+        for foreign in ["torch.", "PYTORCH_", "expandable"] {
+            assert!(!said.contains(foreign), "{foreign}: {said}");
+        }
+    }
+}

@@ -45,34 +45,23 @@ impl Row {
     }
 }
 
-/// What a captured number is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Requested,
-    /// A second part of what was requested.
-    More,
-    /// The request in full, where it was also printed rounded.
-    Exact,
-    /// Cut off to whole GiB.
-    Whole,
-    Capacity,
-    Free,
-    Limit,
-    Allocated,
-    /// What is allocated, the request included.
-    Total,
-    Pools,
-    Unallocated,
-    Reserved,
-    Other,
-    Largest,
-    Gpu,
-    Wanted,
-    Fits,
-    Tensor,
-    Processes,
-    Skipped,
+macro_rules! fields {
+    ($($field:ident $name:literal),*) => {
+        /// What a captured number is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        enum Field { $($field,)* }
+
+        const FIELDS: &[(&str, Field)] = &[$(($name, Field::$field),)*];
+    };
 }
+
+// `more` adds to the request, `exact` is it in full where it was also printed rounded, `whole` is it cut off to whole GiB, and `total` is
+// what is allocated with the request in it.
+fields!(
+    Requested "requested", More "more", Exact "exact", Whole "whole", Capacity "capacity", Free "free", Limit "limit", Allocated "allocated",
+    Total "total", Pools "pools", Unallocated "unallocated", Reserved "reserved", Other "other", Largest "largest", Gpu "gpu",
+    Wanted "wanted", Fits "fits", Tensor "tensor", Processes "processes", Skipped "_"
+);
 
 impl Field {
     /// No size: an index, or tokens.
@@ -80,29 +69,6 @@ impl Field {
         matches!(self, Field::Gpu | Field::Wanted | Field::Fits)
     }
 }
-
-const FIELDS: [(&str, Field); 20] = [
-    ("requested", Field::Requested),
-    ("more", Field::More),
-    ("exact", Field::Exact),
-    ("whole", Field::Whole),
-    ("capacity", Field::Capacity),
-    ("free", Field::Free),
-    ("limit", Field::Limit),
-    ("allocated", Field::Allocated),
-    ("total", Field::Total),
-    ("pools", Field::Pools),
-    ("unallocated", Field::Unallocated),
-    ("reserved", Field::Reserved),
-    ("other", Field::Other),
-    ("largest", Field::Largest),
-    ("gpu", Field::Gpu),
-    ("wanted", Field::Wanted),
-    ("fits", Field::Fits),
-    ("tensor", Field::Tensor),
-    ("processes", Field::Processes),
-    ("_", Field::Skipped),
-];
 
 enum Part {
     Words(String),
@@ -231,8 +197,14 @@ impl Pattern {
         let mut message = OomMessage::new(self.dialect());
         message.is_warning = self.row.is_warning;
         message.says = self.row.says;
-        let (low, text) =
-            if self.row.is_whole { (window.low_after(), window.text_after()) } else { (window.low(), window.text()) };
+        let (low, text) = if self.row.is_whole {
+            let (low, text) = (window.low_after(), window.text_after());
+            let again = low.get(self.anchor.len()..).and_then(|rest| rest.find(self.anchor.as_str()));
+            let end = again.map_or(low.len(), |at| at + self.anchor.len());
+            (clamped(low, end), clamped(text, end))
+        } else {
+            (window.low(), window.text())
+        };
         let mut used = self.anchor.len();
         for clause in &self.clauses {
             if clause.is_before {
@@ -426,23 +398,17 @@ fn processes(low: &str, text: &str, mut used: usize, message: &mut OomMessage) -
 
 /// `[8,512] and type float`: the product, when the type's width is known.
 fn tensor_bytes(low: &str) -> Option<(u64, usize)> {
-    const WIDTHS: [(&str, u64); 12] = [
-        ("float", 4),
-        ("half", 2),
-        ("bfloat16", 2),
-        ("double", 8),
-        ("int64", 8),
-        ("int32", 4),
-        ("int16", 2),
-        ("int8", 1),
-        ("uint8", 1),
-        ("complex64", 8),
+    const WIDTHS: [(&str, u64); 5] = [
         ("complex128", 16),
-        ("bool", 1),
+        ("double|int64|complex64", 8),
+        ("float|int32", 4),
+        ("half|bfloat16|int16", 2),
+        ("int8|uint8|bool", 1),
     ];
     let (shape, rest) = clamped(low, 300).strip_prefix('[')?.split_once(']')?;
     let name = rest.strip_prefix("andtype")?;
-    let &(name, width) = WIDTHS.iter().find(|(n, _)| name.starts_with(n))?;
+    let of_width = |&(names, width): &(&'static str, u64)| Some((names.split('|').find(|n| name.starts_with(n))?, width));
+    let (name, width) = WIDTHS.iter().find_map(of_width)?;
     let bytes = shape.split(',').try_fold(width, |product: u64, d| product.checked_mul(d.parse().ok()?))?;
     Some((bytes, shape.len() + 2 + "andtype".len() + name.len()))
 }

@@ -5,7 +5,7 @@ use super::prefix::stripped;
 use super::text::Window;
 
 /// What stands in lines of code and of patterns, and in no error.
-const CODE: &str = "==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
+const CODE: &str = "_t::|self(|==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
     raise |throw |assert|except |catch|\\s+|\\s*|\\d+|\\.|.*|r\"|r'|f\"|(f'|{}|%s|%d|%.|= \"|= '|=\"|.contains(|\
     .includes(|.find(|startswith(|indexof(|if (|if(|elif |import |def |->|=>|const |enum |printf|print(|logger.|logging.|\
     _error(|new error(|runtimeerror(\"|runtimeerror('";
@@ -13,7 +13,7 @@ const CODE: &str = "==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.searc
 /// Words of advice and of what may be, not of what was.
 const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you might|you can|avoid|prevent|may |might |could |can cause|\
     can lead|in case|handle|handling|fix|should|would|usually|typically|means|detect|instead of|e.g.|such as|workaround|\
-    troubleshoot|test |todo|recover|on oom|like |against|without |no more|either|maps ";
+    troubleshoot|test |todo|recover|on oom|like |against|without |no more|either|maps |common ";
 
 /// What people write of their own failure.
 const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got an|gives me|encountered|ran into|i receive|i am facing|throws|\
@@ -24,17 +24,22 @@ const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns
 
 /// So much of a line is looked at, before and behind the words.
 const AROUND: usize = 240;
+const LONG: usize = 4_000;
 
 /// True where the line that holds the words reports them as an error that happened.
 pub(super) fn is_reported(window: &Window<'_>, words: &str, trust: Trust) -> bool {
-    let line = stripped(window.raw_line()).rest.trim();
+    let line = window.raw_line();
+    // Of a line of megabytes only what stands around the words, without its white space.
+    let near = [window.low_before(AROUND), super::text::clamped(window.low_after(), AROUND)].concat();
+    let line = if line.len() > LONG { near.as_str() } else { stripped(line).rest.trim() };
     let low = line.to_ascii_lowercase();
     let words = words.to_ascii_lowercase();
     // Words that are wrapped stand in no single line: what is left is looked at as a whole.
     let first = words.split(' ').next().unwrap_or(&words);
     let at = low.find(&words).or_else(|| low.find(first)).unwrap_or(0);
-    let length = if low[at..].starts_with(&words) { words.len() } else { first.len() };
-    let (before, after) = (tail(&low[..at], AROUND), super::text::clamped(&low[at + length..], AROUND));
+    let (before, rest) = low.split_at(at);
+    let after = rest.strip_prefix(words.as_str()).or_else(|| rest.strip_prefix(first)).unwrap_or(rest);
+    let (before, after) = (tail(before, AROUND), super::text::clamped(after, AROUND));
     if trust == Trust::Line {
         let rest = [before, after].concat();
         return line.starts_with("Killed") && rest.trim().is_empty() || is_job(before, line);
@@ -96,6 +101,7 @@ mod tests {
     fn code_and_advice_are_no_failures() {
         for text in [
             "cudaErrorMemoryAllocation = 2,",
+            "        Self(sys::cudaError_t::cudaErrorMemoryAllocation)",
             "    case CUDA_ERROR_OUT_OF_MEMORY: return \"out of memory\";",
             "    return CUBLAS_STATUS_ALLOC_FAILED;",
             "if \"CUDA out of memory\" in str(e):",

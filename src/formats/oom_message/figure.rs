@@ -11,6 +11,12 @@ pub struct Figure {
     pub slack: u64,
 }
 
+impl std::fmt::Display for Figure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.printed())
+    }
+}
+
 impl Figure {
     /// A figure printed in full.
     #[must_use]
@@ -46,16 +52,12 @@ impl Figure {
     /// unit of their own and are written as PyTorch would.
     #[must_use]
     pub fn printed(self) -> String {
-        const PRINTED_IN: [(u32, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-        for (shift, unit) in PRINTED_IN {
-            for decimals in 0..3usize {
-                if self.slack > 0 && self.slack == half_of_last(shift, decimals) && !self.is_unlimited() {
-                    let value = self.bytes as f64 / (1u64 << shift) as f64;
-                    return format!("{value:.decimals$} {unit}");
-                }
-            }
+        let named = [(30, "GiB"), (20, "MiB"), (10, "KiB")].into_iter().find(|(shift, _)| Some(*shift) == self.unit());
+        let decimals = named.and_then(|(shift, _)| (0..3).find(|&decimals| self.slack == half_of_last(shift, decimals)));
+        match named.zip(decimals).filter(|_| !self.is_unlimited()) {
+            Some(((shift, unit), decimals)) => format!("{:.decimals$} {unit}", self.bytes as f64 / (1u64 << shift) as f64),
+            None => pytorch_size(self.bytes),
         }
-        pytorch_size(self.bytes)
     }
 
     /// True where PyTorch printed 2^64 for "no limit".

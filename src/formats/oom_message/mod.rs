@@ -44,7 +44,7 @@ pub enum Cause {
 }
 
 /// The memory a message is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Platform {
     /// NVIDIA.
     Cuda,
@@ -67,6 +67,7 @@ pub enum Platform {
     /// Host memory.
     Cpu,
     /// The message does not tell.
+    #[default]
     Unknown,
 }
 
@@ -94,7 +95,7 @@ impl Platform {
 pub type Release = (u8, u8);
 
 /// Who wrote a message, and the releases whose wording it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dialect {
     /// The program.
     pub writer: Writer,
@@ -175,7 +176,7 @@ pub struct Context {
 }
 
 /// One decoded out-of-memory message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OomMessage {
     /// Who wrote it.
     pub dialect: Dialect,
@@ -222,28 +223,7 @@ pub struct OomMessage {
 
 impl OomMessage {
     fn new(dialect: Dialect) -> Self {
-        OomMessage {
-            dialect,
-            line: 0,
-            gpu: None,
-            rank: None,
-            figures: Figures::default(),
-            processes: Vec::new(),
-            negative: Vec::new(),
-            is_absurd_request: false,
-            is_warning: false,
-            warnings: 0,
-            context: None,
-            settings_variable: None,
-            expandable_segments: None,
-            says: "",
-            around: None,
-            is_foreign: false,
-            on_windows: false,
-            cause: None,
-            peak_buffers: Vec::new(),
-            extra: Vec::new(),
-        }
+        OomMessage { dialect, ..OomMessage::default() }
     }
 
     /// What every message of PyTorch's allocator tells and this text does not, in words: it was cut where it was copied, or a line could

@@ -19,8 +19,9 @@ enum Whose {
 macro_rules! programs {
     ($($variant:ident $key:literal $name:literal $whose:ident),* $(,)?) => {
         /// Which program wrote the message.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub enum Writer {
+            #[default]
             $(#[doc = $name] $variant,)*
         }
 
@@ -100,51 +101,17 @@ impl Writer {
 }
 
 /// Words that only stand in texts of one program; the nearest to a bare error tells whose it is.
-const CUES: [(&str, W); 34] = [
-    ("torch", W::PyTorch),
-    ("c10::", W::PyTorch),
-    ("tensorflow", W::TensorFlow),
-    ("stream_executor", W::TensorFlow),
-    ("cupy", W::CuPy),
-    ("chainer", W::CuPy),
-    ("numba", W::Numba),
-    ("pycuda", W::PyCuda),
-    ("rmm/", W::Rmm),
-    ("rmm::", W::Rmm),
-    ("cudf", W::Rmm),
-    ("cuml", W::Rmm),
-    ("jaxlib", W::Xla),
-    ("jax/", W::Xla),
-    ("jax.", W::Xla),
-    ("/xla/", W::Xla),
-    ("ollama", W::Ollama),
-    ("ggml", W::LlamaCpp),
-    ("llama.cpp", W::LlamaCpp),
-    ("llama_", W::LlamaCpp),
-    ("onnxruntime", W::OnnxRuntime),
-    ("paddle", W::Paddle),
-    ("bitsandbytes", W::BitsAndBytes),
-    ("tensorrt", W::TensorRt),
-    ("[trt]", W::TensorRt),
-    ("spconv", W::Spconv),
-    ("tensorview", W::Spconv),
-    ("xgboost", W::XgBoost),
-    ("faiss", W::Faiss),
-    ("mxnet", W::Mxnet),
-    ("luarocks", W::LuaTorch),
-    ("mallocmc", W::CudaProgram),
-    ("gpuassert", W::CudaProgram),
-    ("accelerator fatal", W::OpenAcc),
+#[rustfmt::skip]
+const CUES: [(&str, W); 18] = [
+    ("torch|c10::", W::PyTorch), ("tensorflow|stream_executor", W::TensorFlow), ("cupy|chainer", W::CuPy), ("numba", W::Numba),
+    ("rmm/|rmm::|cudf|cuml", W::Rmm), ("jaxlib|jax/|jax.|/xla/", W::Xla), ("ollama", W::Ollama), ("ggml|llama.cpp|llama_", W::LlamaCpp),
+    ("onnxruntime", W::OnnxRuntime), ("paddle", W::Paddle), ("bitsandbytes", W::BitsAndBytes), ("tensorrt|[trt]", W::TensorRt),
+    ("spconv|tensorview", W::Spconv), ("xgboost", W::XgBoost), ("mxnet", W::Mxnet), ("luarocks", W::LuaTorch),
+    ("accelerator fatal|openacc", W::OpenAcc), ("faiss", W::Faiss),
 ];
 
 /// Programs around PyTorch that have settings of their own for its memory.
-const AROUND: [(&str, W); 5] = [
-    ("sglang", W::Sglang),
-    ("mem-fraction-static", W::Sglang),
-    ("vllm", W::Vllm),
-    ("enginecore", W::Vllm),
-    ("comfyui", W::ComfyUi),
-];
+const AROUND: [(&str, W); 3] = [("sglang|mem-fraction-static", W::Sglang), ("vllm|enginecore", W::Vllm), ("comfyui", W::ComfyUi)];
 
 /// Lines before a message, and behind it, that tell whose it is.
 const LINES: (usize, usize) = (30, 6);
@@ -159,7 +126,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     let around = window.around(LINES.0, LINES.1);
     message.on_windows = [":\\\\", ":\\"].iter().any(|drive| around.contains(drive)) || around.contains("WinError");
     let around = around.to_ascii_lowercase();
-    message.around = AROUND.iter().find(|(cue, _)| around.contains(cue)).map(|&(_, writer)| writer);
+    message.around = AROUND.iter().find(|(cues, _)| cues.split('|').any(|cue| around.contains(cue))).map(|&(_, writer)| writer);
     if !is_bare {
         return;
     }
@@ -171,7 +138,8 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         let before = around.get(..place).and_then(|t| t.rfind(cue)).map(|at| place - at);
         behind.into_iter().chain(before).min()
     };
-    let nearest = CUES.iter().filter_map(|&(cue, writer)| Some((distance(cue)?, writer))).min_by_key(|(distance, _)| *distance);
+    let cues = CUES.iter().flat_map(|&(cues, writer)| cues.split('|').map(move |cue| (cue, writer)));
+    let nearest = cues.filter_map(|(cue, writer)| Some((distance(cue)?, writer))).min_by_key(|(distance, _)| *distance);
     match nearest {
         Some((_, W::PyTorch)) => {}
         Some((_, writer)) => message.dialect.writer = writer,

@@ -382,4 +382,15 @@ mod tests {
         assert!(find_all(&parts).len() <= parts.len());
         assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
     }
+
+    /// Names of errors and whole messages without end in one line: each is looked at with what stands near it, not with the line.
+    #[test]
+    fn a_line_of_many_messages_takes_seconds() {
+        let since = std::time::Instant::now();
+        for words in ["RuntimeError: CUDA error: out of memory | ", "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has "]
+        {
+            assert!(!find_all(&words.repeat(8_000)).is_empty());
+        }
+        assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
+    }
 }

@@ -399,3 +399,21 @@ fn large_and_small_letters_are_one() {
     assert_eq!(parse(&old.to_uppercase()).unwrap().figures, parse(old).unwrap().figures);
     assert!(find_all("if you see cuda out of memory, use a smaller batch").is_empty());
 }
+
+/// A traceback prints its error again, and each rank has a failure of its own.
+#[test]
+fn one_failure_is_told_once_and_each_rank_s_is_kept() {
+    let again = format!("{MODERN}\n\nDuring handling of the above exception, another exception occurred:\n\n{MODERN}\n");
+    assert_eq!(find_all(&again).len(), 1);
+    let ranks = format!("[rank5]: {MODERN}\n[rank7]: {}\n", MODERN.replace("GPU 0", "GPU 7"));
+    assert_eq!(find_all(&ranks).iter().map(|m| (m.rank, m.gpu)).collect::<Vec<_>>(), [(Some(5), Some(0)), (Some(7), Some(7))]);
+    let two = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.\nRESOURCE_EXHAUSTED: Failed to allocate request for 6.27GiB (6727663616B) on device ordinal 3";
+    assert_eq!(find_all(two).iter().map(|m| m.gpu).collect::<Vec<_>>(), [None, Some(3)]);
+    let head = "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 1.00 GiB\n";
+    let two = find_all(&format!("{head}Requested               : 3.00 GiB\n{head}Requested               : 5.00 GiB\n")).len();
+    assert_eq!((two, parse(&[head, head, "Requested : 5.00 GiB\n"].concat()).unwrap().figures.requested), (2, None));
+    let layers = "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\nRuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.";
+    assert_eq!(find_all(layers).len(), 1);
+    let old = "CUDA out of memory. Tried to allocate 3.00 GiB (GPU 1; 79.35 GiB total capacity; 33.66 GiB already allocated; 735.69 MiB free; 34.89 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory";
+    assert_eq!(parse(&old.replace(">>", "&gt;&gt;")), parse(old));
+}

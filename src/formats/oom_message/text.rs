@@ -176,12 +176,12 @@ impl<'a> Window<'a> {
         self.squeezed.raw_line(self.squeezed.line_index(self.from)).unwrap_or("")
     }
 
-    /// So many lines before the anchor's and behind it, as they stand in the text, at most [`FAR`] bytes either way.
+    /// So many lines before the anchor's and behind it, as they stand in the text, at most half of [`FAR`] bytes either way.
     pub(super) fn around(&self, before: usize, behind: usize) -> &'a str {
         let line = self.squeezed.line_index(self.from);
         let start = |index: usize| self.squeezed.lines.get(index).map_or(self.squeezed.raw.len(), |l| l.raw);
-        let from = start(line.saturating_sub(before)).max(start(line).saturating_sub(FAR));
-        self.part(self.squeezed.raw, from, start(line + behind + 1).min(start(line) + FAR))
+        let from = start(line.saturating_sub(before)).max(start(line).saturating_sub(FAR / 2));
+        self.part(self.squeezed.raw, from, start(line + behind + 1).min(start(line) + FAR / 2))
     }
 
     /// The raw lines, from the anchor's line to the window's last, prefixes removed.

@@ -52,4 +52,16 @@ pub(super) const ROWS: &[Row] = &[
         allocate resource[DeviceMemory] with info [size:2147483648].", "requested 2.00 GiB").near("failed to allocate memory"),
     row(W::Ascend, P::Npu, Sure, "(EL0004)", ASCEND, "RecentErrMsg: Memory_Allocation_Failure(EL0004): Failed to allocate memory.", "")
         .near("failed to allocate memory"),
+    row(W::Runtime, P::Cuda, Name, "CUFFT_ALLOC_FAILED", "", "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", ""),
+    row(W::Runtime, P::Cuda, Name, "CUSPARSE_STATUS_ALLOC_FAILED", "",
+        "CUDA error: CUSPARSE_STATUS_ALLOC_FAILED when calling `cusparseCreate(handle)`", ""),
+    row(W::Runtime, P::Cuda, Phrase, "CUDA runtime error: out of memory", "", "CUDA runtime error: out of memory in kernel.cu", ""),
+    row(W::CudaProgram, P::Cuda, Sure, "cudaSuccess (2 vs. 0) out of memory", "",
+        "Check failed: error == cudaSuccess (2 vs. 0)  out of memory", ""),
+    row(W::LevelZero, P::Cpu, Name, "RESULT_ERROR_OUT_OF_HOST_MEMORY", "",
+        "level_zero backend failed with error: 38 (UR_RESULT_ERROR_OUT_OF_HOST_MEMORY)", ""),
+    row(W::LlamaCpp, P::Metal, Name, "kIOGPUCommandBufferCallbackErrorOutOfMemory", "",
+        "command buffer failed: kIOGPUCommandBufferCallbackErrorOutOfMemory", ""),
+    row(W::Ascend, P::Npu, Sure, "[Error]: Failed to apply for memory", "",
+        "ERR00100 PTA call acl api failed\n[Error]: Failed to apply for memory.", ""),
 ];

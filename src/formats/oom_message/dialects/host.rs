@@ -79,4 +79,15 @@ pub(super) const ROWS: &[Row] = &[
         "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-RZ3b (size 9637888)", "")
         .says("The shared memory (/dev/shm) that NCCL passes data through between processes is full; the GPU's memory is not what ran \
         out."),
+    row(W::Killer, P::Cpu, Phrase, "exit code: 137", "", "Error: container stopped, exit code: 137", "").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "exit code is 137", "", "Container killed on request. Exit code is 137", "").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "exited with code 137", "", "trainer-1 exited with code 137", "").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "exit code -9", "", "Process train finished with exit code -9", "").says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "exitcode  : -9 (pid", "", "  exitcode  : -9 (pid: 4242)", "").says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "Failed with result 'oom-kill'", "", "systemd[1]: train.service: Failed with result 'oom-kill'.", "")
+        .says(KERNEL_UNTOLD),
+    row(W::Ray, P::Cpu, Sure, "RayOutOfMemoryError: More than", "is used ({allocated#} / {capacity}",
+        "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node gpu-1 is used (61.25 / 62.50 GB).",
+        "capacity 62.50 GiB, allocated 61.25 GiB")
+        .says("The machine's memory (not the GPU's) ran low, so Ray stopped a task: {allocated} of {capacity} was in use."),
 ];

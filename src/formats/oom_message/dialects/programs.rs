@@ -85,9 +85,9 @@ pub(super) const ROWS: &[Row] = &[
         "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/pool_memory_resource.hpp:196: Maximum pool \
         size exceeded (failed to allocate 2.000000 GiB)", "requested 2.00 GiB").near("rmm|memory_resource")
         .says("RMM's pool reached the largest size that it was given; the card itself may have room."),
-    row(W::Rmm, P::Cuda, Sure, "out_of_memory: CUDA error at", POOL,
-        "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp", "")
-        .near("rmm|memory_resource"),
+    row(W::Rmm, P::Cuda, Sure, "out_of_memory: CUDA error", POOL,
+        "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 9.31 GiB) at: \
+        /include/rmm/mr/device/cuda_memory_resource.hpp", "requested 9.31 GiB").near("rmm|memory_resource"),
     row(W::Rmm, P::Cuda, Sure, "std::bad_alloc: CUDA error at", POOL,
         "MemoryError: std::bad_alloc: CUDA error at: ../include/rmm/mr/device/cuda_memory_resource.hpp68: cudaErrorMemoryAllocation out \
         of memory", "").near("rmm|memory_resource").whole(),
@@ -147,10 +147,11 @@ pub(super) const ROWS: &[Row] = &[
         "ggml_gallocr_reserve_n: failed to allocate Vulkan0 buffer of size 369098752", "requested 352.00 MiB, gpu 0"),
     row(W::LlamaCpp, P::Vulkan, Sure, "allocateMemory: ErrorOutOfDeviceMemory", "buffer of size {requested#}",
         "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", ""),
-    row(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory", "",
+    row(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "",
         "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: \
         Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "").whole(),
-    row(W::LlamaCpp, P::Metal, Sure, "Insufficient Memory (00000008", "",
+    row(W::LlamaCpp, P::Metal, Sure, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "",
         "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", ""),
     row(W::Mlx, P::Metal, Figures, "greater than the maximum allowed buffer size",
         "<attempting to allocate {requested} | buffer size of {largest}",
@@ -164,4 +165,20 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Ollama, P::Unknown, Phrase, "you may not have enough available memory to run this model", "",
         "Error: llama runner exited, you may not have enough available memory to run this model", "")
         .says("Ollama's runner stopped, and Ollama guesses that memory ran out; its log (journalctl -u ollama) has the error itself."),
+    row(W::LlamaCpp, P::Hip, Sure, "ROCm error: out of memory", "", "ggml-cuda.cu:67: ROCm error\nROCm error: out of memory", ""),
+    row(W::LlamaCpp, P::Unknown, Phrase, "failed to allocate buffer for kv cache", "",
+        "llama_init_from_model: error: failed to allocate buffer for kv cache", ""),
+    row(W::LlamaCpp, P::Cuda, Phrase, "unable to allocate CUDA", "unable to allocate CUDA{gpu} buffer",
+        "llama_model_load: error loading model: unable to allocate CUDA1 buffer", "gpu 1"),
+    row(W::LlamaCpp, P::Cpu, Figures, "insufficient memory (attempted to allocate", "attempted to allocate {requested}",
+        "ggml_aligned_malloc: insufficient memory (attempted to allocate 12288.00 MB)", "requested 12288.00 MiB"),
+    row(W::Paddle, P::Cpu, Figures, "Fail to alloc memory of", "alloc memory of {requested#} size",
+        "ResourceExhaustedError: Fail to alloc memory of 1048576000 size, error code is 12.", "requested 1000.00 MiB"),
+    row(W::TensorRt, P::Cuda, Figures, "Requested amount of GPU memory (", TRT,
+        "[TRT] [W] Requested amount of GPU memory (1073741824 bytes) could not be allocated.", "requested 1024.00 MiB"),
+    row(W::TensorRt, P::Cuda, Sure, "OutOfMemory (no further information", "",
+        "[E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no further information)", ""),
+    row(W::TensorRt, P::Cuda, Sure, "[TensorRT-LLM][ERROR] CUDA runtime error in", "",
+        "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "")
+        .near("out of memory"),
 ];

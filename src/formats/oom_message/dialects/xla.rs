@@ -5,32 +5,34 @@ use super::{Platform as P, Row, Writer as W, row};
 
 const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#}";
 const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
-const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity: {capacity} | {capacity} HBM capacity";
+const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity {capacity} \
+    | currently allocated: {allocated}";
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row(W::Xla, P::Unknown, Figures, "Out of memory while trying to allocate", "trying to allocate {requested} | device ordinal {gpu}",
-        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.", "requested 4.44 GiB").near("exhausted").whole(),
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.", "requested 4.44 GiB"),
     row(W::Xla, P::Unknown, Figures, "Out of memory allocating", "out of memory allocating {requested} | device ordinal {gpu}",
-        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 2097152 bytes.", "requested 2.00 MiB").near("exhausted").whole(),
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 2097152 bytes.", "requested 2.00 MiB").near("exhausted"),
     row(W::Xla, P::Unknown, Figures, "Failed to allocate request for",
         "request for {_} ({requested}) | request for {requested} | device ordinal {gpu}",
         "RESOURCE_EXHAUSTED: Failed to allocate request for 6.27GiB (6727663616B) on device ordinal 0", "requested 6.27 GiB, gpu 0"),
     row(W::Xla, P::Tpu, Figures, "Ran out of memory in memory space hbm", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: Compilation failure: Ran out of memory in memory space hbm. Used 18.25G of 15.50G hbm. Exceeded hbm \
         capacity by 2.75G.", "requested 18.25 GiB, capacity 15.50 GiB"),
-    row(W::Xla, P::Tpu, Phrase, "Ran out of memory in memory space vmem", "used {requested} of {capacity}",
+    row(W::Xla, P::Tpu, Phrase, "Ran out of memory in memory space", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space vmem. Used 20.25M of 16.00M vmem.",
         "requested 20.25 MiB, capacity 16.00 MiB")
-        .says("A kernel needs more of the TPU's on-chip memory (vmem) than one core has; the TPU's HBM is not what ran out. Its blocks \
-        have to be smaller."),
+        .says("A kernel needs more of the TPU's on-chip memory (vmem, smem) than one core has; the TPU's HBM is not what ran out. Its \
+        blocks have to be smaller."),
     row(W::Xla, P::Tpu, Figures, "TPU TensorCore Hbm usage:",
         "TensorCore Hbm usage: {requested}, SparseCore Hbm usage {more} | exceeding available bytes: {capacity}",
         "RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 34.80G, SparseCore Hbm usage 174.00G, exceeding available bytes: 95.75G",
         "requested 208.80 GiB, capacity 95.75 GiB"),
     row(W::Xla, P::Tpu, Figures, "That was not possible.", FREE,
         "RESOURCE_EXHAUSTED: Attempting to reserve 10.50G at the bottom of memory. That was not possible. There are 8.75G free, 0B \
-        reserved, and 8.75G reservable.", "requested 10.50 GiB, free 8.75 GiB").near("bottom of memory|_HBM|tpu"),
+        reserved, and 8.75G reservable.;\nHBM capacity 16.00G:\n          Currently allocated:    7.25G (   7,784,628,224 bytes)",
+        "requested 10.50 GiB, capacity 16.00 GiB, free 8.75 GiB, allocated 7.25 GiB").near("bottom of memory|_HBM|tpu").whole(),
     row(W::Xla, P::Unknown, Figures, "That was not possible.", FREE,
         "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 129.50M. That was not possible. There are 78.25M \
         free.", "requested 129.50 MiB, free 78.25 MiB").near("attempting to"),

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::corpus::corpus;
 use serde::Deserialize;
+use vramscope::analysis::{DeviceTables, Quantity};
 use vramscope::formats;
 use vramscope::model::{Action, DeviceKind, Format, Progress, Recording};
 
@@ -107,12 +108,14 @@ fn check(path: &Path) -> Recording {
             }
             sum += bytes;
             assert_eq!(Some(sum as u64), m.args.allocated);
+            assert_eq!(device.told.allocated.at(at as u32 - 1), m.args.allocated);
         }
         assert_eq!(at, events.len());
-        // Thinning the totals lost nothing.
-        let mut totals: Vec<_> = memory.iter().map(|m| (m.args.allocated, m.args.reserved)).collect();
-        totals.dedup();
-        assert_eq!(totals, device.samples.iter().map(|s| (s.allocated, s.reserved)).collect::<Vec<_>>());
+        // The totals are the curves.
+        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let peak = |of: fn(&Arguments) -> Option<u64>| memory.iter().filter_map(|m| of(&m.args)).max();
+        assert_eq!(Some(tables.curves.peak(Quantity::Allocated).0), peak(|a| a.allocated));
+        assert_eq!(Some(tables.curves.peak(Quantity::Reserved).0), peak(|a| a.reserved));
         check_attribution(&recording, device, &truth, &memory);
     }
     recording

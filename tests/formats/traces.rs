@@ -193,8 +193,8 @@ fn traces_agree_with_memory_stats() {
             rows.map(|i| (e.action[i], e.address[i], e.size[i])).collect()
         };
         assert_eq!(segments(&gpu.events), segments(&snapshot.devices[0].events));
-        assert_eq!(gpu.samples.iter().filter_map(|s| s.allocated).max(), stats["allocated_bytes.all.peak"].as_u64());
-        assert_eq!(gpu.samples.iter().filter_map(|s| s.reserved).max(), stats["reserved_bytes.all.peak"].as_u64());
+        assert_eq!(gpu.told.allocated.values.iter().copied().max(), stats["allocated_bytes.all.peak"].as_u64());
+        assert_eq!(gpu.told.reserved.values.iter().copied().max(), stats["reserved_bytes.all.peak"].as_u64());
     }
 }
 

@@ -23,6 +23,11 @@ pub enum Assumption {
         /// Their bytes together.
         bytes: u64,
     },
+    /// Bytes that the trace's totals tell beyond its events: allocated before profiling began, and not in the run.
+    BeforeProfiling {
+        /// The most of them.
+        bytes: u64,
+    },
     /// The segments of the file are not those behind its last event, as in a file cut short: the trace stands for itself.
     EndIsLater,
     /// The settings name an allocator that is not PyTorch's own.
@@ -128,6 +133,14 @@ impl fmt::Display for Assumption {
             }
             Assumption::NotModelled { name, because } => {
                 write!(f, "the setting {name} was not applied: {because}")
+            }
+            Assumption::BeforeProfiling { bytes } => {
+                write!(
+                    f,
+                    "{} that were allocated before profiling began are not in the run: its figures are what the trace itself allocates, \
+                     and the peaks of the process are higher by about as much",
+                    Bytes(*bytes)
+                )
             }
             Assumption::NoSegmentEvents => {
                 write!(

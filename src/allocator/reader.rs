@@ -394,6 +394,11 @@ impl<'a> Reader<'a> {
             let blocks = self.out.start.iter().flat_map(|s| &s.blocks).filter(|b| b.is_in_use()).count() as u64;
             self.out.assumptions.push(Assumption::StartedEarlier { blocks, uncertain });
         }
+        let known = self.out.start.iter().flat_map(|s| &s.blocks).filter(|b| b.is_in_use());
+        let bytes = self.device.told.beyond(u32::MAX, known.map(|b| b.size).sum());
+        if bytes > 0 {
+            self.out.assumptions.push(Assumption::BeforeProfiling { bytes });
+        }
         if self.out.growths.is_empty() && self.out.start.is_empty() && self.out.count > 0 {
             self.out.assumptions.push(Assumption::NoSegmentEvents);
         }

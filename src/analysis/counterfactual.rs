@@ -3,40 +3,54 @@
 //! The recorded events are played again with other sizes. The order of the events stays as it was, so the answer is exact where a change
 //! only takes bytes away, and about right where it also moves work (checkpointing computes twice, chunks come one after the other).
 
-use super::{DeviceTables, LifetimeId};
+use super::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::DeviceRecording;
 
 /// The peak of active bytes if every allocation had the size that `size` gives for it and its recorded block. O(events + lifetimes), and
 /// eight bytes an event while it runs.
 #[must_use]
 pub fn peak_with(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
-    let lifetimes = &tables.lifetimes;
-    let sizes = |of: &dyn Fn(LifetimeId, u64) -> u64| {
-        let mut changes = vec![0i64; device.events.len()];
-        let mut live = 0i64;
-        for id in (0..lifetimes.len() as u32).map(LifetimeId) {
-            let bytes = i64::try_from(of(id, lifetimes.block_size(id))).unwrap_or(i64::MAX);
-            match changes.get_mut(lifetimes.born(id) as usize) {
-                Some(change) => *change = change.saturating_add(bytes),
-                None => live = live.saturating_add(bytes),
-            }
-            if let Some(change) = changes.get_mut(lifetimes.gone(id) as usize) {
-                *change = change.saturating_sub(bytes);
-            }
-        }
-        changes.into_iter().scan(live, |live, change| {
-            *live = live.saturating_add(change);
-            Some(u64::try_from(*live).unwrap_or(0))
-        })
-    };
-    // What the source tells beyond its allocations stays as it is.
-    if device.told.allocated.is_told() {
-        let known = sizes(&|_, block| block);
-        let held = sizes(&size).zip(known).zip(0u32..);
-        return held.map(|((live, known), event)| live.saturating_add(device.told.beyond(event, known))).max().unwrap_or(0);
+    live_with(device, tables, &size).max().unwrap_or(0)
+}
+
+/// As [`peak_with`], on top of what the source tells beyond its allocations, which stays as it is.
+#[must_use]
+pub fn peak_after(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
+    let told = &device.told;
+    if !told.allocated.is_told() {
+        return peak_with(device, tables, size);
     }
-    let before = (0..lifetimes.initial_count() as u32).map(LifetimeId).map(|id| size(id, lifetimes.block_size(id))).sum();
-    sizes(&size).fold(before, u64::max)
+    let known = live_with(device, tables, &|_, block| block);
+    let events = std::iter::once(NO_EVENT).chain(0..);
+    let held = live_with(device, tables, &size).zip(known).zip(events);
+    held.map(|((live, known), event)| live.saturating_add(told.beyond(event, known))).max().unwrap_or(0)
+}
+
+/// What would be live before the first event and after each.
+fn live_with(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    size: &dyn Fn(LifetimeId, u64) -> u64,
+) -> impl Iterator<Item = u64> + use<> {
+    let lifetimes = &tables.lifetimes;
+    let mut changes = vec![0i64; device.events.len()];
+    let mut before = 0i64;
+    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+        let bytes = i64::try_from(size(id, lifetimes.block_size(id))).unwrap_or(i64::MAX);
+        match changes.get_mut(lifetimes.born(id) as usize) {
+            Some(change) => *change = change.saturating_add(bytes),
+            None => before = before.saturating_add(bytes),
+        }
+        if let Some(change) = changes.get_mut(lifetimes.gone(id) as usize) {
+            *change = change.saturating_sub(bytes);
+        }
+    }
+    let mut live = before;
+    let after = changes.into_iter().map(move |change| {
+        live = live.saturating_add(change);
+        live
+    });
+    std::iter::once(before).chain(after).map(|live| u64::try_from(live).unwrap_or(0))
 }
 
 /// What a change would do to the peak of active bytes.

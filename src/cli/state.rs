@@ -14,7 +14,9 @@ use crate::analysis::{
     BlockAt, DeviceTables, NO_EVENT, Quantity, Role, Roles, SegmentAt, StackNames, State, frame_text, function_label, innermost,
     own_frame,
 };
-use crate::model::{BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId};
+use crate::model::{
+    BEFORE_PROFILING, BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId,
+};
 use crate::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows of the text output; JSON has every one.
@@ -39,6 +41,9 @@ struct Report {
     time_us: Option<i64>,
     totals: Totals,
     holes: Holes,
+    /// More was reserved than these segments.
+    #[serde(skip)]
+    is_partial: bool,
     segments: Vec<SegmentRow>,
     /// Live blocks that no segment is known to hold; profiler traces have only such.
     blocks_outside_segments: Vec<BlockRow>,
@@ -239,9 +244,10 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
             exact: tables.curves.is_exact(Quantity::Allocated),
         },
         holes,
+        is_partial: !tables.curves.has_all_segments(),
         segments: state.segments.iter().map(|s| segment_row(device, state, s, &block_row)).collect(),
         blocks_outside_segments: state.uncovered().iter().map(block_row).collect(),
-        live: by_stack(recording, device, tables, state, BlockState::Active, &names),
+        live: with_older(recording, device, state, by_stack(recording, device, tables, state, BlockState::Active, &names)),
         pending_free: by_stack(recording, device, tables, state, BlockState::PendingFree, &names),
         by_category: Vec::new(),
         shows_roles: false,
@@ -303,6 +309,21 @@ fn pool_key(device: &DeviceRecording, pool: PoolId) -> Option<[u64; 2]> {
 }
 
 /// The blocks in one state grouped by stack, most bytes first.
+/// Before the rows what the source tells beyond its blocks: allocated before profiling began.
+fn with_older(recording: &Recording, device: &DeviceRecording, state: &State, rows: Vec<LiveRow>) -> Vec<LiveRow> {
+    let known = state.blocks.iter().filter(|b| b.lifetime.is_some()).fold(0u64, |sum, b| sum.saturating_add(b.size));
+    let bytes = device.told.beyond(state.event, known);
+    let older = (bytes > 0).then(|| LiveRow {
+        bytes,
+        requested_bytes: None,
+        count: 1,
+        stack: oom::frames(recording, StackId::NONE),
+        place: BEFORE_PROFILING.to_owned(),
+        text: BEFORE_PROFILING.to_owned(),
+    });
+    older.into_iter().chain(rows).collect()
+}
+
 fn by_stack(
     recording: &Recording,
     device: &DeviceRecording,
@@ -348,6 +369,9 @@ fn text(r: &Report) -> String {
     };
     let [held, active] = told_apart([t.reserved_bytes.unwrap_or(0), t.active_bytes]);
     let mut out = match t.reserved_bytes {
+        Some(_) if r.is_partial => {
+            format!("{}: {} {when} held {held}: {active} active; not all segments are in this file\n\n", r.file, r.device.label,)
+        }
         Some(_) => format!(
             "{}: {} {when} held {held} in {}: {active} active, {} free in {}{}\n\n",
             r.file,

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use crate::corpus::corpus;
 use serde::Deserialize;
+use vramscope::analysis::{DeviceTables, Quantity, counterfactual, strata};
 use vramscope::formats;
-use vramscope::model::{Action, DeviceKind, Format, Progress, Recording};
+use vramscope::model::{Action, DeviceKind, Format, Progress, Recording, WarningKind};
 
 fn bytes_of(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();
@@ -107,12 +108,14 @@ fn check(path: &Path) -> Recording {
             }
             sum += bytes;
             assert_eq!(Some(sum as u64), m.args.allocated);
+            assert_eq!(device.told.allocated.at(at as u32 - 1), m.args.allocated);
         }
         assert_eq!(at, events.len());
-        // Thinning the totals lost nothing.
-        let mut totals: Vec<_> = memory.iter().map(|m| (m.args.allocated, m.args.reserved)).collect();
-        totals.dedup();
-        assert_eq!(totals, device.samples.iter().map(|s| (s.allocated, s.reserved)).collect::<Vec<_>>());
+        // The totals are the curves.
+        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let peak = |of: fn(&Arguments) -> Option<u64>| memory.iter().filter_map(|m| of(&m.args)).max();
+        assert_eq!(Some(tables.curves.peak(Quantity::Allocated).0), peak(|a| a.allocated));
+        assert_eq!(Some(tables.curves.peak(Quantity::Reserved).0), peak(|a| a.reserved));
         check_attribution(&recording, device, &truth, &memory);
     }
     recording
@@ -190,8 +193,8 @@ fn traces_agree_with_memory_stats() {
             rows.map(|i| (e.action[i], e.address[i], e.size[i])).collect()
         };
         assert_eq!(segments(&gpu.events), segments(&snapshot.devices[0].events));
-        assert_eq!(gpu.samples.iter().filter_map(|s| s.allocated).max(), stats["allocated_bytes.all.peak"].as_u64());
-        assert_eq!(gpu.samples.iter().filter_map(|s| s.reserved).max(), stats["reserved_bytes.all.peak"].as_u64());
+        assert_eq!(gpu.told.allocated.values.iter().copied().max(), stats["allocated_bytes.all.peak"].as_u64());
+        assert_eq!(gpu.told.reserved.values.iter().copied().max(), stats["reserved_bytes.all.peak"].as_u64());
     }
 }
 
@@ -233,4 +236,81 @@ fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
     // Two runs are never mixed up.
     let wrong = join(open("gpt_train.with_trace.pickle"), &open("resnet.trace.json"), &Progress::new()).unwrap_err();
     assert!(wrong.to_string().contains("is not of the same run"), "{wrong}");
+}
+
+/// A trace of these events.
+fn load(events: &[String]) -> Recording {
+    let text = format!("{{\"schemaVersion\": 1, \"traceEvents\": [{}]}}", events.join(","));
+    formats::read(text.as_bytes(), "t.json", &Progress::new()).unwrap()
+}
+
+/// Most of what is held is older than a trace of a run that has long begun. Its totals are the curves, whatever its events add up to.
+#[test]
+fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
+    let event = |ts: u32, bytes: i64, address: u64, allocated: u64, reserved: u64, kind: i32| {
+        format!(
+            r#"{{"ph":"i","name":"[memory]","pid":7,"tid":1,"ts":{ts},"args":{{"Total Reserved":{reserved},"Total Allocated":{allocated},"Bytes":{bytes},"Device Id":0,"Device Type":{kind},"Addr":{address}}}}}"#
+        )
+    };
+    const GIB: u64 = 1 << 30;
+    let events = [
+        event(1, 1 << 20, 1 << 40, 178 * GIB + (1 << 20), 180 * GIB, 6),
+        event(2, -(1 << 30), 1 << 41, 177 * GIB + (1 << 20), 180 * GIB, 6),
+        // 2 MiB more than the event explains, and a segment that begins with it.
+        event(3, 1 << 20, 1 << 42, 177 * GIB + (4 << 20), 180 * GIB + (20 << 20), 6),
+        event(4, 0, 0, 179 * GIB, 180 * GIB + (20 << 20), 6),
+        event(5, -(1 << 20), 1 << 40, 177 * GIB + (3 << 20), 180 * GIB + (20 << 20), 6),
+        // Nothing is told of the last: the total follows from the one before.
+        r#"{"ph":"i","name":"[memory]","pid":7,"tid":1,"ts":6,"args":{"Bytes":-1048576,"Device Id":0,"Device Type":6,"Addr":4398046511104}}"#.to_owned(),
+    ];
+    let r = load(&events);
+    let d = &r.devices[0];
+    assert_eq!((d.id.to_string(), d.name.as_deref()), ("GPU 0".to_owned(), Some("AMD GPU")));
+    assert_eq!(vramscope::analysis::vendor::Words::of(d).tool, "rocm-smi");
+    let tables = DeviceTables::build(d, &Progress::new()).unwrap();
+    use Quantity::{Active, Allocated, Reserved};
+    // Of zero bytes there is no event, and its total counts all the same.
+    assert_eq!(tables.curves.peak(Allocated).0, 179 * GIB);
+    assert_eq!(tables.curves.peak(Active).0, 179 * GIB);
+    assert_eq!(tables.curves.peak(Reserved).0, 180 * GIB + (20 << 20));
+    assert_eq!((tables.curves.start(Allocated), tables.curves.end(Allocated)), (178 * GIB, 177 * GIB + (2 << 20)));
+    assert!(!tables.curves.has_all_segments() && tables.curves.is_exact(Allocated) && tables.curves.is_exact(Reserved));
+    // Of segments it knows the one that it saw taken and those that its blocks lie in; nothing stands for the others.
+    let state = tables.states.at(d, &tables.lifetimes, d.events.len() as u32 - 1);
+    assert_eq!(state.segments.iter().map(|s| s.size).collect::<Vec<_>>(), [2 << 20, 1 << 30, 20 << 20]);
+    assert_eq!((state.totals.allocated, state.totals.reserved), (177 * GIB + (2 << 20), 180 * GIB + (20 << 20)));
+    // What is older stands below the blocks of every column, and the parts add up to the whole.
+    let n = d.events.len() as u32;
+    let strata = strata(d, &tables, &[0, 1, n], 1, Active, &Progress::new()).unwrap();
+    let first = strata.runs_of(0);
+    assert!(first[0].is_beyond() && !first[1].is_beyond(), "{first:?}");
+    // The block of a gibibyte that is freed later was live too, and is known.
+    assert_eq!((first[0].top, strata.columns[0].total), (177 * GIB, 178 * GIB + (1 << 20)));
+    let parts = vramscope::analysis::accounting::account(d, &state, false);
+    assert_eq!(parts.reserved, Some(180 * GIB + (20 << 20)));
+    assert_eq!(parts.rows.iter().filter_map(|r| r.bytes).sum::<u64>(), 180 * GIB + (20 << 20));
+    // Nothing that the trace allocates can take away what was there before.
+    assert!(counterfactual::peak_after(d, &tables, |_, _| 0) >= 177 * GIB);
+    assert_eq!(counterfactual::peak_with(d, &tables, |_, _| 0), 0);
+    assert_eq!(counterfactual::peak_after(d, &tables, |_, size| size), 179 * GIB);
+}
+
+/// PyTorch 1.8 and 1.9 wrote neither addresses nor totals.
+#[test]
+fn a_trace_of_sizes_alone_has_a_relative_curve() {
+    let event = |ts: u32, bytes: i64| {
+        format!(
+            r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{ts},"args":{{"Device Type":1,"Device Id":0,"Bytes":{bytes}}}}}"#
+        )
+    };
+    let r = load(&[event(1, 4096), event(2, 512), event(3, -8192), event(4, -4096), event(5, 1024)]);
+    let d = &r.devices[0];
+    assert!(d.is_address_untold && !r.tells_addresses() && !d.told.allocated.is_told());
+    let tables = DeviceTables::build(d, &Progress::new()).unwrap();
+    let at = |e| tables.curves.at(d, &tables.lifetimes, Quantity::Allocated, e);
+    // The 8,192 bytes that it frees were there before.
+    assert_eq!([u32::MAX, 0, 1, 3, 5, 6].map(at), [8192, 12_288, 12_800, 4608, 512, 1536]);
+    let said: Vec<_> = r.report.warnings.iter().map(|w| (w.kind, w.text.contains("relative"))).collect();
+    assert_eq!(said, [(WarningKind::NoAddresses, true)]);
+    assert_eq!(r.report.nonsense(), 0);
 }

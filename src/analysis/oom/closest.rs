@@ -277,6 +277,12 @@ fn sentence(c: &Closest, is_state_alone: bool) -> String {
         NO_EVENT => "Most was held before the first event".to_owned(),
         event => format!("Most was held at event {}", count(u64::from(event))),
     };
+    if !c.has_segments && c.reserved > 0 {
+        let [active, reserved] = told_apart([c.active, c.reserved]);
+        return format!(
+            "{most}: {active} of {reserved} reserved. Not all segments are in this file, so it does not tell how large a request would have failed."
+        );
+    }
     if !c.has_segments {
         return format!(
             "{most}: {}. Segments are not in this file, so it does not tell what was reserved, what was free inside it, or how large a request would have failed.",

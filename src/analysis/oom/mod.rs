@@ -244,6 +244,13 @@ pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) 
         entry.0 += block.requested;
         entry.1 += 1;
     }
+    // What the source tells beyond its blocks is older than it.
+    let known = state.blocks.iter().filter(|b| b.state != BlockState::Inactive).fold(0u64, |sum, b| sum.saturating_add(b.size));
+    let before = device.told.beyond(state.event, known);
+    if before > 0 {
+        let entry = by_stack.entry(StackId::NONE).or_default();
+        *entry = (entry.0 + before, entry.1 + 1);
+    }
     let mut top: Vec<LiveByStack> =
         by_stack.into_iter().map(|(stack, (bytes, count))| LiveByStack { stack, bytes, count }).collect();
     top.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.stack));

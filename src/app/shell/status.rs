@@ -172,6 +172,11 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     }
     figure(Term::Reserved, &[("reserved ", false), (&show(state.totals.reserved), true)]);
     figure(Term::Allocated, &[("allocated ", false), (&show(state.totals.allocated), true)]);
+    if !view.data.tables.curves.has_all_segments() {
+        let free = state.totals.reserved.saturating_sub(state.totals.active);
+        figure(Term::Inactive, &[("free inside ", false), (&show(free), true)]);
+        return;
+    }
     let in_holes = format!(" in {}", counted(holes, "hole", "holes"));
     figure(Term::Inactive, &[("free inside ", false), (&show(free), true), (&in_holes, false)]);
     figure(Term::LargestHole, &[("largest hole ", false), (&show(largest), true)]);

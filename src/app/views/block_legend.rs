@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Ui, UiBuilder};
 
 use super::ViewContext;
-use crate::analysis::{Quantity, State};
+use crate::analysis::{LifetimeId, Quantity, State};
 use crate::app::action::Action;
 use crate::app::colours::{Class, ColourBy, Colours, Paint};
 use crate::app::document::DeviceData;
@@ -82,7 +82,7 @@ impl BlockLegend {
             })
             .collect();
         let mut classes = order;
-        let is_there = |class: &usize| counts.is_none_or(|c| c.blocks.get(*class).is_some_and(|&n| n > 0));
+        let is_there = |class: &usize| counts.is_none_or(|c| c.bytes.get(*class).is_some_and(|&n| n > 0));
         let is_ramp = matches!(cx.link.colour_by, ColourBy::SizeClass | ColourBy::Age);
         let shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
@@ -148,6 +148,15 @@ impl ClassCounts {
                 *n += 1;
                 counts.bytes[class] += block.size;
             }
+        }
+        // What is older than the source has no block; it has a colour all the same.
+        let before = data.device().told.beyond(state.event, counts.bytes.iter().sum());
+        let class = usize::from(colours.class_of(data, LifetimeId::NONE, state.event));
+        if let Some(bytes) = counts.bytes.get_mut(class) {
+            *bytes += before;
+        }
+        if !data.tables.curves.has_all_segments() {
+            counts.free = state.totals.reserved.saturating_sub(state.totals.active);
         }
         counts
     }

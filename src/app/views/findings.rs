@@ -7,7 +7,7 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 use super::live::told::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::findings::{Class, Finding, Findings};
-use crate::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, has_segments};
+use crate::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, knows_reserved};
 use crate::analysis::roles::Role;
 use crate::analysis::told::allocator_name;
 use crate::analysis::watched::{Watched, watched};
@@ -238,15 +238,15 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         };
         let grows = if steps > 1 { " Nothing grows from step to step." } else { "" };
         let allocator = allocator_name(&cx.data.recording);
-        let sentence = format!("{first}{grows} {}", in_use(active, peak, has_segments(&cx.data.tables), allocator));
+        let sentence = format!("{first}{grows} {}", in_use(active, peak, knows_reserved(&cx.data.tables), allocator));
         label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
     });
 }
 
 /// How much of what was reserved was in use; or that the file does not tell.
-fn in_use(active: u64, reserved: u64, has_segments: bool, allocator: &str) -> String {
+fn in_use(active: u64, reserved: u64, knows_reserved: bool, allocator: &str) -> String {
     let most = Bytes(active);
-    if !has_segments {
+    if !knows_reserved {
         return format!(
             "Tensors took {most} at most. Segments are not in this file, so it does not tell how much of what {allocator} reserved was in use."
         );

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::analysis::counterfactual::{Saving, peak_with};
+use crate::analysis::counterfactual::{Saving, peak_after};
 use crate::analysis::findings::{Patient, Place};
 use crate::analysis::roles::Role;
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity};
@@ -64,7 +64,7 @@ pub(super) fn lines(p: &Patient<'_>, blocks: &[&BlockAt]) -> String {
 
 /// What the peak would be, had each allocation of the recording the size that `keeps` gives for it. O(events).
 pub(super) fn saving(p: &Patient<'_>, keeps: impl Fn(LifetimeId, u64) -> u64) -> Saving {
-    Saving { before: peak(p), after: peak_with(p.device, p.tables, keeps) }
+    Saving { before: peak(p), after: peak_after(p.device, p.tables, keeps) }
 }
 
 /// The layers of a model that are alike: one line of code runs once in each of them, so its blocks come in their number.

@@ -96,7 +96,11 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
     } else {
         facts.push(Fact::missing("requested", why_no_requested(&data.recording)));
     }
-    if data.tables.curves.peak(Quantity::Reserved).0 > 0 || device.has_final_state {
+    if !data.tables.curves.has_all_segments() {
+        // The sum alone is told: what is free is known, not where.
+        facts.push(Fact::new("free inside", Bytes(totals.reserved.saturating_sub(totals.active)).to_string()));
+        facts.push(Fact::missing("segments", "A trace does not name those from before profiling."));
+    } else if data.tables.curves.peak(Quantity::Reserved).0 > 0 || device.has_final_state {
         let (mut holes, mut free, mut largest) = (0u64, 0u64, 0u64);
         for hole in state.holes() {
             (holes, free, largest) = (holes + 1, free + hole.size, largest.max(hole.size));

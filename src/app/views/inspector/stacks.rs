@@ -46,6 +46,25 @@ pub fn parts(stacks: &StackTable, frames: &[Frame]) -> Vec<Part> {
     out
 }
 
+impl Part {
+    fn frames(&self) -> usize {
+        match self {
+            Part::Own(_) => 1,
+            Part::Framework(from, to) => to - from,
+        }
+    }
+}
+
+/// The parts of a long stack that are left out of its middle: who allocated stands at one end, the program's own loop at the other. A
+/// stack of a hundred rows would else hide all that stands below it.
+#[must_use]
+pub fn middle(parts: usize) -> std::ops::Range<usize> {
+    const MOST: usize = 40;
+    const FIRST: usize = 24;
+    const LAST: usize = 8;
+    if parts > MOST { FIRST..parts - LAST } else { 0..0 }
+}
+
 /// The stack section of the inspector.
 #[derive(Default)]
 pub struct Stacks {
@@ -53,6 +72,8 @@ pub struct Stacks {
     chosen: usize,
     /// Show framework frames one by one.
     shows_framework: bool,
+    /// Show the middle of a long stack.
+    shows_middle: bool,
     source: Derived<(StackId, Vec<PathPrefix>), Vec<Option<String>>>,
 }
 
@@ -97,8 +118,19 @@ impl Stacks {
             return;
         }
         let source = self.source(cx, stack, &frames);
-        for part in parts(table, &frames) {
-            match part {
+        let all = parts(table, &frames);
+        let long = middle(all.len());
+        let left_out = if self.shows_middle { 0..0 } else { long.clone() };
+        for (at, part) in all.iter().enumerate() {
+            if left_out.contains(&at) {
+                let frames: usize = all[left_out.clone()].iter().map(Part::frames).sum();
+                let text = format!("{} between", counted(frames as u64, "frame", "frames"));
+                if at == left_out.start && folded_row(ui, cx, &text) {
+                    self.shows_middle = true;
+                }
+                continue;
+            }
+            match *part {
                 Part::Own(i) => {
                     frame_row(ui, cx, i, frames[i], false);
                     if let Some(line) = source.as_ref().and_then(|s| s.get(i)).and_then(|l| l.as_deref()) {
@@ -124,6 +156,9 @@ impl Stacks {
                     }
                 }
             }
+        }
+        if self.shows_middle && !long.is_empty() && folded_row(ui, cx, "Fold the middle of the stack") {
+            self.shows_middle = false;
         }
         if self.shows_framework && frames.iter().any(|f| is_framework(table, *f)) && folded_row(ui, cx, "Fold framework frames") {
             self.shows_framework = false;
@@ -198,6 +233,12 @@ fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::model::StackTableBuilder;
+
+    #[test]
+    fn a_long_stack_keeps_its_two_ends() {
+        assert!(middle(40).is_empty());
+        assert_eq!((middle(41), middle(200)), (24..33, 24..192));
+    }
 
     #[test]
     fn framework_frames_gather_in_runs() {

@@ -81,7 +81,7 @@ pub struct RoleRow {
 pub fn role_rows(held: &Composition, elsewhere: &[Role]) -> Vec<RoleRow> {
     let absent = elsewhere.iter().filter(|&&role| role != Role::Unknown && held.role(role).count == 0);
     let mut all: Vec<_> = held.roles.iter().copied().chain(absent.map(|&role| held.role(role))).collect();
-    all.sort_by_key(|r| (r.count == 0, r.role == Role::Unknown, std::cmp::Reverse(r.bytes), r.role));
+    all.sort_by_key(|r| (r.bytes == 0, r.role == Role::Unknown, std::cmp::Reverse(r.bytes), r.role));
     let bytes: Vec<u64> = all.iter().map(|r| r.bytes).collect();
     let (sizes, shares) = (apportion(&bytes, hundredths(held.bytes)), apportion(&bytes, 1000));
     let rows = all.iter().zip(sizes).zip(shares);

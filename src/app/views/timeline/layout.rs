@@ -25,6 +25,8 @@ const LOW_PANE: f32 = 400.0;
 const STRATA_LEAST: f32 = 56.0;
 /// The height the strata keep before other lanes where the pane allows it: single blocks can be told apart.
 const STRATA_COMFORT: f32 = 120.0;
+/// The height they keep before steps and phases.
+const STRATA_BESIDE_PHASES: f32 = 100.0;
 /// The height the strata keep before categories, and more than a few operators, are shown under them.
 const STRATA_WANTED: f32 = 72.0;
 /// The least height of a pane that has room for a second line of axis labels.
@@ -260,7 +262,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let (mut overview_height, mut overview_margin) = (or_folded(Track::Overview, OVERVIEW), OVERVIEW_MARGIN);
     let wanted_curves = or_folded(Track::Curves, curves_height);
     let mut curves_height = wanted_curves;
-    let steps_height = or_folded(Track::Steps, steps_height);
+    let mut steps_height = or_folded(Track::Steps, steps_height);
     let phases_height = or_folded(Track::Phases, STEP);
     let device_height = or_folded(Track::Device, DEVICE);
     let bands_wanted =
@@ -285,7 +287,9 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     ];
     // What was opened for other lanes shows them; else the live blocks are what is looked at.
     let has_more = has_ops || contents.bands || contents.card;
-    let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, STRATA_COMFORT) };
+    // Steps and phases say what the stack shows: they are worth a few of its points.
+    let comfort = if has_phases { STRATA_BESIDE_PHASES } else { STRATA_COMFORT };
+    let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, comfort) };
     // Six points under the last lane are kept when the legend goes.
     let room = pane.height() - least - 6.0;
     for i in 0..parts.len() {
@@ -337,6 +341,11 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     // What a low pane gave up besides makes room again for steps and phases: without them the stack is a mountain without names.
     for (part, is_there) in [(STEPS_PART, contents.step_levels > 0), (PHASES_PART, has_phases)] {
         let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+        if part == STEPS_PART && !parts[part].0 && has_phases {
+            // One level of them beside the phases says more than two alone.
+            steps_height = steps_height.min(STEP);
+            parts[part].1 = steps_height + 8.0;
+        }
         if !parts[part].0 && parts[OVERVIEW_PART].0 && is_there && used + parts[part].1 <= room {
             parts[part].0 = true;
         }

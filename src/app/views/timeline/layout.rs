@@ -338,20 +338,30 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         }
         parts[i].0 = false;
     }
-    // What a low pane gave up besides makes room again for steps and phases: without them the stack is a mountain without names.
-    for (part, is_there) in [(STEPS_PART, contents.step_levels > 0), (PHASES_PART, has_phases)] {
-        let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-        if part == STEPS_PART && !parts[part].0 && has_phases {
-            // One level of them beside the phases says more than two alone.
-            steps_height = steps_height.min(STEP);
-            parts[part].1 = steps_height + 8.0;
+    // Without steps and phases the stack is a mountain without names: overview, axis and curves get lower for them.
+    if has_phases && !parts[PHASES_PART].0 && parts[OVERVIEW_PART].0 {
+        let steps_low = if contents.step_levels > 0 { steps_height.min(STEP) } else { 0.0 };
+        let low = [
+            (OVERVIEW_PART, overview_height.min(OVERVIEW_LOW) + 2.0 * OVERVIEW_MARGIN_LOW),
+            (AXIS_PART, AXIS + 1.0),
+            (CURVES_PART, curves_height.min(CURVES_LEAST) + 10.0),
+            (STEPS_PART, if contents.step_levels > 0 { steps_low + 8.0 } else { 0.0 }),
+            (PHASES_PART, parts[PHASES_PART].1),
+        ];
+        let is_low = |i: usize| low.iter().any(|(part, _)| *part == i);
+        let others: f32 = (0..parts.len()).filter(|&i| parts[i].0 && !is_low(i)).map(|i| parts[i].1).sum();
+        if others + low.iter().map(|l| l.1).sum::<f32>() <= room {
+            (overview_height, overview_margin) = (overview_height.min(OVERVIEW_LOW), OVERVIEW_MARGIN_LOW);
+            axis_height = AXIS;
+            curves_height = curves_height.min(CURVES_LEAST);
+            steps_height = steps_low;
+            low.iter().for_each(|&(part, height)| parts[part] = (height > 0.0, height));
         }
-        if !parts[part].0 && parts[OVERVIEW_PART].0 && is_there && used + parts[part].1 <= room {
-            parts[part].0 = true;
-        }
-        if is_there && !parts[part].0 {
-            break;
-        }
+    }
+    // What a low pane gave up besides makes room again for the steps.
+    let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+    if !parts[STEPS_PART].0 && parts[OVERVIEW_PART].0 && contents.step_levels > 0 && used + parts[STEPS_PART].1 <= room {
+        parts[STEPS_PART].0 = true;
     }
     // What went leaves room for the second line of the axis and for the curves again.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();

@@ -358,10 +358,16 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             low.iter().for_each(|&(part, height)| parts[part] = (height > 0.0, height));
         }
     }
-    // What a low pane gave up besides makes room again for the steps.
+    // What a low pane gave up besides makes room again for the steps, or for their first level.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-    if !parts[STEPS_PART].0 && parts[OVERVIEW_PART].0 && contents.step_levels > 0 && used + parts[STEPS_PART].1 <= room {
-        parts[STEPS_PART].0 = true;
+    let fitting = [steps_height, steps_height.min(STEP)].into_iter().find(|height| used + height + 8.0 <= room);
+    if !parts[STEPS_PART].0
+        && parts[OVERVIEW_PART].0
+        && contents.step_levels > 0
+        && let Some(height) = fitting
+    {
+        steps_height = height;
+        parts[STEPS_PART] = (true, height + 8.0);
     }
     // What went leaves room for the second line of the axis and for the curves again.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();

@@ -13,7 +13,6 @@ use vramscope::analysis::anatomy::Which;
 use vramscope::analysis::roles::Role as For;
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
-use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope::model::Action as EventAction;
 use vramscope::units::counted;
@@ -81,20 +80,21 @@ fn a_click_on_a_role_dims_the_others_and_a_second_brings_them_back() {
 }
 
 #[test]
-fn rows_of_lines_select_their_stack_and_what_is_folded_opens() {
+fn rows_of_lines_and_modules_are_told_by_the_inspector_and_what_is_folded_opens() {
     let data = sample("gpt_train.pickle");
     let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
     h.get_by_role_and_label(Role::RadioButton, "Lines").click();
     h.run_steps(4);
     let (name, place) = rows(&h).into_iter().find(|(name, _)| name.contains(".py:")).expect("a line");
     click(&mut h, beside(place));
-    let Some(Item::Stack(stack)) = link(&h).selected() else { panic!("{name}: {:?}", link(&h).selected()) };
-    assert_eq!(data.names.of_stack(stack), name);
+    assert_eq!(link(&h).own.as_ref().map(|own| own.which.clone()), Some(Which::Line(name)));
+    assert_eq!(link(&h).cursor, data.tables.curves.peak(Quantity::Active).1, "the instant of the table");
     h.get_by_role_and_label(Role::RadioButton, "Modules").click();
     h.run_steps(4);
     let (_, module) = rows(&h).into_iter().find(|(name, _)| name.contains(".py:")).expect("a module");
     click(&mut h, beside(module));
-    assert!(matches!(link(&h).selected(), Some(Item::Lifetime(_))));
+    assert!(matches!(link(&h).own.as_ref().map(|own| &own.which), Some(Which::Module(_))));
+    assert_eq!(link(&h).selected(), None, "a row is no block");
     let before = rows(&h).len();
     let (_, folded) = rows(&h).into_iter().find(|(name, _)| name.ends_with(" more")).expect("what has no room");
     click(&mut h, folded.center());
@@ -144,8 +144,9 @@ fn modules_and_lines_count_the_role_that_was_clicked() {
     let state = rows(&h)["role optimizer state"];
     click(&mut h, state.center());
     assert!(h.query_by_label("Only optimizer state").is_some());
-    let groups = rows(&h);
-    assert!(groups.contains_key("optimizer state") && !groups.contains_key("weights"), "{groups:?}");
+    // What no module holds is told by lines.
+    let lines = rows(&h);
+    assert!(lines.keys().any(|name| name.contains(".py:")) && !lines.contains_key("weights"), "{lines:?}");
     h.get_by_role_and_label(Role::Link, "Show all").click();
     h.run_steps(4);
     assert!(link(&h).focus_classes.is_empty() && rows(&h).contains_key("weights"));

@@ -156,7 +156,8 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     let whole = (link(&h).from, link(&h).to);
     send(&mut h, Action::SetRange(Some((100, 200))));
     // Nothing moves while the box is drawn, and Escape takes it back before it lets go of anything else.
-    let (from, to) = (pos2(area.left() + 200.0, area.bottom() - 120.0), pos2(area.left() + 300.0, area.bottom() - 70.0));
+    // Above the lanes of steps, phases and device calls.
+    let (from, to) = (pos2(area.left() + 200.0, area.bottom() - 150.0), pos2(area.left() + 300.0, area.bottom() - 100.0));
     begin_box(&mut h, from, to);
     assert_eq!((link(&h).from, link(&h).to), whole);
     h.key_press(egui::Key::Escape);

@@ -4,6 +4,22 @@ use crate::analysis::anatomy::made_at;
 use crate::analysis::{LifetimeId, Role, Roles};
 use crate::app::document::DeviceData;
 
+/// The name of a role where the whole one does not fit.
+pub(super) fn short_role(role: Role) -> &'static str {
+    match role {
+        Role::OptimizerState => "optimizer",
+        Role::AutocastCopies => "autocast",
+        role => role.text(),
+    }
+}
+
+/// What a block is for, for a row of its tooltip: `probably weights`; `None` where nothing tells.
+pub(super) fn role_words(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> Option<String> {
+    let roles = roles.filter(|roles| roles.of(id) != Role::Unknown)?;
+    let probably = if roles.is_probable(data.device(), &data.tables, id) { "probably " } else { "" };
+    Some(format!("{probably}{}", roles.of(id).text()))
+}
+
 /// `model.py:41`; where no stack tells a place the role in words, as `gradients`; `None` where neither is known.
 pub(super) fn block_name(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> Option<String> {
     let stack = data.tables.lifetimes.stack(data.device(), id);

@@ -156,7 +156,7 @@ fn several_lines_by_turns() {
 #[test]
 fn from_half_way_on_and_every_fifth_step() {
     let found = said(&grows(|step| (step >= 20).then_some((20, 0))), "leak");
-    assert_eq!(found.title, "Memory grows with every step from step 20 on");
+    assert_eq!(found.title, "Memory grows with every step from step 21 on");
     let found = said(&grows(|step| (step % 5 == 0).then_some((20, 0))), "leak");
     assert!(found.sentence.contains("20\u{a0}MiB every 5 steps"), "{}", found.sentence);
     silent(&grows(|step| (step < 20).then_some((20, 0))), "leak");

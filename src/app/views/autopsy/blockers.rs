@@ -98,8 +98,8 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let is_going = *is_going;
             let block = &state.blocks[b.block];
             let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
-            let (name, more) = named(cx, block.lifetime, b.segment);
-            let response = ListRow::new(&name).selected(selected).show_painted(ui);
+            let (name, more) = named(cx, block.lifetime, Some(b.segment));
+            let response = ListRow::new(&format!("{name}, {}", Bytes(b.size))).selected(selected).show_painted(ui);
             let rect = response.rect;
             let stack = cx.data.tables.lifetimes.stack(cx.data.device(), block.lifetime);
             let enough = case.request().is_some_and(|request| b.serves && b.hole_if_freed() >= request)
@@ -197,11 +197,12 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
 
 /// What a block is called: the user's own line that made it, else what it is for; and what else tells it: its role, and the line of a
 /// library that the user's own called; without a stack its segment.
-fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: usize) -> (String, Vec<String>) {
+pub(super) fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: Option<usize>) -> (String, Vec<String>) {
     let stack = cx.data.tables.lifetimes.stack(cx.data.device(), id);
     let role = cx.roles.map_or(Role::Unknown, |roles| roles.of(id));
     let Some(own) = cx.data.names.index(stack).map(|i| cx.data.names.text(i).to_owned()) else {
-        return (role.text().to_owned(), vec![format!("in segment {}", count(segment as u64 + 1))]);
+        let place = segment.map(|segment| format!("in segment {}", count(segment as u64 + 1)));
+        return (role.text().to_owned(), place.into_iter().collect());
     };
     let library = Some(made_at(&cx.data.recording.stacks, &cx.data.names, stack, role)).filter(|line| *line != own);
     let role = (role != Role::Unknown).then(|| role.text().to_owned());

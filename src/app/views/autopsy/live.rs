@@ -5,6 +5,7 @@ use std::sync::Arc;
 use egui::{ScrollArea, Sense, Ui, vec2};
 
 use super::Case;
+use super::blockers::named;
 use crate::analysis::State;
 use crate::analysis::oom::age;
 use crate::analysis::roles::{ByRole, Role};
@@ -127,25 +128,26 @@ pub(super) fn largest(state: &State) -> Vec<usize> {
     live
 }
 
-/// A row a block: address, bar, age, bytes, place.
+/// A row a block: what it is called, bar, bytes, age, and what else tells it from others.
 fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let t = cx.tokens;
     let (device, tables, state) = (cx.data.device(), &cx.data.tables, &case.state);
     let greatest = case.largest.first().map_or(1, |&i| state.blocks[i].size).max(1);
     let columns = |rect: egui::Rect| {
         let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
-        let place = (rect.width() * 0.24).clamp(90.0, 200.0);
+        let wide = (rect.width() * 0.22).clamp(90.0, 200.0);
         let (left, right) = (rect.left() + 16.0, rect.right() - 16.0);
-        let place = cell(right - place, right);
-        let age = cell(place.left() - 12.0 - 80.0, place.left() - 12.0);
+        let more = cell(right - wide, right);
+        let age = cell(more.left() - 12.0 - 80.0, more.left() - 12.0);
         let size = cell(age.left() - 12.0 - 76.0, age.left() - 12.0);
-        let bar = cell(left + 112.0, size.left() - 12.0);
-        [cell(left, left + 104.0), bar, size, age, place]
+        let bar = cell(left + wide + 8.0, size.left() - 12.0);
+        [cell(left, left + wide), bar, size, age, more]
     };
     let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
     let p = ui.painter();
     let at = columns(rect);
-    for (i, caption) in ["block", "", "size", "age", "allocated at"].into_iter().enumerate() {
+    let place = if cx.data.names.is_empty() { "block" } else { "allocated at" };
+    for (i, caption) in [place, "", "size", "age", ""].into_iter().enumerate() {
         if matches!(i, 2 | 3) {
             label::text_in_right(p, at[i], caption, Type::Caption, t.text3);
         } else {
@@ -156,12 +158,14 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     ScrollArea::vertical().id_salt("largest blocks").auto_shrink(false).show_rows(ui, ROW, case.largest.len(), |ui, rows| {
         for i in rows {
             let block = &state.blocks[case.largest[i]];
-            let address = Address(block.address).to_string();
             let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
-            let response = ListRow::new(&address).height(ROW).selected(selected).show_painted(ui);
+            let (name, more) = named(cx, block.lifetime, state.segment_at(block.address));
+            let said = format!("{name}, {}", Bytes(block.size));
+            let response = ListRow::new(&said).height(ROW).selected(selected).show_painted(ui);
             let (p, at) = (ui.painter(), columns(response.rect));
             let stack = tables.lifetimes.stack(device, block.lifetime);
-            label::text_in(p, at[0], &address, Type::Mono, t.text1);
+            let ink = if cx.data.names.index(stack).is_some() { t.accent } else { t.text1 };
+            label::text_in(p, at[0], &name, Type::Mono, ink);
             if at[1].width() > 24.0 {
                 let colour = cx.colours.of(cx.data, block.lifetime, state.event, t);
                 Bar::new(greatest as f64).part(block.size as f64, colour).paint(p, t, at[1]);
@@ -169,8 +173,11 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             label::text_in_right(p, at[2], &Bytes(block.size).to_string(), Type::Mono, t.text1);
             let age = age(device, &tables.lifetimes, block.lifetime, state.event);
             label::text_in_right(p, at[3], &age.to_string(), Type::Mono, t.text2);
-            let ink = if stack.is_some() { t.accent } else { t.text3 };
-            label::text_in(p, at[4], cx.data.names.of_stack(stack), Type::Mono, ink);
+            label::text_in(p, at[4], &more.join(" \u{b7} "), Type::Caption, t.text3);
+            let response = match cx.data.recording.tells_addresses() {
+                true => response.on_hover_text(Address(block.address).to_string()),
+                false => response,
+            };
             if response.clicked() {
                 cx.actions.send(Action::Select(Some(Item::Lifetime(block.lifetime))));
             }

@@ -6,6 +6,7 @@ use crate::analysis::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Whi
 use crate::analysis::{Role, Roles, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
+use crate::app::views::block_name::short_role;
 use crate::units::{Bytes, count, counted};
 
 /// What a row of one line is called.
@@ -81,12 +82,7 @@ fn find<'a>(which: &Which, modules: &'a [ModuleHeld]) -> Option<&'a ModuleHeld> 
 /// What is held of a role.
 fn role(held: &RoleHeld) -> Fact {
     let probably = if held.probable * 2 > held.bytes && held.role != Role::Unknown { ", probably" } else { "" };
-    let name = match held.role {
-        Role::OptimizerState => "optimizer",
-        Role::AutocastCopies => "autocast",
-        role => role.text(),
-    };
-    Fact::new(name, format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))
+    Fact::new(short_role(held.role), format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))
 }
 
 /// The lines below a module that hold most.

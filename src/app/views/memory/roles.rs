@@ -10,6 +10,7 @@ use crate::app::action::Action;
 use crate::app::colours::{ColourBy, role_paint};
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
+use crate::app::views::block_name::short_role;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
@@ -82,7 +83,9 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     ui.painter().hline(columns.inner.x_range(), last.top() + 0.5, egui::Stroke::new(1.0, t.line));
     let share = label::text_in_right(ui.painter(), columns.at(1), "100.0", Type::Mono, t.text3);
     let room = columns.inner.with_max_x(share.left() - 4.0);
-    label::text_in(ui.painter(), room, &counted(held.count, "live block", "live blocks"), Type::Body, t.text2);
+    let counts = [counted(held.count, "live block", "live blocks"), counted(held.count, "block", "blocks")];
+    let fits = |text: &&String| label::width(ui.painter(), text, Type::Body) <= room.width();
+    label::text_in(ui.painter(), room, counts.iter().find(fits).unwrap_or(&counts[1]), Type::Body, t.text2);
     label::text_in_right(ui.painter(), columns.at(0), &layout::whole(held), Type::Mono, t.text1);
     hovered
 }
@@ -111,7 +114,9 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let share = label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
     label::text_in_right(p, columns.at(0), &row.figure, Type::Mono, figure);
     let room = Rect::from_min_max(pos2(columns.inner.left() + 16.0, rect.top()), pos2(share.left() - 4.0, rect.bottom()));
-    let named = label::text_in(p, room, row.role.text(), Type::Body, name);
+    let fits = |text: &&str| label::width(p, text, Type::Body) <= room.width();
+    let said = [row.role.text()].into_iter().find(fits).unwrap_or(short_role(row.role));
+    let named = label::text_in(p, room, said, Type::Body, name);
     if row.is_probable {
         let room = room.with_min_x(named.right() + 8.0);
         if label::width(p, "probably", Type::Caption) <= room.width() {

@@ -305,8 +305,8 @@ fn header_words(group: &Group, longest: u64, is_longer: bool) -> (Vec<String>, V
 
 /// Every how many segments one is numbered, a round number: so many rows of this height hold so many segments.
 fn round_step(rows: usize, segments: usize, pitch: f32) -> usize {
-    let apart = if pitch >= 15.0 { 15.0 } else { 40.0 };
-    let wanted = f64::from(apart) * segments as f64 / (rows.max(1) as f64 * f64::from(pitch.max(0.1)));
+    let apart: f64 = if pitch >= 15.0 { 15.0 } else { 40.0 };
+    let wanted = apart * segments as f64 / (rows.max(1) as f64 * f64::from(pitch.max(0.1)));
     let steps = (0..9).flat_map(|power| [1, 2, 5].map(|n| n * 10usize.pow(power)));
     steps.into_iter().find(|&step| step as f64 >= wanted).unwrap_or(1)
 }

@@ -4,6 +4,7 @@ use super::Picture;
 use super::layout::Row;
 use crate::analysis::BlockAt;
 use crate::app::views::ViewContext;
+use crate::app::views::block_name::role_words;
 use crate::app::widgets::tooltip::Tip;
 use crate::model::BlockState;
 use crate::units::{Address, Bytes, count, counted};
@@ -14,11 +15,17 @@ pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt
         let device = cx.data.device();
         let stack = cx.data.tables.lifetimes.stack(device, block.lifetime);
         let place = if stack.is_some() { cx.data.names.of_stack(stack) } else { crate::analysis::NO_STACK };
-        Tip::new(Bytes(block.size).to_string())
-            .place(place)
-            .swatch(cx.colours.of(cx.data, block.lifetime, picture.state.event, cx.tokens))
-            .row("address", Address(block.address).to_string())
-            .row("requested", Bytes(block.requested).to_string())
+        let tip = Tip::new(Bytes(block.size).to_string()).place(place).swatch(cx.colours.of(
+            cx.data,
+            block.lifetime,
+            picture.state.event,
+            cx.tokens,
+        ));
+        let tip = match role_words(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime) {
+            Some(role) => tip.row("role", role),
+            None => tip,
+        };
+        tip.row("address", Address(block.address).to_string()).row("requested", Bytes(block.requested).to_string())
     } else {
         Tip::new(format!("Hole of {}", Bytes(block.size))).row("address", Address(block.address).to_string())
     };

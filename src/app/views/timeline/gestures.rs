@@ -236,7 +236,7 @@ impl Timeline {
         if now - since < DELAY {
             ui.request_repaint_after(std::time::Duration::from_millis(130));
         } else if !egui::Popup::is_any_open(ui) {
-            let tip = scene.tip(under, event_at(at), at, cx.colours);
+            let tip = scene.tip(under, event_at(at), at, cx.colours, cx.roles.map(AsRef::as_ref));
             // The legend below the plots stays readable.
             let floor = scene.canvas.tracks.legend.map_or(f32::INFINITY, |l| l.top());
             tip.show_above(response, response.id.with("tip"), at, floor);

@@ -25,6 +25,8 @@ const LOW_PANE: f32 = 400.0;
 const STRATA_LEAST: f32 = 56.0;
 /// The height the strata keep before other lanes where the pane allows it: single blocks can be told apart.
 const STRATA_COMFORT: f32 = 120.0;
+/// The height they keep before steps and phases.
+const STRATA_BESIDE_PHASES: f32 = 100.0;
 /// The height the strata keep before categories, and more than a few operators, are shown under them.
 const STRATA_WANTED: f32 = 72.0;
 /// The least height of a pane that has room for a second line of axis labels.
@@ -260,7 +262,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let (mut overview_height, mut overview_margin) = (or_folded(Track::Overview, OVERVIEW), OVERVIEW_MARGIN);
     let wanted_curves = or_folded(Track::Curves, curves_height);
     let mut curves_height = wanted_curves;
-    let steps_height = or_folded(Track::Steps, steps_height);
+    let mut steps_height = or_folded(Track::Steps, steps_height);
     let phases_height = or_folded(Track::Phases, STEP);
     let device_height = or_folded(Track::Device, DEVICE);
     let bands_wanted =
@@ -285,7 +287,9 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     ];
     // What was opened for other lanes shows them; else the live blocks are what is looked at.
     let has_more = has_ops || contents.bands || contents.card;
-    let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, STRATA_COMFORT) };
+    // Steps and phases say what the stack shows: they are worth a few of its points.
+    let comfort = if has_phases { STRATA_BESIDE_PHASES } else { STRATA_COMFORT };
+    let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, comfort) };
     // Six points under the last lane are kept when the legend goes.
     let room = pane.height() - least - 6.0;
     for i in 0..parts.len() {
@@ -334,15 +338,36 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         }
         parts[i].0 = false;
     }
-    // What a low pane gave up besides makes room again for steps and phases: without them the stack is a mountain without names.
-    for (part, is_there) in [(STEPS_PART, contents.step_levels > 0), (PHASES_PART, has_phases)] {
-        let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-        if !parts[part].0 && parts[OVERVIEW_PART].0 && is_there && used + parts[part].1 <= room {
-            parts[part].0 = true;
+    // Without steps and phases the stack is a mountain without names: overview, axis and curves get lower for them.
+    if has_phases && !parts[PHASES_PART].0 && parts[OVERVIEW_PART].0 {
+        let steps_low = if contents.step_levels > 0 { steps_height.min(STEP) } else { 0.0 };
+        let low = [
+            (OVERVIEW_PART, overview_height.min(OVERVIEW_LOW) + 2.0 * OVERVIEW_MARGIN_LOW),
+            (AXIS_PART, AXIS + 1.0),
+            (CURVES_PART, curves_height.min(CURVES_LEAST) + 10.0),
+            (STEPS_PART, if contents.step_levels > 0 { steps_low + 8.0 } else { 0.0 }),
+            (PHASES_PART, parts[PHASES_PART].1),
+        ];
+        let is_low = |i: usize| low.iter().any(|(part, _)| *part == i);
+        let others: f32 = (0..parts.len()).filter(|&i| parts[i].0 && !is_low(i)).map(|i| parts[i].1).sum();
+        if others + low.iter().map(|l| l.1).sum::<f32>() <= room {
+            (overview_height, overview_margin) = (overview_height.min(OVERVIEW_LOW), OVERVIEW_MARGIN_LOW);
+            axis_height = AXIS;
+            curves_height = curves_height.min(CURVES_LEAST);
+            steps_height = steps_low;
+            low.iter().for_each(|&(part, height)| parts[part] = (height > 0.0, height));
         }
-        if is_there && !parts[part].0 {
-            break;
-        }
+    }
+    // What a low pane gave up besides makes room again for the steps, or for their first level.
+    let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
+    let fitting = [steps_height, steps_height.min(STEP)].into_iter().find(|height| used + height + 8.0 <= room);
+    if !parts[STEPS_PART].0
+        && parts[OVERVIEW_PART].0
+        && contents.step_levels > 0
+        && let Some(height) = fitting
+    {
+        steps_height = height;
+        parts[STEPS_PART] = (true, height + 8.0);
     }
     // What went leaves room for the second line of the axis and for the curves again.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();

@@ -10,10 +10,11 @@ use super::paint::Canvas;
 use super::picture::{StepBox, StrataPicture, WindowPicture};
 use crate::analysis::op_lanes::OpRows;
 use crate::analysis::vendor::Words;
-use crate::analysis::{NO_EVENT, Quantity, State, StrataRun};
+use crate::analysis::{NO_EVENT, Quantity, Roles, State, StrataRun};
 use crate::app::colours::Colours;
 use crate::app::cursor::{self, Axis};
 use crate::app::selection::Item;
+use crate::app::views::block_name::role_words;
 use crate::app::views::live::layout::Band;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
@@ -167,12 +168,14 @@ impl Scene<'_> {
     }
 
     /// What a tooltip says of it; `event` is the one at the pointer, which is at `at`.
-    pub fn tip(&self, under: &Under, event: u32, at: Pos2, colours: &Colours) -> Tip {
+    pub fn tip(&self, under: &Under, event: u32, at: Pos2, colours: &Colours, roles: Option<&Roles>) -> Tip {
         let c = self.canvas;
         let data = c.data;
         let device = data.device();
         match under {
-            Under::Run { run, event, sharing } if run.lifetime.is_some() => self.block_tip(run, *event, *sharing, at, colours),
+            Under::Run { run, event, sharing } if run.lifetime.is_some() => {
+                self.block_tip(run, *event, *sharing, at, (colours, roles))
+            }
             Under::Run { run, event, .. } if run.is_beyond() => Tip::new(Bytes(run.top).to_string())
                 .place(BEFORE_PROFILING)
                 .row("at event", count(u64::from(*event)))
@@ -251,7 +254,14 @@ impl Scene<'_> {
         }
     }
 
-    fn block_tip(&self, run: &StrataRun, event: u32, sharing: u32, at: Pos2, colours: &Colours) -> Tip {
+    fn block_tip(
+        &self,
+        run: &StrataRun,
+        event: u32,
+        sharing: u32,
+        at: Pos2,
+        (colours, roles): (&Colours, Option<&Roles>),
+    ) -> Tip {
         let c = self.canvas;
         let (data, device) = (c.data, c.data.device());
         let Some(life) = data.tables.lifetimes.get(device, run.lifetime) else { return Tip::new("block") };
@@ -259,6 +269,9 @@ impl Scene<'_> {
             .swatch(colours.of(data, life.id, if event == NO_EVENT { 0 } else { event }, c.tokens))
             .place(data.names.of_stack(life.stack))
             .width(280.0);
+        if let Some(role) = role_words(data, roles, life.id) {
+            tip = tip.row("role", role);
+        }
         if data.recording.tells_addresses() {
             tip = tip.row("address", Address(life.address).to_string());
         }

@@ -104,6 +104,12 @@ fn phases_stand_under_the_steps_and_come_back_before_the_device_calls() {
         assert!(t.device.is_none() || t.phases.is_some(), "{height}: {t:?}");
         assert!(t.strata.height() >= STRATA_LEAST.min(height as f32 * 0.4) - 0.1, "{height}: {t:?}");
     }
+    // The timelines of windows of 1280 by 720 and of 1024 by 700.
+    for (width, height) in [(792.0, 299.0), (586.0, 289.0)] {
+        let low = tracks(pane(width, height), Contents { step_levels: 2, ..with });
+        assert!(low.phases.is_some() && low.curves.is_some() && low.overview.is_some() && low.legend.is_some(), "{low:?}");
+        assert!(low.strata.height() >= STRATA_BESIDE_PHASES - 0.1, "{low:?}");
+    }
     let ops = tracks(pane(790.0, 344.0), Contents { op_lines: 7, ..with });
     assert!(ops.phases.is_none() && ops.op_lines() >= OP_LINES_LEAST, "operators tell more: {ops:?}");
     let mut folded = with;

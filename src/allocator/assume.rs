@@ -88,102 +88,101 @@ impl fmt::Display for Assumption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Assumption::StartedEarlier { blocks: 0, .. } => {
-                write!(f, "memory was reserved, and all of it free, before the recording began")
+                write!(f, "some memory was reserved but unused before the recording began")
             }
             Assumption::StartedEarlier { blocks, uncertain } => {
                 let [was, keep] = if *blocks == 1 { ["was", "keeps its place"] } else { ["were", "keep their places"] };
                 write!(f, "{} {was} there before the recording began and {keep}", counted(*blocks, "block", "blocks"))?;
                 if *uncertain > 0 {
-                    write!(f, "; the whole size of {} of them is a guess", count(*uncertain))?;
+                    write!(f, "; the full size of {} of them is estimated", count(*uncertain))?;
                 }
                 Ok(())
             }
             Assumption::Untraced { blocks, bytes } => {
-                let [was, it] = if *blocks == 1 { ["was", "it was"] } else { ["were", "they were"] };
+                let was = if *blocks == 1 { "was" } else { "were" };
                 write!(
                     f,
-                    "{} ({}) {was} in use before the recording began and freed without an event, as PyTorch 2.0 does; {it} taken to go when the place was needed",
+                    "{} ({}) {was} in use before the recording began and freed without an event, as in PyTorch 2.0; the replay frees a block when its address is needed again",
                     counted(*blocks, "block", "blocks"),
                     Bytes(*bytes)
                 )
             }
             Assumption::EndIsLater => {
-                write!(
-                    f,
-                    "the segments of the file are of a later instant than its last event, so the trace is taken to begin with nothing"
-                )
+                write!(f, "the file lists its segments at a later time than its last event, so the replay starts empty")
             }
             Assumption::OtherBackend => {
                 write!(
                     f,
-                    "with backend:cudaMallocAsync CUDA's own allocator serves the requests, which this model is not; PyTorch's native one was run"
+                    "backend:cudaMallocAsync is CUDA's own allocator, which is not modelled; the replay uses PyTorch's native one"
                 )
             }
             Assumption::ShareOfUnknown => {
                 write!(
                     f,
-                    "the recording does not have the size of the device, so the limit that per_process_memory_fraction sets is unknown and was not applied"
+                    "the recording does not contain the size of the device, so the limit from per_process_memory_fraction is unknown and was not applied"
                 )
             }
             Assumption::LaterSetting { name, since } => {
                 write!(
                     f,
-                    "the setting {name} is of PyTorch {since} and later; it was applied to the rules of the recording's release"
+                    "{name} exists from PyTorch {since} on; it was applied all the same, with the rules of the recording's release"
                 )
             }
             Assumption::NotModelled { name, because } => {
-                write!(f, "the setting {name} was not applied: {because}")
+                write!(f, "the setting {name} is not modelled: {because}")
             }
             Assumption::BeforeProfiling { bytes } => {
                 write!(
                     f,
-                    "{} that were allocated before profiling began are not in the run: its figures are what the trace itself allocates, \
-                     and the peaks of the process are higher by about as much",
+                    "{} were allocated before profiling began and are not replayed, so the real peaks are about that much higher",
                     Bytes(*bytes)
                 )
             }
             Assumption::NoSegmentEvents => {
                 write!(
                     f,
-                    "the trace does not show segments, so the model cannot be compared with it; sizes are taken as requests"
+                    "the trace has no segment events, so the replay cannot be checked against it; sizes of blocks are used as sizes of requests"
                 )
             }
             Assumption::UnmatchedEvents { count: n } => {
                 let verb = if *n == 1 { "does" } else { "do" };
-                write!(f, "{} of the trace {verb} not match: events are missing", counted(*n, "event", "events"))
+                write!(f, "{} of the trace {verb} not fit the others: some events are missing", counted(*n, "event", "events"))
             }
             Assumption::GuardedFrees { count: n } => {
-                let they =
-                    if *n == 1 { "it is taken to complete where it did" } else { "they are taken to complete where they did" };
-                write!(f, "{} waited for another stream; {they} in the recording", counted(*n, "free", "frees"))
+                let them = if *n == 1 { "it" } else { "them" };
+                write!(
+                    f,
+                    "{} waited for another stream; the replay completes {them} where the recording did",
+                    counted(*n, "free", "frees")
+                )
             }
             Assumption::InferredLimit { bytes, range } if range.is_known() => {
-                write!(f, "the recording does not name its memory limit; {} explains its failed requests", Bytes(*bytes))
+                write!(f, "the recording does not contain a memory limit; {} fits its failed requests", Bytes(*bytes))
             }
             Assumption::InferredLimit { bytes, range } => {
                 write!(
                     f,
-                    "the recording does not name its memory limit; its failed requests say {range}, and {} was taken",
+                    "the recording does not contain a memory limit; its failed requests put it at {range}, and {} was used",
                     Bytes(*bytes)
                 )
             }
             Assumption::WentOnDifferently { event } => {
                 write!(
                     f,
-                    "the request of event {} failed in the recording and succeeds here; from there on the program could have done something else",
+                    "the request of event {} failed in the recording and succeeds here; the program might have continued differently",
                     count(u64::from(*event))
                 )
             }
             Assumption::PrivatePools { count: n } => {
-                let run = if *n == 1 { "runs" } else { "run" };
+                let is = if *n == 1 { "is" } else { "are" };
                 write!(
                     f,
-                    "{} of private pools {run} again like any other; a captured graph would restore its blocks in place",
+                    "{} in private pools {is} replayed like any other; a captured CUDA graph would reuse its own blocks",
                     counted(*n, "request", "requests")
                 )
             }
             Assumption::InferredVersion { version } => {
-                write!(f, "the recording does not name its PyTorch release; the rules of {version} explain it")
+                write!(f, "the recording does not name its PyTorch release; the rules of {version} fit it")
             }
         }
     }

@@ -41,11 +41,13 @@ impl Limit {
         let line = is_snapshot.then_some(RECORD);
         if device.events.is_empty() {
             let what = match bare {
-                0 => "The file has no history: it says what was live when it was written, and which line made it.",
+                0 => "The file has no history: it says what was live when it was written, and which lines made it.",
                 _ if bare == all => {
                     "The file has no history and no stacks: it has only the sizes of what was live when it was written."
                 }
-                _ => "The file has no history: it says what was live when it was written, and of some which line made it.",
+                _ => {
+                    "The file has no history: it says what was live when it was written, and for some blocks which line made them."
+                }
             };
             return Some(Limit { sentence: format!("{what}{}", record(line, "Record from the start to see the rest")), line });
         }

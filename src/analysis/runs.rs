@@ -1,7 +1,9 @@
 //! Segments over time: which ranges of device memory were reserved at any event, found by undoing the trace from the end state.
 
+mod by_address;
 mod missing;
 
+pub(crate) use self::by_address::Runs;
 use super::NO_EVENT;
 use super::state::SegmentAt;
 use crate::allocator::unmapped_classes;
@@ -60,12 +62,12 @@ impl RunTimeline {
 
     /// Walks from the end state back to the start. What a segment's end says about its pool and class is kept at its birth.
     fn undo_all(&mut self, dev: &DeviceRecording) -> Vec<SegmentAt> {
-        let mut runs = final_runs(dev);
+        let mut runs = Runs::from(final_runs(dev));
         for at in (0..self.changes.len()).rev() {
             let change = self.changes[at];
             let (address, size) = range_of(dev, change.event);
             match dev.events.action[change.event as usize] {
-                Action::SegmentAlloc | Action::SegmentMap => match cut(&mut runs, address, size) {
+                Action::SegmentAlloc | Action::SegmentMap => match runs.cut(address, size) {
                     Some(found) => {
                         if change.pool == PoolId::UNKNOWN {
                             self.changes[at].pool = found.pool;
@@ -76,53 +78,53 @@ impl RunTimeline {
                 },
                 action => {
                     let run = self.run(dev, at, action == Action::SegmentUnmap);
-                    self.mismatches += u64::from(!insert(&mut runs, run));
+                    self.mismatches += u64::from(!runs.insert(run));
                 }
             }
         }
-        for run in &mut runs {
-            run.born = NO_EVENT;
-        }
-        runs
+        let mut initial = runs.into_vec();
+        initial.iter_mut().for_each(|run| run.born = NO_EVENT);
+        initial
     }
 
     /// Without an end state: what the trace returns but never took.
     fn unexplained(&self, dev: &DeviceRecording) -> Vec<SegmentAt> {
-        let (mut runs, mut initial) = (Vec::new(), Vec::new());
+        let (mut runs, mut initial) = (Runs::default(), Runs::default());
         for at in 0..self.changes.len() {
             let event = self.changes[at].event;
             let (address, size) = range_of(dev, event);
             match dev.events.action[event as usize] {
-                Action::SegmentAlloc => _ = insert(&mut runs, self.run(dev, at, false)),
-                Action::SegmentMap => _ = insert(&mut runs, self.run(dev, at, true)),
+                Action::SegmentAlloc => _ = runs.insert(self.run(dev, at, false)),
+                Action::SegmentMap => _ = runs.insert(self.run(dev, at, true)),
                 action => {
-                    if cut(&mut runs, address, size).is_none() {
+                    if runs.cut(address, size).is_none() {
                         let mut run = self.run(dev, at, action == Action::SegmentUnmap);
                         run.born = NO_EVENT;
-                        insert(&mut initial, run);
+                        initial.insert(run);
                     }
                 }
             }
         }
-        initial
+        initial.into_vec()
     }
 
     fn lay_keyframes(&mut self, dev: &DeviceRecording) {
-        let mut runs = self.initial.clone();
+        let mut runs = Runs::from(self.initial.clone());
         let mut last = 0;
-        self.keyframes.push((0, runs.clone()));
+        self.keyframes.push((0, self.initial.clone()));
         for at in 0..self.changes.len() {
             if !self.apply(dev, at, &mut runs) {
                 self.mismatches += 1;
             }
             if at + 1 - last >= runs.len().max(64) {
                 last = at + 1;
-                self.keyframes.push((last, runs.clone()));
+                self.keyframes.push((last, runs.to_vec()));
             }
         }
         if dev.has_final_state {
             let end = final_runs(dev);
-            let same = end.len() == runs.len() && end.iter().zip(&runs).all(|(a, b)| a.address == b.address && a.size == b.size);
+            let same =
+                end.len() == runs.len() && end.iter().zip(runs.iter()).all(|(a, b)| a.address == b.address && a.size == b.size);
             self.mismatches += u64::from(!same);
         }
     }
@@ -132,11 +134,11 @@ impl RunTimeline {
         let applied = self.changes_until(event);
         let frame = self.keyframes.partition_point(|k| k.0 <= applied).saturating_sub(1);
         let Some((from, runs)) = self.keyframes.get(frame) else { return Vec::new() };
-        let mut runs = runs.clone();
+        let mut runs = Runs::from(runs.clone());
         for at in *from..applied {
             self.apply(dev, at, &mut runs);
         }
-        runs
+        runs.into_vec()
     }
 
     /// How many changes were applied after `event`.
@@ -145,13 +147,13 @@ impl RunTimeline {
     }
 
     /// Applies one change; false when it does not fit.
-    pub(crate) fn apply(&self, dev: &DeviceRecording, at: usize, runs: &mut Vec<SegmentAt>) -> bool {
+    pub(crate) fn apply(&self, dev: &DeviceRecording, at: usize, runs: &mut Runs) -> bool {
         let event = self.changes[at].event;
         let (address, size) = range_of(dev, event);
         match dev.events.action[event as usize] {
-            Action::SegmentAlloc => insert(runs, self.run(dev, at, false)),
-            Action::SegmentMap => insert(runs, self.run(dev, at, true)),
-            _ => cut(runs, address, size).is_some(),
+            Action::SegmentAlloc => runs.insert(self.run(dev, at, false)),
+            Action::SegmentMap => runs.insert(self.run(dev, at, true)),
+            _ => runs.cut(address, size).is_some(),
         }
     }
 
@@ -202,70 +204,6 @@ fn final_runs(dev: &DeviceRecording) -> Vec<SegmentAt> {
         .collect();
     runs.sort_by_key(|r| r.address);
     runs
-}
-
-/// True when two touching runs are one: mapped into the same expandable segment.
-fn joins(a: &SegmentAt, b: &SegmentAt) -> bool {
-    let pools_agree = a.pool == b.pool || a.pool == PoolId::UNKNOWN || b.pool == PoolId::UNKNOWN;
-    a.is_expandable && b.is_expandable && a.stream == b.stream && pools_agree && a.address + a.size == b.address
-}
-
-/// Joins `b` to the end of `a`; the older birth is kept.
-fn join(a: &mut SegmentAt, b: &SegmentAt) {
-    let age = |s: &SegmentAt| if s.born == NO_EVENT { 0 } else { u64::from(s.born) + 1 };
-    // The piece with the larger part decides the class when they differ: a lone small page reads like any other.
-    if b.size > a.size {
-        a.class = b.class;
-    }
-    if age(b) < age(a) {
-        (a.born, a.stack) = (b.born, b.stack);
-    }
-    if a.pool == PoolId::UNKNOWN {
-        a.pool = b.pool;
-    }
-    a.size += b.size;
-}
-
-/// Adds a run, merging expandable neighbours. False (and no change) when it overlaps one or its end is out of range.
-fn insert(runs: &mut Vec<SegmentAt>, run: SegmentAt) -> bool {
-    let Some(end) = run.address.checked_add(run.size) else { return false };
-    if run.size == 0 {
-        return false;
-    }
-    let at = runs.partition_point(|r| r.address < run.address);
-    if at > 0 && runs[at - 1].address + runs[at - 1].size > run.address || runs.get(at).is_some_and(|next| next.address < end) {
-        return false;
-    }
-    let after = runs.get(at).is_some_and(|next| joins(&run, next));
-    if at > 0 && joins(&runs[at - 1], &run) {
-        join(&mut runs[at - 1], &run);
-        if after {
-            let next = runs.remove(at);
-            join(&mut runs[at - 1], &next);
-        }
-    } else if after {
-        let mut run = run;
-        join(&mut run, &runs[at]);
-        runs[at] = run;
-    } else {
-        runs.insert(at, run);
-    }
-    true
-}
-
-/// Takes a range out of the run that holds it, leaving head and tail. The run as it was, or `None` (and no change).
-fn cut(runs: &mut Vec<SegmentAt>, address: u64, size: u64) -> Option<SegmentAt> {
-    let at = runs.partition_point(|r| r.address <= address).checked_sub(1)?;
-    let end = address.checked_add(size)?;
-    let whole = runs[at].clone();
-    let whole_end = whole.address + whole.size;
-    if end > whole_end || size == 0 || (!whole.is_expandable && (address != whole.address || end != whole_end)) {
-        return None;
-    }
-    let head = (whole.address < address).then(|| SegmentAt { size: address - whole.address, ..whole.clone() });
-    let tail = (end < whole_end).then(|| SegmentAt { address: end, size: whole_end - end, ..whole.clone() });
-    runs.splice(at..=at, head.into_iter().chain(tail));
-    Some(whole)
 }
 
 #[cfg(test)]

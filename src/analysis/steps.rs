@@ -86,7 +86,7 @@ impl Steps {
             StepSource::Backward => "each is a forward and a backward pass".to_owned(),
             StepSource::Call(place) => format!("each is one call of the model{}", at(place)),
             StepSource::Generation(place) => format!("each is one call of generate{}", at(place)),
-            StepSource::Period => "inferred: the same requests come again and again".to_owned(),
+            StepSource::Period => "inferred from requests that repeat".to_owned(),
         }
     }
 

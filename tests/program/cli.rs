@@ -138,7 +138,7 @@ fn many_files_are_one_object_and_a_bad_one_leaves_the_others_untouched() {
 
     let output = run(&["summary", "/nowhere/lost.pickle", &good]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).contains("leak.pickle: GPU 0 reserved at most 250 MiB"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("leak.pickle: GPU 0: 249.54 MiB at the peak: activations"), "{}", stdout(&output));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_dash_reads_a_recording_from_standard_input() {
     let input = std::fs::File::open(sample("leak.pickle")).expect("a sample");
     let output = Command::new(env!("CARGO_BIN_EXE_vramscope")).args(["summary", "-"]).stdin(input).output().expect("it runs");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).contains(" reserved at most "), "{}", stdout(&output));
+    assert!(stdout(&output).contains(". At most 250 MiB reserved."), "{}", stdout(&output));
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Role {
             Role::Workspaces => "Scratch memory of cuBLAS, cuDNN and other libraries.",
             Role::Buckets => "Buffers of collectives: DDP's buckets, FSDP's gathered weights.",
             Role::KvCache => "Key-value caches of inference.",
-            Role::Unknown => "Nothing in the recording tells. Your own rules can name it.",
+            Role::Unknown => "The recording does not show it. Your own rules can name it.",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The live set carried from instant to instant: what was born and gone in between is never placed.
 
+use crate::analysis::runs::Runs;
 use crate::analysis::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, SegmentAt};
 use crate::model::DeviceRecording;
 
@@ -21,12 +22,12 @@ pub(super) struct Sweep<'a> {
     changes: usize,
     held: Vec<Held>,
     fresh: Vec<Held>,
-    pub(super) runs: Vec<SegmentAt>,
+    pub(super) runs: Runs,
 }
 
 impl<'a> Sweep<'a> {
     pub(super) fn new(dev: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
-        Sweep { dev, tables, event: None, born: 0, changes: 0, held: Vec::new(), fresh: Vec::new(), runs: Vec::new() }
+        Sweep { dev, tables, event: None, born: 0, changes: 0, held: Vec::new(), fresh: Vec::new(), runs: Runs::default() }
     }
 
     fn block(&self, lifetimes: &Lifetimes, id: u32) -> Held {
@@ -60,7 +61,7 @@ impl<'a> Sweep<'a> {
                 let live = self.tables.states.live_ids(lifetimes, event);
                 self.held = live.into_iter().map(|id| self.block(lifetimes, id)).collect();
                 self.held.sort_unstable_by_key(|h| h.address);
-                self.runs = self.tables.states.runs.at(self.dev, event);
+                self.runs = self.tables.states.runs.at(self.dev, event).into();
                 self.changes = self.tables.states.runs.changes_until(event);
             }
         }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{NO_EVENT, RunTimeline, SegmentAt, insert, known_pool};
+use super::{NO_EVENT, RunTimeline, Runs, SegmentAt, known_pool};
 use crate::model::{Action, AllocConf, DeviceRecording, StackId};
 use crate::units::MEBIBYTE;
 
@@ -19,7 +19,7 @@ pub(super) fn add_missing(dev: &DeviceRecording, timeline: &RunTimeline, initial
     let mut later: Vec<&crate::model::Segment> = dev.later_segments.iter().filter(|s| s.size > 0).collect();
     later.sort_by_key(|s| s.address);
     let is_expandable = events.action.contains(&Action::SegmentMap);
-    let mut runs = initial.clone();
+    let mut runs = Runs::from(initial.clone());
     let mut pages: Vec<SegmentAt> = Vec::new();
     let mut change = 0;
     for (i, &action) in events.action.iter().enumerate() {
@@ -35,8 +35,7 @@ pub(super) fn add_missing(dev: &DeviceRecording, timeline: &RunTimeline, initial
         let size = if events.sizes_are_blocks { requested } else { dev.settings.conf.round_size(requested) };
         let Some(end) = at.checked_add(size).filter(|end| end.checked_add(PAGE).is_some()) else { continue };
         while at < end {
-            let next = runs.partition_point(|r| r.address <= at);
-            if let Some(run) = next.checked_sub(1).map(|n| &runs[n]).filter(|r| r.address + r.size > at) {
+            if let Some(run) = runs.up_to(at).filter(|r| r.address + r.size > at) {
                 at = run.address + run.size;
                 continue;
             }
@@ -59,7 +58,7 @@ pub(super) fn add_missing(dev: &DeviceRecording, timeline: &RunTimeline, initial
                 }
             };
             at = run.address + run.size;
-            insert(&mut runs, run);
+            runs.insert(run);
         }
     }
     initial.append(&mut merged(pages));
@@ -101,10 +100,9 @@ fn touched(dev: &DeviceRecording, timeline: &RunTimeline) -> Vec<Range<u64>> {
 
 /// The addresses about `at` that neither a segment nor an event of the trace claims; at the least up to `end` or the next
 /// segment, for a block that is used in a range before the trace takes it.
-fn room(runs: &[SegmentAt], touched: &[Range<u64>], at: u64, end: u64) -> Range<u64> {
-    let next = runs.partition_point(|r| r.address <= at);
-    let mut low = next.checked_sub(1).map_or(0, |n| runs[n].address + runs[n].size);
-    let mut high = runs.get(next).map_or(u64::MAX, |r| r.address);
+fn room(runs: &Runs, touched: &[Range<u64>], at: u64, end: u64) -> Range<u64> {
+    let mut low = runs.up_to(at).map_or(0, |run| run.address + run.size);
+    let mut high = runs.after(at).map_or(u64::MAX, |run| run.address);
     let next = touched.partition_point(|r| r.start <= at);
     match next.checked_sub(1).map(|n| &touched[n]) {
         Some(inside) if inside.end > at => return at..end.min(high),

@@ -280,7 +280,7 @@ pub(super) fn live_growth(p: &Patient<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![
-        Finding::new("live_growth", Class::Leak, "Tensors grow and grow", trend.grown)
+        Finding::new("live_growth", Class::Leak, "Tensor memory keeps growing", trend.grown)
             .says(format!(
                 "At its quietest moments the program holds {} more than {:.0} s before: {} a minute.",
                 Bytes(trend.grown),

@@ -110,7 +110,7 @@ impl Found {
     /// What most of it is.
     pub fn lead(&self) -> String {
         let said = self.held.sentence();
-        if said.is_empty() { "Nothing in the recording tells what most of it is for.".to_owned() } else { said }
+        if said.is_empty() { "The recording does not show what most of it is for.".to_owned() } else { said }
     }
 
     /// The table of modules says more than that of roles, and than that of lines.

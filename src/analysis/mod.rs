@@ -51,7 +51,7 @@ pub use curves::{Cell, Curves, Quantity};
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
 pub use naming::{
     Apart, NO_STACK, StackNames, folded_frames, frame_text, function_label, innermost, is_framework, named_by, own_frame,
-    place_or_function, stack_text, tell_apart, told_frames, told_place, user_frame,
+    place_or_function, stack_text, tell_apart, told_frames, user_frame,
 };
 pub use roles::{Role, Roles};
 pub use state::{BlockAt, SegmentAt, SegmentLife, State, StateIndex, Totals, expandable_reach};

@@ -101,6 +101,6 @@ fn a_later_setting_is_applied_and_told() {
     let mut recording = sample("gpt_train.pickle");
     recording.devices[0].capacity = Some(80 << 30);
     let answer = ask(&recording.devices[0], "throw_on_cudamalloc_oom:True", None);
-    assert!(answer.assumptions.iter().any(|a| a.to_string().contains("PyTorch 2.12 and later")), "{:?}", answer.assumptions);
+    assert!(answer.assumptions.iter().any(|a| a.to_string().contains("exists from PyTorch 2.12 on")), "{:?}", answer.assumptions);
     assert!(!answer.row.oom, "80 GiB are enough");
 }

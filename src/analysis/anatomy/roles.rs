@@ -10,6 +10,7 @@ use super::{blind, cache, forward, older};
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::model::{DeviceRecording, StackId, StreamId};
+use crate::units::MEBIBYTE;
 
 /// Fewer blocks of the gradients' sizes are no optimizer written by hand.
 const FEWEST_BY_HAND: u32 = 4;
@@ -38,6 +39,13 @@ pub(super) struct Case<'a> {
 impl Case<'_> {
     pub(super) fn size(&self, id: LifetimeId) -> u64 {
         self.tables.lifetimes.requested(self.device, id)
+    }
+
+    /// It is as large as one of these. Where only whole blocks are known two tensors of one shape may differ by what the allocator
+    /// does not split off: up to 1 MiB of a block above that.
+    fn is_one_of(&self, sizes: &Sizes, size: u64) -> bool {
+        let is_near = |&other: &u64| other.min(size) > MEBIBYTE && other.abs_diff(size) <= MEBIBYTE;
+        sizes.contains_key(&size) || (self.device.events.sizes_are_blocks && sizes.keys().any(is_near))
     }
 
     pub(super) fn born(&self, id: LifetimeId) -> u32 {
@@ -144,10 +152,10 @@ fn in_run(case: &Case<'_>, id: LifetimeId, run: &Run, next: Option<&Run>, weight
         Part::Optimizer => (Role::Temporaries, Because::DiesInOptimizer),
         Part::Backward => {
             let size = case.size(id);
-            let is_late = case.gone(id) > case.last_birth(run) && gradients.contains_key(&size);
+            let is_late = case.gone(id) > case.last_birth(run) && case.is_one_of(gradients, size);
             if sense.is_recomputed {
                 (Role::Activations, Because::Recomputed)
-            } else if (outlives || is_late) && (weights.is_empty() || weights.contains_key(&size)) {
+            } else if (outlives || is_late) && (weights.is_empty() || case.is_one_of(weights, size)) {
                 (Role::Gradients, Because::OutlivesBackward)
             } else {
                 (Role::Temporaries, Because::DiesInBackward)
@@ -221,7 +229,7 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
             let is_cut = gone == NO_EVENT && run.events.1 == end;
             if case.sense(id).is_recomputed
                 || gone <= case.last_birth(run)
-                || (is_cut && !weights.is_empty() && !weights.contains_key(&size))
+                || (is_cut && !weights.is_empty() && !case.is_one_of(weights, size))
             {
                 continue;
             }

@@ -123,7 +123,7 @@ pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
 #[must_use]
 pub fn frame_text(stacks: &StackTable, frame: Frame) -> String {
     let (place, function) = (place_or_function(stacks, frame), function_label(stacks.text(frame.name)));
-    if place == function { place } else { format!("{place} {function}") }
+    if place == function || function.is_empty() { place } else { format!("{place} {function}") }
 }
 
 /// The lines of a stack that say something to a person, innermost first: `/home/me/train.py:71 step`. Of compiled code beside Python's
@@ -169,18 +169,6 @@ pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
         }
     };
     runs.map(line).collect()
-}
-
-/// Where a stack allocates, in a line: the innermost line of Python, else what its compiled code does.
-#[must_use]
-pub fn told_place(stacks: &StackTable, stack: StackId) -> String {
-    let frames = stacks.frames(stack);
-    if frames.iter().filter_map(|&f| stacks.frame(f)).all(|f| is_compiled(stacks, f)) {
-        let own = own_frame(stacks, stack).and_then(|f| stacks.frame(f));
-        let what = own.map_or_else(|| NO_STACK.to_owned(), |f| frame_text(stacks, f));
-        return if frames.is_empty() { "no stack recorded".to_owned() } else { what };
-    }
-    told_frames(stacks, stack).swap_remove(0)
 }
 
 /// The innermost frame that tells anything: not the recorder's own, nor the allocator's, which stand innermost in stacks with C++.
@@ -342,13 +330,7 @@ mod tests {
         assert_eq!(names.of_stack(backward), "backward (autograd thread)");
         assert_eq!(names.of_stack(forward), "model.py:40");
         assert_eq!(names.of_stack(nothing), NO_STACK);
-        assert_eq!(told_place(&table, backward), "backward (autograd thread)");
-        assert_eq!(told_place(&table, forward), "/home/me/model.py:40 forward");
         assert_eq!(told_frames(&table, forward), ["/home/me/model.py:40 forward"]);
-        assert_eq!(
-            (told_place(&table, nothing), told_place(&table, StackId::NONE)),
-            (NO_STACK.into(), "no stack recorded".into())
-        );
     }
 
     #[test]

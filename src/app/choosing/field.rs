@@ -18,7 +18,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::rows::RowList;
 use crate::app::{App, Overlay};
-use crate::units::{Bytes, counted};
+use crate::units::{Bytes, counted, shown};
 
 /// A path being chosen.
 #[derive(Default)]
@@ -366,7 +366,8 @@ fn paint_row(painter: &egui::Painter, t: &Tokens, rect: Rect, entry: Option<&Ent
         right -= age_width + size_width;
     }
     let room = Rect::from_min_max(pos2(rect.left() + 32.0, rect.top()), pos2(right - 8.0, rect.bottom()));
-    let name = label::without_middle(painter, name, Type::Body, room.width());
+    // A name of nothing but marks of direction would be a blank row.
+    let name = label::without_middle(painter, &shown(&name.replace(['\n', '\t'], " ")), Type::Body, room.width());
     label::text_in(painter, room, &name, Type::Body, ink);
 }
 

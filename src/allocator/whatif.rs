@@ -248,10 +248,20 @@ impl<'a> WhatIf<'a> {
         Ok(WhatIf { requests, own })
     }
 
-    /// True when a device's events hold requests to run again: it has allocations, or failures to allocate.
+    /// True when a device's events hold requests to run again: it has allocations, or failures to allocate, and most of its memory is
+    /// not from before them.
     #[must_use]
     pub fn has_requests(device: &DeviceRecording) -> bool {
-        device.events.action.iter().any(|a| matches!(a, Action::Alloc | Action::Oom))
+        Self::mostly_before(device).is_none() && device.events.action.iter().any(|a| matches!(a, Action::Alloc | Action::Oom))
+    }
+
+    /// Bytes that a trace says were reserved before it began, where they are more than half of its peak: without the requests behind them
+    /// no replay says anything of that memory.
+    #[must_use]
+    pub fn mostly_before(device: &DeviceRecording) -> Option<u64> {
+        let told = &device.told.reserved;
+        let (before, peak) = (told.start, told.values.iter().copied().max().unwrap_or(0));
+        (told.is_told() && before.saturating_mul(2) > peak).then_some(before)
     }
 
     /// What was found out, to be kept.

@@ -152,9 +152,10 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     let set_up = set_up(survival, within)?;
     let mut by_step = vec![0; count];
     let (mut bytes, mut number, mut most, mut examples) = (0, 0, 0, Vec::new());
-    // Blocks without a stack are everything at once: of these only what later steps leave behind belongs to the growth.
-    let belongs = |step: Option<usize>| stack.is_some() || step.is_some_and(|step| step >= within.start);
-    for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0) && belongs(s.2)) {
+    // Blocks without a stack are everything at once: of these only sizes that come back in most steps belong to the growth.
+    let sizes = if stack.is_some() { FxHashSet::default() } else { recurring(survival, within) };
+    let belongs = |size: u64| stack.is_some() || sizes.is_empty() || sizes.contains(&size);
+    for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0) && belongs(s.1)) {
         bytes += size;
         number += 1;
         most = most.max(size);
@@ -187,6 +188,17 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
         freed,
         rhythm,
     })
+}
+
+/// Sizes of which at least half of the steps that decide leave something behind.
+fn recurring(survival: &Survival, within: &Range<usize>) -> FxHashSet<u64> {
+    let mut steps: FxHashMap<u64, FxHashSet<usize>> = FxHashMap::default();
+    for &(_, size, step) in survival {
+        if let Some(step) = step.filter(|step| within.contains(step)) {
+            steps.entry(size).or_default().insert(step);
+        }
+    }
+    steps.into_iter().filter(|(_, in_steps)| in_steps.len() * 2 >= within.len()).map(|(size, _)| size).collect()
 }
 
 /// What the first calls of a line made beside what every step leaves behind, as a library makes its workspace: of another size, and

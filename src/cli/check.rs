@@ -12,7 +12,7 @@ use crate::analysis::oom::knows_reserved;
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
-use crate::model::{Progress, WarningKind};
+use crate::model::{DeviceKind, Progress, WarningKind};
 use crate::units::{Bytes, count, counted, told_apart};
 
 /// Runs the subcommand.
@@ -51,7 +51,10 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             }
         };
         let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
-        let is_told = knows_reserved(&tables) || device.events.is_empty() && device.segments.is_empty();
+        // The CPU's memory in a profiler trace is not of the caching allocator: no limit is meant for it.
+        let is_told = knows_reserved(&tables)
+            || device.events.is_empty() && device.segments.is_empty()
+            || device.id.kind == DeviceKind::Cpu;
         if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
             // What is not in the file cannot be vouched for.
             let limits = args.max_peak.map(|most| ("max_peak", json!(most)));

@@ -19,8 +19,7 @@ use crate::analysis::join::Join;
 use crate::analysis::stats_check::{StatsVerdict, judge_stats};
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
 use crate::model::{
-    Action, CATEGORIES, Clock, DeviceRecording, Format, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind,
-    WarningKind,
+    Action, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
 };
 
 /// The JSON object of one file. Sizes are bytes, times microseconds since what `clock` says, mostly the epoch.
@@ -389,7 +388,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
         samples: device.samples.len() as u64,
         allocations: events.action.iter().filter(|&&a| a == Action::Alloc).count() as u64,
         live_before: tables.lifetimes.initial_count() as u64,
-        relative: recording.source.format == Format::KinetoTrace && device.is_address_untold && !device.told.allocated.is_told(),
+        relative: recording.is_relative(device),
         is_partial: !tables.curves.has_all_segments(),
         segments: segments as u64,
         blocks: blocks as u64,

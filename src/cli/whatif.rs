@@ -188,6 +188,13 @@ fn choose(recording: &Recording, index: Option<i32>) -> Result<&DeviceRecording,
 
 /// Why there is nothing to run again on a device; `None` where there is.
 pub(super) fn without_requests(device: &DeviceRecording) -> Option<String> {
+    if let Some(before) = WhatIf::mostly_before(device) {
+        return Some(format!(
+            "{} of {} cannot be run again: they were reserved before profiling began, and the trace has no requests for them; profile from the start",
+            Bytes(before),
+            device.id
+        ));
+    }
     let what = match WhatIf::has_requests(device) {
         true => return None,
         false if device.events.is_empty() => "there is no trace of it, only its state",

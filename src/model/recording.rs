@@ -136,6 +136,12 @@ impl Recording {
         self.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty() || !d.blocks.is_empty())
     }
 
+    /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what was held before.
+    #[must_use]
+    pub fn is_relative(&self, device: &DeviceRecording) -> bool {
+        self.source.format == Format::KinetoTrace && device.is_address_untold && !device.told.allocated.is_told()
+    }
+
     /// False where sizes are whole blocks, as PyTorch's profiler writes them of a GPU and PyTorch 1.11 in its lists of segments: what
     /// was asked for is then not in the file.
     #[must_use]

@@ -273,6 +273,10 @@ const MOST_TEMPORARY: u64 = 8;
 /// Steps where no stack tells: requests that come again in the same order, by their stacks or, without those, by their sizes.
 fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     let lifetimes = &tables.lifetimes;
+    // Stacks of operators alone, as a trace without with_stack has them, are the same in each layer of one forward pass.
+    if phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0) {
+        return Steps::default();
+    }
     let id = |at: usize| LifetimeId(phases.first_row + at as u32);
     let count = lifetimes.len() - phases.first_row as usize;
     let kind = |id| match phases.has_stacks {

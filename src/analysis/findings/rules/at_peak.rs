@@ -77,21 +77,22 @@ pub(super) struct Layers {
 
 impl Layers {
     /// From the stacks of some blocks; `None` where no two blocks share one. A line may run more than once in a layer, so their number is
-    /// the largest that divides the counts of most stacks, by bytes.
+    /// the largest that divides the counts of most stacks, each by its blocks. What earlier steps left behind is of no layer.
     pub(super) fn of(p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<Self> {
-        let mut by_stack: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
-        for b in blocks {
+        let step = |event: u32| p.steps.bounds.partition_point(|&bound| bound <= event);
+        let is_now = |b: &&&BlockAt| step(p.tables.lifetimes.born(b.lifetime)) == step(p.peak_event);
+        let mut by_stack: FxHashMap<StackId, u64> = FxHashMap::default();
+        for b in blocks.iter().filter(is_now) {
             if let Some(stack) = p.stack_of(b.lifetime) {
-                let held = by_stack.entry(stack).or_default();
-                *held = (held.0 + 1, held.1 + b.size);
+                *by_stack.entry(stack).or_default() += 1;
             }
         }
-        by_stack.retain(|_, held| held.0 >= 2);
-        let divided_by = |n: u64| by_stack.values().filter(|held| held.0 % n == 0).map(|held| held.1).sum::<u64>();
-        let numbers: FxHashSet<u64> = by_stack.values().map(|held| held.0).collect();
+        by_stack.retain(|_, held| *held >= 2);
+        let divided_by = |n: u64| by_stack.values().filter(|&held| held % n == 0).sum::<u64>();
+        let numbers: FxHashSet<u64> = by_stack.values().copied().collect();
         let most = numbers.iter().map(|&n| divided_by(n)).max()?;
         let number = numbers.into_iter().filter(|&n| divided_by(n).saturating_mul(5) >= most.saturating_mul(4)).max()?;
-        Some(Layers { number, blocks: by_stack.into_iter().map(|(stack, held)| (stack, held.0)).collect() })
+        Some(Layers { number, blocks: by_stack })
     }
 
     /// The stack whose blocks are most likely what each layer begins with, which checkpointing keeps: one block a layer, of the size that

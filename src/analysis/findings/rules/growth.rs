@@ -3,7 +3,7 @@
 use super::shared::{self, EVALUATION};
 use crate::analysis::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::analysis::leaks::{Growth, adding, adds, how_often, pace};
-use crate::analysis::{Quantity, innermost, place_or_function};
+use crate::analysis::{LifetimeId, Quantity, Role, innermost, place_or_function};
 use crate::model::{StackId, StackTable};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
@@ -20,7 +20,8 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
     // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
     let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
-    let keeps_losses = has_stacks && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
+    let kept = most_kept(p, &grown);
+    let keeps_losses = has_stacks && kept.is_none() && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = how_often(&all, what);
     let (what_adds, slope) = adds(&all, what);
@@ -65,10 +66,10 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
             counted(blocks, "block", "blocks"),
             if has_stacks { format!("allocated at {}", places(&lines)) } else { "whose call stacks were not recorded".to_owned() },
             pace(&all, what),
-            if keeps_losses {
-                "Something keeps them, most often a list of losses or outputs with their graphs."
-            } else {
-                "They stay alive; this may be intended, as with a cache."
+            match kept {
+                Some((what, _)) => what,
+                None if keeps_losses => "Something keeps them, most often a list of losses or outputs with their graphs.",
+                None => "They stay alive; this may be intended, as with a cache.",
             },
         ),
         evidence,
@@ -80,6 +81,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         },
         remedy: keeps_losses.then(|| "total_loss += loss.item()".to_owned()),
         advice: match (keeps_losses, has_stacks) {
+            _ if kept.is_some() => kept.map_or("", |k| k.1),
             (true, _) => "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step.",
             (false, true) => "If nothing should outlive its step, drop what refers to them: lists, dictionaries, closures, hooks. A cache needs a bound.",
             (false, false) => "Record again with call stacks: they name the lines whose blocks stay.",
@@ -87,6 +89,30 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         .to_owned(),
         verify: "The slope is zero: memory after each step is the same.".to_owned(),
     }]
+}
+
+/// What is kept, and what to do, where most of what grows has one role that tells it.
+fn most_kept(p: &Patient<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
+    let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.examples.iter().copied()).collect();
+    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
+    let bytes = |role: Role| all.iter().filter(|&&id| p.roles.of(id) == role).map(|&id| size(id)).sum::<u64>();
+    let of_all: u64 = all.iter().map(|&id| size(id)).sum();
+    let is_most = |role: &Role| bytes(*role) * 2 > of_all;
+    let role = [Role::Weights, Role::OptimizerState, Role::Inputs].into_iter().find(is_most)?;
+    Some(match role {
+        Role::Weights => (
+            "They are copies of weights, and something keeps them.",
+            "Keep one copy (of the best weights, of an average) and write the next one into it: p_copy.copy_(p). Move others to the CPU.",
+        ),
+        Role::OptimizerState => (
+            "They are states of optimizers, and something keeps them.",
+            "Make the optimizer once, before the loop, and drop the old one before another is made.",
+        ),
+        _ => (
+            "They are batches, and something keeps them.",
+            "Keep no batch after its step: drop lists of batches, or keep copies on the CPU.",
+        ),
+    })
 }
 
 /// A loss, reduced or one figure a sample, takes this much at most.

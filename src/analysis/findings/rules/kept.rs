@@ -27,7 +27,8 @@ pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
     }
     let Some((blocks, bytes)) = much(p, |b| p.roles.is_kept_by_graph(b.lifetime)) else { return Vec::new() };
     // A recording that ends right after the forward pass does not tell what came next.
-    let is_freed = blocks.iter().any(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT);
+    let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
+    let is_freed = freed * 2 > bytes;
     let sentence = format!(
         "The forward pass keeps {} in {} for a backward pass, most at {}, and {}.",
         Bytes(bytes),
@@ -124,7 +125,7 @@ pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
     // Attention and the loss have rules of their own.
     let line = |stack: StackId| {
         let has_rule = p.roles.anatomy.phases.is_attention(stack) || p.flags(stack) & LOSS != 0;
-        if has_rule { None } else { line_of(&p.recording.stacks, stack) }
+        if has_rule { None } else { line_of(&p.recording.stacks, stack).filter(|&line| computes(p, stack, line)) }
     };
     let mut by_line: FxHashMap<(FrameId, u64), (u64, u64)> = FxHashMap::default();
     for b in &activations {
@@ -157,6 +158,13 @@ pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
             .advice("A formula in Python keeps a tensor for each of its operations. Use the operation PyTorch has for it (for a GELU: activation_function=\"gelu_pytorch_tanh\" in Transformers, torch.nn.functional.gelu), or torch.compile.")
             .check("The line keeps one tensor a layer."),
     ]
+}
+
+/// True for a line that calls operators, and no module of PyTorch's that computes many.
+fn computes(p: &Patient<'_>, stack: StackId, line: FrameId) -> bool {
+    let stacks = &p.recording.stacks;
+    let inside = stacks.frames(stack).iter().take_while(|&&f| f != line).filter_map(|&f| stacks.frame(f));
+    !inside.map(|f| stacks.text(f.file)).any(|file| file.contains("torch/nn/modules/"))
 }
 
 /// True where segments went back while a CUDA graph was captured: `torch.cuda.graph` empties the cache as it begins.

@@ -372,13 +372,15 @@ pub(super) fn preallocated(p: &Patient<'_>) -> Vec<Finding> {
     }
     let number = ids.len() as u64;
     vec![
-        Finding::new("preallocated_cache", Class::Structure, "Most of it was taken at the start", bytes)
+        Finding::new("preallocated_cache", Class::Structure, "Most of it is a KV cache, taken whole", bytes)
             .says(format!(
-                "{} of {} each were taken at once and never freed: {} of the {} at the peak. That is how servers reserve their KV cache, by design.",
+                "{} of {} each {}. That is how servers reserve their KV cache, by design.",
                 counted(number, "block", "blocks"),
                 Bytes(size),
-                Bytes(bytes),
-                Bytes(peak)
+                match n {
+                    0 => format!("are a KV cache: {} of the {} that were live", Bytes(bytes), Bytes(peak)),
+                    _ => format!("were taken at once and never freed: {} of the {} at the peak", Bytes(bytes), Bytes(peak)),
+                }
             ))
             .shows("blocks", count(number))
             .bytes_of("each", size)

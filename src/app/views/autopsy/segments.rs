@@ -178,7 +178,9 @@ pub(super) fn way_out(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) ->
         Some(way) => {
             let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));
             let search = if alone.is_empty() { "" } else { " For a single block, every live block was tried by itself." };
-            (format!("What to free: {}{alone}", way.sentence(a.words)), format!("{}{search}", way.why()))
+            let needs = cx.roles.as_ref().and_then(|roles| a.way_out_needs(&case.state, |id| roles.of(id)));
+            let needs = needs.map_or(String::new(), |needs| format!(" {needs}"));
+            (format!("What to free: {}{needs}{alone}", way.sentence(a.words)), format!("{}{search}", way.why()))
         }
         None => (format!("What to free: {}", a.way_out_sentence(&case.state)), String::new()),
     };

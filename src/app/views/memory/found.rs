@@ -15,6 +15,8 @@ pub struct Whole {
     pub elsewhere: Vec<Role>,
     /// That memory does not grow, where it does not.
     pub health: Option<String>,
+    /// A trace without totals: all figures are of what it shows.
+    is_relative: bool,
     /// Allocations of the recording, and those without a stack.
     made: (u64, u64),
 }
@@ -31,7 +33,9 @@ impl Whole {
         let ends = tables.curves.columns(device, lifetimes, Quantity::Active, &bounds).iter().map(|c| c.last).collect::<Vec<_>>();
         Whole {
             elsewhere: Role::ALL.into_iter().filter(|role| roles.handed_out[role.index()].count > 0).collect(),
-            health: layout::no_growth(&ends, is_cut),
+            // A program that ran out of memory is not healthy.
+            health: if device.events.ooms().is_empty() { layout::no_growth(&ends, is_cut) } else { None },
+            is_relative: data.recording.is_relative(device),
             made: ((lifetimes.len() - first) as u64, bare),
         }
     }
@@ -53,6 +57,10 @@ impl Whole {
         match found.older {
             // It stands above already.
             _ if found.limit.is_some() => None,
+            _ if self.is_relative => Some(
+                "The trace has no totals: what was held before profiling is unknown, and figures are of what the trace shows."
+                    .to_owned(),
+            ),
             _ if self.made.0 == 0 => Some("It tells what was live, and no allocation or free before that.".to_owned()),
             (0, _) => Some("Complete: nothing that is live here is older than its first event.".to_owned()),
             (blocks, bytes) => {

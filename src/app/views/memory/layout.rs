@@ -252,7 +252,7 @@ pub fn no_growth(ends: &[u64], is_cut: bool) -> Option<String> {
     let last = ends.last().copied()?;
     let end = Bytes(last).to_string();
     match ends {
-        [_, _, ..] if steady(ends) => Some(format!("No growth: all {} {steps} end with {end}", count(ends.len() as u64))),
+        [_, _, _, ..] if steady(ends) => Some(format!("No growth: all {} {steps} end with {end}", count(ends.len() as u64))),
         // The first step of a run makes what the others find there.
         [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
             Some(format!("No growth: all {} {steps} but the first end with {end}", count(ends.len() as u64)))

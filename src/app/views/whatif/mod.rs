@@ -136,7 +136,9 @@ impl View for WhatIfView {
             return;
         }
         if !WhatIf::has_requests(device) {
-            let sentence = if device.events.is_empty() {
+            let sentence = if WhatIf::mostly_before(device).is_some() {
+                "Most of this memory was reserved before profiling began, and the trace has no requests for it. Profile from the start:"
+            } else if device.events.is_empty() {
                 "This recording has no requests to replay, only the state at its end. Record the history first:"
             } else {
                 "No request for memory is in this recording's trace, so there is nothing to replay. Record from the start:"

@@ -261,9 +261,10 @@ fn malformed(name: &str, offset: u64) -> FormatError {
     FormatError::Malformed { name: name.to_owned(), offset, what: "this part of the pprof profile cannot be read".to_owned() }
 }
 
-/// As much of a text as a sentence has room for.
+/// As much of a text as a sentence has room for, on one line.
 fn short(text: &[u8]) -> String {
-    String::from_utf8_lossy(text.get(..64).unwrap_or(text)).into_owned()
+    let text = String::from_utf8_lossy(text.get(..64).unwrap_or(text));
+    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 /// Blocks by device.
@@ -471,5 +472,4 @@ fn pair(message: &[u8], first: u32, second: u32) -> Result<(u64, u64), Broken> {
 }
 
 #[cfg(test)]
-#[path = "jax_tests.rs"]
 mod tests;

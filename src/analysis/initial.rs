@@ -85,6 +85,22 @@ pub(crate) fn find_initial(
             }
         }
     }
+    // A source without segments can still tell which blocks are live (JAX).
+    if dev.segments.is_empty() {
+        for block in dev.blocks.iter().filter(|b| b.state != BlockState::Inactive && !first.contains_key(&b.address)) {
+            let initial = Initial {
+                address: block.address,
+                requested: block.requested,
+                block: block.size,
+                stack: block.stack,
+                stream: StreamId(0),
+                pool: PoolId::UNKNOWN,
+                class: AllocConf::size_class(block.size),
+                pending: block.state == BlockState::PendingFree,
+            };
+            found.push((NO_EVENT, initial));
+        }
+    }
     for (&address, &event) in &first {
         let i = event as usize;
         if events.action[i] == Action::Alloc {

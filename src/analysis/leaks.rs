@@ -122,7 +122,7 @@ pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
     let needed = needed(steps) + 2;
     match steps.len() {
         _ if has_steps(steps) => None,
-        0 if device.events.is_empty() => Some("The file has no history, only what was live when it was dumped.".to_owned()),
+        0 if device.events.is_empty() => Some("The file has no history, only what was live when it was dumped. Two files of one run tell what grew: vramscope diff A B.".to_owned()),
         0 => Some(format!("No steps were found, so nothing tells what grows. Record {needed} steps or more.")),
         n => Some(format!("{} too few to tell what grows. Record {needed} or more.", counted(n as u64, "step is", "steps are"))),
     }

@@ -1,11 +1,14 @@
 //! [`Limit`]: what a recording lacks, where that decides what can be said of its memory.
 
 use super::DeviceTables;
-use crate::model::{DeviceRecording, Format, Recording};
+use crate::model::{DeviceKind, DeviceRecording, Format, Recording};
 use crate::units::{Bytes, counted};
 
 /// The line that records everything from where it stands on.
 pub const RECORD: &str = "torch.cuda.memory._record_memory_history()";
+
+/// The most that JAX held on a device, programs at work included.
+const JAX_PEAK: &str = "jax.local_devices()[0].memory_stats()[\"peak_bytes_in_use\"]";
 
 /// What the recording does not have of what was live at an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,14 @@ impl Limit {
         }
         let is_snapshot = matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml);
         let line = is_snapshot.then_some(RECORD);
+        if recording.source.format == Format::JaxMemoryProfile {
+            let what = "A JAX memory profile has the arrays that were alive when it was written, and the lines that made them. What a \
+                        compiled program needs while it runs is not in it, and neither is the peak";
+            // JAX counts nothing on the CPU.
+            let line = (device.id.kind != DeviceKind::Cpu).then_some(JAX_PEAK);
+            let end = if line.is_some() { ", which this line tells:" } else { "." };
+            return Some(Limit { sentence: format!("{what}{end}"), line });
+        }
         if device.events.is_empty() {
             let what = match bare {
                 0 => "The file has no history: it says what was live when it was written, and which lines made it.",

@@ -169,7 +169,7 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
     let mut rows = Vec::new();
     for (device_index, device) in recording.devices.iter().enumerate() {
         let is_accelerator = !matches!(device.id.kind, DeviceKind::Cpu | DeviceKind::Host);
-        if !is_accelerator || (device.events.is_empty() && device.segments.is_empty()) {
+        if !is_accelerator || !device.has_blocks() {
             continue;
         }
         let tables = DeviceTables::build(device, progress)?;

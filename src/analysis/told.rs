@@ -9,6 +9,7 @@ pub fn why_no_segments(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::RmmLog => "RMM's log has allocations and frees only: what RMM's pools reserved is not in it.",
         Format::MemoryTimeline => "A memory timeline has no segments. A memory snapshot has them.",
+        Format::JaxMemoryProfile => "JAX's profile has arrays and compiled programs only: what JAX reserved is not in it.",
         _ => "A profiler trace has no segments. A memory snapshot has them.",
     }
 }
@@ -29,8 +30,23 @@ pub fn why_no_memory(recording: &Recording) -> &'static str {
 pub fn records_history(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True)",
+        Format::JaxMemoryProfile => SAVE_JAX,
         _ => crate::analysis::limits::RECORD,
     }
+}
+
+/// What to say, and the line to copy, where there is no event: `torch` is the sentence about PyTorch's recordings, before the line that
+/// records history.
+#[must_use]
+pub fn no_history(recording: &Recording, torch: &'static str) -> (&'static str, &'static str) {
+    let sentence = match recording.source.format {
+        Format::JaxMemoryProfile => {
+            "JAX's profile is of one instant, and nothing in it tells what happened before. Write one at each instant that matters, and \
+             compare them:"
+        }
+        _ => torch,
+    };
+    (sentence, records_history(recording))
 }
 
 /// The line that records call stacks.
@@ -39,6 +55,7 @@ pub fn records_stacks(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
         Format::MemoryTimeline => "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")",
+        Format::JaxMemoryProfile => SAVE_JAX,
         _ => "torch.cuda.memory._record_memory_history(stacks=\"python\")",
     }
 }
@@ -46,12 +63,24 @@ pub fn records_stacks(recording: &Recording) -> &'static str {
 /// The program whose allocator a recording is of.
 #[must_use]
 pub fn allocator_name(recording: &Recording) -> &'static str {
-    if recording.source.format == Format::RmmLog { "RMM" } else { "PyTorch" }
+    match recording.source.format {
+        Format::RmmLog => "RMM",
+        Format::JaxMemoryProfile => "JAX",
+        _ => "PyTorch",
+    }
 }
 
+/// Writes JAX's profile, stacks and all.
+const SAVE_JAX: &str = "jax.profiler.save_device_memory_profile(\"memory.prof\")";
+
 /// What to say where addresses are made up, see [`Recording::tells_addresses`].
-pub const NO_ADDRESSES: &str =
-    "This file tells no addresses; which of several equal allocations a free ends is a guess (the youngest).";
+#[must_use]
+pub fn no_addresses(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::JaxMemoryProfile => "This file tells no addresses.",
+        _ => "This file tells no addresses; which of several equal allocations a free ends is a guess (the youngest).",
+    }
+}
 
 /// A time as its clock tells it, and what to say behind it: `13:39:04.005` and ` UTC`, or ` of an unnamed zone` where the zone is not
 /// told, or `1.130 s` and ` after the start` where no clock time is.

@@ -265,7 +265,7 @@ impl Command {
                 "Every byte of each GPU over time: driver, processes, and PyTorch's own figures where a helper runs."
             }
             Command::Open => {
-                "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
+                "Allocator snapshots, profiler traces, memory timelines, JAX memory profiles and saved memory_viz pages, compressed or not."
             }
             Command::SaveRecording => {
                 "As a PyTorch snapshot, which memory_viz and Python's pickle open too; a live watch as a session."

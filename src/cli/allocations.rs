@@ -15,7 +15,7 @@ use crate::analysis::ordering::Order;
 use crate::analysis::query::{Asked, Query, Scope, of_text, reference};
 use crate::analysis::roles::Roles;
 use crate::analysis::steps::Steps;
-use crate::analysis::told::NO_ADDRESSES;
+use crate::analysis::told::no_addresses;
 use crate::analysis::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
 use crate::model::{Progress, Recording};
 use crate::units::{Address, Bytes, count};
@@ -181,7 +181,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
         answer += &table.to_string();
     }
     if !recording.tells_addresses() && !listed.is_empty() {
-        answer += NO_ADDRESSES;
+        answer += no_addresses(&recording);
         answer.push('\n');
     }
     if listed.len() < matching.len() {

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::args::DiffArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use crate::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
+use crate::analysis::oom::knows_reserved;
 use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, frame_text, innermost, stack_text};
 use crate::model::{DeviceRecording, Progress, Recording, StackId, StackTable};
@@ -104,11 +105,16 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         );
     }
     let [reserved_a, reserved_b] = told_apart([c.reserve_a.totals[0], c.reserve_b.totals[0]]);
-    text += &format!(
-        "Reserved {reserved_a} in A, {reserved_b} in B; free inside {} and {}.\n\n",
-        Bytes(c.reserve_a.free),
-        Bytes(c.reserve_b.free)
-    );
+    text += &match [knows_reserved(&a.tables), knows_reserved(&b.tables)] {
+        [true, true] => format!(
+            "Reserved {reserved_a} in A, {reserved_b} in B; free inside {} and {}.\n\n",
+            Bytes(c.reserve_a.free),
+            Bytes(c.reserve_b.free)
+        ),
+        [true, false] => format!("Reserved {reserved_a} in A, and not recorded in B.\n\n"),
+        [false, true] => format!("Reserved {reserved_b} in B, and not recorded in A.\n\n"),
+        [false, false] => "What was reserved is in neither file.\n\n".to_owned(),
+    };
     let mut table = Table::new("rrrrrll");
     table.row(["change", "A", "B", "blocks A", "blocks B", "role", "allocated at"]);
     let shown = || groups.iter().take(LISTED);

@@ -146,11 +146,21 @@ fn check_range(args: &ExportArgs, recording: &Recording) -> Result<(), Failure> 
 }
 
 fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &mut dyn Write) -> Result<(), String> {
-    let has_events = recording.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty());
+    let has_events = recording.has_blocks();
     let has_samples = recording.devices.iter().any(|d| !d.samples.is_empty() || !d.bands.is_empty());
+    // A file without events and samples is of one instant.
+    let over_time = has_samples || recording.devices.iter().any(|d| !d.events.is_empty());
     if args.to == ExportFormat::Snapshot && has_events && !recording.tells_addresses() {
         return Err(format!(
-            "{}: a snapshot is made of blocks at addresses, and this file has no addresses; export it as csv, parquet, speedscope or perfetto",
+            "{}: a snapshot is made of blocks at addresses, and this file has no addresses; export it as csv, parquet{} speedscope{}",
+            source.path.display(),
+            if over_time { "," } else { " or" },
+            if over_time { " or perfetto" } else { "" }
+        ));
+    }
+    if args.to == ExportFormat::Perfetto && has_events && !over_time {
+        return Err(format!(
+            "{}: a Perfetto trace is over time, and this file is of one instant; export it as csv, parquet or speedscope",
             source.path.display()
         ));
     }
@@ -248,9 +258,8 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
         Ok(())
     };
     let chosen = if is_file { vec![choose_device(recording, args.device)?] } else { devices(args, recording)? };
-    let has_events = |&i: &usize| !recording.devices[i].events.is_empty() || !recording.devices[i].segments.is_empty();
     // Of a live session there is nothing but its samples, of a plotted timeline nothing but its sums by category.
-    let has_events = chosen.iter().any(has_events);
+    let has_events = chosen.iter().any(|&i| recording.devices[i].has_blocks());
     let has_bands = chosen.iter().any(|&i| !recording.devices[i].bands.is_empty());
     let usual = match (has_events, has_bands) {
         (true, _) => ExportTableName::Lifetimes,
@@ -301,17 +310,20 @@ fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, St
     let mut weights: Vec<Vec<(StackId, u64)>> = Vec::new();
     for index in devices(args, recording)? {
         let device = &recording.devices[index];
-        if device.events.is_empty() && device.segments.is_empty() {
+        if !device.has_blocks() {
             continue;
         }
         let tables = build(recording, index)?;
         let (_, peak) = tables.curves.peak(Quantity::Requested);
         let last = (device.events.len() as u32).saturating_sub(1);
-        for (what, measure) in [
+        let measures = [
             ("live at the peak", Measure::LiveAt(peak)),
             ("live at the end", Measure::LiveAt(last)),
             ("allocated over the recording", Measure::Allocated(0, last)),
-        ] {
+        ];
+        // Without events the end is all there is.
+        let known = if device.events.is_empty() { &measures[1..2] } else { &measures[..] };
+        for &(what, measure) in known {
             let mut by_stack: Vec<(StackId, u64)> =
                 weigh(device, &tables, None, measure, Size::Requested).into_iter().map(|e| (e.stack, e.weight)).collect();
             by_stack.sort_by_key(|&(stack, bytes)| (std::cmp::Reverse(bytes), stack));
@@ -323,7 +335,7 @@ fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, St
     let mut file = create(args, &args.out)?;
     speedscope::write(&recording.source.name, &recording.stacks, &flames, &mut file).map_err(failed(&args.out))?;
     file.finish()?;
-    Ok((args.out.clone(), format!("{} flame graphs", flames.len())))
+    Ok((args.out.clone(), counted(flames.len() as u64, "flame graph", "flame graphs")))
 }
 
 fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, String> {

@@ -71,7 +71,9 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
         out.insert_str(0, &format!("Doubtful: {contradiction}.\n\n"));
     }
     if entries.is_empty() && contradictions.is_empty() {
-        let _ = writeln!(out, "{}: nothing to report.", recording.source.name);
+        let is_instant = recording.devices.iter().all(|d| d.events.is_empty() && d.samples.is_empty());
+        let limit = if is_instant { " It is of one instant, which shows neither growth nor failures." } else { "" };
+        let _ = writeln!(out, "{}: nothing to report.{limit}", recording.source.name);
     }
     for why in &not_tried {
         let _ = writeln!(out, "{why}");

@@ -180,8 +180,16 @@ fn choose(recording: &Recording, index: Option<i32>) -> Result<&DeviceRecording,
     if matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
         return Err(format!("{name}: {} is not managed by the CUDA caching allocator, so its settings do not apply", device.id));
     }
-    if recording.source.format == Format::RmmLog {
-        return Err(format!("{name}: RMM made these requests, and PyTorch's settings do not apply to its pools"));
+    match recording.source.format {
+        Format::RmmLog => {
+            return Err(format!("{name}: RMM made these requests, and PyTorch's settings do not apply to its pools"));
+        }
+        Format::JaxMemoryProfile => {
+            return Err(format!(
+                "{name}: JAX's profile has no requests to run again, and PyTorch's settings do not apply to JAX"
+            ));
+        }
+        _ => {}
     }
     without_requests(device).map_or(Ok(device), |sentence| Err(format!("{name}: {sentence}")))
 }

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Endings of the files that trainers and profilers write recordings to. Files named one by one need none of them.
-pub const ENDINGS: [&str; 14] = [
+pub const ENDINGS: [&str; 15] = [
     ".pickle",
     ".pkl",
     ".pickle.gz",
@@ -19,6 +19,7 @@ pub const ENDINGS: [&str; 14] = [
     ".html",
     ".csv",
     ".csv.gz",
+    ".prof",
     ".vramscope",
 ];
 

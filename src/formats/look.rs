@@ -75,7 +75,7 @@ fn ends_well(kind: Kind, tail: &[u8]) -> bool {
         Kind::Html => text_ends_in(b">"),
         Kind::Trace | Kind::Timeline | Kind::SnapshotJson => text_ends_in(b"}]"),
         Kind::Rmm => tail.ends_with(b"\n"),
-        Kind::Gzip | Kind::Zstd | Kind::Session | Kind::Unknown => !trim_start(tail).is_empty(),
+        Kind::Gzip | Kind::Zstd | Kind::Pprof | Kind::Session | Kind::Unknown => !trim_start(tail).is_empty(),
     }
 }
 

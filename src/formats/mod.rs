@@ -9,6 +9,7 @@ mod error;
 pub mod export;
 pub mod folder;
 mod html;
+pub mod jax;
 pub mod kineto;
 mod look;
 pub mod oom_message;
@@ -157,6 +158,7 @@ enum Kind {
     Trace,
     Timeline,
     Rmm,
+    Pprof,
     SnapshotJson,
     Session,
     Unknown,
@@ -175,6 +177,7 @@ fn sniff(bytes: &[u8]) -> Kind {
         [0x80, 0..=5, ..] => Kind::Pickle,
         // Protocol 0 and 1 begin with a container; `(l`, `(d`, `](`, `}(`, `]q`, `}q`, `(c`.
         [b'(', b'l' | b'd' | b'c', ..] | [b']' | b'}', b'(' | b'q' | b'.' | b'r', ..] => Kind::Pickle,
+        _ if jax::is_pprof(bytes) => Kind::Pprof,
         _ if starts_with_tag(head) => Kind::Html,
         _ if kineto::is_trace(&text[..text.len().min(1 << 16)]) => Kind::Trace,
         _ if timeline::is_timeline(head) => Kind::Timeline,
@@ -228,6 +231,7 @@ fn read_bare(kind: Kind, bytes: &[u8], name: &str, progress: &Progress) -> Resul
         Kind::Trace => kineto::read(bytes, name, progress),
         Kind::Timeline => timeline::read(bytes, name, progress),
         Kind::Rmm => rmm::read(trim_start(bytes), name, progress),
+        Kind::Pprof => jax::read(bytes, name, progress),
         Kind::Session => session::read(bytes, name, progress),
         Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
         Kind::Gzip | Kind::Zstd | Kind::Zip | Kind::Html | Kind::Unknown => read_text(bytes, name),

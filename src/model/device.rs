@@ -13,6 +13,8 @@ pub enum DeviceKind {
     Cuda,
     /// An Intel GPU.
     Xpu,
+    /// A Google TPU.
+    Tpu,
     /// Pinned host memory, kept apart from every GPU.
     Host,
     /// CPU memory seen by a profiler trace.
@@ -22,12 +24,13 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// `cuda`, `xpu`, `host`, `cpu`, `other`: stable, used in JSON.
+    /// `cuda`, `xpu`, `tpu`, `host`, `cpu`, `other`: stable, used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             DeviceKind::Cuda => "cuda",
             DeviceKind::Xpu => "xpu",
+            DeviceKind::Tpu => "tpu",
             DeviceKind::Host => "host",
             DeviceKind::Cpu => "cpu",
             DeviceKind::Other => "other",
@@ -49,8 +52,11 @@ impl std::fmt::Display for DeviceId {
         let text = match self.kind {
             DeviceKind::Cuda => format!("GPU {}", self.index),
             DeviceKind::Xpu => format!("XPU {}", self.index),
+            DeviceKind::Tpu => format!("TPU {}", self.index),
             DeviceKind::Host => "Pinned host memory".to_owned(),
+            DeviceKind::Cpu if self.index > 0 => format!("CPU {}", self.index),
             DeviceKind::Cpu => "CPU".to_owned(),
+            DeviceKind::Other if self.index < 0 => "Unnamed device".to_owned(),
             DeviceKind::Other => format!("Device {}", self.index),
         };
         f.pad(&text)
@@ -139,6 +145,12 @@ impl DeviceRecording {
     #[must_use]
     pub fn blocks_of(&self, segment: &Segment) -> &[Block] {
         self.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize).unwrap_or(&[])
+    }
+
+    /// True with events, segments or blocks: what tells of single allocations.
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        !self.events.is_empty() || !self.segments.is_empty() || !self.blocks.is_empty()
     }
 
     /// Bytes in segments when the recording was written: PyTorch's `reserved_bytes.all.current`.

@@ -104,6 +104,8 @@ pub enum Format {
     MemoryTimeline,
     /// RMM's logging resource adaptor.
     RmmLog,
+    /// `jax.profiler.save_device_memory_profile`.
+    JaxMemoryProfile,
     /// vramscope's own live session file.
     Session,
     /// Another allocator setting, simulated on the requests of a recording.
@@ -130,10 +132,10 @@ impl Recording {
         self.devices.iter().all(is_none)
     }
 
-    /// True where some device has events or segments, as all that tells of single allocations has.
+    /// True where some device has what tells of single allocations.
     #[must_use]
     pub fn has_blocks(&self) -> bool {
-        self.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty() || !d.blocks.is_empty())
+        self.devices.iter().any(DeviceRecording::has_blocks)
     }
 
     /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what was held before.
@@ -148,6 +150,10 @@ impl Recording {
     pub fn tells_requested(&self, device: &DeviceRecording) -> bool {
         if device.is_requested_untold {
             return false;
+        }
+        // JAX tells of arrays, and not of the blocks that they were rounded up to.
+        if self.source.format == Format::JaxMemoryProfile {
+            return true;
         }
         let is_profiled = matches!(self.source.format, Format::KinetoTrace | Format::MemoryTimeline);
         let is_list = device.events.is_empty() && !device.blocks.is_empty();
@@ -222,6 +228,7 @@ impl Format {
             Format::KinetoTrace => "kineto-trace",
             Format::MemoryTimeline => "memory-timeline",
             Format::RmmLog => "rmm-log",
+            Format::JaxMemoryProfile => "jax-memory-profile",
             Format::Session => "session",
             Format::WhatIf => "what-if",
             Format::Probe => "probe",

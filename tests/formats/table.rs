@@ -77,6 +77,12 @@ const TIMELINES: &[Row] = &[
     row("RMM's logging_resource_adaptor, both spellings of the time", "fuzz/corpus/rmm/log.dev0.csv"),
 ];
 
+const JAX: &[Row] = &[
+    row("JAX 0.11.2 on an H200, a training step", "tests/recordings/jax_train.prof"),
+    row("the same, which keeps its outputs", "tests/recordings/jax_leak.prof"),
+    row("two GPUs, a TPU, the host and compiled programs, put together", "fuzz/corpus/jax/four_devices.pb"),
+];
+
 const COUNTERS: &[Row] = &[
     row("`memory_stats()` as JSON", "fuzz/corpus/stats/flat.json"),
     row("a nested dictionary, printed", "fuzz/corpus/stats/nested.txt"),
@@ -101,7 +107,7 @@ const MESSAGES: &[Row] = &[
 /// What a reader gave for a file.
 type Facts = fn(&Path) -> String;
 
-const TABLES: [(&str, &str, &[Row], Facts); 5] = [
+const TABLES: [(&str, &str, &[Row], Facts); 6] = [
     (
         "Snapshots",
         "`torch.cuda.memory._dump_snapshot`, `memory_snapshot()`, and what others make of them; plain, or inside gzip, zstd or zip.",
@@ -115,6 +121,12 @@ const TABLES: [(&str, &str, &[Row], Facts); 5] = [
         of_recording,
     ),
     ("Timelines and logs", "`export_memory_timeline` of a profile, and RMM's log.", TIMELINES, of_recording),
+    (
+        "JAX's memory profiles",
+        "`jax.profiler.save_device_memory_profile`: the arrays that are alive at one instant. `vramscope diff EARLY LATE` tells what grew.",
+        JAX,
+        of_recording,
+    ),
     ("Counters", "Opened alone, or added to a snapshot and held against it.", COUNTERS, of_counters),
     ("Messages", "The text of an error, alone or in a log: `vramscope explain`.", MESSAGES, of_messages),
 ];
@@ -154,6 +166,7 @@ fn of_device(r: &Recording, d: &vramscope::model::DeviceRecording) -> String {
             counted(d.blocks.len() as u64, "block", "blocks")
         ),
     );
+    add(d.segments.is_empty() && !d.blocks.is_empty(), counted(d.blocks.len() as u64, "block", "blocks"));
     add(e.has_time, "times".to_owned());
     add(e.stack.iter().any(|s| s.is_some()) || d.blocks.iter().any(|b| b.stack.is_some()), "stacks".to_owned());
     add(!e.is_empty() && tables.lifetimes.blocks_exact, "exact block sizes".to_owned());
@@ -225,7 +238,8 @@ program. Its bytes are given back when the recording is made. What holds for eve
 | segments, blocks and ranges | one in 16 bytes, counted as often as they are referred to |
 | frames and stacks | stored once however many events share them; a use costs 4 bytes; at most 4,096 frames a stack |
 | what an event says in words | 32 notes, 1 MiB each |
-| devices | 128 of a kind, as PyTorch numbers them |
+| devices | 128 of a kind, as PyTorch numbers them; 4,096 of a JAX profile |
+| arrays of a JAX profile | 2,097,152, which it tells by their number; its stacks together four lines a byte |
 
 A recording takes memory in proportion to its file. What breaks a bound is refused in a sentence with its place, or left out and
 counted in the load report.

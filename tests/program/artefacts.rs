@@ -141,7 +141,10 @@ fn a_state_without_a_history_is_told_as_one() {
         (vec!["summary", &path], " MiB live when the file was written"),
         (vec!["oom", &path], "no history was recorded, so whether a request failed is unknown"),
         (vec!["state", &path, "--end"], "GPU 0 when it was dumped (the file has no events) held 250 MiB"),
-        (vec!["leaks", &path], "The file has no history, only what was live when it was dumped."),
+        (
+            vec!["leaks", &path],
+            "The file has no history, only what was live when it was dumped. Two files of one run tell what grew: vramscope diff A B.",
+        ),
         (vec!["whatif", &path], "nothing of GPU 0 can be run again: there is no trace of it, only its state"),
         (vec!["allocations", &path], "live when it was dumped; the file has no history"),
         (vec!["diff", &path, &path], "live in A (state.pickle, as it was dumped)"),
@@ -149,4 +152,48 @@ fn a_state_without_a_history_is_told_as_one() {
         let said = first(&args);
         assert!(said.contains(wanted), "{args:?}: {said}");
     }
+}
+
+/// JAX's profile is of one instant and of JAX's allocator: each answer says what the file lacks, and none gives PyTorch's advice.
+#[test]
+fn a_jax_profile_is_told_in_words_of_jax() {
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let [train, leak] = ["jax_train.prof", "jax_leak.prof"].map(|name| recordings.join(name).to_string_lossy().into_owned());
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out").to_string_lossy().into_owned();
+    let said = |args: &[&str]| {
+        let output = vramscope(args);
+        text(&[output.stdout, output.stderr].concat())
+    };
+    for (args, wanted) in [
+        (vec!["summary", &leak], "GPU 0: 464.14 MiB live when the file was written. What was reserved is not recorded."),
+        (vec!["summary", &leak], "memory_stats()[\"peak_bytes_in_use\"]"),
+        (vec!["findings", &leak], "nothing to report. It is of one instant, which shows neither growth nor failures."),
+        (vec!["oom", &leak], "whether a request failed is unknown"),
+        (vec!["leaks", &leak], "Two files of one run tell what grew: vramscope diff A B."),
+        (vec!["state", &leak, "--end"], "had 464.14 MiB active; what was reserved is not in this file"),
+        (vec!["allocations", &leak], "This file tells no addresses.\n"),
+        (vec!["flame", &leak], "<module> (jaxrun.py:43);train (jaxrun.py:31) 465718272"),
+        (vec!["whatif", &leak], "PyTorch's settings do not apply to JAX"),
+        (vec!["check", &leak, "--max-peak", "400MiB"], "464.14 MiB"),
+        (vec!["diff", &train, &leak], "+20 MiB: 444.14 MiB live in A"),
+        (vec!["diff", &train, &leak], "What was reserved is in neither file."),
+        (vec!["diff", &train, &leak], "by jaxrun.py:16 forward"),
+        (vec!["ranks", &train, &leak], "not recorded   464.14 MiB"),
+        (vec!["export", &leak, &out, "--to", "snapshot"], "this file has no addresses; export it as csv, parquet or speedscope"),
+        (vec!["export", &leak, &out, "--to", "perfetto"], "this file is of one instant"),
+        (vec!["export", &leak, &out, "--to", "speedscope"], "1 flame graph"),
+    ] {
+        let said = said(&args);
+        assert!(said.contains(wanted), "{args:?}: {said}");
+        for torch in ["torch.", "PYTORCH_", "empty_cache", "_record_memory_history", "weights", "activations"] {
+            assert!(!said.contains(torch), "{args:?}: {torch}: {said}");
+        }
+    }
+    let table = folder.path().join("blocks.csv").to_string_lossy().into_owned();
+    said(&["export", &leak, &table, "--to", "csv", "--table", "blocks"]);
+    let rows = std::fs::read_to_string(&table).unwrap();
+    let bytes: u64 = rows.lines().skip(1).map(|row| row.split(',').nth(6).unwrap().parse::<u64>().unwrap()).sum();
+    // What jax.live_arrays() told at that instant.
+    assert_eq!((rows.lines().count() - 1, bytes), (64, 486_689_792));
 }

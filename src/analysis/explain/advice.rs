@@ -39,7 +39,7 @@ pub(super) fn of_program(writer: Writer) -> Advice {
         Writer::Xla => &[
             "Let JAX take more of the card: `XLA_PYTHON_CLIENT_MEM_FRACTION=0.95` (the default is 0.75).",
             "See whether preallocation is what fails, for instance beside another process: `XLA_PYTHON_CLIENT_PREALLOCATE=false`.",
-            "Use a smaller batch, or jax.checkpoint on the layers whose buffers are listed.",
+            "Use a smaller batch, or jax.checkpoint on the layers that keep most.",
             "See what holds the device: `jax.profiler.save_device_memory_profile(\"memory.prof\")` before the step that fails; vramscope and pprof read it.",
         ],
         Writer::TensorFlow => &[

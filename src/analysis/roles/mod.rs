@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::anatomy::{Anatomy, Because, Decisions};
 use super::{DeviceTables, LifetimeId};
-use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
+use crate::model::{Cancelled, DeviceRecording, Format, Progress, Recording};
 use crate::units::{Bytes, counted};
 
 mod file;
@@ -93,7 +93,9 @@ impl Roles {
         progress.check()?;
         let anatomy = Anatomy::read(recording, device, tables);
         progress.check()?;
-        let decisions = anatomy.decide(device, tables);
+        // The anatomy knows PyTorch's programs: names and sizes of JAX's mean other things.
+        let is_jax = recording.source.format == Format::JaxMemoryProfile;
+        let decisions = if is_jax { Decisions::default() } else { anatomy.decide(device, tables) };
         progress.check()?;
         let given = Given::read(recording, device, tables, rules);
         let mut of = vec![Role::default(); tables.lifetimes.len()];

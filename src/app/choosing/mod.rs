@@ -65,7 +65,7 @@ impl Choosing {
     pub fn hint(self) -> &'static str {
         match self {
             Choosing::Open => {
-                "Allocator snapshots, profiler traces, memory timelines and saved memory_viz pages, compressed or not."
+                "Allocator snapshots, profiler traces, memory timelines, JAX memory profiles and saved memory_viz pages, compressed or not."
             }
             Choosing::Add => "What torch.profiler exported, or memory_stats() as JSON: it is added to the recording in front.",
             Choosing::Ranks => "A folder, or a pattern such as run/*rank*.pickle.",
@@ -149,7 +149,7 @@ impl Choosing {
             Choosing::Picture => ("Pictures", self.endings()),
             Choosing::Save => ("Snapshots", self.endings()),
             Choosing::Session => ("Sessions", self.endings()),
-            _ => ("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "vramscope"]),
+            _ => ("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "prof", "vramscope"]),
         }
     }
 

@@ -4,6 +4,7 @@ use egui::{CursorIcon, Rect, ScrollArea, Stroke, Ui, pos2, vec2};
 
 use super::live::told::has_only_samples;
 use super::{View, ViewContext, ViewInfo, ViewKind};
+use crate::analysis::told::allocator_name;
 use crate::app::action::Action;
 use crate::app::document::holds;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
@@ -11,7 +12,6 @@ use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
-use crate::model::Format;
 use crate::units::{Bytes, Micros, count, counted};
 
 /// Registry entry.
@@ -184,8 +184,9 @@ fn settings(ui: &mut Ui, cx: &ViewContext<'_>) {
     if cx.data.recording.has_only_counters() {
         return;
     }
-    // RMM has none of PyTorch's settings.
-    if has_only_samples(cx.data.device()) || cx.data.recording.source.format == Format::RmmLog {
+    // RMM and JAX have none of PyTorch's settings.
+    let is_torch = allocator_name(&cx.data.recording) == "PyTorch";
+    if has_only_samples(cx.data.device()) || !is_torch {
         return;
     }
     let settings = &cx.data.device().settings;

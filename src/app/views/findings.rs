@@ -228,6 +228,12 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         }
         ui.label(text::title(title).color(cx.tokens.text1));
         ui.add_space(4.0);
+        if device.events.is_empty() && device.samples.is_empty() {
+            let sentence =
+                format!("{} were live when the file was written. One instant shows neither growth nor failures.", Bytes(active));
+            label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
+            return;
+        }
         let first = match failed {
             0 if cx.data.failed_elsewhere().is_some() => format!("No request failed on {}.", device.id),
             0 => "No request failed.".to_owned(),

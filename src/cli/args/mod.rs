@@ -30,8 +30,8 @@ pub use runs::{ProbeArgs, RecordArgs, RunArgs};
     version,
     about = "Shows where a PyTorch program's GPU memory went and why it ran out.",
     long_about = "Shows where a PyTorch program's GPU memory went and why it ran out.\n\n\
-        vramscope FILE… opens the window on memory snapshots, profiler traces and memory timelines. The subcommands below print \
-        the same answers as text, or as one JSON object with --json; they need no display and no GPU.",
+        vramscope FILE… opens the window on memory snapshots, profiler traces, memory timelines and JAX memory profiles. The \
+        subcommands below print the same answers as text, or as one JSON object with --json; they need no display and no GPU.",
     after_help = "Record a snapshot in your program:\n  \
         torch.cuda.memory._record_memory_history()\n  \
         ...                                  # what you want to see\n  \

@@ -18,7 +18,13 @@ pub(super) fn of(s: &Summary) -> String {
         if s.devices.iter().any(|d| !d.ooms.is_empty()) {
             out += &format!("  {whose}{}.\n", doing.peak());
         }
-        out += &doing.limit(&whose);
+        let limit = doing.limit("");
+        match s.devices.iter().filter_map(|d| d.doing.as_ref()).filter(|d| d.limit("") == limit).count() {
+            // What holds for several devices is said once.
+            2.. if out.contains(&limit) => {}
+            2.. => out += &limit,
+            _ => out += &doing.limit(&whose),
+        }
         out += &doing.steps(&whose);
     }
     let read = Micros((s.load.seconds * 1e6) as i64);
@@ -266,7 +272,8 @@ fn device_text(d: &DeviceSummary) -> String {
         facts.push(counted(d.samples, "sample", "samples"));
     }
     if d.live_before > 0 {
-        facts.push(format!("{} live before the trace", counted(d.live_before, "block", "blocks")));
+        let when = if d.events == 0 { "live" } else { "live before the trace" };
+        facts.push(format!("{} {when}", counted(d.live_before, "block", "blocks")));
     }
     out += &format!("  {}\n", facts.join(", "));
     if let Some([first, last]) = d.time_us {

@@ -235,20 +235,20 @@ impl ExportTable for CategoriesTable<'_> {
 pub struct BlocksTable<'a> {
     device: &'a DeviceRecording,
     names: Names<'a>,
-    /// Segment and block index of each row.
-    rows: Vec<(u32, u32)>,
+    /// Segment and block index of each row; a source without segments can still tell its blocks.
+    rows: Vec<(Option<u32>, u32)>,
 }
 
 impl<'a> BlocksTable<'a> {
     /// See [`EventsTable::new`].
     #[must_use]
     pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
-        let rows = device
-            .segments
-            .iter()
-            .enumerate()
-            .flat_map(|(s, segment)| segment.blocks.clone().map(move |b| (s as u32, b)))
-            .collect();
+        let of_segments = device.segments.iter().enumerate();
+        let mut rows: Vec<_> =
+            of_segments.flat_map(|(s, segment)| segment.blocks.clone().map(move |b| (Some(s as u32), b))).collect();
+        if device.segments.is_empty() {
+            rows.extend((0..device.blocks.len() as u32).map(|b| (None, b)));
+        }
         BlocksTable { device, names: Names::new(device, places), rows }
     }
 }
@@ -283,22 +283,22 @@ impl ExportTable for BlocksTable<'_> {
 
     fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
         let (d, names) = (self.device, &self.names);
-        let rows: Vec<_> =
-            self.rows[rows].iter().filter_map(|&(s, b)| Some((d.segments.get(s as usize)?, d.blocks.get(b as usize)?))).collect();
+        let segment = |s: Option<u32>| s.and_then(|s| d.segments.get(s as usize));
+        let rows: Vec<_> = self.rows[rows].iter().filter_map(|&(s, b)| Some((segment(s), d.blocks.get(b as usize)?))).collect();
         vec![
             names.device(rows.len()),
-            Column::Unsigned(rows.iter().map(|(s, _)| Some(s.address)).collect()),
-            Column::Unsigned(rows.iter().map(|(s, _)| Some(s.size)).collect()),
-            Column::Text(rows.iter().map(|(s, _)| Some(s.class.name())).collect()),
-            Column::Text(rows.iter().map(|(s, _)| Some(if s.is_expandable { "true" } else { "false" })).collect()),
-            Column::Unsigned(rows.iter().map(|(_, b)| Some(b.address)).collect()),
+            Column::Unsigned(rows.iter().map(|(s, _)| s.map(|s| s.address)).collect()),
+            Column::Unsigned(rows.iter().map(|(s, _)| s.map(|s| s.size)).collect()),
+            Column::Text(rows.iter().map(|(s, _)| s.map(|s| s.class.name())).collect()),
+            Column::Text(rows.iter().map(|(s, _)| s.map(|s| if s.is_expandable { "true" } else { "false" })).collect()),
+            Column::Unsigned(rows.iter().map(|(_, b)| (!d.is_address_untold).then_some(b.address)).collect()),
             Column::Unsigned(rows.iter().map(|(_, b)| Some(b.size)).collect()),
             Column::Unsigned(
                 rows.iter().map(|(_, b)| (b.state != crate::model::BlockState::Inactive).then_some(b.requested)).collect(),
             ),
             Column::Text(rows.iter().map(|(_, b)| Some(b.state.name())).collect()),
-            Column::Unsigned(rows.iter().map(|(s, _)| names.stream(s.stream)).collect()),
-            Column::Text(rows.iter().map(|(s, _)| names.pool(s.pool)).collect()),
+            Column::Unsigned(rows.iter().map(|(s, _)| s.and_then(|s| names.stream(s.stream))).collect()),
+            Column::Text(rows.iter().map(|(s, _)| s.and_then(|s| names.pool(s.pool))).collect()),
             Column::Unsigned(rows.iter().map(|(_, b)| names.stack(b.stack)).collect()),
             Column::Text(rows.iter().map(|(_, b)| names.place(b.stack)).collect()),
         ]

@@ -14,6 +14,7 @@ use self::curves::Align;
 use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::Quantity;
+use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest, title_beside};
 use crate::app::identity::Identity;
@@ -176,7 +177,8 @@ impl CompareView {
         }
         if events == 0 {
             let sentence = "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:";
-            pane::empty_state(ui, sentence, Some(&cx.words().say(crate::analysis::limits::RECORD)));
+            let (sentence, line) = no_history(&cx.data.recording, sentence);
+            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
         let Some(table) = cx.comparing.steps(cx) else {

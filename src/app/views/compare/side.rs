@@ -40,7 +40,10 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
                 .on_hover_text("Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
             ui.add_space(6.0);
         }
-        reserve(ui, cx.tokens, compared);
+        // Zeros of a file without segments are no figures.
+        if compared.sides.iter().all(|side| side.data.knows_reserved()) {
+            reserve(ui, cx.tokens, compared);
+        }
         pane::section(ui, "Reading", "", false);
         let name = |g: &crate::analysis::diff::Group| StackCells::of(compared.stacks(), g.stack).line();
         let text = layout::reading(&compared.diff, &compared.groups, name);

@@ -23,7 +23,7 @@ impl Dialog {
         let pick = || {
             rfd::FileDialog::new()
                 .set_title("Choose a recording to compare with")
-                .add_filter("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html"])
+                .add_filter("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "prof"])
                 .add_filter("All files", &["*"])
                 .pick_file()
         };

@@ -9,6 +9,7 @@ use super::query_help::QueryWords;
 use super::stack_cells::telling_frames;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::query::{Asked, Query, Scope, of_text};
+use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
@@ -118,11 +119,10 @@ impl View for Events {
             return;
         }
         if device.events.is_empty() {
-            empty_state(
-                ui,
-                "This recording has no trace: only the state at its end. This line, before the work begins, records one:",
-                Some(&cx.words().say(crate::analysis::limits::RECORD)),
-            );
+            let sentence =
+                "This recording has no trace: only the state at its end. This line, before the work begins, records one:";
+            let (sentence, line) = no_history(&cx.data.recording, sentence);
+            empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
         ui.spacing_mut().item_spacing.y = 0.0;

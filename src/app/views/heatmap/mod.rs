@@ -9,7 +9,7 @@ use self::picture::{Key, Map, Mode, Picture};
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::SegmentLife;
 use crate::analysis::fragmentation::Servers;
-use crate::analysis::told::why_no_segments;
+use crate::analysis::told::{no_history, why_no_segments};
 use crate::app::colours::{Focus, stream_name};
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
@@ -146,11 +146,10 @@ impl View for HeatmapView {
             return;
         }
         if device.events.is_empty() {
-            pane::empty_state(
-                ui,
-                "This recording has no events, only the state at its end. Record the history to see fragmentation over time:",
-                Some(&cx.words().say(crate::analysis::limits::RECORD)),
-            );
+            let sentence =
+                "This recording has no events, only the state at its end. Record the history to see fragmentation over time:";
+            let (sentence, line) = no_history(&cx.data.recording, sentence);
+            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
         // Classes of sizes are written with their unit.

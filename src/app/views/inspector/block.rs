@@ -5,7 +5,7 @@ use super::card::{
 };
 use crate::analysis::fragmentation::{Servers, blockers};
 use crate::analysis::modules::{module_of, phase};
-use crate::analysis::told::{NO_ADDRESSES, why_no_requested};
+use crate::analysis::told::{no_addresses, why_no_requested};
 use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Role, Roles, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
@@ -88,7 +88,7 @@ fn place(data: &DeviceData, state: &State, l: &Lifetime, at: Option<usize>) -> V
     }
     facts.push(Fact::new("pool", pool_text(data, l.pool, l.class, l.stream)));
     if !data.recording.tells_addresses() {
-        facts.push(Fact::missing("address", NO_ADDRESSES));
+        facts.push(Fact::missing("address", no_addresses(&data.recording)));
         return facts;
     }
     let earlier = data.tables.lifetimes.generation(data.device(), l.id);

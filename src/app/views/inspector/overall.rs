@@ -7,7 +7,7 @@ use super::card::{Card, Fact, Held, Lead, Peak, Tone, Why, request_at, since_sta
 use super::things::largest_blocks;
 use crate::analysis::anatomy::made_in;
 use crate::analysis::roles::{Reason, Tally};
-use crate::analysis::told::{why_no_requested, why_no_segments};
+use crate::analysis::told::{records_history, why_no_requested, why_no_segments};
 use crate::analysis::vendor::Words;
 use crate::analysis::{LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
 use crate::app::document::DeviceData;
@@ -117,7 +117,7 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
         facts.push(Fact::new("pending free", counted(pending, "block", "blocks")));
     }
     if device.events.is_empty() {
-        facts.push(Fact::missing("events", &Words::of(device).say(crate::analysis::limits::RECORD)));
+        facts.push(Fact::missing("events", &Words::of(device).say(records_history(&data.recording))));
     }
     facts
 }

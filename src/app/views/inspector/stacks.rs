@@ -110,7 +110,7 @@ impl Stacks {
                 label::paragraph(ui, "not recorded. This line records call stacks:", Type::Body, t.text3);
                 ui.add_space(6.0);
                 let line = match cx.data.recording.source.format {
-                    Format::KinetoTrace => records_stacks(&cx.data.recording),
+                    Format::KinetoTrace | Format::JaxMemoryProfile => records_stacks(&cx.data.recording),
                     _ => RECORD_STACKS,
                 };
                 CodeWell::new(&cx.words().say(line)).python().copy(true).show(ui);

@@ -4,7 +4,7 @@ use super::block::{LINES, action_text, next_blockers, same_stack};
 use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
 use crate::analysis::fragmentation::Servers;
 use crate::analysis::oom::has_segments;
-use crate::analysis::told::{NO_ADDRESSES, clock_time, why_no_segments};
+use crate::analysis::told::{clock_time, no_addresses, why_no_segments};
 use crate::analysis::vendor::Words;
 use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
 use crate::app::document::DeviceData;
@@ -208,7 +208,7 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
     } else {
         facts.push(Fact::new("size", format!("{} ({} bytes)", Bytes(size), count(size))));
         if !data.recording.tells_addresses() {
-            facts.push(Fact::missing("address", NO_ADDRESSES));
+            facts.push(Fact::missing("address", no_addresses(&data.recording)));
         } else if address != 0 || action != Action::Snapshot {
             facts.push(Fact::new("address", Address(address).to_string()));
         }

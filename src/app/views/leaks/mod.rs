@@ -12,6 +12,7 @@ use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::leaks::{Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth};
 use crate::analysis::steps::number;
+use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -96,11 +97,9 @@ impl View for LeaksView {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.data.device().events.is_empty() {
-            pane::empty_state(
-                ui,
-                "This recording has no events, so what was allocated when is not known. Record the history:",
-                Some(&cx.words().say(crate::analysis::limits::RECORD)),
-            );
+            let sentence = "This recording has no events, so what was allocated when is not known. Record the history:";
+            let (sentence, line) = no_history(&cx.data.recording, sentence);
+            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
         let data = Arc::clone(cx.data);

@@ -6,7 +6,7 @@ use egui::{Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 
 use super::block_legend::{self, BlockLegend};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::told::NO_ADDRESSES;
+use crate::analysis::told::{allocator_name, no_addresses};
 use crate::analysis::{NO_EVENT, Quantity, State};
 use crate::app::action::Action;
 use crate::app::colours::Focus;
@@ -187,8 +187,12 @@ impl View for SegmentMap {
         if !cx.data.recording.tells_addresses() {
             let why = match cx.data.has_only_sums() {
                 true => "This file has sums by category and no allocations.",
-                false => NO_ADDRESSES,
+                false => no_addresses(&cx.data.recording),
             };
+            if allocator_name(&cx.data.recording) != "PyTorch" {
+                empty_state(ui, &format!("{why} So there is no map to draw."), None);
+                return;
+            }
             let sentence = format!("{why} So there is no map to draw. A memory snapshot has addresses:");
             empty_state(ui, &sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
             return;

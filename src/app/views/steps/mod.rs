@@ -9,6 +9,7 @@ use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::steps::{StepFigures, Steps, figures, number};
+use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::cursor;
 use crate::app::jobs::Derived;
@@ -95,10 +96,7 @@ impl View for StepsView {
         let Some(found) = shown.value else { return };
         if found.steps.is_empty() {
             let (sentence, line) = if cx.data.device().events.is_empty() {
-                (
-                    "This recording has no events, so there are no steps in it. Record the history:",
-                    crate::analysis::limits::RECORD,
-                )
+                no_history(&cx.data.recording, "This recording has no events, so there are no steps in it. Record the history:")
             } else {
                 (
                     "No steps were found: no optimizer step was recorded and no call stack comes back evenly. Mark them in your loop:",

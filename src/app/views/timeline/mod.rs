@@ -38,6 +38,7 @@ use super::block_legend::BlockLegend;
 use super::live::alone::SamplesAlone;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::analysis::op_lanes::OpRows;
+use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, Focus};
 use crate::app::compare::name_of;
@@ -257,11 +258,9 @@ impl View for Timeline {
             return;
         }
         if device.events.is_empty() {
-            pane::empty_state(
-                ui,
-                "This recording has no events, only the state at its end. Record the history to see memory over time:",
-                Some(&cx.words().say(crate::analysis::limits::RECORD)),
-            );
+            let sentence = "This recording has no events, only the state at its end. Record the history to see memory over time:";
+            let (sentence, line) = no_history(&cx.data.recording, sentence);
+            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
         let data = Arc::clone(cx.data);

@@ -9,7 +9,7 @@ use self::runs::Runs;
 use super::{View, ViewContext, ViewInfo, ViewKind};
 use crate::allocator::remedies::best;
 use crate::allocator::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
-use crate::analysis::told::records_history;
+use crate::analysis::told::{no_history, records_history};
 use crate::analysis::vendor::Words;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
@@ -143,7 +143,8 @@ impl View for WhatIfView {
             } else {
                 "No request for memory is in this recording's trace, so there is nothing to replay. Record from the start:"
             };
-            pane::empty_state(ui, sentence, Some(&cx.words().say(records_history(&cx.data.recording))));
+            let (sentence, line) = no_history(&cx.data.recording, sentence);
+            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
         if self.settings.is_empty() {

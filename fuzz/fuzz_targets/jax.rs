@@ -1,0 +1,14 @@
+//! JAX's memory profiles: what comes of them holds together, or is an error.
+//!
+//! `cargo +nightly fuzz run jax` from the repository's root; the seeds are in `fuzz/corpus/jax`.
+#![no_main]
+
+#[allow(dead_code)] // Each target feeds one format.
+#[path = "../../tests/formats/harness.rs"]
+mod harness;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    harness::feed(harness::Target::Jax, bytes);
+});

@@ -1,0 +1,475 @@
+//! `jax.profiler.save_device_memory_profile`: a pprof profile (the protobuf of google/pprof's `profile.proto`, in gzip) of the arrays and
+//! compiled programs that are alive at one instant.
+//!
+//! Arrays of one size from one stack share a sample, whose values are their number and their bytes together. There is no address, no
+//! time and no free in it: each array becomes a block at an address that is made up, in no segment.
+
+use quick_protobuf::BytesReader;
+use rustc_hash::FxHashMap;
+
+use super::FormatError;
+use crate::model::{
+    Block, BlockState, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Frame, LoadReport, Progress, Recording, Source,
+    StackId, StackTableBuilder, StrId, WarningKind,
+};
+use crate::units::{count, counted};
+
+/// The values of JAX's samples, by name and unit.
+const TYPES: [(&[u8], &[u8]); 2] = [(b"allocations", b"count"), (b"space", b"bytes")];
+/// More arrays than any process keeps: a sample of a few bytes can claim any number.
+const MOST_BLOCKS: u64 = 1 << 21;
+/// More devices than one process drives.
+const MOST_DEVICES: usize = 4096;
+/// What stands for a compiled program at the inner end of its stack, which is that of its compilation.
+const PROGRAM: (&str, &str) = ("compiled program", "<executable>");
+
+/// True for the beginning of a pprof profile: a type of values, which is two numbers, and behind it another field.
+pub(super) fn is_pprof(head: &[u8]) -> bool {
+    let mut fields = Fields::of(head);
+    let Some(Ok((1, Value::Bytes(kind)))) = fields.next() else { return false };
+    let mut numbers = Fields::of(kind);
+    let mut is_number = |wanted| matches!(numbers.next(), Some(Ok((field, Value::Number(_)))) if field == wanted);
+    let is_type = is_number(1) && is_number(2) && numbers.next().is_none();
+    is_type && fields.next().is_none_or(|next| next.is_err() || next.is_ok_and(|(field, _)| (1..=15).contains(&field)))
+}
+
+/// Reads a device memory profile, unpacked.
+///
+/// # Errors
+/// [`FormatError::Malformed`] where it is damaged, [`FormatError::Elsewhere`] for a pprof profile of something else and for one without an
+/// array, [`FormatError::TooLarge`] beyond what a process can hold.
+pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+    progress.set_total(bytes.len() as u64);
+    let mut report = LoadReport::default();
+    let profile = Profile::parse(bytes, name, &mut report, progress)?;
+    profile.must_be_jax(name)?;
+    let elsewhere = |what: &str| FormatError::Elsewhere { name: name.to_owned(), what: what.to_owned() };
+    let mut builder = Builder::default();
+    // One line a location is what JAX writes; a file that multiplies them is no profile.
+    let most_frames = bytes.len().saturating_mul(4).saturating_add(1 << 16);
+    for (i, sample) in profile.samples.iter().enumerate() {
+        if i & 0xff == 0 {
+            progress.check()?;
+        }
+        builder.add(&profile, sample, most_frames, &mut report).map_err(|what| FormatError::TooLarge {
+            name: name.to_owned(),
+            offset: sample.at,
+            what,
+        })?;
+    }
+    let [arrays, programs] = builder.left_out;
+    report.warn_many(WarningKind::Skipped, arrays + programs, None, || {
+        let arrays = (arrays > 0).then(|| counted(arrays, "array", "arrays"));
+        let programs = (programs > 0).then(|| counted(programs, "compiled program", "compiled programs"));
+        let both: Vec<String> = arrays.into_iter().chain(programs).collect();
+        format!("{} were left out: the file gives them no size", both.join(" and "))
+    });
+    let mut devices = builder.devices;
+    if devices.is_empty() {
+        return Err(match report.truncated() {
+            Some(_) => elsewhere("this JAX memory profile is cut short before its first array; copy the file again"),
+            None => elsewhere(
+                "this JAX memory profile has no array in it; call jax.profiler.save_device_memory_profile while the arrays are alive",
+            ),
+        });
+    }
+    devices.sort_by_key(|d| (rank(d.id), d.id));
+    progress.set_done(bytes.len() as u64);
+    Ok(Recording {
+        source: Source { name: name.to_owned(), path: None, format: Format::JaxMemoryProfile, bytes: bytes.len() as u64 },
+        devices,
+        stacks: builder.table.finish(),
+        report,
+        ..Recording::default()
+    })
+}
+
+/// Accelerators first, then the host, then what has no device.
+fn rank(id: DeviceId) -> u8 {
+    match id.kind {
+        DeviceKind::Cpu | DeviceKind::Host => 1,
+        _ if id == UNNAMED => 2,
+        _ => 0,
+    }
+}
+
+/// Compiled programs are on no device in the file.
+const UNNAMED: DeviceId = DeviceId { kind: DeviceKind::Other, index: -1 };
+
+/// `cuda:0`, `gpu:1`, `rocm:0`, `TFRT_CPU_0`, `TPU_0(process=0,(0,0,0,0))`: the device, and what it is called where its kind does not say it.
+fn device_of(label: &str) -> (DeviceId, Option<String>) {
+    let label = label.trim();
+    let plain = label.split('(').next().unwrap_or(label);
+    let platform = plain.trim_end_matches(|c: char| c.is_ascii_digit());
+    let Ok(index) = plain[platform.len()..].parse::<i32>() else {
+        // JAX names no device of compiled programs.
+        return (UNNAMED, Some(if label.is_empty() { "compiled programs" } else { label }.to_owned()));
+    };
+    let platform = platform.trim_end_matches([':', '_']).to_ascii_lowercase();
+    let of = |kind| DeviceId { kind, index };
+    match platform.rsplit(['_', ':']).next().unwrap_or("") {
+        "cuda" | "gpu" => (of(DeviceKind::Cuda), None),
+        "rocm" => (of(DeviceKind::Cuda), Some("AMD GPU".to_owned())),
+        "xpu" | "sycl" => (of(DeviceKind::Xpu), None),
+        // The first CPU has the number that other sources give the host, so that --device 0 is the accelerator.
+        "cpu" => (DeviceId { kind: DeviceKind::Cpu, index: if index == 0 { -1 } else { index } }, None),
+        "tpu" => (of(DeviceKind::Tpu), None),
+        _ => (of(DeviceKind::Other), Some(label.to_owned())),
+    }
+}
+
+/// One kind of arrays or programs: of one size, from one stack.
+struct Sample {
+    at: u64,
+    /// Of [`Profile::ids`], innermost first.
+    stack: (usize, usize),
+    number: i64,
+    bytes: i64,
+    /// Of [`Profile::labels`].
+    labels: (usize, usize),
+}
+
+/// The messages of the file, with their texts still numbers: the table of texts comes last.
+#[derive(Default)]
+struct Profile<'a> {
+    types: Vec<(u64, u64)>,
+    samples: Vec<Sample>,
+    ids: Vec<u64>,
+    labels: Vec<(u64, u64)>,
+    /// The lines of a location, as a range of `lines`.
+    locations: FxHashMap<u64, (usize, usize)>,
+    /// Function and line, the innermost of what was inlined first.
+    lines: Vec<(u64, u64)>,
+    /// Name and file.
+    functions: FxHashMap<u64, (u64, u64)>,
+    texts: Vec<&'a [u8]>,
+}
+
+impl<'a> Profile<'a> {
+    /// Reads what is there; a last message that is cut off is left out and reported.
+    fn parse(bytes: &'a [u8], name: &str, report: &mut LoadReport, progress: &Progress) -> Result<Self, FormatError> {
+        let mut profile = Profile::default();
+        let mut fields = Fields::of(bytes);
+        let mut number = 0u32;
+        loop {
+            let at = fields.at() as u64;
+            number = number.wrapping_add(1);
+            if number & 0xfff == 0 {
+                progress.check()?;
+                progress.set_done(at);
+            }
+            let (field, value) = match fields.next() {
+                None => return Ok(profile),
+                Some(Ok(field)) => field,
+                Some(Err(Broken)) if profile.types.is_empty() => return Err(malformed(name, at)),
+                Some(Err(Broken)) => {
+                    report.warn(WarningKind::Truncated, Some(at), || {
+                        "the profile ends in the middle; what came before was read".to_owned()
+                    });
+                    return Ok(profile);
+                }
+            };
+            if let Value::Bytes(message) = value {
+                profile.message(at, field, message, report).map_err(|Broken| malformed(name, at))?;
+            }
+        }
+    }
+
+    /// A message of the profile, by its field's number.
+    fn message(&mut self, at: u64, field: u32, message: &'a [u8], report: &mut LoadReport) -> Result<(), Broken> {
+        match field {
+            1 => self.types.push(pair(message, 1, 2)?),
+            2 => self.sample(at, message, report)?,
+            4 => {
+                let (mut id, from) = (0, self.lines.len());
+                for part in Fields::of(message) {
+                    match part? {
+                        (1, Value::Number(n)) => id = n,
+                        (4, Value::Bytes(line)) => self.lines.push(pair(line, 1, 2)?),
+                        _ => {}
+                    }
+                }
+                self.locations.insert(id, (from, self.lines.len()));
+            }
+            5 => {
+                let (id, name) = pair(message, 1, 2)?;
+                self.functions.insert(id, (name, pair(message, 1, 4)?.1));
+            }
+            6 => self.texts.push(message),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, at: u64, message: &'a [u8], report: &mut LoadReport) -> Result<(), Broken> {
+        let (first_id, first_label) = (self.ids.len(), self.labels.len());
+        let mut values = Vec::new();
+        for part in Fields::of(message) {
+            match part? {
+                (1, ids) => ids.numbers(&mut self.ids)?,
+                (2, these) => these.numbers(&mut values)?,
+                (3, Value::Bytes(label)) => self.labels.push(pair(label, 1, 2)?),
+                _ => {}
+            }
+        }
+        match values[..] {
+            // The numbers are signed, in two's complement.
+            [number, bytes, ..] => self.samples.push(Sample {
+                at,
+                stack: (first_id, self.ids.len()),
+                number: number.cast_signed(),
+                bytes: bytes.cast_signed(),
+                labels: (first_label, self.labels.len()),
+            }),
+            _ => report.warn(WarningKind::WrongType, Some(at), || "samples without both values were left out".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// A text; empty where the file has none of that number. Texts are compared as bytes, and made a string once: a long one may be named
+    /// by many samples.
+    fn text(&self, id: u64) -> &'a [u8] {
+        usize::try_from(id).ok().and_then(|i| self.texts.get(i)).copied().unwrap_or_default()
+    }
+
+    /// The number of the text that a label of a sample has; 0, which is the empty text, without the label.
+    fn label(&self, sample: &Sample, key: &[u8]) -> u64 {
+        let labels = self.labels.get(sample.labels.0..sample.labels.1).unwrap_or_default();
+        labels.iter().find(|l| self.text(l.0) == key).map_or(0, |l| l.1)
+    }
+
+    /// Refuses what another program wrote, or JAX for another purpose.
+    fn must_be_jax(&self, name: &str) -> Result<(), FormatError> {
+        let is_wanted = |(t, wanted): (&(u64, u64), (&[u8], &[u8]))| self.text(t.0) == wanted.0 && self.text(t.1) == wanted.1;
+        let has_types = self.types.len() == TYPES.len() && self.types.iter().zip(TYPES).all(is_wanted);
+        let has_kinds = self.samples.is_empty() || self.samples.iter().any(|s| self.label(s, b"kind") != 0);
+        if has_types && has_kinds {
+            return Ok(());
+        }
+        let names = self.types.iter().take(4).map(|t| short(self.text(t.0))).filter(|name| !name.trim().is_empty());
+        let names: Vec<String> = names.collect();
+        let of = if names.is_empty() || has_types { String::new() } else { format!(" of {}", names.join(", ")) };
+        let what = format!(
+            "this is a pprof profile{of}, and not one of device memory; open it with pprof, or write one of device memory with \
+             jax.profiler.save_device_memory_profile"
+        );
+        Err(FormatError::Elsewhere { name: name.to_owned(), what })
+    }
+}
+
+fn malformed(name: &str, offset: u64) -> FormatError {
+    FormatError::Malformed { name: name.to_owned(), offset, what: "this part of the pprof profile cannot be read".to_owned() }
+}
+
+/// As much of a text as a sentence has room for, on one line.
+fn short(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text.get(..64).unwrap_or(text));
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+/// Blocks by device.
+#[derive(Default)]
+struct Builder {
+    devices: Vec<DeviceRecording>,
+    /// Places in `devices`, by the number of the label's text, and by the text.
+    by_text: FxHashMap<u64, usize>,
+    by_label: FxHashMap<String, usize>,
+    table: StackTableBuilder,
+    /// Name and file of each function that a stack has.
+    functions: FxHashMap<u64, (StrId, StrId)>,
+    blocks: u64,
+    frames: usize,
+    /// Arrays and programs of no bytes.
+    left_out: [u64; 2],
+}
+
+impl Builder {
+    fn add(&mut self, profile: &Profile<'_>, sample: &Sample, most_frames: usize, report: &mut LoadReport) -> Result<(), String> {
+        let Some(number) = u64::try_from(sample.number).ok().filter(|&n| n > 0) else { return Ok(()) };
+        let is_program = match profile.text(profile.label(sample, b"kind")) {
+            b"executable" => true,
+            b"buffer" => false,
+            _ => {
+                report.warn(WarningKind::Skipped, Some(sample.at), || {
+                    "samples that are neither arrays (`buffer`) nor compiled programs (`executable`) were left out".to_owned()
+                });
+                return Ok(());
+            }
+        };
+        // XLA tells -1 of a program whose size it does not know.
+        let Some(bytes) = u64::try_from(sample.bytes).ok().filter(|&b| b > 0) else {
+            let left_out = &mut self.left_out[usize::from(is_program)];
+            *left_out = left_out.saturating_add(number);
+            return Ok(());
+        };
+        if bytes > super::MAX_BYTES {
+            report.warn(WarningKind::WrongType, Some(sample.at), || {
+                format!("samples of {} bytes, which no device has, were left out", count(bytes))
+            });
+            return Ok(());
+        }
+        self.blocks = self.blocks.saturating_add(number);
+        if self.blocks > MOST_BLOCKS {
+            return Err(format!("it tells of {} arrays, more than a process keeps", count(self.blocks)));
+        }
+        let stack = self.stack(profile, sample, is_program, most_frames)?;
+        let device = self.device(profile, profile.label(sample, b"device"))?;
+        // JAX's are all of one size; what another writer's division leaves over goes to the first ones, so that the sum is the file's.
+        let (each, over) = (bytes / number, bytes % number);
+        for i in 0..number {
+            let size = each + u64::from(i < over);
+            if size == 0 {
+                break;
+            }
+            // Apart by at least a byte, so that no two touch; the first is not 0.
+            let address = device.blocks.last().map_or(512, |b| (b.address + b.size + 512) & !511);
+            if !super::has_room(address, size) {
+                return Err("its arrays are larger together than any memory".to_owned());
+            }
+            device.blocks.push(Block { address, size, requested: size, state: BlockState::Active, stack });
+        }
+        Ok(())
+    }
+
+    /// The device of a label.
+    fn device(&mut self, profile: &Profile<'_>, text: u64) -> Result<&mut DeviceRecording, String> {
+        let at = match self.by_text.get(&text) {
+            Some(&at) => at,
+            None => {
+                let label = short(profile.text(text));
+                let at = self.by_label.get(&label).copied().unwrap_or(self.devices.len());
+                if at == self.devices.len() {
+                    if at == MOST_DEVICES {
+                        return Err(format!("it names more than {MOST_DEVICES} devices"));
+                    }
+                    let (id, name) = device_of(&label);
+                    let mut device = DeviceRecording { id, name, is_address_untold: true, ..DeviceRecording::default() };
+                    device.events = EventTable { sizes_are_blocks: true, ..EventTable::default() };
+                    device.pools.push((0, 0));
+                    device.intern_stream(0);
+                    self.devices.push(device);
+                    self.by_label.insert(label, at);
+                }
+                self.by_text.insert(text, at);
+                at
+            }
+        };
+        self.devices.get_mut(at).ok_or_else(String::new)
+    }
+
+    fn stack(&mut self, profile: &Profile<'_>, sample: &Sample, is_program: bool, most_frames: usize) -> Result<StackId, String> {
+        let mut frames = Vec::new();
+        let ids = profile.ids.get(sample.stack.0..sample.stack.1).unwrap_or_default();
+        if is_program {
+            let (name, file) = (self.table.string(PROGRAM.0), self.table.string(PROGRAM.1));
+            frames.push(self.table.frame(Frame { name, file, line: 0 }));
+        }
+        for id in ids {
+            let (from, to) = profile.locations.get(id).copied().unwrap_or_default();
+            for &(function, line) in profile.lines.get(from..to).unwrap_or_default() {
+                self.frames += 1;
+                if self.frames > most_frames {
+                    return Err("its stacks have more lines than a profile of its size".to_owned());
+                }
+                let Some(&texts) = profile.functions.get(&function) else { continue };
+                let (name, file) = *self.functions.entry(function).or_insert_with(|| {
+                    let mut string = |text| self.table.string(&String::from_utf8_lossy(profile.text(text)));
+                    (string(texts.0), string(texts.1))
+                });
+                frames.push(self.table.frame(Frame { name, file, line: u32::try_from(line).unwrap_or(0) }));
+            }
+        }
+        Ok(self.table.stack(&frames))
+    }
+}
+
+/// Bytes that no protobuf message has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Broken;
+
+/// The value of a field; groups and fixed numbers are passed over.
+#[derive(Clone, Copy, Debug)]
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    Other,
+}
+
+impl Value<'_> {
+    /// The numbers of a repeated field, packed or one at a time.
+    fn numbers(self, out: &mut Vec<u64>) -> Result<(), Broken> {
+        match self {
+            Value::Number(n) => out.push(n),
+            Value::Bytes(packed) => {
+                let mut reader = BytesReader::from_bytes(packed);
+                while !reader.is_eof() {
+                    out.push(reader.read_varint64(packed).map_err(|_| Broken)?);
+                }
+            }
+            Value::Other => {}
+        }
+        Ok(())
+    }
+}
+
+/// The fields of a message. Each message has a reader over its own bytes alone: one over all of them would read on past its end.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    reader: BytesReader,
+}
+
+impl<'a> Fields<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Fields { bytes, reader: BytesReader::from_bytes(bytes) }
+    }
+
+    fn at(&self) -> usize {
+        self.bytes.len() - self.reader.len()
+    }
+
+    fn read(&mut self) -> quick_protobuf::Result<(u32, Value<'a>)> {
+        let tag = self.reader.next_tag(self.bytes)?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.reader.read_varint64(self.bytes)?),
+            2 => Value::Bytes(self.reader.read_bytes(self.bytes)?),
+            _ => {
+                self.reader.read_unknown(self.bytes, tag)?;
+                Value::Other
+            }
+        };
+        Ok((tag >> 3, value))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Value<'a>), Broken>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_eof() {
+            return None;
+        }
+        let read = self.read().map_err(|_| Broken);
+        if read.is_err() {
+            // Nothing that follows can be told apart.
+            self.reader = BytesReader::from_bytes(&[]);
+            self.bytes = &[];
+        }
+        Some(read)
+    }
+}
+
+/// Two numbers of a message by their fields; 0 where it has none.
+fn pair(message: &[u8], first: u32, second: u32) -> Result<(u64, u64), Broken> {
+    let mut out = (0, 0);
+    for part in Fields::of(message) {
+        match part? {
+            (field, Value::Number(n)) if field == first => out.0 = n,
+            (field, Value::Number(n)) if field == second => out.1 = n,
+            _ => {}
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;

@@ -274,7 +274,8 @@ const MOST_TEMPORARY: u64 = 8;
 fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     let lifetimes = &tables.lifetimes;
     // Stacks of operators alone, as a trace without with_stack has them, are the same in each layer of one forward pass.
-    if phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0) {
+    let is_trace = device.events.sizes_are_blocks && !phases.bits.is_empty();
+    if is_trace && phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0) {
         return Steps::default();
     }
     let id = |at: usize| LifetimeId(phases.first_row + at as u32);

@@ -80,7 +80,8 @@ impl Layers {
     /// the largest that divides the counts of most stacks, each by its blocks. What earlier steps left behind is of no layer.
     pub(super) fn of(p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<Self> {
         let step = |event: u32| p.steps.bounds.partition_point(|&bound| bound <= event);
-        let is_now = |b: &&&BlockAt| step(p.tables.lifetimes.born(b.lifetime)) == step(p.peak_event);
+        // Steps that are inferred may be layers themselves.
+        let is_now = |b: &&&BlockAt| p.steps.is_inferred() || step(p.tables.lifetimes.born(b.lifetime)) == step(p.peak_event);
         let mut by_stack: FxHashMap<StackId, u64> = FxHashMap::default();
         for b in blocks.iter().filter(is_now) {
             if let Some(stack) = p.stack_of(b.lifetime) {

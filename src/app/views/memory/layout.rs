@@ -374,8 +374,9 @@ mod tests {
         assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth: all 3 steps end with 1.15 GiB"));
         assert_eq!(plain(&[100 * M, 300 * M, 300 * M]).as_deref(), Some("No growth: all 3 steps but the first end with 300 MiB"));
         assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
-        let cut = no_growth(&[300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
-        assert_eq!(cut.as_deref(), Some("No growth: all 2 whole steps end with 300 MiB"));
+        let cut = no_growth(&[300 * M, 300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
+        assert_eq!(cut.as_deref(), Some("No growth: all 3 whole steps end with 300 MiB"));
+        assert_eq!(plain(&[300 * M, 300 * M]), None, "two tell little");
         assert_eq!(plain(&[100 * M]), None);
         assert_eq!(plain(&[]), None);
     }

@@ -36,6 +36,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         // Half of an old file and half of a new one vouch for nothing.
         failures.push(changed.text.trim_end_matches('.').to_owned());
     }
+    let is_instant = recording.devices.iter().all(|d| d.events.is_empty());
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
         // Passed, not passed, or (`None`) what the recording does not tell.
@@ -52,9 +53,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         };
         let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
         // The CPU's memory in a profiler trace is not of the caching allocator: no limit is meant for it.
-        let is_told = knows_reserved(&tables)
-            || device.events.is_empty() && device.segments.is_empty()
-            || device.id.kind == DeviceKind::Cpu;
+        let is_told = knows_reserved(&tables) || !device.has_blocks() || device.id.kind == DeviceKind::Cpu;
         if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
             // What is not in the file cannot be vouched for.
             let limits = args.max_peak.map(|most| ("max_peak", json!(most)));
@@ -102,7 +101,10 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
                 }
             }
         }
-        if args.no_oom {
+        if args.no_oom && is_instant && device.has_blocks() {
+            let sentence = "whether a request failed is unknown: the file has no history".to_owned();
+            check("no_oom", None, serde_json::Value::Null, json!(0), sentence);
+        } else if args.no_oom {
             let ooms = device.events.ooms();
             let failed = counted(ooms.len() as u64, "request failed", "requests failed");
             let at = match (&ooms[..], ooms.last()) {

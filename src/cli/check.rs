@@ -12,7 +12,7 @@ use crate::analysis::oom::knows_reserved;
 use crate::analysis::stats_check::judge_stats;
 use crate::analysis::steps::Steps;
 use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
-use crate::model::{DeviceKind, Progress, WarningKind};
+use crate::model::{DeviceKind, DeviceRecording, Progress, WarningKind};
 use crate::units::{Bytes, count, counted, told_apart};
 
 /// Runs the subcommand.
@@ -36,6 +36,8 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         // Half of an old file and half of a new one vouch for nothing.
         failures.push(changed.text.trim_end_matches('.').to_owned());
     }
+    // The CPU's memory beside a GPU's in a profiler trace is not of the caching allocator: no limit is meant for it.
+    let is_beside = |d: &DeviceRecording| d.id.kind == DeviceKind::Cpu && recording.devices.len() > 1;
     let is_instant = recording.devices.iter().all(|d| d.events.is_empty());
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
@@ -52,8 +54,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             }
         };
         let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
-        // The CPU's memory in a profiler trace is not of the caching allocator: no limit is meant for it.
-        let is_told = knows_reserved(&tables) || !device.has_blocks() || device.id.kind == DeviceKind::Cpu;
+        let is_told = knows_reserved(&tables) || !device.has_blocks() || is_beside(device);
         if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
             // What is not in the file cannot be vouched for.
             let limits = args.max_peak.map(|most| ("max_peak", json!(most)));

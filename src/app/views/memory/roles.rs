@@ -119,8 +119,11 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let named = label::text_in(p, room, said, Type::Body, name);
     if row.is_probable {
         let room = room.with_min_x(named.right() + 8.0);
-        if label::width(p, "probably", Type::Caption) <= room.width() {
-            label::text_in(p, room, "probably", Type::Caption, t.text3);
+        // A guess must not read as a fact where the pane is narrow.
+        if let Some(mark) =
+            ["probably", "prob.", "?"].into_iter().find(|mark| label::width(p, mark, Type::Caption) <= room.width())
+        {
+            label::text_in(p, room, mark, Type::Caption, t.text3);
         }
     }
 }

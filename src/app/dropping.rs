@@ -125,4 +125,28 @@ mod tests {
         app.take_dropped(vec![concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()], &ctx);
         assert!(matches!(app.overlay, Overlay::None) && app.documents().len() == 1);
     }
+
+    /// Ctrl+4 behind a dialog would change a window that nobody sees.
+    #[test]
+    fn a_dialog_holds_the_keyboard() {
+        let ctx = Context::default();
+        let mut app = app(&ctx);
+        app.take_dropped(vec![concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()], &ctx);
+        settle(&mut app, &ctx);
+        let press = |app: &mut App| {
+            let (key, modifiers) = (egui::Key::Num4, egui::Modifiers::CTRL);
+            let mut input = egui::RawInput::default();
+            input.events.push(egui::Event::Key { key, physical_key: None, pressed: true, repeat: false, modifiers });
+            ctx.begin_pass(input);
+            app.read_shortcuts(&ctx);
+            ctx.end_pass().textures_delta.clear();
+            settle(app, &ctx);
+            app.documents()[0].workspace
+        };
+        let before = app.documents()[0].workspace;
+        app.overlay = Overlay::Help;
+        assert_eq!(press(&mut app), before);
+        app.overlay = Overlay::None;
+        assert_ne!(press(&mut app), before);
+    }
 }

@@ -311,10 +311,13 @@ fn the_real_window_shows_the_card() {
         std::thread::sleep(Duration::from_millis(50));
     }
     let picture = m.path("live.png");
+    let temporary = m.path("temporary");
+    std::fs::create_dir(&temporary).unwrap();
     let out = m
         .vramscope(&["screenshot", picture.to_str().unwrap(), "--view", "live", "--size", "1200x800"])
         .env("DISPLAY", &display)
         .env("XDG_RUNTIME_DIR", m.folder.path())
+        .env("TMPDIR", &temporary)
         .env_remove("WAYLAND_DISPLAY")
         .env_remove("WAYLAND_SOCKET")
         .output();
@@ -327,6 +330,7 @@ fn the_real_window_shows_the_card() {
         return;
     }
     assert!(out.status.success(), "{errors}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "a picture leaves nothing behind, and no name to plant");
     // Other processes are grey and fill most of the card: their colour covers much of the picture.
     let image = image::open(&picture).unwrap().to_rgb8();
     let grey = vramscope::app::theme::tokens::DARK.other;

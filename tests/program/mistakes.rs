@@ -1,7 +1,7 @@
 //! What the program says to wrong words and odd files, and how it exits.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -242,6 +242,25 @@ fn without_a_display_the_window_names_what_works() {
         let expected = if cfg!(feature = "gui") { "there is no display" } else { "has no window" };
         assert!(sentence.contains(expected) && sentence.contains("vramscope --help"), "{sentence}");
     }
+}
+
+/// A program that catches its failures may have thousands, each as long to examine as the last.
+#[test]
+fn of_thousands_of_failures_the_last_are_examined() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recording =
+        vramscope::formats::open(Path::new(&sample("fragment_oom.pickle")), &vramscope::model::Progress::new()).unwrap();
+    let events = &mut recording.devices[0].events;
+    let last = events.ooms()[0] as usize;
+    for i in 0..700 {
+        let (time, size, stream) = (events.time_us[last] + i, events.size[last], events.stream[last]);
+        let (address, pool, stack) = (events.address[last], events.pool[last], events.stack[last]);
+        events.push(time, vramscope::model::Action::Oom, address, size, stream, pool, stack);
+    }
+    let file = folder.path().join("many.pickle");
+    vramscope::formats::export::snapshot::save(&recording, &file, &[], true).unwrap();
+    let report = json(&["oom", &file.display().to_string(), "--json"]);
+    assert_eq!((report["ooms"].as_array().unwrap().len(), report["ooms_left_out"].as_u64()), (256, Some(445)));
 }
 
 #[test]

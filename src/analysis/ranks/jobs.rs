@@ -379,7 +379,7 @@ mod tests {
         ];
         assert_eq!(jobs(&torchtitan), [both.clone(), both.clone()]);
         let verl = ["p/step3/torch_memory_rank0_pid4242.pickle", "p/step3/torch_memory_rank1_pid4911.pickle"];
-        assert_eq!(jobs(&verl), [both.clone()]);
+        assert_eq!(jobs(&verl), std::slice::from_ref(&both));
         let megatron =
             ["d/snapshot_0.pickle", "d/snapshot_1.pickle", "d/snapshot_oom_rank_0.pickle", "d/snapshot_oom_rank_1.pickle"];
         assert_eq!(jobs(&megatron), [both.clone(), both]);

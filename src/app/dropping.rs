@@ -134,7 +134,7 @@ mod tests {
         app.take_dropped(vec![concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()], &ctx);
         settle(&mut app, &ctx);
         let press = |app: &mut App| {
-            let (key, modifiers) = (egui::Key::Num4, egui::Modifiers::CTRL);
+            let (key, modifiers) = (egui::Key::Num4, egui::Modifiers { command: true, ..egui::Modifiers::CTRL });
             let mut input = egui::RawInput::default();
             input.events.push(egui::Event::Key { key, physical_key: None, pressed: true, repeat: false, modifiers });
             ctx.begin_pass(input);

@@ -166,7 +166,10 @@ fn a_jax_profile_is_told_in_words_of_jax() {
         text(&[output.stdout, output.stderr].concat())
     };
     for (args, wanted) in [
-        (vec!["summary", &leak], "GPU 0: 464.14 MiB live when the file was written. What was reserved is not recorded."),
+        (
+            vec!["summary", &leak],
+            "GPU 0: 464.14 MiB live when the file was written; the recording does not show what it is for. What was reserved is not recorded.",
+        ),
         (vec!["summary", &leak], "memory_stats()[\"peak_bytes_in_use\"]"),
         (vec!["findings", &leak], "nothing to report. It is of one instant, which shows neither growth nor failures."),
         (vec!["oom", &leak], "whether a request failed is unknown"),

@@ -169,6 +169,9 @@ fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
     let phase = if phase.is_empty() { String::new() } else { format!(", {phase}") };
     let when = if is_state { "live when the file was written" } else { "at the peak" };
     let is_told = held.before > 0 || held.roles.iter().any(|r| r.role != Role::Unknown);
-    let what = if is_told { format!(": {}", named.join(", ")) } else { String::new() };
+    let what = match is_told {
+        true => format!(": {}", named.join(", ")),
+        false => "; the recording does not show what it is for".to_owned(),
+    };
     format!("{} {when}{phase}{what}", Bytes(held.bytes))
 }

@@ -1,8 +1,9 @@
 //! A request failed.
 
 use crate::analysis::Quantity;
+use crate::analysis::anatomy::Composition;
 use crate::analysis::findings::{Class, Finding, Patient, Place};
-use crate::analysis::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at};
+use crate::analysis::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller};
 use crate::analysis::told::allocator_name;
 use crate::model::{Action, Format, StackId};
 use crate::units::{Bytes, count, counted};
@@ -36,6 +37,12 @@ pub(super) fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {
     }
     let all = All { ooms: p.device.events.ooms(), last_alloc: p.device.events.action.iter().rposition(|&a| a == Action::Alloc) };
     let mut found: Vec<Finding> = kinds.iter().take(1 + OTHER_KINDS).map(|kind| failure(&kind.2, &all)).collect();
+    // Of a full device no block in the way is the answer, but what takes most of it.
+    if let (Some(last), Some(a)) = (found.first_mut(), p.ooms.last().filter(|a| !a.holders().is_empty())) {
+        let held = Composition::at(p.recording, p.device, p.tables, p.names, &p.roles, a.event, |_| true);
+        let smaller = what_to_make_smaller(a, &held, &p.recording.stacks);
+        last.sentence += &smaller.first().map_or(String::new(), |most| format!(" {}", most.sentence));
+    }
     let more = kinds.len().saturating_sub(1 + OTHER_KINDS);
     if let Some(last) = found.first_mut().filter(|_| more > 0) {
         let failed: usize = kinds[1 + OTHER_KINDS..].iter().map(|k| k.2.len()).sum();

@@ -55,7 +55,7 @@ pub struct Growth {
 pub enum Rhythm {
     /// Not so that it would go on.
     None,
-    /// In four steps of five or more.
+    /// In four steps of five or more, or in all of four.
     Step,
     /// In one step of this many, as where every tenth is followed by an evaluation.
     Every(usize),

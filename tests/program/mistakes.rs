@@ -17,7 +17,7 @@ fn limits_are_held_against_what_was_there() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
         assert!(told.contains(part), "{args:?}: no \"{part}\" in: {told}");
     };
-    says(&["oom", &leak, "--limit", "200MiB"], 1, "below the 250 MiB that were reserved on device 0 at event");
+    says(&["oom", &leak, "--limit", "200MiB"], 1, "below the 250 MiB that were reserved on GPU 0 at event");
     says(&["oom", &leak, "--limit", "250MiB"], 0, "0 B were left under the cap");
     // With more than was refused the request would not have failed.
     let failed = sample("fragment_oom.pickle");

@@ -1,5 +1,6 @@
 //! What to do, as text by program and case. A setting to copy stands between backticks. `{tool}`, `{holders}`, `{watch}`, `{module}`,
-//! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor. `[2.1]` before a line: only for releases that have it.
+//! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor. `[2.1]` before a line: only for releases that have it;
+//! `[-1.15]`: only where the message is of that release or an older one.
 
 use crate::formats::oom_message::Writer;
 
@@ -44,11 +45,13 @@ pub(super) fn of_program(writer: Writer) -> Advice {
         ],
         Writer::TensorFlow => &[
             "Use a smaller batch: TensorFlow takes the whole card when it starts, so what it ran out of is mostly its own.",
-            "Compute in half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
-            "Where free pieces are too small: `TF_GPU_ALLOCATOR=cuda_malloc_async` takes memory from the driver's pool instead of one large arena.",
-            "Beside other programs on the card, take memory as it is needed: `tf.config.experimental.set_memory_growth(tf.config.list_physical_devices(\"GPU\")[0], True)` (or TF_FORCE_GPU_ALLOW_GROWTH=true), before anything else uses the card.",
-            "Or give each program its share: tf.config.set_logical_device_configuration with a memory_limit in MiB.",
-            "See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
+            "[2.0] Compute in half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
+            "[2.0] Where free pieces are too small: `TF_GPU_ALLOCATOR=cuda_malloc_async` takes memory from the driver's pool instead of one large arena.",
+            "[-1.15] Beside other programs on the card, take memory as it is needed: `config.gpu_options.allow_growth = True` in the tf.ConfigProto that tf.Session gets.",
+            "[-1.15] Or give each program its share: config.gpu_options.per_process_gpu_memory_fraction.",
+            "[2.0] Beside other programs on the card, take memory as it is needed: `tf.config.experimental.set_memory_growth(tf.config.list_physical_devices(\"GPU\")[0], True)` (or TF_FORCE_GPU_ALLOW_GROWTH=true), before anything else uses the card.",
+            "[2.0] Or give each program its share: tf.config.set_logical_device_configuration with a memory_limit in MiB.",
+            "[2.0] See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
             WHO,
         ],
         Writer::CuPy => &[
@@ -85,8 +88,8 @@ pub(super) fn of_program(writer: Writer) -> Advice {
             WHO,
         ],
         Writer::LlamaCpp => &[
-            "Put fewer layers on the card: a lower `--n-gpu-layers` (num_gpu in Ollama); the others run on the CPU.",
-            "Shorten the context, which sizes the KV cache: a lower `--ctx-size` (num_ctx in Ollama).",
+            "Put fewer layers on the card: a lower `--n-gpu-layers`; the others run on the CPU.",
+            "Shorten the context, which sizes the KV cache: a lower `--ctx-size`.",
             "Store the KV cache in fewer bits: `--cache-type-k q8_0 --cache-type-v q8_0` (with flash attention).",
             "Where the compute buffers are what does not fit: a lower `--ubatch-size`.",
             "Over several cards, give the one that failed a smaller part with --tensor-split; or use a smaller quantisation.",
@@ -168,6 +171,22 @@ pub(super) const TF_GOES_ON: Advice = &[
 pub(super) const GGML_GOES_ON: Advice = &[
     GOES_ON[0],
     "If it did stop: a lower `--ubatch-size` makes the compute buffers smaller, a lower --ctx-size also the KV cache.",
+];
+/// The machine's memory ran out while llama.cpp loaded a model.
+pub(super) const GGML_HOST: Advice = &[
+    "Use a smaller quantisation of the model, or a smaller model: what is not on the card takes the machine's memory.",
+    "Put more layers on the card, if it has room: a higher `--n-gpu-layers` (num_gpu in Ollama).",
+    "Let the system page the file in as it is read: leave out `--no-mmap` (use_mmap in Ollama).",
+    "Shorten the context, which sizes the KV cache: a lower --ctx-size (num_ctx in Ollama).",
+];
+/// llama.cpp inside Ollama, which has no command line for it.
+pub(super) const OLLAMA_RUNNER: Advice = &[
+    "Put fewer layers on the card: a lower `num_gpu` (an option of the request, or PARAMETER num_gpu in the Modelfile).",
+    "Shorten the context, which sizes the KV cache: a lower `num_ctx`, or OLLAMA_CONTEXT_LENGTH for the server.",
+    "Answer fewer requests at once: `OLLAMA_NUM_PARALLEL=1`; each has a KV cache of its own.",
+    "Store the KV cache in fewer bits: `OLLAMA_KV_CACHE_TYPE=q8_0` with OLLAMA_FLASH_ATTENTION=1.",
+    "Stop other models: `ollama ps` lists them, ollama stop ends one; or use a smaller quantisation.",
+    WHO,
 ];
 pub(super) const METAL: Advice = &[
     "Put fewer layers on the GPU: a lower `--n-gpu-layers`.",

@@ -173,8 +173,8 @@ fn by_figures(m: &OomMessage) -> Judged {
     let name = m.dialect.writer.neighbour().unwrap_or("the program");
     let unknown = |sentence: String| Judged { verdict: Verdict::Unknown, doubt: None, sentence };
     if m.dialect.platform == Platform::Cpu {
-        let asked = f.requested.map_or(String::new(), |q| format!(" of {q}"));
-        return unknown(format!("{name} could not get memory of the machine{asked}: that ran out, not the GPU's."));
+        let asked = f.requested.map_or("what it requested".to_owned(), Figure::printed);
+        return unknown(format!("{name} could not get {asked} of the machine's memory: that ran out, not the GPU's."));
     }
     if m.is_warning {
         let asked = f.requested.map_or("what it requested".to_owned(), Figure::printed);

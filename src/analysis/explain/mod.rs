@@ -350,7 +350,7 @@ fn not_known(message: &OomMessage) -> Vec<String> {
             out.push("Which lines of code own the live memory, and whether it was growing.".to_owned());
         }
         Writer::Shm => out.push("How much shared memory there is, and what else is in it.".to_owned()),
-        writer if writer.is_host() => out.push("How much of the machine's memory was there and who held it.".to_owned()),
+        writer if writer.is_host() || message.dialect.platform == Platform::Cpu => out.push("How much of the machine's memory there is and who holds it.".to_owned()),
         writer if let Some(name) = writer.neighbour() => out.push(format!(
             "What else held the device. It is {name}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it."
         )),

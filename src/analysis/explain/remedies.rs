@@ -32,9 +32,14 @@ fn has(m: &OomMessage, release: Release) -> bool {
 
 /// A line of advice in the message's words; `None` where its release lacks the setting, or its platform the tool.
 fn tip(m: &OomMessage, line: &str) -> Option<Remedy> {
-    let (release, line) = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
-        Some((release, line)) => (release.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?))), line),
-        None => (None, line),
+    let (release, line) = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")).unwrap_or(("", line));
+    let number = |release: &str| -> Option<Release> {
+        let (a, b) = release.split_once('.')?;
+        Some((a.parse().ok()?, b.parse().ok()?))
+    };
+    let is_of_release = match release.strip_prefix('-') {
+        Some(last) => number(last).zip(m.dialect.until).is_some_and(|(last, until)| until <= last),
+        None => number(release).is_none_or(|first| has(m, first)),
     };
     let w = words(m);
     let has_tools = !matches!(
@@ -42,7 +47,7 @@ fn tip(m: &OomMessage, line: &str) -> Option<Remedy> {
         Platform::DirectMl | Platform::Vulkan | Platform::Metal | Platform::Mps | Platform::Cpu | Platform::Tpu
     );
     let names_tool = ["{tool}", "{holders}", "{watch}"].iter().any(|name| line.contains(name));
-    if release.is_some_and(|release| !has(m, release)) || (names_tool && !has_tools) {
+    if !is_of_release || (names_tool && !has_tools) {
         return None;
     }
     let text = [
@@ -67,9 +72,12 @@ fn tips(m: &OomMessage, lines: Advice) -> Vec<Remedy> {
 pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
     let (writer, platform) = (m.dialect.writer, m.dialect.platform);
     let fixed = match (writer, platform) {
-        (Writer::LlamaCpp, Platform::Cpu) => Some(advice::GOES_ON),
-        (Writer::LlamaCpp, Platform::Metal) => Some(advice::METAL),
+        (Writer::LlamaCpp, Platform::Cpu) if m.is_warning => Some(advice::GOES_ON),
         (Writer::LlamaCpp, _) if m.is_warning => Some(advice::GGML_GOES_ON),
+        (Writer::LlamaCpp, Platform::Cpu) => Some(advice::GGML_HOST),
+        (Writer::LlamaCpp, _) if m.around == Some(Writer::Ollama) => Some(advice::OLLAMA_RUNNER),
+        (Writer::LlamaCpp, Platform::Metal) => Some(advice::METAL),
+        (Writer::Paddle, Platform::Cpu) => Some(advice::of_program(Writer::Cpu)),
         (Writer::TensorRt, _) if m.is_warning => Some(advice::GOES_ON),
         (Writer::Xla, Platform::Tpu) if !m.says.is_empty() => Some(advice::VMEM),
         (Writer::Xla, Platform::Tpu) => Some(advice::TPU),

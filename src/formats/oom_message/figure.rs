@@ -126,9 +126,11 @@ const BARE: u32 = 20;
 /// The number that a text starts with, without the commas between its thousands, and how long it is with them.
 fn leading(text: &str) -> (String, usize) {
     let bytes = text.as_bytes();
-    let mut length = 0;
+    let (mut length, mut has_point) = (0, false);
     while let Some(b) = bytes.get(length) {
-        let is_thousands = *b == b',' && length > 0 && length <= 26 && {
+        // "0.9, 125.75 GiB" is squeezed to "0.9,125.75": no thousands follow decimals.
+        has_point |= *b == b'.';
+        let is_thousands = *b == b',' && !has_point && length > 0 && length <= 26 && {
             let group = bytes.get(length + 1..length + 5).unwrap_or_else(|| bytes.get(length + 1..).unwrap_or(&[]));
             group.len() >= 3 && group[..3].iter().all(u8::is_ascii_digit) && group.get(3).is_none_or(|b| !b.is_ascii_digit())
         };

@@ -112,6 +112,10 @@ const CUES: [(&str, W); 18] = [
 
 /// Programs around PyTorch that have settings of their own for its memory.
 const AROUND: [(&str, W); 3] = [("sglang|mem-fraction-static", W::Sglang), ("vllm|enginecore", W::Vllm), ("comfyui", W::ComfyUi)];
+/// Ollama around llama.cpp.
+const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source=runner.go", W::Ollama)];
+/// What only TensorFlow 1 prints.
+const TENSORFLOW_1: [&str; 3] = ["(see above for traceback)", "client/session.py", "tf.session"];
 
 /// Lines before a message, and behind it, that tell whose it is.
 const LINES: (usize, usize) = (30, 6);
@@ -119,14 +123,20 @@ const LINES: (usize, usize) = (30, 6);
 /// Reads from the text around a message which program it is of, and whether that ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
     let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
-    let is_pytorchs = matches!(row.writer, W::PyTorch | W::CudaMallocAsync);
-    if !is_bare && !is_pytorchs {
-        return;
-    }
+    let servers: &[(&str, W)] = match row.writer {
+        W::PyTorch | W::CudaMallocAsync => &AROUND,
+        W::LlamaCpp => &OLLAMA,
+        W::TensorFlow => &[],
+        _ if is_bare => &AROUND,
+        _ => return,
+    };
     let around = window.around(LINES.0, LINES.1);
     message.on_windows = [":\\\\", ":\\"].iter().any(|drive| around.contains(drive)) || around.contains("WinError");
     let around = around.to_ascii_lowercase();
-    message.around = AROUND.iter().find(|(cues, _)| cues.split('|').any(|cue| around.contains(cue))).map(|&(_, writer)| writer);
+    if row.writer == W::TensorFlow && TENSORFLOW_1.iter().any(|cue| around.contains(cue)) {
+        message.dialect.until = Some((1, 15));
+    }
+    message.around = servers.iter().find(|(cues, _)| cues.split('|').any(|cue| around.contains(cue))).map(|&(_, writer)| writer);
     if !is_bare {
         return;
     }

@@ -10,6 +10,8 @@ const CUBLAS: &str = "cuBLAS could not get memory for its handle or workspace: t
 const CUDNN: &str = "cuDNN could not get memory: the card has none left. Who holds it is not told.";
 const NCCL: &str = "NCCL could not get memory for its buffers: the card has none left. Who holds it is not told.";
 
+const SAVER: &str = "torch_memory_saver, which keeps tensors of SGLang or a trainer so that their memory can be given back and taken again, could not get memory from the driver: the card is full.";
+
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row(W::Runtime, P::Cuda, Phrase, "CUDA error: out of memory", "",
@@ -52,6 +54,15 @@ pub(super) const ROWS: &[Row] = &[
         allocate resource[DeviceMemory] with info [size:2147483648].", "requested 2.00 GiB").near("failed to allocate memory"),
     row(W::Ascend, P::Npu, Sure, "(EL0004)", ASCEND, "RecentErrMsg: Memory_Allocation_Failure(EL0004): Failed to allocate memory.", "")
         .near("failed to allocate memory"),
+    row(W::Runtime, P::Cuda, Sure, "CUresult error: 2 (out of memory)", "",
+        "[torch_memory_saver.cpp] CUresult error: 2 (out of memory) file=csrc/utils.h func=cu_mem_create line=187", "")
+        .near("torch_memory_saver").says(SAVER),
+    row(W::Runtime, P::Cuda, Sure, "CUresult error  result=2 ", "",
+        "[torch_memory_saver.cpp] CUresult error  result=2 file=csrc/torch_memory_saver.cpp func=cu_mem_create line=103", "")
+        .near("torch_memory_saver").says(SAVER),
+    row(W::Runtime, P::Cuda, Sure, "cudaError error: 2 (out of memory)", "",
+        "[torch_memory_saver.cpp] cudaError error: 2 (out of memory)  file=csrc/core.cpp func=resume line=172", "")
+        .near("torch_memory_saver").says(SAVER),
     row(W::Runtime, P::Cuda, Name, "CUFFT_ALLOC_FAILED", "", "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", ""),
     row(W::Runtime, P::Cuda, Name, "CUSPARSE_STATUS_ALLOC_FAILED", "",
         "CUDA error: CUSPARSE_STATUS_ALLOC_FAILED when calling `cusparseCreate(handle)`", ""),

@@ -6,6 +6,7 @@ use super::{Platform as P, Row, Writer as W, row};
 const RSS: &str = "anon-rss:{allocated}";
 const SHARED: &str = "The shared memory (/dev/shm) that DataLoader workers pass their batches through is full; the GPU's memory is not what ran out.";
 const KILLED: &str = "The program was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out, or a container's limit of it.";
+const PAGING: &str = "Windows could not promise more memory: what its programs requested exceeds the machine's memory and its paging file together. The GPU's memory is not what ran out.";
 const SLURM: &str =
     "Slurm's limit for the job's memory on the machine (not the GPU's) was passed, and the system killed a task of it.";
 const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process, which held {allocated}.";
@@ -20,8 +21,18 @@ pub(super) const ROWS: &[Row] = &[
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", ""),
     row(W::Cpu, P::Cpu, Sure, "[WinError 1455]", "",
         "OSError: [WinError 1455] The paging file is too small for this operation to complete.", "")
-        .says("Windows could not promise more memory: what its programs asked for exceeds the machine's memory and its paging file \
-        together. The GPU's memory is not what ran out."),
+        .says(PAGING),
+    row(W::Cpu, P::Cpu, Sure, "(os error 1455)", "",
+        "OSError: The paging file is too small for this operation to complete. (os error 1455)", "").says(PAGING),
+    row(W::Killer, P::Cpu, Figures, "due to memory used (", "used ({allocated#}) / total ({capacity#})",
+        "systemd-oomd[842]: Killed /system.slice/train.service due to memory used (32305733632) / total (33046712320) and swap used \
+        (7733248000) / total (8589930496) being more than 90.00%", "capacity 30.78 GiB, allocated 30.09 GiB").near("systemd-oomd")
+        .says("The machine's memory (not the GPU's) and its swap ran low, and systemd-oomd killed the program: {allocated} of \
+        {capacity} was in use."),
+    row(W::Killer, P::Cpu, Sure, "due to memory pressure for", "",
+        "systemd-oomd[840]: Killed /user.slice/run.scope due to memory pressure for /user.slice being 51.07% > 50.00% for > 20s with \
+        reclaim activity", "").near("systemd-oomd")
+        .says("Programs waited for the machine's memory (not the GPU's) for too long, and systemd-oomd killed this one."),
     row(W::Killer, P::Cpu, Sure, "Memory cgroup out of memory: Kill", RSS,
         "Memory cgroup out of memory: Killed process 1440763 (python3) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB",
         "allocated 62914560 KiB")

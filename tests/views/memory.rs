@@ -103,6 +103,8 @@ fn rows_of_lines_and_modules_are_told_by_the_inspector_and_what_is_folded_opens(
     let which = link(&h).own.as_ref().map(|own| own.which.clone());
     assert!(matches!(which, Some(Which::Module(_) | Which::Directly(_))), "{which:?}");
     assert_eq!(link(&h).selected(), None, "a row is no block");
+    h.get_by_role_and_label(Role::RadioButton, "Lines").click();
+    h.run_steps(4);
     let before = rows(&h).len();
     let (_, folded) = rows(&h).into_iter().find(|(name, _)| name.ends_with(" more")).expect("what has no room");
     click(&mut h, folded.center());

@@ -4,9 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Role;
 use super::places::{Call, Kind, Places, Which, made_in};
-use super::sense::Part;
+use super::repeats::{Repeats, of_call};
 use crate::analysis::roles::Roles;
-use crate::analysis::{DeviceTables, LifetimeId, NO_EVENT, StackNames};
+use crate::analysis::{DeviceTables, LifetimeId, StackNames};
 use crate::model::{BEFORE_PROFILING, DeviceRecording, FrameId, Recording, StackId};
 
 /// What one role holds.
@@ -113,20 +113,15 @@ impl Composition {
         let mut by_role = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
         let mut lines: FxHashMap<&str, (LineHeld, [u64; Role::ALL.len()])> = FxHashMap::default();
         let mut tree = ModuleHeld::default();
-        let mut counts: FxHashMap<(&[Call], StackId), u64> = FxHashMap::default();
         let places = Places::of(recording, device, names, roles);
         let kinds: Vec<(LifetimeId, Kind)> = ids.into_iter().map(|id| (id, Kind::of(device, tables, roles, id))).collect();
         let mut of_kind: FxHashMap<Kind, (String, Vec<Call>)> = FxHashMap::default();
-        // How often a module is there is told by a whole forward pass: at the peak a part of it may be gone already.
-        let counted = whole_forward(tables, roles, event).unwrap_or_default();
-        let counted: Vec<Kind> = counted.map(|row| Kind::of(device, tables, roles, LifetimeId(row))).collect();
-        for &kind in kinds.iter().map(|(_, kind)| kind).chain(&counted) {
+        let counted: Vec<(Kind, u64)> = Repeats::of_pass(device, tables, &roles.anatomy, event)
+            .iter()
+            .map(|(stack, calls)| (Kind::in_pass(stack), calls))
+            .collect();
+        for &kind in kinds.iter().map(|(_, kind)| kind).chain(counted.iter().map(|(kind, _)| kind)) {
             of_kind.entry(kind).or_insert_with(|| (places.line(kind), places.modules(kind)));
-        }
-        for kind in &counted {
-            if let Some((_, path)) = of_kind.get(kind).filter(|(_, path)| path.iter().all(|call| call.is_module)) {
-                *counts.entry((path, kind.stack)).or_default() += 1;
-            }
         }
         for &(id, kind) in &kinds {
             let Some((place, path)) = of_kind.get(&kind) else { continue };
@@ -151,7 +146,8 @@ impl Composition {
             }
             tree.add(path, id, bytes);
         }
-        let counts: Vec<(&[Call], u64)> = counts.into_iter().map(|((path, _), count)| (path, count)).collect();
+        let modules = counted.iter().filter_map(|(kind, calls)| Some((of_kind.get(kind)?.1.as_slice(), *calls)));
+        let counts: Vec<(&[Call], u64)> = modules.filter(|(path, _)| path.iter().all(|call| call.is_module)).collect();
         tree.settle(&counts);
         tree.enter();
         let mut lines: Vec<LineHeld> = lines
@@ -224,7 +220,7 @@ impl ModuleHeld {
     }
 
     /// Largest first; a module with one part that holds all of it gives way to that part, and what repeats does so once. `counts` are
-    /// the blocks that each stack inside makes in one pass: a line that eight layers share makes eight, or a multiple of that.
+    /// how often each stack inside runs in one pass: a line that eight layers share runs eight times, or a multiple of that.
     fn settle(&mut self, counts: &[(&[Call], u64)]) {
         for part in &mut self.parts {
             let inside = counts.iter().filter_map(|&(path, count)| Some((path.split_first()?, count)));
@@ -232,13 +228,9 @@ impl ModuleHeld {
                 inside.filter(|((call, _), _)| call.name == part.name).map(|((_, inner), count)| (inner, count)).collect();
             part.settle(&inside);
             let made: Vec<u64> = inside.iter().map(|&(_, count)| count).collect();
-            let outer = match (part.instances.len() as u64, made.len()) {
-                // What one stack makes several of may be several tensors of one call.
-                (0, 0 | 1) => 1,
-                (0, _) if part.loops => most_frequent(&made),
-                // What is there once, as an embedding beside the layers, is in no loop.
-                (0, _) => made.iter().copied().fold(0, greatest_common_divisor),
-                (named, _) => named,
+            let outer = match part.instances.len() as u64 {
+                0 => of_call(&made, part.loops),
+                named => named,
             };
             // What a layer holds only while it runs is not held by all of them.
             let outer = if part.count < outer { 1 } else { outer };
@@ -297,34 +289,6 @@ impl ModuleHeld {
     }
 }
 
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}
-
-/// The number that occurs most, of several the smallest: of the layers in a container one may have more than the others, as a projection
-/// of its input, and some of their lines make several tensors.
-fn most_frequent(counts: &[u64]) -> u64 {
-    let times = |n: u64| counts.iter().filter(|&&m| m == n).count();
-    counts.iter().copied().max_by_key(|&n| (times(n), std::cmp::Reverse(n))).unwrap_or(1)
-}
-
-/// The allocations of one forward pass, the last whole one before an event; `None` where nothing tells one pass from the next.
-fn whole_forward(tables: &DeviceTables, roles: &Roles, event: u32) -> Option<std::ops::Range<u32>> {
-    /// Passes that are looked at: an evaluation between them may be shorter.
-    const LAST: usize = 4;
-    let (phases, steps) = (&roles.anatomy.phases, &roles.anatomy.steps);
-    if !phases.has(Part::Backward) && steps.is_empty() {
-        return None;
-    }
-    let forward = || phases.runs.iter().filter(|run| run.part == Part::Forward);
-    let before = forward().rev().filter(|run| event == NO_EVENT || run.events.1 <= event).take(LAST);
-    let run = before.max_by_key(|run| run.rows.1 - run.rows.0).or_else(|| forward().next())?;
-    let end = steps.of(run.events.0).and_then(|step| steps.bounds.get(step + 1)).copied().unwrap_or(u32::MAX);
-    let born = |row: &u32| tables.lifetimes.born(LifetimeId(*row));
-    let rows = (run.rows.0..run.rows.1).take_while(|row| born(row) < end).count();
-    Some(run.rows.0..run.rows.0 + rows as u32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,14 +325,6 @@ mod tests {
         let inside: Vec<String> = tree.parts[0].parts.iter().map(ModuleHeld::title).collect();
         assert_eq!(inside, ["model.py:31", "model.py:30"]);
         assert_eq!(tree.parts.iter().map(|p| p.bytes).sum::<u64>(), tree.bytes, "nothing is lost");
-    }
-
-    #[test]
-    fn a_container_counts_what_most_of_its_lines_make() {
-        // Four blocks of a ResNet's stage, three tensors of each norm; the first block projects its input.
-        assert_eq!(most_frequent(&[12, 4, 12, 4, 12, 4, 3, 1]), 4);
-        assert_eq!(most_frequent(&[9, 3, 3, 9, 9, 3, 1]), 3);
-        assert_eq!(most_frequent(&[]), 1);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct Run {
     pub phase: Phase,
     /// Rows of the lifetimes' table: the first, and the one after the last.
     pub rows: (u32, u32),
-    /// Its first event, and the one after its last: what is freed after its last allocation belongs to it.
+    /// Its first event, and the one after its last: what is freed after its last allocation belongs to it, but at the exit.
     pub events: (u32, u32),
     /// The bits of all its stacks.
     pub(super) bits: u32,
@@ -126,10 +126,24 @@ impl Phases {
                 }
             }
         }
+        phases.leave_out_the_exit(tables);
         for run in 0..phases.runs.len() {
             phases.runs[run].phase = phases.decide(run);
         }
         phases
+    }
+
+    /// The last run ends where, after its last allocation, something older than the last forward pass is freed: the program gives back
+    /// what it has.
+    fn leave_out_the_exit(&mut self, tables: &DeviceTables) {
+        let pass = self.runs.iter().rfind(|run| run.part == Part::Forward).map(|run| run.rows.0);
+        let Some(run) = self.runs.last_mut() else { return };
+        let lifetimes = &tables.lifetimes;
+        let last = lifetimes.born(LifetimeId(run.rows.1 - 1));
+        let older = (0..pass.unwrap_or(run.rows.0)).map(|row| lifetimes.gone(LifetimeId(row)));
+        if let Some(exit) = older.filter(|&gone| gone != NO_EVENT && gone > last).min() {
+            run.events.1 = exit;
+        }
     }
 
     /// Each stretch of one phase, with its first event and the one after its last; what no stack tells is left out. O(runs).
@@ -211,6 +225,12 @@ impl Phases {
     }
 }
 
+/// How many allocations before one are of the same part as the last of them.
+fn stretch_before(parts: &[Part], at: usize) -> usize {
+    let before = parts.get(..at).unwrap_or_default();
+    before.iter().rev().take_while(|part| Some(*part) == before.last()).count()
+}
+
 /// Gives allocations that no frame places to the part around them: a few between two stretches of the forward pass, the loss before
 /// the backward pass, what a function without modules makes and the backward pass then frees.
 fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32) {
@@ -244,7 +264,8 @@ fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32) {
                 parts[fed..end].fill(Part::Forward);
                 Part::Unknown
             }
-            (a, b) if a == b => a,
+            // What is longer than the stretch before it is something of its own: a server between two loads.
+            (a, b) if a == b && (end - at <= A_FEW || end - at <= stretch_before(parts, at)) => a,
             _ => Part::Unknown,
         };
         if part != Part::Unknown {

@@ -25,6 +25,11 @@ impl Kind {
         let is_older = (id.0 as usize) < tables.lifetimes.initial_count();
         Kind { stack: tables.lifetimes.stack(device, id), role: roles.of(id), is_older }
     }
+
+    /// Of what a stack makes in a forward pass, whatever it is for: its modules tell how often they are called.
+    pub(super) fn in_pass(stack: StackId) -> Self {
+        Kind { stack, role: Role::Activations, is_older: false }
+    }
 }
 
 /// A module that a block was made in.

@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::analysis::anatomy::Repeats;
 use crate::analysis::counterfactual::{Saving, peak_after};
 use crate::analysis::findings::{Patient, Place};
 use crate::analysis::roles::Role;
@@ -67,33 +68,33 @@ pub(super) fn saving(p: &Patient<'_>, keeps: impl Fn(LifetimeId, u64) -> u64) ->
     Saving { before: peak(p), after: peak_after(p.device, p.tables, keeps) }
 }
 
-/// The layers of a model that are alike: one line of code runs once in each of them, so its blocks come in their number.
+/// Layers of a model that are alike: one line of code runs once or a few times in each of them.
 pub(super) struct Layers {
-    /// How many there are.
-    pub number: u64,
-    /// Blocks at the peak of each stack that runs in layers.
-    blocks: FxHashMap<StackId, u64>,
+    /// How many layers hold most; `None` where the model has several kinds of layer, as the stages of a ResNet.
+    pub number: Option<u64>,
+    /// Calls in one pass, and blocks at the peak, of each stack that runs more than once.
+    of: FxHashMap<StackId, (u64, u64)>,
 }
 
 impl Layers {
-    /// From the stacks of some blocks; `None` where no two blocks share one. A line may run more than once in a layer, so their number is
-    /// the largest that divides the counts of most stacks, each by its blocks. What earlier steps left behind is of no layer.
+    /// From the stacks of some blocks; `None` where no stack runs twice. A line may run more than once in a layer, so their number is the
+    /// largest that divides the calls of most stacks, each by its blocks.
     pub(super) fn of(p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<Self> {
-        let step = |event: u32| p.steps.bounds.partition_point(|&bound| bound <= event);
-        // Steps that are inferred may be layers themselves.
-        let is_now = |b: &&&BlockAt| p.steps.is_inferred() || step(p.tables.lifetimes.born(b.lifetime)) == step(p.peak_event);
-        let mut by_stack: FxHashMap<StackId, u64> = FxHashMap::default();
-        for b in blocks.iter().filter(is_now) {
-            if let Some(stack) = p.stack_of(b.lifetime) {
-                *by_stack.entry(stack).or_default() += 1;
-            }
+        let passes = Repeats::of_pass(p.device, p.tables, &p.roles.anatomy, p.peak_event);
+        let mut live: Vec<LifetimeId> = blocks.iter().map(|b| b.lifetime).collect();
+        live.sort_unstable();
+        let repeats = if passes.iter().next().is_some() { passes } else { Repeats::of(p.device, p.tables, live.into_iter()) };
+        let mut of: FxHashMap<StackId, (u64, u64)> =
+            repeats.iter().filter(|&(_, calls)| calls >= 2).map(|(stack, calls)| (stack, (calls, 0))).collect();
+        for stack in blocks.iter().filter_map(|b| p.stack_of(b.lifetime)) {
+            of.entry(stack).and_modify(|held| held.1 += 1);
         }
-        by_stack.retain(|_, held| *held >= 2);
-        let divided_by = |n: u64| by_stack.values().filter(|&held| held % n == 0).sum::<u64>();
-        let numbers: FxHashSet<u64> = by_stack.values().copied().collect();
-        let most = numbers.iter().map(|&n| divided_by(n)).max()?;
-        let number = numbers.into_iter().filter(|&n| divided_by(n).saturating_mul(5) >= most.saturating_mul(4)).max()?;
-        Some(Layers { number, blocks: by_stack })
+        of.retain(|_, held| held.1 > 0);
+        let divided_by = |n: u64| of.values().filter(|held| held.0 % n == 0).map(|held| held.1).sum::<u64>();
+        let all = divided_by(1);
+        let numbers: FxHashSet<u64> = of.values().map(|held| held.0).collect();
+        let number = numbers.into_iter().filter(|&n| divided_by(n).saturating_mul(5) >= all.saturating_mul(4)).max();
+        (!of.is_empty()).then_some(Layers { number, of })
     }
 
     /// The stack whose blocks are most likely what each layer begins with, which checkpointing keeps: one block a layer, of the size that
@@ -109,17 +110,23 @@ impl Layers {
         once_a_layer().find(|(b, _)| b.size == size).map(|(_, stack)| stack)
     }
 
-    /// In how many layers a stack runs: all of them, or as often as it has blocks where that is no multiple; 1 outside layers.
+    /// In how many layers a stack runs: as many as there are, or as often as it is called where that is no multiple; 1 outside layers.
     pub(super) fn runs(&self, stack: StackId) -> u64 {
-        match self.blocks.get(&stack) {
-            Some(&n) if n % self.number == 0 => self.number,
-            Some(&n) => n,
-            None => 1,
+        match (self.of.get(&stack), self.number) {
+            (Some((calls, _)), Some(number)) if calls % number == 0 => number,
+            (Some(&(calls, _)), _) => calls,
+            (None, _) => 1,
         }
     }
 
     /// Blocks of a stack in each layer.
     pub(super) fn in_each(&self, stack: StackId) -> u64 {
-        self.blocks.get(&stack).map_or(1, |&n| n / self.runs(stack))
+        self.of.get(&stack).map_or(1, |&(_, blocks)| blocks / self.runs(stack))
+    }
+
+    /// `With the 6 repeated layers checkpointed`.
+    pub(super) fn checkpointed(&self) -> String {
+        let number = self.number.map_or(String::new(), |n| format!("{n} "));
+        format!("With the {number}repeated layers checkpointed")
     }
 }

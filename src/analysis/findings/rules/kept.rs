@@ -19,13 +19,19 @@ fn much<'a>(p: &'a Patient<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Ve
     Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
 }
 
+/// What a graph keeps that no backward pass used. Where a request failed the backward pass may have been next.
+fn of_unused_graph<'a>(p: &'a Patient<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
+    p.ooms.is_empty().then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
+}
+
+/// [`unused_graph`] speaks.
+pub(super) fn keeps_unused_graph(p: &Patient<'_>) -> bool {
+    of_unused_graph(p).is_some()
+}
+
 /// Autograd recorded a graph, and no backward pass used it.
 pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
-    // Where a request failed the backward pass may have been next.
-    if !p.ooms.is_empty() {
-        return Vec::new();
-    }
-    let Some((blocks, bytes)) = much(p, |b| p.roles.is_kept_by_graph(b.lifetime)) else { return Vec::new() };
+    let Some((blocks, bytes)) = of_unused_graph(p) else { return Vec::new() };
     // A recording that ends right after the forward pass does not tell what came next.
     let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
     let is_freed = freed * 2 > bytes;
@@ -127,18 +133,18 @@ pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
         let has_rule = p.roles.anatomy.phases.is_attention(stack) || p.flags(stack) & LOSS != 0;
         if has_rule { None } else { line_of(&p.recording.stacks, stack).filter(|&line| computes(p, stack, line)) }
     };
-    let mut by_line: FxHashMap<(FrameId, u64), (u64, u64)> = FxHashMap::default();
+    let mut by_line: FxHashMap<(FrameId, u64, u64), u64> = FxHashMap::default();
     for b in &activations {
         let stack = stack_of(b.lifetime);
-        if let Some(line) = line(stack).filter(|_| layers.runs(stack) == layers.number) {
-            let held = by_line.entry((line, b.size)).or_default();
-            *held = (held.0 + 1, held.1 + b.size);
+        let runs = layers.runs(stack);
+        if let Some(line) = line(stack).filter(|_| runs > 1) {
+            *by_line.entry((line, b.size, runs)).or_default() += 1;
         }
     }
-    let most =
-        by_line.into_iter().filter(|(_, (n, _))| n / layers.number >= 3).max_by_key(|&((line, _), (_, bytes))| (bytes, line));
-    let Some(((frame, size), (n, _))) = most else { return Vec::new() };
-    let tensors = n / layers.number;
+    let most = by_line.into_iter().filter(|((_, _, runs), n)| n / runs >= 3);
+    let most = most.max_by_key(|&((line, size, _), n)| (n * size, line));
+    let Some(((frame, size, runs), n)) = most else { return Vec::new() };
+    let tensors = n / runs;
     let is_its =
         |id: LifetimeId, bytes: u64| bytes == size && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
     let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime, b.size)) else { return Vec::new() };
@@ -149,7 +155,7 @@ pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
                 made_at(p, blocks[0].lifetime),
                 Bytes(bytes),
                 Bytes(size),
-                layers.number,
+                runs,
             ))
             .saves("With one fused operation", saving(p, |id, bytes| if is_its(id, bytes) { bytes / tensors } else { bytes }))
             .bytes_of("kept by the line", bytes)

@@ -332,6 +332,12 @@ impl Lifetimes {
         self.initial.len()
     }
 
+    /// The trace allocates: where it does not, the recording is of one instant, with a few frees before it at most.
+    #[must_use]
+    pub fn has_allocations(&self) -> bool {
+        self.len() > self.initial_count()
+    }
+
     /// Allocations whose address was allocated again while they were live: a free the trace does not have.
     #[must_use]
     pub fn lost_frees(&self) -> u64 {

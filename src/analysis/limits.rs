@@ -22,8 +22,11 @@ pub struct Limit {
 /// A history of a multiple of so many events, to the event, was cut to its newest ones: `max_entries` is a round number.
 const ROUND: usize = 10_000;
 
+/// What is older than the history is worth a word where it is more than one part in so many.
+const PART: u64 = 10;
+
 impl Limit {
-    /// What decides the answer after an event: that there is no history, or that more than a third of what is live is older than it
+    /// What decides the answer after an event: that there is no history, or that more than a tenth of what is live is older than it
     /// and has no stack. O(live blocks).
     #[must_use]
     pub fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> Option<Self> {
@@ -50,19 +53,22 @@ impl Limit {
             let end = if line.is_some() { ", which this line tells:" } else { "." };
             return Some(Limit { sentence: format!("{what}{end}"), line });
         }
-        if device.events.is_empty() {
-            let what = match bare {
-                0 => "The file has no history: it says what was live when it was written, and which lines made it.",
-                _ if bare == all => {
-                    "The file has no history and no stacks: it has only the sizes of what was live when it was written."
-                }
-                _ => {
-                    "The file has no history: it says what was live when it was written, and for some blocks which line made them."
-                }
+        if !lifetimes.has_allocations() {
+            let (has, it) = match device.events.len() as u64 {
+                0 => ("The file has no history".to_owned(), "it"),
+                events => (format!("The history has {} and no allocation", counted(events, "event", "events")), "the file"),
             };
-            return Some(Limit { sentence: format!("{what}{}", record(line, "Record from the start to see the rest")), line });
+            let what = match bare {
+                0 => format!(": {it} says what was live when it was written, and which lines made it."),
+                _ if bare == all => {
+                    format!(", and the blocks have no stacks: {it} says only the sizes of what was live when it was written.")
+                }
+                _ => format!(": {it} says what was live when it was written, and for some blocks which line made them."),
+            };
+            let sentence = format!("{has}{what}{}", record(line, "Record from the start to see the rest"));
+            return Some(Limit { sentence, line });
         }
-        if bare * 3 <= all {
+        if bare.saturating_mul(PART) <= all {
             return None;
         }
         let older = Bytes(bare).to_string();
@@ -132,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_is_told_first_where_it_is_more_than_a_third() {
+    fn what_is_older_is_told_first_where_it_is_more_than_a_tenth() {
         let said = |limit: Option<Limit>| limit.map(|l| (l.sentence.replace('\u{a0}', " "), l.line));
         assert_eq!(
             said(limit(4, 6, 0)),
@@ -141,11 +147,11 @@ mod tests {
                 Some(RECORD)
             ))
         );
-        assert_eq!(said(limit(3, 7, 0)), None);
+        assert_eq!(said(limit(1, 9, 0)), None);
         let (full, _) = said(limit(9, 1, 20_000)).unwrap();
         assert!(full.starts_with("The history is full and keeps only the last 20,000 events. 9 MiB are older"), "{full}");
         let (state, line) = said(limit(5, 0, 0)).unwrap();
-        assert!(state.starts_with("The file has no history and no stacks:") && line.is_some(), "{state}");
+        assert!(state.starts_with("The file has no history, and the blocks have no stacks:") && line.is_some(), "{state}");
         assert_eq!(said(limit(0, 0, 0)), None);
     }
 }

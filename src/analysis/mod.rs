@@ -35,6 +35,7 @@ pub mod roles;
 mod runs;
 pub mod state;
 pub mod stats_check;
+pub mod steady;
 pub mod steps;
 mod steps_curve;
 pub mod strata;

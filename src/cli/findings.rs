@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::args::FindingsArgs;
-use crate::analysis::findings::diagnose;
+use crate::analysis::findings::{Class, diagnose};
 use crate::analysis::oom::{TRIED_UNASKED, can_be_served_again};
+use crate::analysis::steady::no_growth;
 use crate::analysis::{DeviceTables, StackNames};
 use crate::model::Progress;
 use crate::units::Bytes;
@@ -25,10 +26,12 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let names = StackNames::of(&recording.stacks);
     let mut entries = Vec::new();
     let mut out = String::new();
+    let (mut steady, mut is_instant) = (Vec::new(), true);
     let (mut left_out, mut changed, mut not_tried, mut contradictions) = (0, 0, Vec::new(), Vec::new());
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
         contradictions.extend(tables.disagreement.clone());
+        is_instant &= device.samples.is_empty() && !tables.lifetimes.has_allocations();
         let mut found = diagnose(&recording, device, &tables, &names, &rules, &progress).map_err(|e| e.to_string())?;
         if found.depend_on_settings() && can_be_served_again(device) {
             if device.events.len() > TRIED_UNASKED {
@@ -37,6 +40,9 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
             } else if let Some(helped) = super::oom::try_others(device, &progress)? {
                 found.prescribe(&helped);
             }
+        }
+        if !found.findings.iter().any(|f| f.class == Class::Leak) {
+            steady.extend(no_growth(device, &tables, &found.steps).map(|said| (device.id, said)));
         }
         left_out += found.ooms_left_out;
         changed += found.changed_by_rules.count;
@@ -71,9 +77,18 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
         out.insert_str(0, &format!("Doubtful: {contradiction}.\n\n"));
     }
     if entries.is_empty() && contradictions.is_empty() {
-        let is_instant = recording.devices.iter().all(|d| d.events.is_empty() && d.samples.is_empty());
         let limit = if is_instant { " It is of one instant, which shows neither growth nor failures." } else { "" };
-        let _ = writeln!(out, "{}: nothing to report.{limit}", recording.source.name);
+        let _ = writeln!(
+            out,
+            "{}: no rule found a problem.{limit} What holds the memory: vramscope summary {}",
+            recording.source.name,
+            super::quoted(&args.file.display().to_string())
+        );
+    }
+    let is_one = steady.len() == 1 && recording.devices.len() == 1;
+    for (device, said) in steady {
+        let whose = if is_one { String::new() } else { format!("{device}: ") };
+        let _ = writeln!(out, "{whose}{said}.");
     }
     for why in &not_tried {
         let _ = writeln!(out, "{why}");

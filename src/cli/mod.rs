@@ -164,6 +164,11 @@ fn without_blocks(path: &Path, recording: &Recording) -> String {
     format!("{path}: it has no events and no blocks{why}")
 }
 
+/// A file's name as a shell takes it.
+fn quoted(file: &str) -> String {
+    if file.contains(char::is_whitespace) { format!("'{file}'") } else { file.to_owned() }
+}
+
 /// An event as a place in text; one of a device that has none, or before the first, has no number.
 fn place_of(device: &DeviceRecording, event: u32) -> String {
     match event {

@@ -468,12 +468,10 @@ impl WayOut {
     #[must_use]
     pub fn search(&self) -> &'static str {
         match (self.is_optimal, self.has_pages) {
-            (true, false) => {
-                "Compared: every run of neighbouring blocks, and every choice of whole segments to return (a knapsack, solved exactly)."
-            }
+            (true, false) => "Compared: every run of neighbouring blocks, and every choice of whole segments to return.",
             (true, true) => {
                 "Compared: every run of neighbouring blocks, and every choice of whole segments and of pages that no live block \
-                 touches then (a knapsack, solved exactly)."
+                 touches then."
             }
             (false, false) => {
                 "Compared: every run of neighbouring blocks. There are too many segments to compare every choice: they were chosen \

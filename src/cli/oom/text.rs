@@ -77,7 +77,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         "Out of memory {number} of {}: {}, event {}: {}",
         of.len(),
         named(o.device),
-        o.event,
+        count(u64::from(o.event)),
         o.verdict.replace('_', " ")
     );
     if of.len() > 1 {
@@ -207,7 +207,7 @@ fn earlier(out: &mut String, before: &[OomEntry]) {
 
 /// A device by its index; pinned host memory has none and is counted as -1.
 pub(super) fn named(device: i32) -> String {
-    if device < 0 { "pinned host memory".to_owned() } else { format!("device {device}") }
+    if device < 0 { "pinned host memory".to_owned() } else { format!("GPU {device}") }
 }
 
 fn figure(out: &mut String, label: &str, value: u64) {

@@ -121,7 +121,7 @@ impl Doing {
                 probably: roles(|r| r.probable),
                 by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
                 by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
-                sentence: sentence(&held, device.events.is_empty(), &anatomy.words_at(event)),
+                sentence: sentence(&held, !tables.lifetimes.has_allocations(), &anatomy.words_at(event)),
             },
             limit: Limit::of(recording, device, tables, event).map(|limit| {
                 let line = limit.line.map(|line| Words::of(device).say(line).into_owned());
@@ -147,7 +147,8 @@ impl Doing {
     pub(super) fn steps(&self, whose: &str) -> String {
         match self.steps.count {
             0 => String::new(),
-            n => format!("  {whose}{}, {}\n", counted(n as u64, "step", "steps"), self.steps.how),
+            1 => format!("  {whose}1 step: {}\n", self.steps.how.replacen("each", "it", 1)),
+            n => format!("  {whose}{}: {}\n", counted(n as u64, "step", "steps"), self.steps.how),
         }
     }
 }

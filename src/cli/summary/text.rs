@@ -4,8 +4,8 @@ use super::{Bands, DeviceSummary, Level, Summary};
 use crate::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use crate::analysis::stats_check::StatsVerdict;
 use crate::analysis::told::{clock_span, clock_time};
-use crate::cli::Table;
 use crate::cli::watched::Watched;
+use crate::cli::{Table, quoted};
 use crate::model::{Clock, MemoryStats, StatsKind};
 use crate::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
 
@@ -200,10 +200,6 @@ fn knows_reserved(d: &DeviceSummary) -> bool {
 /// What tensors took: as asked for, or their blocks where only these are told.
 fn tensors(d: &DeviceSummary) -> &Level {
     d.requested_bytes.as_ref().unwrap_or(&d.allocated_bytes)
-}
-
-fn quoted(file: &str) -> String {
-    if file.contains(char::is_whitespace) { format!("'{file}'") } else { file.to_owned() }
 }
 
 fn device_text(d: &DeviceSummary) -> String {

@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::layout;
 use crate::analysis::anatomy::{Composition, LineHeld, Role};
 use crate::analysis::limits::Limit;
-use crate::analysis::{LifetimeId, NO_EVENT, Quantity, Roles};
+use crate::analysis::steady::no_growth;
+use crate::analysis::{LifetimeId, NO_EVENT, Roles};
 use crate::app::document::DeviceData;
 use crate::units::{Bytes, count, counted};
 
@@ -29,12 +29,9 @@ impl Whole {
         let first = lifetimes.initial_count();
         let rows = (first as u32..lifetimes.len() as u32).map(LifetimeId);
         let bare = rows.filter(|&id| !lifetimes.stack(device, id).is_some()).count() as u64;
-        let (bounds, is_cut) = step_ends(&roles.anatomy.steps.bounds, device.events.len() as u32);
-        let ends = tables.curves.columns(device, lifetimes, Quantity::Active, &bounds).iter().map(|c| c.last).collect::<Vec<_>>();
         Whole {
             elsewhere: Role::ALL.into_iter().filter(|role| roles.handed_out[role.index()].count > 0).collect(),
-            // A program that ran out of memory is not healthy.
-            health: if device.events.ooms().is_empty() { layout::no_growth(&ends, is_cut) } else { None },
+            health: no_growth(device, tables, &roles.anatomy.steps),
             is_relative: data.recording.is_relative(device),
             made: ((lifetimes.len() - first) as u64, bare),
         }
@@ -128,22 +125,6 @@ impl Found {
     }
 }
 
-/// The bounds of the whole steps, and whether one more began: a recording of so many events may end in the middle of a step. The last
-/// is no longer than the one before it: what the program frees when it ends is none of its step.
-fn step_ends(bounds: &[u32], events: u32) -> (Vec<u32>, bool) {
-    let mut bounds = bounds.to_vec();
-    let mut is_cut = false;
-    if let [.., before, from, to] = &mut bounds[..] {
-        let usual = *from - *before;
-        is_cut = *to >= events && u64::from(*to - *from) * 10 < u64::from(usual) * 9;
-        *to = (*to).min(*from + usual);
-    }
-    if is_cut {
-        bounds.pop();
-    }
-    (bounds, is_cut)
-}
-
 /// Blocks by their size, most bytes first.
 fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>) -> Vec<LineHeld> {
     let mut of_size: FxHashMap<u64, LineHeld> = FxHashMap::default();
@@ -159,18 +140,4 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>) -> Vec<LineH
     let mut all: Vec<LineHeld> = of_size.into_iter().map(of).collect();
     all.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.lifetimes.first().copied()));
     all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_step_ends_before_the_program_does() {
-        assert_eq!(step_ends(&[10, 400, 700, 1200], 1200), (vec![10, 400, 700, 1000], false));
-        assert_eq!(step_ends(&[10, 400, 700], 2000), (vec![10, 400, 700], false));
-        assert_eq!(step_ends(&[10, 400, 700, 800], 900), (vec![10, 400, 700, 800], false), "short, and the recording goes on");
-        assert_eq!(step_ends(&[10, 400, 700, 800], 800), (vec![10, 400, 700], true), "the recording ends in its middle");
-        assert_eq!(step_ends(&[], 0), (Vec::new(), false));
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
 use crate::model::FrameId;
-use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count};
+use crate::units::{GIBIBYTE, MEBIBYTE, count};
 
 /// Rows of a table before the rest is folded into one.
 const MOST: usize = 9;
@@ -240,27 +240,6 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
     level(all.collect(), Own::default(), hundredths(bytes), (0, "lines"), open).into_iter().map(|(row, _)| row).collect()
 }
 
-/// That memory does not grow, from what is in use at the end of each whole step; `None` where it does, or where there are too few.
-/// `is_cut` where the recording ends within one more step.
-pub fn no_growth(ends: &[u64], is_cut: bool) -> Option<String> {
-    let steps = if is_cut { "whole steps" } else { "steps" };
-    let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {
-        // What a log or a counter keeps is less than a thousandth.
-        (Some(&low), Some(&high)) => high - low <= high / 1000,
-        _ => false,
-    };
-    let last = ends.last().copied()?;
-    let end = Bytes(last).to_string();
-    match ends {
-        [_, _, _, ..] if steady(ends) => Some(format!("No growth: all {} {steps} end with {end}", count(ends.len() as u64))),
-        // The first step of a run makes what the others find there.
-        [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
-            Some(format!("No growth: all {} {steps} but the first end with {end}", count(ends.len() as u64)))
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,18 +345,5 @@ mod tests {
         );
         let places = ["train.py:3", "backward (no Python stack)"];
         assert_eq!(rows.iter().map(|r| r.which.clone()).collect::<Vec<_>>(), places.map(|p| Some(Which::Line(p.to_owned()))));
-    }
-
-    #[test]
-    fn steps_that_end_alike_do_not_grow() {
-        let plain = |ends: &[u64]| no_growth(ends, false).map(|s| s.replace('\u{a0}', " "));
-        assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth: all 3 steps end with 1.15 GiB"));
-        assert_eq!(plain(&[100 * M, 300 * M, 300 * M]).as_deref(), Some("No growth: all 3 steps but the first end with 300 MiB"));
-        assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
-        let cut = no_growth(&[300 * M, 300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
-        assert_eq!(cut.as_deref(), Some("No growth: all 3 whole steps end with 300 MiB"));
-        assert_eq!(plain(&[300 * M, 300 * M]), None, "two tell little");
-        assert_eq!(plain(&[100 * M]), None);
-        assert_eq!(plain(&[]), None);
     }
 }

@@ -7,7 +7,7 @@ use super::frame::{CALL, CONTAINER, PYTHON};
 use super::sense::Part;
 use super::{Anatomy, Role};
 use crate::analysis::modules::module_class;
-use crate::analysis::naming::is_compiled;
+use crate::analysis::naming::{is_compiled, is_of_operators};
 use crate::analysis::roles::Roles;
 use crate::analysis::{DeviceTables, LifetimeId, StackNames};
 use crate::model::{BEFORE_PROFILING, DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
@@ -67,11 +67,17 @@ impl<'a> Places<'a> {
         Places { stacks: &recording.stacks, names, anatomy: &roles.anatomy, has_history: !device.events.is_empty() }
     }
 
+    /// Where the history has stacks, those of the backward pass alone have none.
+    fn has_stacks(&self) -> bool {
+        self.has_history && self.anatomy.phases.has_stacks
+    }
+
     /// Its row in a table of lines.
     pub(super) fn line(&self, kind: Kind) -> String {
         match (kind.stack.is_some(), kind.role) {
             (true, role) => made_at(self.stacks, self.names, kind.stack, role),
-            (false, role) if !self.has_history => format!("{}, no stack", role.text()),
+            (false, Role::Unknown) if !self.has_stacks() => "no stack, role unknown".to_owned(),
+            (false, role) if !self.has_stacks() => format!("{}, no stack", role.text()),
             (false, Role::Unknown) if kind.is_older => "older, role unknown".to_owned(),
             (false, role) if kind.is_older => format!("older {}", role.text()),
             (false, Role::Gradients) => "gradients (backward, no Python stack)".to_owned(),
@@ -88,7 +94,7 @@ impl<'a> Places<'a> {
             _ => return by_role(),
         }
         if !kind.stack.is_some() {
-            let is_backward = kind.role == Role::Temporaries && !kind.is_older;
+            let is_backward = kind.role == Role::Temporaries && !kind.is_older && self.has_stacks();
             return if is_backward { backward() } else { by_role() };
         }
         let calls = chain(self.stacks, self.anatomy, kind.stack);
@@ -222,18 +228,12 @@ fn outside_torch(stacks: &StackTable, stack: StackId, role: Role) -> Option<Fram
     line_of(stacks, stack).filter(|_| is_of_model)
 }
 
-/// The innermost Python line outside of torch; `None` where a stack has none, as in the backward pass. O(depth).
+/// The innermost Python line outside of torch and of what only hands on to its operators; `None` where a stack has none, as in the backward pass. O(depth).
 #[must_use]
 pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let is_outside = |f: Frame| {
         let file = stacks.text(f.file);
-        // A virtual environment may lie in a folder called torch.
-        let within = file.rsplit_once("-packages").map(|(_, rest)| rest.trim_start_matches(['/', '\\']));
-        let is_torch = match within {
-            Some(rest) => rest.starts_with("torch/") || rest.starts_with("torch\\"),
-            None => file.starts_with("torch/") || file.contains("/torch/"),
-        };
-        file.ends_with(".py") && !is_torch
+        file.ends_with(".py") && !is_of_operators(file)
     };
     stacks.frames(stack).iter().copied().find(|&f| stacks.frame(f).is_some_and(is_outside))
 }

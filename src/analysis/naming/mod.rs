@@ -81,14 +81,50 @@ impl StackNames {
     }
 }
 
+/// Packages whose lines only hand on to an operator: the line that calls them says what is computed.
+const OPERATORS: [&str; 5] = ["torch", "jax", "jaxlib", "einops", "opt_einsum"];
+/// Other packages that profiler traces name from below site-packages on.
+const PACKAGES: [&str; 17] = [
+    "accelerate",
+    "apex",
+    "bitsandbytes",
+    "deepspeed",
+    "diffusers",
+    "flash_attn",
+    "lightning",
+    "numpy",
+    "peft",
+    "pytorch_lightning",
+    "timm",
+    "torchaudio",
+    "torchvision",
+    "transformers",
+    "triton",
+    "vllm",
+    "xformers",
+];
+
+/// The package a file is installed in, or the folder that a relative path begins with: `einops` of `/x/site-packages/einops/einops.py`.
+fn package(file: &str) -> Option<&str> {
+    // A virtual environment may lie in a folder of any name.
+    let within = file.rsplit_once("-packages").map_or(file, |(_, rest)| rest.trim_start_matches(['/', '\\']));
+    within.split_once(['/', '\\']).map(|(first, _)| first)
+}
+
+/// True for a file of a package whose lines only hand on to an operator.
+#[must_use]
+pub fn is_of_operators(file: &str) -> bool {
+    let is_installed = file.contains("-packages");
+    package(file).is_some_and(|name| OPERATORS.contains(&name)) || (!is_installed && file.contains("/torch/"))
+}
+
 /// True for a frame inside PyTorch, Python itself or another installed package, or without a source.
 #[must_use]
 pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
     let file = stacks.text(frame.file);
     const PARTS: [&str; 6] = ["site-packages/", "dist-packages/", "/torch/", "site-packages\\", "/lib/python3", "torch/csrc"];
     file.starts_with('<')
-        // Profiler traces name files from below site-packages on.
-        || file.starts_with("torch/")
+        || package(file).is_some_and(|name| OPERATORS.contains(&name) || PACKAGES.contains(&name))
         || file.is_empty()
         || PARTS.iter().any(|p| file.contains(p))
         || is_compiled(stacks, frame)

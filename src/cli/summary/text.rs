@@ -9,6 +9,9 @@ use crate::cli::{Table, quoted};
 use crate::model::{Clock, MemoryStats, StatsKind};
 use crate::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
 
+/// Out-of-memory events listed, the last of more.
+const OOMS: usize = 5;
+
 pub(super) fn of(s: &Summary) -> String {
     let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
     let mut out = format!("{}: {caveat}{}\n", s.file, headline(s));
@@ -287,7 +290,11 @@ fn device_text(d: &DeviceSummary) -> String {
     if let Some(b) = &d.bands {
         out += &bands_text(b, d.counts_from);
     }
-    for oom in &d.ooms {
+    let left_out = d.ooms.len().saturating_sub(OOMS);
+    if left_out > 0 {
+        out += &format!("  out of memory {} before these {OOMS}\n", counted(left_out as u64, "time", "times"));
+    }
+    for oom in d.ooms.iter().skip(left_out) {
         out += &format!(
             "  out of memory at event {}: {} requested, {}\n",
             count(u64::from(oom.event)),

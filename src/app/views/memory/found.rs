@@ -136,7 +136,15 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>) -> Vec<LineH
             line.lifetimes.push(id);
         }
     }
-    let of = |(size, line)| LineHeld { place: format!("blocks of {}", Bytes(size)), size: Some(size), ..line };
+    // Sizes that read alike are told to the byte.
+    let mut alike: FxHashMap<String, u32> = FxHashMap::default();
+    of_size.keys().for_each(|&size| *alike.entry(Bytes(size).to_string()).or_default() += 1);
+    let of = |(size, line)| {
+        let text = Bytes(size).to_string();
+        let is_alone = alike.get(&text).is_none_or(|&n| n == 1);
+        let text = if is_alone { text } else { format!("{} bytes", count(size)) };
+        LineHeld { place: format!("blocks of {text}"), size: Some(size), ..line }
+    };
     let mut all: Vec<LineHeld> = of_size.into_iter().map(of).collect();
     all.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.lifetimes.first().copied()));
     all

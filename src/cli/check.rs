@@ -1,4 +1,4 @@
-//! `vramscope check FILE`: limits for continuous integration; exit code 1 when one is passed, or
+//! `vramscope check FILE`: limits for continuous integration; exit code 1 when one is exceeded, or
 //! when the recording cannot tell.
 
 use std::io::Write;

@@ -21,7 +21,7 @@ pub struct OomArgs {
     /// The device, by the number the process knew it by; all of them when absent
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// What the process could reserve at most, where you know it: files do not tell
+    /// What the process could reserve at most, where you know it: PyTorch does not record it
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
     pub limit: Option<u64>,
     /// What roles mean

@@ -76,7 +76,7 @@ pub enum Command {
     Diff(DiffArgs),
     /// One snapshot a rank, side by side: peaks, outliers, the first to fail
     Ranks(RanksArgs),
-    /// Limits for continuous integration; exit code 1 when one is passed
+    /// Limits for continuous integration; exit code 1 when one is exceeded
     Check(CheckArgs),
     /// Tables, flame graphs, traces or a snapshot for other tools
     Export(ExportArgs),

@@ -138,7 +138,7 @@ pub struct ScreenshotArgs {
     /// The recording, then the picture to write; the picture alone draws the welcome page
     #[arg(required = true, num_args = 1..=2, value_names = ["FILE", "OUT.png"])]
     pub paths: Vec<PathBuf>,
-    /// A trace, a timeline or counters of the same run, added to the recording
+    /// A trace, a timeline, counters or a session of the same run, added to the recording
     #[arg(long, value_name = "FILE")]
     pub with: Vec<PathBuf>,
     /// A view or a workspace; an unknown name lists them

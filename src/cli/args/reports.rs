@@ -40,7 +40,7 @@ pub struct SummaryArgs {
     /// The recordings
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// A profiler trace or memory timeline of the same run, laid over the snapshot: its operators, modules and roles
+    /// A profiler trace, memory timeline or session of the same run, laid over the snapshot: its operators, modules and roles
     #[arg(long, value_name = "FILE")]
     pub with: Vec<PathBuf>,
     /// What memory_stats(), memory_summary() or host_memory_stats() gave, to be held against the snapshot

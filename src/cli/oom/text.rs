@@ -8,7 +8,7 @@ use crate::analysis::Role;
 use crate::analysis::anatomy::Composition;
 use crate::analysis::oom::Support;
 use crate::cli::Table;
-use crate::model::{EventTable, Format, Recording};
+use crate::model::{BEFORE_PROFILING, EventTable, Format, Recording};
 use crate::units::{Bytes, SizeColumn, count, counted};
 
 /// Kinds of earlier failures that get a line; the rest is counted.
@@ -312,16 +312,27 @@ fn block(b: &BlockEntry) -> [String; 4] {
 fn held(out: &mut String, held: &Composition) {
     /// Lines that get a row.
     const FEW: usize = 8;
-    let _ = writeln!(out, "  held at that moment, {} in {}", Bytes(held.bytes), counted(held.count, "block", "blocks"));
+    let blocks = counted(held.count, "block", "blocks");
+    let _ = match held.before {
+        0 => writeln!(out, "  held at that moment, {} in {blocks}", Bytes(held.bytes)),
+        before => {
+            writeln!(out, "  held at that moment, {}: {} from before profiling, and {blocks}", Bytes(held.bytes), Bytes(before))
+        }
+    };
+    // Of what was held before profiling no block is known.
+    let times = |n: u64| if n > 0 { format!("{} \u{d7}", count(n)) } else { String::new() };
     let mut table = Table::new("rrll");
     let size = SizeColumn::of(held.roles.iter().map(|r| r.bytes));
     for r in &held.roles {
-        let probably = if r.probable * 2 > r.bytes { "probably " } else { "" };
-        table.row([
-            format!("    {}", size.sized(r.bytes)),
-            format!("{} ×", count(r.count)),
-            format!("{probably}{}", r.role.text()),
-        ]);
+        let untold = if r.role == Role::Unknown { held.before } else { 0 };
+        if untold > 0 {
+            table.row([format!("    {}", size.sized(untold)), String::new(), BEFORE_PROFILING.to_owned()]);
+        }
+        let bytes = r.bytes - untold;
+        if bytes > 0 {
+            let probably = if r.probable * 2 > bytes { "probably " } else { "" };
+            table.row([format!("    {}", size.sized(bytes)), times(r.count), format!("{probably}{}", r.role.text())]);
+        }
     }
     let lines = &held.lines[..held.lines.len().min(FEW)];
     // One line that holds all says no more than the roles do.
@@ -332,12 +343,7 @@ fn held(out: &mut String, held: &Composition) {
         let size = SizeColumn::of(lines.iter().map(|l| l.bytes));
         for l in lines {
             let role = if l.place.contains(l.role.text()) || l.role == Role::Unknown { "" } else { l.role.text() };
-            table.row([
-                format!("    {}", size.sized(l.bytes)),
-                format!("{} ×", count(l.count)),
-                l.place.clone(),
-                role.to_owned(),
-            ]);
+            table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.place.clone(), role.to_owned()]);
         }
     }
     let _ = write!(out, "{table}");

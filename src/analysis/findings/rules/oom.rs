@@ -153,7 +153,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     }
     if let Some(way) = &a.way_out {
         let text = format!("{} in {}", Bytes(way.bytes), counted(way.blocks.len() as u64, "block", "blocks"));
-        finding = finding.shows(if way.is_optimal { "cheapest way out" } else { "a way out" }, text);
+        finding = finding.shows(if way.is_optimal { "cheapest to free" } else { "enough, if freed" }, text);
     }
     if a.alone_sentence().is_some() {
         finding = finding.shows("enough alone, if freed", a.alone.to_string());

@@ -111,7 +111,7 @@ impl At {
 
     /// Those there are, the one that is meant where none is chosen first: a range is chosen to be looked at.
     fn choices(cx: &ViewContext<'_>) -> Vec<At> {
-        if cx.data.device().events.is_empty() {
+        if !cx.data.tables.lifetimes.has_allocations() {
             return vec![At::End];
         }
         let range = cx.link.range.map(|_| At::Range);
@@ -199,6 +199,7 @@ impl Memory {
                 (within.map_or(from, |(_, event)| event), "at the peak of the range".to_owned())
             }
             (At::End, _) => (NO_EVENT, "live, no history".to_owned()),
+            _ if cx.data.recording.is_relative(device) => (peak, "at the peak of what the trace shows".to_owned()),
             _ => (peak, "at the peak".to_owned()),
         }
     }

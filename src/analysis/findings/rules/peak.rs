@@ -67,7 +67,7 @@ pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: "grows_by_copy",
         class: Class::Peak,
-        title: "A buffer is copied each time it grows".to_owned(),
+        title: "Buffer grows by copying".to_owned(),
         bytes: copy,
         saving: None,
         sentence: format!(

@@ -14,7 +14,7 @@ pub use super::live::LiveAction;
 use super::logs::Excerpt;
 use super::selection::Item;
 use super::views::ViewKind;
-use crate::analysis::anatomy::OwnBlocks;
+use vramscope_core::analysis::anatomy::OwnBlocks;
 
 /// One change of state.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,12 +9,12 @@ use super::App;
 use super::document::{Content, DeviceData, DeviceView, Document, DocumentId};
 use super::loader::prepare;
 use super::selection::Item;
-use crate::analysis::join::{can_join, join};
-use crate::analysis::ranks::ranks_of_names;
-use crate::analysis::stats_check::judge_stats;
-use crate::formats::{self, stats};
-use crate::model::{Format, MemoryStats, Progress, Recording, Source};
-use crate::units::{count, counted};
+use vramscope_core::analysis::join::{can_join, join};
+use vramscope_core::analysis::ranks::ranks_of_names;
+use vramscope_core::analysis::stats_check::judge_stats;
+use vramscope_core::formats::{self, stats};
+use vramscope_core::model::{Format, MemoryStats, Progress, Recording, Source};
+use vramscope_core::units::{count, counted};
 
 /// What is added.
 enum Extra {
@@ -290,12 +290,12 @@ mod tests {
     use super::*;
     use crate::app::jobs::Jobs;
     use crate::app::settings::Settings;
-    use crate::model::Action;
+    use vramscope_core::model::Action;
 
     /// What the profiler would have written of a recording's device.
     fn trace_of(recording: &Recording) -> String {
         let d = &recording.devices[0];
-        let tables = crate::analysis::DeviceTables::build(d, &Progress::new()).unwrap();
+        let tables = vramscope_core::analysis::DeviceTables::build(d, &Progress::new()).unwrap();
         let mut out = String::from("{\"schemaVersion\": 1, \"traceEvents\": [");
         let mut comma = "";
         for i in 0..d.events.len() {

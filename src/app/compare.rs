@@ -13,16 +13,16 @@ use super::identity::Identity;
 use super::jobs::Derived;
 use super::loader::prepare;
 use super::views::ViewContext;
-use crate::allocator::Question;
-use crate::analysis::diff::{Comparison, Group, Instant, Parts, Places, Row, compare};
-use crate::analysis::flame::{Entry, held_by_stack, of_row};
-use crate::analysis::matching::Matching;
-use crate::analysis::query::{Query, Scope};
-use crate::analysis::roles::{Roles, Rule, Rules};
-use crate::analysis::steps::{StepFigures, Steps, figures, number};
-use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
-use crate::model::{Progress, StackId, StackTable};
-use crate::units::count;
+use vramscope_core::allocator::Question;
+use vramscope_core::analysis::diff::{Comparison, Group, Instant, Parts, Places, Row, compare};
+use vramscope_core::analysis::flame::{Entry, held_by_stack, of_row};
+use vramscope_core::analysis::matching::Matching;
+use vramscope_core::analysis::query::{Query, Scope};
+use vramscope_core::analysis::roles::{Roles, Rule, Rules};
+use vramscope_core::analysis::steps::{StepFigures, Steps, figures, number};
+use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::model::{Progress, StackId, StackTable};
+use vramscope_core::units::count;
 
 pub use suggest::{Suggestion, suggest};
 
@@ -446,7 +446,7 @@ fn load(
             (d, name)
         }),
         Other::File(path) => {
-            crate::formats::open_more_than_counters(path, progress).map_err(|e| e.to_string()).and_then(|recording| {
+            vramscope_core::formats::open_more_than_counters(path, progress).map_err(|e| e.to_string()).and_then(|recording| {
                 let name = recording.source.name.clone();
                 let recording = Arc::new(recording);
                 let index = recording

@@ -9,9 +9,9 @@ use super::colours::ColourBy;
 use super::compare::Source;
 use super::live::LiveStatus;
 use super::selection::{Item, Selection};
-use crate::analysis::anatomy::OwnBlocks;
-use crate::analysis::query::Query;
-use crate::model::DeviceRecording;
+use vramscope_core::analysis::anatomy::OwnBlocks;
+use vramscope_core::analysis::query::Query;
+use vramscope_core::model::DeviceRecording;
 
 /// What the horizontal axis counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -337,7 +337,7 @@ pub fn bounds(device: &DeviceRecording, axis: Axis, from: f64, to: f64, columns:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Action, PoolId, StackId, StreamId};
+    use vramscope_core::model::{Action, PoolId, StackId, StreamId};
 
     fn device(times: &[i64]) -> DeviceRecording {
         let mut d = DeviceRecording::default();

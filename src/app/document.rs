@@ -16,17 +16,17 @@ use super::ranks::Ranks;
 use super::views::probe::ProbePage;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
-use crate::allocator::{Caps, Prepared, WhatIf};
-use crate::analysis::anatomy::Anatomy;
-use crate::analysis::findings::{Findings, diagnose};
-use crate::analysis::matching::Matching;
-use crate::analysis::oom::{Helped, what_would_have_helped};
-use crate::analysis::query::Scope;
-use crate::analysis::roles::{Rule, Rules};
-use crate::analysis::steps::Steps;
-use crate::analysis::{DeviceTables, Role, Roles, StackNames, State};
-use crate::model::{Cancelled, DeviceRecording, Progress, Recording};
-use crate::units::counted;
+use vramscope_core::allocator::{Caps, Prepared, WhatIf};
+use vramscope_core::analysis::anatomy::Anatomy;
+use vramscope_core::analysis::findings::{Findings, diagnose};
+use vramscope_core::analysis::matching::Matching;
+use vramscope_core::analysis::oom::{Helped, what_would_have_helped};
+use vramscope_core::analysis::query::Scope;
+use vramscope_core::analysis::roles::{Rule, Rules};
+use vramscope_core::analysis::steps::Steps;
+use vramscope_core::analysis::{DeviceTables, Role, Roles, StackNames, State};
+use vramscope_core::model::{Cancelled, DeviceRecording, Progress, Recording};
+use vramscope_core::units::counted;
 
 /// What a device of a recording holds, in a few words: its events, or its samples where it was only watched.
 #[must_use]
@@ -83,7 +83,7 @@ impl DeviceData {
         &self.recording.devices[self.index]
     }
 
-    /// The failure that is meant where one is: the last, see [`EventTable::last_oom`](crate::model::EventTable::last_oom).
+    /// The failure that is meant where one is: the last, see [`EventTable::last_oom`](vramscope_core::model::EventTable::last_oom).
     #[must_use]
     pub fn last_oom(&self) -> Option<u32> {
         self.ooms.last().copied()
@@ -122,7 +122,7 @@ impl DeviceData {
     /// otherwise. A timeline's sums by category are what its file was written for. O(live blocks).
     fn knows_roles(&self, roles: &Roles) -> bool {
         let (device, tables) = (self.device(), &self.tables);
-        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(crate::analysis::Quantity::Active).1);
+        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(vramscope_core::analysis::Quantity::Active).1);
         let held = roles.live_by_role(device, tables, event);
         let all: u64 = held.iter().map(|tally| tally.block_bytes).sum();
         let unknown = held[Role::Unknown.index()].block_bytes;
@@ -139,7 +139,7 @@ impl DeviceData {
     /// zeros are no figures.
     #[must_use]
     pub fn knows_reserved(&self) -> bool {
-        self.device().has_final_state || self.tables.curves.peak(crate::analysis::Quantity::Reserved).0 > 0
+        self.device().has_final_state || self.tables.curves.peak(vramscope_core::analysis::Quantity::Reserved).0 > 0
     }
 
     /// True where sums by category over time are all there is: the plotted form of a memory timeline.
@@ -291,9 +291,9 @@ impl DeviceView {
         let mut link = Link::new(data.device());
         if data.ooms.is_empty() && !data.device().events.is_empty() {
             // The end of a run is mostly empty; the peak is what a newcomer asks about.
-            let peak = data.tables.curves.peak(crate::analysis::Quantity::Active).1;
+            let peak = data.tables.curves.peak(vramscope_core::analysis::Quantity::Active).1;
             // A recording that never exceeds its start peaks before its first event.
-            link.cursor = if peak == crate::analysis::NO_EVENT { 0 } else { peak };
+            link.cursor = if peak == vramscope_core::analysis::NO_EVENT { 0 } else { peak };
         }
         link.colour_by = ColourBy::Role;
         DeviceView {
@@ -539,7 +539,7 @@ mod tests {
     #[test]
     fn colours_are_the_same_ones_until_others_are_made() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let mut view = DeviceView::new(data);
         let jobs = Jobs::default();
@@ -552,7 +552,7 @@ mod tests {
     #[test]
     fn a_state_without_a_history_has_an_arrangement_of_its_own() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let mut recording = crate::formats::open(&path, &Progress::new()).unwrap();
+        let mut recording = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
         let jobs = Jobs::synchronous();
         let arranged = |recording: &Recording| {
             let data = crate::app::loader::prepare(&Arc::new(recording.clone()), 0, &Progress::new()).unwrap();

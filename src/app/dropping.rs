@@ -8,7 +8,7 @@ use super::explain::Explainer;
 use super::theme::{Tokens, Type};
 use super::widgets::label;
 use super::{App, Overlay};
-use crate::formats::folder::is_log_name;
+use vramscope_core::formats::folder::is_log_name;
 
 /// What is over the window.
 #[derive(Default)]

@@ -16,8 +16,8 @@ use super::widgets::mesh::Batch;
 use super::widgets::pane::section;
 use super::widgets::row::ListRow;
 use super::{App, Overlay, overlays};
-use crate::analysis::explain::{Explanation, Verdict, explain};
-use crate::formats::{oom_message, open_regular, why};
+use vramscope_core::analysis::explain::{Explanation, Verdict, explain};
+use vramscope_core::formats::{oom_message, open_regular, why};
 
 /// The text pasted so far, and what it means.
 #[derive(Default)]

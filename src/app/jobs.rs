@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::Progress;
+use vramscope_core::model::Progress;
 
 /// Starts threads, counts them, and wakes the window when one is done. Cheap to clone.
 #[derive(Clone, Default)]

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use super::document::DeviceData;
 use super::loader::prepare;
-use crate::analysis::join::Whose;
-use crate::formats::export::new_file::{NewFile, not_written};
-use crate::formats::session::{History, Next, SessionReader};
-use crate::live::agent::{News, Request};
-use crate::live::alarm::{AlarmRules, Alarms};
-use crate::live::attach::{Survey, survey};
-use crate::live::{LiveSession, Rates, SessionOptions};
-use crate::model::{LiveTrack, MarkKind, Progress, Recording};
+use vramscope_core::analysis::join::Whose;
+use vramscope_core::formats::export::new_file::{NewFile, not_written};
+use vramscope_core::formats::session::{History, Next, SessionReader};
+use vramscope_core::model::{LiveTrack, MarkKind, Progress, Recording};
+use vramscope_live::live::agent::{News, Request};
+use vramscope_live::live::alarm::{AlarmRules, Alarms};
+use vramscope_live::live::attach::{Survey, survey};
+use vramscope_live::live::{LiveSession, Rates, SessionOptions};
 
 #[cfg(test)]
 mod tests;
@@ -64,7 +64,7 @@ pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) ->
     let Some(live) = live.filter(|l| !l.is_over && !l.is_remote) else {
         return track.trouble.is_some().then(|| "last known".to_owned());
     };
-    let age = crate::live::wall_clock_us().saturating_sub(last_us).max(0);
+    let age = vramscope_live::live::wall_clock_us().saturating_sub(last_us).max(0);
     let is_late = !live.is_paused && age > LATE_US;
     (track.trouble.is_some() || is_late).then(|| format!("last known, {} s ago", age / 1_000_000))
 }
@@ -303,7 +303,7 @@ impl Inside {
 /// Watches this machine until the window's end is gone.
 fn watch(mut inside: Inside) {
     let options = SessionOptions::default();
-    let mut session = match LiveSession::start(Box::new(crate::live::open), &options) {
+    let mut session = match LiveSession::start(Box::new(vramscope_live::live::open), &options) {
         Ok(session) => session,
         Err(error) => return inside.tell(Update::Notice(format!("The watch cannot be started: {error}."))),
     };
@@ -412,10 +412,12 @@ fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command) -> boo
                     .tell(Update::Notice(format!("Process {pid} writes a snapshot the next time it runs out of memory, once.")));
             }
         }
-        Command::Act(LiveAction::Rate(hz)) => match session.set_rates(Box::new(crate::live::open), Rates::with_memory(hz)) {
-            Ok(()) => inside.tell_status(|s| s.rate = hz),
-            Err(error) => inside.tell(Update::Notice(format!("The rate cannot be changed: {error}."))),
-        },
+        Command::Act(LiveAction::Rate(hz)) => {
+            match session.set_rates(Box::new(vramscope_live::live::open), Rates::with_memory(hz)) {
+                Ok(()) => inside.tell_status(|s| s.rate = hz),
+                Err(error) => inside.tell(Update::Notice(format!("The rate cannot be changed: {error}."))),
+            }
+        }
         Command::Act(LiveAction::Alarms(rules)) => inside.tell_status(|s| s.rules = rules),
         Command::Act(LiveAction::Save) => {}
         Command::SaveTo(to) => save(inside, &to),
@@ -476,7 +478,7 @@ fn save(inside: &Inside, to: &Path) {
         new.finish().map(|()| bytes)
     };
     let text = match copied() {
-        Ok(bytes) => format!("Saved {} to {}.", crate::units::Bytes(bytes), to.display()),
+        Ok(bytes) => format!("Saved {} to {}.", vramscope_core::units::Bytes(bytes), to.display()),
         Err(sentence) => format!("{sentence}."),
     };
     inside.tell(Update::Notice(text));
@@ -488,7 +490,7 @@ fn tempfile() -> Option<(PathBuf, std::fs::File)> {
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|h| h.join(".cache"))).unwrap_or_else(std::env::temp_dir);
     let folder = base.join("vramscope");
     std::fs::create_dir_all(&folder).ok()?;
-    let path = folder.join(format!("live-{}-{}.vramscope", std::process::id(), crate::live::wall_clock_us()));
+    let path = folder.join(format!("live-{}-{}.vramscope", std::process::id(), vramscope_live::live::wall_clock_us()));
     let mut options = std::fs::OpenOptions::new();
     // It has the command lines of programs.
     #[cfg(unix)]
@@ -533,7 +535,7 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
         return inside.tell(Update::Notice(format!("No thread could be started: {error}.")));
     }
     let mut history = History::new();
-    let mut writer = inside.keep().and_then(|f| crate::formats::session::SessionWriter::new(f).ok());
+    let mut writer = inside.keep().and_then(|f| vramscope_core::formats::session::SessionWriter::new(f).ok());
     let mut is_open = true;
     loop {
         let wait = if is_open { Duration::from_millis(50) } else { Duration::from_secs(1) };

@@ -12,8 +12,8 @@ use super::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_do
 use super::widgets::label;
 use super::widgets::mesh::{Batch, PixelColumn};
 use super::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
-use crate::model::{PreviewPoint, Stage};
-use crate::units::{Bytes, count};
+use vramscope_core::model::{PreviewPoint, Stage};
+use vramscope_core::units::{Bytes, count};
 
 /// Where one looks in the curves of a file that is still read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,7 +213,7 @@ fn stages(ui: &Ui, tokens: &Tokens, loading: &Loading, room: Rect) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::DeviceRecording;
+    use vramscope_core::model::DeviceRecording;
 
     fn looked() -> Look {
         let mut window = PanZoom::new(0.0, 2000.0);

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::watch::{News, Stamp};
-use crate::formats::{oom_message, open_regular, unpacked_log};
+use vramscope_core::formats::{oom_message, open_regular, unpacked_log};
 
 /// At most this much of what was added since the last listing is read: a log that grows faster tells more than anybody reads.
 const MOST_READ: u64 = 16 << 20;

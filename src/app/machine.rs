@@ -1,9 +1,9 @@
 //! This machine's GPUs as the welcome page tells of them: who is there, and how full it is.
 
 use super::views::welcome::{MachineDevice, MachineState};
-use crate::live;
-use crate::live::source::{GpuError, GpuSource, ProcessKind};
-use crate::units::{Bytes, counted};
+use vramscope_core::units::{Bytes, counted};
+use vramscope_live::live;
+use vramscope_live::live::source::{GpuError, GpuSource, ProcessKind};
 
 /// Asks the driver once. Cost: about 11 ms with a driver and more where it has to wake the cards, so not for the window's thread.
 #[must_use]

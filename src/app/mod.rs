@@ -55,7 +55,6 @@ use std::sync::mpsc::Receiver;
 
 use egui::{Context, Ui};
 
-use crate::analysis::roles::Rule;
 use action::{Action, Actions};
 use command::Command;
 use document::{Content, DeviceView, Document, DocumentId, Settling};
@@ -64,6 +63,7 @@ use loader::{Instead, Loading};
 use notifications::Notifications;
 use settings::Settings;
 use views::ViewKind;
+use vramscope_core::analysis::roles::Rule;
 
 pub use picture::draw_picture;
 pub use run::{RunOptions, Screenshot, run, unknown_view};
@@ -320,7 +320,7 @@ impl App {
             None => "vramscope".to_owned(),
             Some(d) => match d.view() {
                 Some(v) if !v.data.device().events.is_empty() => {
-                    format!("{}, event {} - vramscope", d.title, crate::units::count(u64::from(v.link.cursor)))
+                    format!("{}, event {} - vramscope", d.title, vramscope_core::units::count(u64::from(v.link.cursor)))
                 }
                 _ => format!("{} - vramscope", d.title),
             },
@@ -382,7 +382,7 @@ impl App {
                         recents.push(samples::describe(path.clone(), &data));
                     }
                     // What was watched has no trace; its page is the card over time.
-                    if is_new && recording.source.format == crate::model::Format::Session {
+                    if is_new && recording.source.format == vramscope_core::model::Format::Session {
                         document.workspace = workspace::Workspace::Live;
                     }
                     if is_new && recording.report.truncated().is_some() {
@@ -391,7 +391,7 @@ impl App {
                             .push(format!("{title} ends before its end: what is missing is not shown. Copy the file again."));
                     }
                     if is_new && recording.report.nonsense() > 0 {
-                        let (title, values) = (&document.title, crate::units::count(recording.report.nonsense()));
+                        let (title, values) = (&document.title, vramscope_core::units::count(recording.report.nonsense()));
                         cut_short.push(format!(
                             "{values} values of {title} make no sense, so figures may be wrong. Contents tells what was met."
                         ));

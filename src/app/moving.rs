@@ -5,11 +5,11 @@ use super::cursor::{Axis, Link, domain, position};
 use super::document::DeviceData;
 use super::seeking::Place;
 use super::selection::Item;
-use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
 
 /// The stack of what is selected.
 #[must_use]
-pub(super) fn selected_stack(link: &Link, data: &DeviceData) -> Option<crate::model::StackId> {
+pub(super) fn selected_stack(link: &Link, data: &DeviceData) -> Option<vramscope_core::model::StackId> {
     match link.selected()? {
         Item::Lifetime(id) => Some(data.tables.lifetimes.stack(data.device(), id)),
         Item::Event(e) => data.device().events.stack.get(e as usize).copied(),

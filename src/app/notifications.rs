@@ -9,8 +9,8 @@ use super::action::{Action, Actions};
 use super::theme::{Tokens, text};
 use super::widgets::button::{Push, icon_button};
 use super::widgets::icons::Icon;
-use crate::analysis::ranks::rank_of_name;
-use crate::units::counted;
+use vramscope_core::analysis::ranks::rank_of_name;
+use vramscope_core::units::counted;
 
 struct Notice {
     text: String,

@@ -7,8 +7,8 @@ use super::document::{Content, Document};
 use super::loader::Loading;
 use super::run::Screenshot;
 use super::views::probe::{PACES, ProbePage, Replayable};
-use crate::model::Recording;
-use crate::probe::ALL;
+use vramscope_core::model::Recording;
+use vramscope_live::probe::ALL;
 
 impl App {
     /// Brings the probe's page to the front, a new one when there is none or when it is to run the requests of the recording

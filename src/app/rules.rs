@@ -9,8 +9,8 @@ use super::widgets::field::Field;
 use super::widgets::icons::Icon;
 use super::widgets::label;
 use super::{App, Overlay, overlays};
-use crate::analysis::roles::{Role, Rule, RuleError, Rules, Tally};
-use crate::units::{Bytes, counted};
+use vramscope_core::analysis::roles::{Role, Rule, RuleError, Rules, Tally};
+use vramscope_core::units::{Bytes, counted};
 
 /// What was done to a rule in a frame.
 enum Change {

@@ -12,8 +12,8 @@ use super::settings::Settings;
 use super::settings::merging::Kept;
 use super::views::ViewKind;
 use super::{App, Command, document::Content};
-use crate::formats::export::new_file::{NewFile, not_written};
-use crate::model::Progress;
+use vramscope_core::formats::export::new_file::{NewFile, not_written};
+use vramscope_core::model::Progress;
 
 /// How to start the window.
 #[derive(Clone, Debug, Default)]
@@ -62,8 +62,8 @@ pub(super) fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), Strin
         return Err("--redact draws one recording; leave --with out".to_owned());
     }
     let progress = Progress::new();
-    let mut recording = crate::formats::open(file, &progress).map_err(|e| e.to_string())?;
-    crate::formats::export::redact::redact(&mut recording);
+    let mut recording = vramscope_core::formats::open(file, &progress).map_err(|e| e.to_string())?;
+    vramscope_core::formats::export::redact::redact(&mut recording);
     let index = recording
         .busiest_device()
         .ok_or_else(|| format!("{}: there is nothing to draw: it holds no device's memory", file.display()))?;
@@ -230,7 +230,7 @@ pub fn unknown_view(name: &str) -> Option<String> {
         }
     }
     // The probe's page may name the scenario to run: `probe:leak`.
-    let is_scenario = name.strip_prefix("probe:").is_some_and(|s| crate::probe::Scenario::find(s).is_ok());
+    let is_scenario = name.strip_prefix("probe:").is_some_and(|s| vramscope_live::probe::Scenario::find(s).is_ok());
     let is_known = is_scenario || known.contains(&name) || ViewKind::from_name(name).is_some();
     (!is_known).then(|| format!("there is no view called \"{name}\"; the views are {}", known.join(", ")))
 }

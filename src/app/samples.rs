@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::document::DeviceData;
 use super::settings::Recent;
-use crate::analysis::Quantity;
-use crate::model::Progress;
-use crate::units::{Bytes, count};
+use vramscope_core::analysis::Quantity;
+use vramscope_core::model::Progress;
+use vramscope_core::units::{Bytes, count};
 
 /// A recording inside the program: it opens with no GPU, no Python and no file.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
         .iter()
         .map(|s| {
             let read = || -> Option<Recent> {
-                let recording = std::sync::Arc::new(crate::formats::read(s.bytes, s.name, progress).ok()?);
+                let recording = std::sync::Arc::new(vramscope_core::formats::read(s.bytes, s.name, progress).ok()?);
                 let data = super::loader::prepare(&recording, recording.busiest_device()?, progress).ok()?;
                 Some(describe(PathBuf::new(), &data))
             };

@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use super::App;
 use super::document::Content;
-use crate::formats::export::snapshot;
-use crate::model::Recording;
-use crate::units::{Bytes, counted};
+use vramscope_core::formats::export::snapshot;
+use vramscope_core::model::Recording;
+use vramscope_core::units::{Bytes, counted};
 
 /// Recordings on their way into files.
 #[derive(Default)]
@@ -103,18 +103,18 @@ fn file_name(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Progress;
+    use vramscope_core::model::Progress;
 
     #[test]
     fn what_is_saved_opens_with_the_same_events_and_a_failure_leaves_nothing() {
         let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/two_gpus.pickle");
-        let recording = crate::formats::open(Path::new(sample), &Progress::new()).unwrap();
+        let recording = vramscope_core::formats::open(Path::new(sample), &Progress::new()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("again.pickle");
         std::fs::write(&path, "what was there before").unwrap();
         let said = save(&recording, &path).unwrap().replace('\u{a0}', " ");
         assert!(said.contains("1,935 events"), "{said}");
-        let again = crate::formats::open(&path, &Progress::new()).unwrap();
+        let again = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
         for (a, b) in recording.devices.iter().zip(&again.devices) {
             assert_eq!((a.events.len(), &a.segments.len(), a.blocks.len()), (b.events.len(), &b.segments.len(), b.blocks.len()));
             assert_eq!((&a.events.address, &a.events.size), (&b.events.address, &b.events.size));

@@ -80,11 +80,11 @@ mod tests {
     use super::*;
     use crate::app::jobs::Jobs;
     use crate::app::settings::Settings;
-    use crate::model::Progress;
+    use vramscope_core::model::Progress;
 
     fn app_with_sample(jobs: Jobs) -> (App, egui::Context) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), jobs);

@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use super::jobs::Jobs;
 use super::logs::{Excerpt, Logs};
-use crate::formats::folder::{is_log_name, is_recording_name};
-use crate::formats::{Seen, look, why};
+use vramscope_core::formats::folder::{is_log_name, is_recording_name};
+use vramscope_core::formats::{Seen, look, why};
 
 /// Time between two listings.
 const EVERY: Duration = Duration::from_secs(1);

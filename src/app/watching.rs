@@ -12,9 +12,9 @@ use super::document::{Content, DeviceView, Document};
 use super::live::{LiveAction, LiveFeed, Update};
 use super::loader::{Loading, prepare};
 use super::workspace::Workspace;
-use crate::analysis::join::Whose;
-use crate::formats::session::History;
-use crate::model::{Progress, Recording};
+use vramscope_core::analysis::join::Whose;
+use vramscope_core::formats::session::History;
+use vramscope_core::model::{Progress, Recording};
 
 /// The title of a watch that arrives through a pipe, until the machine it is of is known.
 const FROM_PIPE: &str = "Live, standard input";

@@ -10,15 +10,15 @@ use super::args::values::parse_rows;
 use super::oom::frames;
 use super::rules::RulesArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use crate::analysis::matching::Matching;
-use crate::analysis::ordering::Order;
-use crate::analysis::query::{Asked, Query, Scope, of_text, reference};
-use crate::analysis::roles::Roles;
-use crate::analysis::steps::Steps;
-use crate::analysis::told::no_addresses;
-use crate::analysis::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
-use crate::model::{Progress, Recording};
-use crate::units::{Address, Bytes, count};
+use vramscope_core::analysis::matching::Matching;
+use vramscope_core::analysis::ordering::Order;
+use vramscope_core::analysis::query::{Asked, Query, Scope, of_text, reference};
+use vramscope_core::analysis::roles::Roles;
+use vramscope_core::analysis::steps::Steps;
+use vramscope_core::analysis::told::no_addresses;
+use vramscope_core::analysis::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
+use vramscope_core::model::{Progress, Recording};
+use vramscope_core::units::{Address, Bytes, count};
 
 /// Arguments of `allocations`.
 #[derive(Debug, ClapArgs)]
@@ -105,7 +105,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open_blocks(&args.file)?;
     let device = &recording.devices[choose_device(&recording, args.device)?];
     let progress = Progress::new();
-    let cancelled = |e: crate::model::Cancelled| e.to_string();
+    let cancelled = |e: vramscope_core::model::Cancelled| e.to_string();
     let tables = DeviceTables::build(device, &progress).map_err(cancelled)?;
     let roles = Roles::build(&recording, device, &tables, &args.rules.read()?, &progress).map_err(cancelled)?;
     let steps = Steps::find(&recording, device, &tables);

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use crate::analysis::explain::{Explanation, explain};
-use crate::formats::{self, oom_message, why};
-use crate::units::pytorch_size;
+use vramscope_core::analysis::explain::{Explanation, explain};
+use vramscope_core::formats::{self, oom_message, why};
+use vramscope_core::units::pytorch_size;
 
 /// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean.
 ///

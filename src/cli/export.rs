@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use super::args::{ExportArgs, ExportFormat, ExportTableName};
 use super::{Failure, choose_device, open};
-use crate::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
-use crate::analysis::flame::{Measure, Size, weigh};
-use crate::analysis::ranks::Partition;
-use crate::analysis::{DeviceTables, Quantity, ranks};
-use crate::formats::export::new_file::{NewFile, not_written, refusal};
-use crate::formats::export::{
+use vramscope_core::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
+use vramscope_core::analysis::flame::{Measure, Size, weigh};
+use vramscope_core::analysis::ranks::Partition;
+use vramscope_core::analysis::{DeviceTables, Quantity, ranks};
+use vramscope_core::formats::export::new_file::{NewFile, not_written, refusal};
+use vramscope_core::formats::export::{
     BlocksTable, CategoriesTable, EventsTable, ExportTable, OfFile, SamplesTable, StacksTable, csv, parquet, perfetto, redact,
     snapshot, speedscope,
 };
-use crate::formats::folder;
-use crate::model::{DeviceKind, Progress, Recording, StackId};
-use crate::units::{Bytes, count, counted};
+use vramscope_core::formats::folder;
+use vramscope_core::model::{DeviceKind, Progress, Recording, StackId};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// Writes the export and says on `out` what was written.
 ///

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::args::FindingsArgs;
-use crate::analysis::findings::{Class, diagnose};
-use crate::analysis::oom::{TRIED_UNASKED, can_be_served_again};
-use crate::analysis::steady::no_growth;
-use crate::analysis::{DeviceTables, StackNames};
-use crate::model::Progress;
-use crate::units::Bytes;
+use vramscope_core::analysis::findings::{Class, diagnose};
+use vramscope_core::analysis::oom::{TRIED_UNASKED, can_be_served_again};
+use vramscope_core::analysis::steady::no_growth;
+use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::model::Progress;
+use vramscope_core::units::Bytes;
 
 /// Runs the subcommand.
 ///
@@ -94,7 +94,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
         let _ = writeln!(out, "{why}");
     }
     if left_out > 0 {
-        let failures = crate::units::counted(left_out as u64, "more failure was", "more failures were");
+        let failures = vramscope_core::units::counted(left_out as u64, "more failure was", "more failures were");
         let _ = writeln!(out, "{failures} not examined: very many, or without what was free on the device.");
     }
     Ok(out)

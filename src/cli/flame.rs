@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::args::{FlameArgs, FlameBy};
 use super::terminal::say;
 use super::{choose_device, cut_note, open_blocks, print, print_json};
-use crate::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
-use crate::analysis::roles::Roles;
-use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
-use crate::model::{Progress, StackTable};
+use vramscope_core::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
+use vramscope_core::analysis::roles::Roles;
+use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::model::{Progress, StackTable};
 
 /// Runs the subcommand.
 ///

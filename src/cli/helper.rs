@@ -7,8 +7,8 @@ use std::process::Command;
 
 use super::Failure;
 use super::args::RunArgs;
-use crate::live::agent::HELPER;
-use crate::live::attach::install_helper;
+use vramscope_live::live::agent::HELPER;
+use vramscope_live::live::attach::install_helper;
 
 /// Prints the helper's source.
 ///

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use crate::analysis::leaks::{Growth, between, cannot_tell, growth, how_often, looked_at, pace, saw_tooth};
-use crate::analysis::steps::Steps;
-use crate::analysis::{DeviceTables, StackNames, named_by, tell_apart};
-use crate::model::{DeviceRecording, Progress, Recording};
-use crate::units::{Bytes, SizeColumn, count};
+use vramscope_core::analysis::leaks::{Growth, between, cannot_tell, growth, how_often, looked_at, pace, saw_tooth};
+use vramscope_core::analysis::steps::Steps;
+use vramscope_core::analysis::{DeviceTables, StackNames, named_by, tell_apart};
+use vramscope_core::model::{DeviceRecording, Progress, Recording};
+use vramscope_core::units::{Bytes, SizeColumn, count};
 
 /// Stacks listed as text.
 const LISTED: usize = 15;
@@ -74,7 +74,7 @@ fn over_steps(
         (Some(why), _) => format!("{why}\n"),
         (None, None) => format!("No leak: nothing grows steadily over {}.\n", looked_at(&steps)),
         (None, Some(first)) => {
-            let number = crate::units::counted(leaks.len() as u64, "call stack", "call stacks");
+            let number = vramscope_core::units::counted(leaks.len() as u64, "call stack", "call stacks");
             let bytes = Bytes(leaks.iter().map(|g| g.bytes).sum());
             let (often, pace) = (how_often(&leaks, step), pace(&leaks, step));
             let freed = leaks.iter().filter(|g| g.freed.is_some()).count();
@@ -160,7 +160,7 @@ fn survivors(
     let mut text = format!(
         "{} in {} born after event {} and alive at event {}.\n\n",
         Bytes(bytes),
-        crate::units::counted(blocks, "block", "blocks"),
+        vramscope_core::units::counted(blocks, "block", "blocks"),
         count(u64::from(from)),
         count(u64::from(to)),
     );

@@ -31,12 +31,12 @@ use std::path::{Path, PathBuf};
 
 pub use table::Table;
 
-use crate::analysis::join::{Join, join};
-use crate::analysis::{DeviceTables, NO_EVENT};
-use crate::formats;
-use crate::model::{DeviceRecording, MemoryStats, Progress, Recording, WarningKind};
-use crate::units::count;
 use args::Command;
+use vramscope_core::analysis::join::{Join, join};
+use vramscope_core::analysis::{DeviceTables, NO_EVENT};
+use vramscope_core::formats;
+use vramscope_core::model::{DeviceRecording, MemoryStats, Progress, Recording, WarningKind};
+use vramscope_core::units::count;
 
 /// What a build without a window answers when it is asked for one.
 pub const NO_WINDOW: &str =
@@ -297,7 +297,7 @@ fn with_caveats(about: &[About<'_>], text: &str) -> String {
         // Of several recordings the one that is meant is named.
         first += &match about.len() {
             1 => {
-                format!("{}: ", crate::units::capital(&caveat))
+                format!("{}: ", vramscope_core::units::capital(&caveat))
             }
             _ => format!("{}: {caveat}: ", recording.source.name),
         };

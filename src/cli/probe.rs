@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use super::args::ProbeArgs;
 use super::{Failure, Table, choose_device, open, print, print_json};
-use crate::formats::export::new_file::refusal;
-use crate::formats::export::snapshot;
-use crate::model::Progress;
-use crate::probe::{
+use vramscope_core::formats::export::new_file::refusal;
+use vramscope_core::formats::export::snapshot;
+use vramscope_core::model::Progress;
+use vramscope_core::units::{Bytes, SizeColumn, count, told_apart};
+use vramscope_live::probe::{
     ALL, Compared, Conditions, Ending, Job, Report, Run, Scenario, Target, Values, child, handed_over, neighbour, replay_report,
     run_to_end,
 };
-use crate::units::{Bytes, SizeColumn, count, told_apart};
 
 /// The JSON object of a run.
 #[derive(Debug, Serialize)]
@@ -153,7 +153,7 @@ fn list() -> String {
         out += &format!("\n{}: {}\n  {}\n", s.name, s.title, s.watch);
         for p in s.params {
             let (least, most) = p.range;
-            let range = if p.unit == crate::probe::Unit::Seed {
+            let range = if p.unit == vramscope_live::probe::Unit::Seed {
                 String::new()
             } else {
                 format!(" ({} to {})", p.show(least), p.show(most))
@@ -224,7 +224,7 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
 fn comparison(compared: &Compared, depends_on_placement: bool) -> String {
     let mut table = Table::new("lrrr");
     table.row(["", "this run", "model", "recording"]);
-    let is_bytes = |c: &&crate::probe::Comparison| c.what.ends_with("_bytes");
+    let is_bytes = |c: &&vramscope_live::probe::Comparison| c.what.ends_with("_bytes");
     let sizes = compared.comparison.iter().filter(is_bytes).flat_map(|c| [c.card, c.model, c.recorded.unwrap_or(0)]);
     let size = SizeColumn::of(sizes);
     for c in &compared.comparison {

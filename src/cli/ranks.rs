@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::args::RanksArgs;
 use super::{Table, open_any, print, print_json};
-use crate::analysis::ranks::{self, Division, Job, Overview, RankRow};
-use crate::formats::{folder, unpacked_bytes};
-use crate::model::Progress;
-use crate::units::{SizeColumn, count};
+use vramscope_core::analysis::ranks::{self, Division, Job, Overview, RankRow};
+use vramscope_core::formats::{folder, unpacked_bytes};
+use vramscope_core::model::Progress;
+use vramscope_core::units::{SizeColumn, count};
 
 /// Runs the subcommand.
 ///

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::args::RecordArgs;
 use super::{Failure, terminal};
-use crate::formats::session::SessionFile;
-use crate::live::agent::News;
-use crate::live::{LiveSession, Rates, SessionOptions};
+use vramscope_core::formats::session::SessionFile;
+use vramscope_live::live::agent::News;
+use vramscope_live::live::{LiveSession, Rates, SessionOptions};
 
 /// The longest that the driver is waited for.
 const FOR_DRIVER: Duration = Duration::from_secs(20);
@@ -85,7 +85,7 @@ fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &S
         without_helpers: args.no_helper,
         other_users: args.other_users,
     };
-    let mut session = LiveSession::start(Box::new(crate::live::open), &options)
+    let mut session = LiveSession::start(Box::new(vramscope_live::live::open), &options)
         .map_err(|e| format!("the sampling thread cannot be started: {e}"))?;
     let out: Box<dyn Write + Send> = match &file {
         Some(file) => Box::new(file.writer()?),
@@ -172,7 +172,11 @@ fn tell(news: &News, args: &RecordArgs) {
 fn say(session: &LiveSession, name: &str, args: &RecordArgs) {
     let n = session.history().devices().count() as u64;
     let how_long = args.seconds.map_or_else(|| "until Ctrl+C".to_owned(), |s| format!("for {s} s"));
-    terminal::say(&format!("watching {} at {} Hz into {name}, {how_long}", crate::units::counted(n, "GPU", "GPUs"), args.rate));
+    terminal::say(&format!(
+        "watching {} at {} Hz into {name}, {how_long}",
+        vramscope_core::units::counted(n, "GPU", "GPUs"),
+        args.rate
+    ));
     for (device, why) in session.history().unreadable() {
         terminal::say(&format!("the memory of GPU {device} is not readable: {why}"));
     }

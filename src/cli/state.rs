@@ -7,17 +7,17 @@ use serde::Serialize;
 
 use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
-use crate::analysis::oom as oom_facts;
-use crate::analysis::roles::{Rules, Tally};
-use crate::analysis::told::clock_time;
-use crate::analysis::{
+use vramscope_core::analysis::oom as oom_facts;
+use vramscope_core::analysis::roles::{Rules, Tally};
+use vramscope_core::analysis::told::clock_time;
+use vramscope_core::analysis::{
     BlockAt, DeviceTables, NO_EVENT, Quantity, Role, Roles, SegmentAt, StackNames, State, frame_text, function_label, innermost,
     own_frame,
 };
-use crate::model::{
+use vramscope_core::model::{
     BEFORE_PROFILING, BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId,
 };
-use crate::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
+use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows of the text output; JSON has every one.
 const STACKS_SHOWN: usize = 16;

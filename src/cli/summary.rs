@@ -14,11 +14,11 @@ use self::doing::Doing;
 use super::args::SummaryArgs;
 use super::watched::{Watched, watched};
 use super::{open_stats, open_with, print, print_json};
-use crate::analysis::counted::counted_sentence;
-use crate::analysis::join::Join;
-use crate::analysis::stats_check::{StatsVerdict, judge_stats};
-use crate::analysis::{DeviceTables, NO_EVENT, Quantity};
-use crate::model::{
+use vramscope_core::analysis::counted::counted_sentence;
+use vramscope_core::analysis::join::Join;
+use vramscope_core::analysis::stats_check::{StatsVerdict, judge_stats};
+use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::model::{
     Action, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
 };
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::units::counted;
+use vramscope_core::units::counted;
 
 /// Rows of cells. A column is as wide as its widest cell; the columns named at the start are flush right.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +88,10 @@ mod tests {
             table.to_string()
         };
         let rows = [["a", "passes"], ["b", "fails"], ["c", "passes"], ["d", "passes"]];
-        assert_eq!(told(&rows).replace(crate::units::NBSP, " "), "a  passes; the same under 2 other settings\nb  fails\n");
+        assert_eq!(
+            told(&rows).replace(vramscope_core::units::NBSP, " "),
+            "a  passes; the same under 2 other settings\nb  fails\n"
+        );
         assert_eq!(told(&rows[..3]), "a  passes\nb  fails\nc  passes\n", "two are told each");
     }
 

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use crate::units::shown;
+use vramscope_core::units::shown;
 
 /// A writer of text that shows what its reader would obey. It is given whole characters, as `write!` and serde give them.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::is_steering;
+    use vramscope_core::units::is_steering;
 
     fn through(text: &str) -> String {
         let mut out = Vec::new();

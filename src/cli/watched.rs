@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::Table;
-use crate::model::{DeviceRecording, LiveTrack, Sample};
-use crate::units::{Bytes, SizeColumn, count, counted, time_of_day};
+use vramscope_core::model::{DeviceRecording, LiveTrack, Sample};
+use vramscope_core::units::{Bytes, SizeColumn, count, counted, time_of_day};
 
 /// What a session saw of a device.
 #[derive(Debug, Serialize)]
@@ -83,7 +83,7 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let none = Sample::default();
     let (first, last) = (device.samples.first().unwrap_or(&none), device.samples.last().unwrap_or(&none));
     let peak = device.samples.iter().max_by_key(|s| (s.used, std::cmp::Reverse(s.time_us))).unwrap_or(&none);
-    let parts = |sample: &crate::model::Sample| {
+    let parts = |sample: &vramscope_core::model::Sample| {
         sample.bands(total).map_or_else(Parts::default, |b| Parts {
             driver_bytes: b.driver,
             other_processes_bytes: b.others,
@@ -96,8 +96,9 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
             skew_bytes: b.skew,
         })
     };
-    let told = crate::analysis::watched::watched(device).unwrap_or_default();
-    let grown = |pid: u32| told.processes.iter().find(|p| p.pid == pid).map_or(0, crate::analysis::watched::Grower::grown);
+    let told = vramscope_core::analysis::watched::watched(device).unwrap_or_default();
+    let grown =
+        |pid: u32| told.processes.iter().find(|p| p.pid == pid).map_or(0, vramscope_core::analysis::watched::Grower::grown);
     let mut processes: Vec<Process> = track
         .processes
         .iter()

@@ -7,8 +7,8 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use crate::script::Script;
-use vramscope::allocator::Placement;
-use vramscope::model::TorchVersion;
+use vramscope_core::allocator::Placement;
+use vramscope_core::model::TorchVersion;
 
 /// A small generator of its own, so that a failing seed means the same program for ever.
 struct Dice(u64);

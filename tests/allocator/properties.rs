@@ -2,8 +2,8 @@
 //! over blocks, and best fit finds what a search through all blocks finds.
 
 use proptest::prelude::*;
-use vramscope::allocator::{AllocError, BlockIx, CachingAllocator, HeldSegment, Placement, SimulatedMemory};
-use vramscope::model::{AllocConf, BlockState, SizeClass, TorchVersion};
+use vramscope_core::allocator::{AllocError, BlockIx, CachingAllocator, HeldSegment, Placement, SimulatedMemory};
+use vramscope_core::model::{AllocConf, BlockState, SizeClass, TorchVersion};
 
 #[derive(Clone, Debug)]
 enum Op {

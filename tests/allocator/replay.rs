@@ -4,11 +4,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use vramscope::allocator::whatif::SUGGESTED;
-use vramscope::allocator::{
+use vramscope_core::allocator::whatif::SUGGESTED;
+use vramscope_core::allocator::{
     AllocError, Assumption, BlockIx, CachingAllocator, EventSink, Placement, Question, SimulatedMemory, WhatIf, enter_held,
 };
-use vramscope::model::{Action, AllocConf, DeviceRecording, PoolKey, Progress, Recording, Settings, StackId, TorchVersion};
+use vramscope_core::model::{Action, AllocConf, DeviceRecording, PoolKey, Progress, Recording, Settings, StackId, TorchVersion};
 
 /// Writes what the allocator does into a device recording.
 #[derive(Clone, Default)]
@@ -284,6 +284,6 @@ fn a_full_device_bounds_no_cap_though_the_cache_was_emptied_first() {
     let whatif = WhatIf::new(&device, None, &progress).unwrap();
     assert!(whatif.own().agreement.agrees(), "{:?}", whatif.own().agreement);
     let range = whatif.own().limit_range().unwrap();
-    assert_eq!((range.from, range.most), (vramscope::allocator::CapFrom::Device, 1 << 30));
+    assert_eq!((range.from, range.most), (vramscope_core::allocator::CapFrom::Device, 1 << 30));
     allocator.free(kept);
 }

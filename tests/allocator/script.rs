@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use vramscope::allocator::{AllocError, BlockIx, CachingAllocator, Counter, EventSink, Placement, SimulatedMemory};
-use vramscope::model::{Action, AllocConf, BlockState, PoolKey, SizeClass, TorchVersion};
+use vramscope_core::allocator::{AllocError, BlockIx, CachingAllocator, Counter, EventSink, Placement, SimulatedMemory};
+use vramscope_core::model::{Action, AllocConf, BlockState, PoolKey, SizeClass, TorchVersion};
 
 /// Names addresses by segment, and collects lines.
 #[derive(Default)]
@@ -212,7 +212,7 @@ impl Script {
 
     fn say_stats(&self) {
         let s = self.allocator.stats();
-        let triple = |f: fn(&Counter) -> u64, c: &vramscope::allocator::PoolCounter| {
+        let triple = |f: fn(&Counter) -> u64, c: &vramscope_core::allocator::PoolCounter| {
             format!("{}/{}/{}", f(&c.all), f(&c.small), f(&c.large))
         };
         // The reference prints the default order of `memory_stats`.

@@ -1,8 +1,8 @@
 //! The allocator against real PyTorch: every vector in `tests/vectors` is a program, and what torch 2.11 did with it.
 
 use crate::script::Script;
-use vramscope::allocator::Placement;
-use vramscope::model::TorchVersion;
+use vramscope_core::allocator::Placement;
+use vramscope_core::model::TorchVersion;
 
 #[test]
 fn every_vector_matches_pytorch_line_by_line() {

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope::allocator::{Question, Row, WhatIf};
-use vramscope::formats;
-use vramscope::model::{Action, DeviceRecording, Progress};
+use vramscope_core::allocator::{Question, Row, WhatIf};
+use vramscope_core::formats;
+use vramscope_core::model::{Action, DeviceRecording, Progress};
 
 /// A figure of a row of `whatif_truth.json`, its name in an answer, and the answer's value.
 type Figure = (&'static str, &'static str, fn(&Row) -> u64);

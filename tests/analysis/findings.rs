@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope::analysis::findings::{Class, Finding, Findings, diagnose};
-use vramscope::analysis::roles::Rules;
-use vramscope::analysis::{DeviceTables, StackNames};
-use vramscope::formats;
-use vramscope::model::Progress;
+use vramscope_core::analysis::findings::{Class, Finding, Findings, diagnose};
+use vramscope_core::analysis::roles::Rules;
+use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::formats;
+use vramscope_core::model::Progress;
 
 fn diagnoses(path: &Path) -> Vec<Findings> {
     let progress = Progress::new();

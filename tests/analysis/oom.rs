@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
-use vramscope::allocator::{Caps, Replay, Requests, WhatIf};
-use vramscope::analysis::oom::{Helped, Support, Verdict, advice, age, closest, examine, what_would_have_helped};
-use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity};
-use vramscope::formats;
-use vramscope::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
-use vramscope::units::{MEBIBYTE, NBSP};
+use vramscope_core::allocator::{Caps, Replay, Requests, WhatIf};
+use vramscope_core::analysis::oom::{Helped, Support, Verdict, advice, age, closest, examine, what_would_have_helped};
+use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::formats;
+use vramscope_core::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
+use vramscope_core::units::{MEBIBYTE, NBSP};
 
 fn open(path: &Path) -> Recording {
     formats::open(path, &Progress::new()).unwrap()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vramscope::model::{
+use vramscope_core::model::{
     Action, Annotation, Block, BlockState, DeviceId, DeviceKind, DeviceRecording, EventTable, Frame, Note, NoteKind, PoolId,
     PoolKey, Recording, Sample, Segment, SizeClass, StackId, StackTableBuilder, StreamId,
 };

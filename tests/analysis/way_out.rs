@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use vramscope::allocator::{CachingAllocator, Caps, Placement, SimulatedMemory};
-use vramscope::analysis::fragmentation::Way;
-use vramscope::analysis::oom::{Autopsy, examine};
-use vramscope::analysis::vendor::CUDA;
-use vramscope::analysis::{DeviceTables, LifetimeId, State};
-use vramscope::formats;
-use vramscope::model::{Action, DeviceRecording, Progress, Recording, TorchVersion};
-use vramscope::units::NBSP;
+use vramscope_core::allocator::{CachingAllocator, Caps, Placement, SimulatedMemory};
+use vramscope_core::analysis::fragmentation::Way;
+use vramscope_core::analysis::oom::{Autopsy, examine};
+use vramscope_core::analysis::vendor::CUDA;
+use vramscope_core::analysis::{DeviceTables, LifetimeId, State};
+use vramscope_core::formats;
+use vramscope_core::model::{Action, DeviceRecording, Progress, Recording, TorchVersion};
+use vramscope_core::units::NBSP;
 
 use super::tape::{GIB, MIB};
 

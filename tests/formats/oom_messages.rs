@@ -1,8 +1,8 @@
 //! Every out-of-memory message of the corpus decodes, and its figures agree with what the allocator's observer reported.
 
 use crate::corpus::corpus;
-use vramscope::analysis::explain::{Verdict, explain};
-use vramscope::formats::oom_message::{find_all, parse};
+use vramscope_core::analysis::explain::{Verdict, explain};
+use vramscope_core::formats::oom_message::{find_all, parse};
 
 #[test]
 fn what_if_messages_agree_with_the_observer() {
@@ -14,7 +14,7 @@ fn what_if_messages_agree_with_the_observer() {
         let m = parse(text).unwrap();
         seen += 1;
         let truth = &row["oom_request"];
-        let within = |figure: Option<vramscope::formats::oom_message::Figure>, value: &serde_json::Value| {
+        let within = |figure: Option<vramscope_core::formats::oom_message::Figure>, value: &serde_json::Value| {
             let (figure, value) = (figure.unwrap(), value.as_u64().unwrap());
             assert!(figure.low() <= value && value <= figure.high(), "{figure:?} is not {value} in {text}");
         };

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use vramscope::formats;
-use vramscope::model::{BlockState, DeviceKind, DeviceRecording, Format, NoteKind, Progress, Recording};
+use vramscope_core::formats;
+use vramscope_core::model::{BlockState, DeviceKind, DeviceRecording, Format, NoteKind, Progress, Recording};
 
 /// CPython needs about fifteen times the size of a file.
 const LARGEST: u64 = 100 << 20;

@@ -1,9 +1,9 @@
 //! PyTorch's counters in the corpus against the snapshots taken with them.
 
 use crate::corpus::corpus;
-use vramscope::analysis::stats_check::check_stats;
-use vramscope::formats::{self, stats};
-use vramscope::model::Progress;
+use vramscope_core::analysis::stats_check::check_stats;
+use vramscope_core::formats::{self, stats};
+use vramscope_core::model::Progress;
 
 #[test]
 fn snapshots_agree_with_the_counters_beside_them() {

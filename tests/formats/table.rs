@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use vramscope::analysis::{DeviceTables, explain::explain};
-use vramscope::formats::{self, oom_message, stats};
-use vramscope::model::{NoteKind, Progress, Recording};
-use vramscope::units::{count, counted};
+use vramscope_core::analysis::{DeviceTables, explain::explain};
+use vramscope_core::formats::{self, oom_message, stats};
+use vramscope_core::model::{NoteKind, Progress, Recording};
+use vramscope_core::units::{count, counted};
 
 /// A file that stands for what a tool writes.
 struct Row {
@@ -149,7 +149,7 @@ fn of_recording(path: &Path) -> String {
     facts.join("; ")
 }
 
-fn of_device(r: &Recording, d: &vramscope::model::DeviceRecording) -> String {
+fn of_device(r: &Recording, d: &vramscope_core::model::DeviceRecording) -> String {
     let tables = DeviceTables::build(d, &Progress::new()).unwrap();
     let e = &d.events;
     let mut facts = vec![counted(e.len() as u64, "event", "events")];

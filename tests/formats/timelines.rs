@@ -1,8 +1,8 @@
 //! Memory timelines of the corpus: the plotted and the raw form of one run agree, and peak where PyTorch says.
 
 use crate::corpus::corpus;
-use vramscope::formats;
-use vramscope::model::{Action, Format, LoadWarning, Progress, WarningKind};
+use vramscope_core::formats;
+use vramscope_core::model::{Action, Format, LoadWarning, Progress, WarningKind};
 
 #[test]
 fn plotted_and_raw_timelines_agree() {

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::corpus::corpus;
 use serde::Deserialize;
-use vramscope::analysis::{DeviceTables, Quantity, counterfactual, strata};
-use vramscope::formats;
-use vramscope::model::{Action, DeviceKind, Format, Progress, Recording, WarningKind};
+use vramscope_core::analysis::{DeviceTables, Quantity, counterfactual, strata};
+use vramscope_core::formats;
+use vramscope_core::model::{Action, DeviceKind, Format, Progress, Recording, WarningKind};
 
 fn bytes_of(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();
@@ -122,7 +122,7 @@ fn check(path: &Path) -> Recording {
 }
 
 /// The stack of each allocation, against a search through all slices of its thread.
-fn check_attribution(recording: &Recording, device: &vramscope::model::DeviceRecording, truth: &Trace, memory: &[&Event]) {
+fn check_attribution(recording: &Recording, device: &vramscope_core::model::DeviceRecording, truth: &Trace, memory: &[&Event]) {
     let mut by_thread: HashMap<String, Vec<&Event>> = HashMap::new();
     for e in &truth.events {
         if e.ph == "X" && (e.cat == "cpu_op" || e.cat == "python_function") {
@@ -188,7 +188,7 @@ fn traces_agree_with_memory_stats() {
         let gpu = r.devices.iter().find(|d| d.id.kind == DeviceKind::Cuda).unwrap();
         // The segments that the totals give away are those of the snapshot of the same run.
         let snapshot = formats::open(&dir.join(format!("{name}.with_trace.pickle")), &Progress::new()).unwrap();
-        let segments = |e: &vramscope::model::EventTable| -> Vec<(Action, u64, u64)> {
+        let segments = |e: &vramscope_core::model::EventTable| -> Vec<(Action, u64, u64)> {
             let rows = (0..e.len()).filter(|&i| e.action[i].grows_reserved() || e.action[i].shrinks_reserved());
             rows.map(|i| (e.action[i], e.address[i], e.size[i])).collect()
         };
@@ -200,8 +200,8 @@ fn traces_agree_with_memory_stats() {
 
 #[test]
 fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
-    use vramscope::analysis::join::join;
-    use vramscope::model::NoteKind;
+    use vramscope_core::analysis::join::join;
+    use vramscope_core::model::NoteKind;
     let Some(dir) = corpus() else { return };
     let dir = dir.join("profiler");
     let open = |name: &str| formats::open(&dir.join(name), &Progress::new()).unwrap();
@@ -266,7 +266,7 @@ fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
     let r = load(&events);
     let d = &r.devices[0];
     assert_eq!((d.id.to_string(), d.name.as_deref()), ("GPU 0".to_owned(), Some("AMD GPU")));
-    assert_eq!(vramscope::analysis::vendor::Words::of(d).tool, "rocm-smi");
+    assert_eq!(vramscope_core::analysis::vendor::Words::of(d).tool, "rocm-smi");
     let tables = DeviceTables::build(d, &Progress::new()).unwrap();
     use Quantity::{Active, Allocated, Reserved};
     // Of zero bytes there is no event, and its total counts all the same.
@@ -286,7 +286,7 @@ fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
     assert!(first[0].is_beyond() && !first[1].is_beyond(), "{first:?}");
     // The block of a gibibyte that is freed later was live too, and is known.
     assert_eq!((first[0].top, strata.columns[0].total), (177 * GIB, 178 * GIB + (1 << 20)));
-    let parts = vramscope::analysis::accounting::account(d, &state, false);
+    let parts = vramscope_core::analysis::accounting::account(d, &state, false);
     assert_eq!(parts.reserved, Some(180 * GIB + (20 << 20)));
     assert_eq!(parts.rows.iter().filter_map(|r| r.bytes).sum::<u64>(), 180 * GIB + (20 << 20));
     // Nothing that the trace allocates can take away what was there before.

@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
-use vramscope::analysis::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};
-use vramscope::analysis::{DeviceTables, NO_EVENT, Quantity, State};
-use vramscope::formats;
-use vramscope::model::{BlockState, DeviceRecording, Progress, Recording, SizeClass};
-use vramscope::units::MEBIBYTE;
+use vramscope_core::analysis::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};
+use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity, State};
+use vramscope_core::formats;
+use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording, SizeClass};
+use vramscope_core::units::MEBIBYTE;
 
 fn open(path: &Path) -> Recording {
     formats::open(path, &Progress::new()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))

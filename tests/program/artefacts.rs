@@ -128,10 +128,10 @@ fn impossible_figures_get_no_verdict() {
 #[test]
 fn a_state_without_a_history_is_told_as_one() {
     let folder = tempfile::tempdir().unwrap();
-    let mut recording = vramscope::formats::open(&sample("leak.pickle"), &vramscope::model::Progress::new()).unwrap();
-    recording.devices.iter_mut().for_each(|d| d.events = vramscope::model::EventTable::default());
+    let mut recording = vramscope_core::formats::open(&sample("leak.pickle"), &vramscope_core::model::Progress::new()).unwrap();
+    recording.devices.iter_mut().for_each(|d| d.events = vramscope_core::model::EventTable::default());
     let path = folder.path().join("state.pickle");
-    vramscope::formats::export::snapshot::save(&recording, &path, &[], false).unwrap();
+    vramscope_core::formats::export::snapshot::save(&recording, &path, &[], false).unwrap();
     let path = path.to_string_lossy().into_owned();
     let first = |args: &[&str]| {
         let output = vramscope(args);

@@ -357,15 +357,15 @@ fn flame_holds_the_same_bytes_whatever_its_frames_are() {
 /// What the profiler would write of a sample's first device, 700 microseconds late, and with an operator around each allocation.
 fn trace_of(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-    let recording = vramscope::formats::open(&path, &vramscope::model::Progress::new()).unwrap();
+    let recording = vramscope_core::formats::open(&path, &vramscope_core::model::Progress::new()).unwrap();
     let device = &recording.devices[0];
-    let tables = vramscope::analysis::DeviceTables::build(device, &vramscope::model::Progress::new()).unwrap();
+    let tables = vramscope_core::analysis::DeviceTables::build(device, &vramscope_core::model::Progress::new()).unwrap();
     let events = &device.events;
     let rows = (0..events.len()).filter_map(|i| {
         let block = tables.lifetimes.block_size(tables.lifetimes.of_event(i as u32)) as i64;
         let bytes = match events.action[i] {
-            vramscope::model::Action::Alloc => block,
-            vramscope::model::Action::FreeRequested => -block,
+            vramscope_core::model::Action::Alloc => block,
+            vramscope_core::model::Action::FreeRequested => -block,
             _ => return None,
         };
         let (time, address) = (events.time_us[i] + 700, events.address[i]);

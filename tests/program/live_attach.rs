@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use vramscope::live::agent::{News, Request};
-use vramscope::live::attach::{inject_within, survey};
+use vramscope_live::live::agent::{News, Request};
+use vramscope_live::live::attach::{inject_within, survey};
 
 use super::live_helper::{until, watch};
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use vramscope::live::agent::{News, Request};
-use vramscope::live::attach::{find_socket, survey};
-use vramscope::model::Progress;
+use vramscope_core::model::Progress;
+use vramscope_live::live::agent::{News, Request};
+use vramscope_live::live::attach::{find_socket, survey};
 
 use super::live_helper::{until, watch};
 use super::live_record::Machine;
@@ -63,7 +63,7 @@ fn a_helper_inside_a_container_is_reached_through_its_root() {
     let container = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script])
         .env("VRAMSCOPE_DIR", &private)
-        .env("PYTHONPATH", std::env::join_paths([root.join("tests/fakes"), root.join("assets")]).unwrap())
+        .env("PYTHONPATH", std::env::join_paths([root.join("tests/fakes"), root.join("crates/vramscope-live/assets")]).unwrap())
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
@@ -86,7 +86,7 @@ fn a_helper_inside_a_container_is_reached_through_its_root() {
         s.news().into_iter().find_map(|n| if let News::Snapshot { path, .. } = n { Some(path) } else { None })
     });
     assert!(path.starts_with(format!("/proc/{pid}/root")), "{path:?}");
-    assert_eq!(vramscope::formats::open(&path, &Progress::new()).unwrap().devices[0].segments.len(), 1);
+    assert_eq!(vramscope_core::formats::open(&path, &Progress::new()).unwrap().devices[0].segments.len(), 1);
     // Without the helper's socket there is no way in from outside, and the sentence says what to do instead.
     let why = survey(pid).obstacle.unwrap();
     assert!(why.contains("container") || why.contains("without a debugger"), "{why}");

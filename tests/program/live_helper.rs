@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use vramscope::live::agent::{News, Request};
-use vramscope::live::source::*;
-use vramscope::live::{LiveSession, Rates, SessionOptions};
-use vramscope::model::{MarkKind, Progress};
+use vramscope_core::model::{MarkKind, Progress};
+use vramscope_live::live::agent::{News, Request};
+use vramscope_live::live::source::*;
+use vramscope_live::live::{LiveSession, Rates, SessionOptions};
 
 const MIB: u64 = 1 << 20;
 
@@ -169,7 +169,7 @@ fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
     });
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let opened = vramscope::formats::open(&path, &Progress::new()).unwrap();
+    let opened = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
     assert_eq!(opened.devices[0].segments.len(), 1);
     until(&mut session, "blocks", |s| (s.history().recording("live").devices[0].blocks.len() == 2).then_some(()));
     until(&mut session, "history", |s| s.helpers().any(|h| h == (pid, true)).then_some(()));
@@ -256,7 +256,7 @@ fn ctrl_c_while_python_starts_leaves_no_socket_behind() {
     let after = folder.path().join("after");
     std::fs::create_dir(&after).unwrap();
     std::fs::write(after.join("sitecustomize.py"), "import time\nprint('starting', flush=True)\ntime.sleep(0.2)\n").unwrap();
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/vramscope-live/assets");
     let path = std::env::join_paths([&assets, &after]).unwrap();
     let start = || {
         Command::new("env")
@@ -358,7 +358,7 @@ fn a_folder_that_others_can_enter_is_not_trusted() {
     let elsewhere = folder.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
-    let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+    let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/vramscope-live/assets");
     let out = Command::new("python3")
         .args(["-c", "import vramscope_agent; print(vramscope_agent.start())"])
         .env("PYTHONPATH", helper)

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use vramscope::live::agent::{News, Request};
-use vramscope::model::{MarkKind, Progress};
+use vramscope_core::model::{MarkKind, Progress};
+use vramscope_live::live::agent::{News, Request};
 
 use super::live_helper::{Job, TRAINING, has_python, until, watch};
 use super::live_record::Machine;
@@ -161,7 +161,7 @@ fn a_flood_of_marks_is_bounded_and_counted_and_nothing_unasked_is_believed() {
     assert_eq!(news.iter().filter(|n| !matches!(n, News::Answers { .. })).collect::<Vec<_>>(), [] as [&News; 0]);
     let bytes = kept.0.lock().unwrap().clone();
     assert!(bytes.len() < 200_000, "{} bytes for 50,000 marks", bytes.len());
-    let live = vramscope::formats::read(&bytes, "s.vramscope", &Progress::new()).unwrap().devices[0].live.clone().unwrap();
+    let live = vramscope_core::formats::read(&bytes, "s.vramscope", &Progress::new()).unwrap().devices[0].live.clone().unwrap();
     let told = live.marks.iter().filter(|m| m.kind == MarkKind::Program).count();
     let number = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap();
     let dropped: u64 = live.marks.iter().filter(|m| m.text.ends_with(" dropped")).map(|m| number(&m.text)).sum();
@@ -400,7 +400,7 @@ fn of_two_that_begin_at_once_one_is_kept() {
         let done: Vec<_> = both.into_iter().map(|c| c.wait_with_output().unwrap()).collect();
         let winners: Vec<u32> = ids.iter().zip(&done).filter(|(_, o)| o.status.success()).map(|(id, _)| *id).collect();
         assert_eq!(winners.len(), 1, "{done:?}");
-        assert_eq!(vramscope::formats::session::writer_of(&m.path("s.vramscope")), Some(winners[0]));
+        assert_eq!(vramscope_core::formats::session::writer_of(&m.path("s.vramscope")), Some(winners[0]));
     }
 }
 
@@ -417,7 +417,7 @@ fn a_kill_at_any_moment_leaves_a_session_that_opens_or_none() {
         child.kill().unwrap();
         child.wait().unwrap();
         if out.exists() {
-            let session = vramscope::formats::open(&out, &Progress::new()).unwrap();
+            let session = vramscope_core::formats::open(&out, &Progress::new()).unwrap();
             assert!(!session.devices.is_empty());
             opened += 1;
         }

@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use vramscope::formats::session::{Next, Record, SessionReader};
-use vramscope::model::{DeviceRecording, MarkKind, Progress};
+use vramscope_core::formats::session::{Next, Record, SessionReader};
+use vramscope_core::model::{DeviceRecording, MarkKind, Progress};
 
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 150_754_820_096;
@@ -79,14 +79,14 @@ impl Machine {
 
     /// The devices of what was recorded so far.
     pub fn recorded(&self) -> Vec<DeviceRecording> {
-        vramscope::formats::open(&self.path("s.vramscope"), &Progress::new()).unwrap().devices
+        vramscope_core::formats::open(&self.path("s.vramscope"), &Progress::new()).unwrap().devices
     }
 
     /// Waits until what is recorded so far fulfils something.
     pub fn wait(&self, what: &str, holds: impl Fn(&[DeviceRecording]) -> bool) -> Vec<DeviceRecording> {
         let since = Instant::now();
         loop {
-            if let Ok(r) = vramscope::formats::open(&self.path("s.vramscope"), &Progress::new())
+            if let Ok(r) = vramscope_core::formats::open(&self.path("s.vramscope"), &Progress::new())
                 && holds(&r.devices)
             {
                 return r.devices;

@@ -249,16 +249,17 @@ fn without_a_display_the_window_names_what_works() {
 fn of_thousands_of_failures_the_last_are_examined() {
     let folder = tempfile::tempdir().unwrap();
     let mut recording =
-        vramscope::formats::open(Path::new(&sample("fragment_oom.pickle")), &vramscope::model::Progress::new()).unwrap();
+        vramscope_core::formats::open(Path::new(&sample("fragment_oom.pickle")), &vramscope_core::model::Progress::new())
+            .unwrap();
     let events = &mut recording.devices[0].events;
     let last = events.ooms()[0] as usize;
     for i in 0..700 {
         let (time, size, stream) = (events.time_us[last] + i, events.size[last], events.stream[last]);
         let (address, pool, stack) = (events.address[last], events.pool[last], events.stack[last]);
-        events.push(time, vramscope::model::Action::Oom, address, size, stream, pool, stack);
+        events.push(time, vramscope_core::model::Action::Oom, address, size, stream, pool, stack);
     }
     let file = folder.path().join("many.pickle");
-    vramscope::formats::export::snapshot::save(&recording, &file, &[], true).unwrap();
+    vramscope_core::formats::export::snapshot::save(&recording, &file, &[], true).unwrap();
     let report = json(&["oom", &file.display().to_string(), "--json"]);
     assert_eq!((report["ooms"].as_array().unwrap().len(), report["ooms_left_out"].as_u64()), (256, Some(445)));
 }

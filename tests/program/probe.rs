@@ -304,15 +304,15 @@ fn stopping_gives_everything_back() {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut last = None;
-    while let Some(message) = vramscope::probe::read_message(&mut out).unwrap() {
-        if matches!(message, vramscope::probe::Message::Events(_)) {
+    while let Some(message) = vramscope_live::probe::read_message(&mut out).unwrap() {
+        if matches!(message, vramscope_live::probe::Message::Events(_)) {
             // The end of its input asks a run to stop.
             drop(child.stdin.take());
         }
         last = Some(message);
     }
-    let Some(vramscope::probe::Message::End(end)) = last else { panic!("{last:?}") };
-    assert_eq!(end.ending, vramscope::probe::Ending::Stopped);
+    let Some(vramscope_live::probe::Message::End(end)) = last else { panic!("{last:?}") };
+    assert_eq!(end.ending, vramscope_live::probe::Ending::Stopped);
     assert!(end.final_reserved_bytes > 0);
     assert!(child.wait().unwrap().success());
     assert_eq!(card.state()[0], 0);

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use vramscope::formats;
-use vramscope::formats::export::snapshot;
-use vramscope::model::{Progress, Recording};
-use vramscope::units::is_steering;
+use vramscope_core::formats;
+use vramscope_core::formats::export::snapshot;
+use vramscope_core::model::{Progress, Recording};
+use vramscope_core::units::is_steering;
 
 use super::cli::{json, program, run, sample, stderr, stdout};
 

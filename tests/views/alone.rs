@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use egui::{Pos2, Rect, Theme};
 use egui_kittest::{Harness, SnapshotOptions};
-use vramscope::analysis::findings::diagnose;
-use vramscope::analysis::roles::{Roles, Rules};
 use vramscope::app::action::{Action, Actions};
 use vramscope::app::colours::Colours;
 use vramscope::app::compare::Comparing;
@@ -17,8 +15,10 @@ use vramscope::app::loader;
 use vramscope::app::selection::Item;
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::{View, ViewContext, ViewKind};
-use vramscope::formats;
-use vramscope::model::{Progress, StackId};
+use vramscope_core::analysis::findings::diagnose;
+use vramscope_core::analysis::roles::{Roles, Rules};
+use vramscope_core::formats;
+use vramscope_core::model::{Progress, StackId};
 
 /// The busiest device of a bundled sample.
 pub fn sample(name: &str) -> Arc<DeviceData> {

@@ -5,15 +5,15 @@ use crate::alone::{alone, has_adapter, sample};
 use egui::{Key, Theme};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::analysis::{DeviceTables, StackNames};
 use vramscope::app::action::Action;
 use vramscope::app::command::Command;
 use vramscope::app::document::DeviceData;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope::app::workspace::Workspace;
-use vramscope::model::{DeviceRecording, Progress, Recording, StackId};
-use vramscope::units::NBSP;
+use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::model::{DeviceRecording, Progress, Recording, StackId};
+use vramscope_core::units::NBSP;
 
 #[test]
 fn pictures_in_both_themes() {
@@ -59,7 +59,7 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
     let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>, blocks: &str| {
         let text = format!("{:?}", h.get_by_label_contains("What to free"));
         // Figures and their units are kept together.
-        text.replace("\\u{a0}", " ").replace(vramscope::units::NBSP, " ").contains(&format!("Freeing these {blocks} blocks"))
+        text.replace("\\u{a0}", " ").replace(vramscope_core::units::NBSP, " ").contains(&format!("Freeing these {blocks} blocks"))
     };
     assert!(way_out(&h, "18"));
     h.get_by_label("Cap of this process").click();
@@ -131,7 +131,7 @@ fn what_pins_another_streams_segment_is_listed_and_leads_to_its_block() {
 
 /// 4 MiB of a 600 MiB segment on one stream, 90 of 200 MiB on the other, which then asks for 500 MiB with 100 MiB on the device.
 fn pinned_elsewhere() -> Arc<DeviceData> {
-    use vramscope::model::Action as Event;
+    use vramscope_core::model::Action as Event;
     const MIB: u64 = 1 << 20;
     let mut recording = Recording { source: sample("fragment_oom.pickle").recording.source.clone(), ..Recording::default() };
     let mut device = DeviceRecording::default();

@@ -7,16 +7,16 @@ use egui::Theme;
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotResults};
-use vramscope::allocator::whatif::{Question, WhatIf};
-use vramscope::analysis::diff::{Comparison, Instant, compare};
-use vramscope::analysis::flame::{Flame, Shape, entries_of};
-use vramscope::analysis::{DeviceTables, Quantity};
 use vramscope::app::App;
 use vramscope::app::action::Action;
 use vramscope::app::compare::{Moment, Other, Source, held_against};
 use vramscope::app::cursor::Link;
 use vramscope::app::views::ViewKind;
-use vramscope::model::{Progress, Recording};
+use vramscope_core::allocator::whatif::{Question, WhatIf};
+use vramscope_core::analysis::diff::{Comparison, Instant, compare};
+use vramscope_core::analysis::flame::{Flame, Shape, entries_of};
+use vramscope_core::analysis::{DeviceTables, Quantity};
+use vramscope_core::model::{Progress, Recording};
 
 const SIZE: [f32; 2] = [1000.0, 420.0];
 
@@ -136,7 +136,7 @@ fn at<'a>(recording: &'a Recording, tables: &'a DeviceTables, event: u32) -> Ins
 
 /// What must hold of every comparison.
 fn adds_up(c: &Comparison, own: &Recording) {
-    let sum = |of: fn(&vramscope::analysis::diff::Row) -> u64| c.rows.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&vramscope_core::analysis::diff::Row) -> u64| c.rows.iter().map(of).sum::<u64>();
     assert_eq!((sum(|r| r.a.bytes), sum(|r| r.b.bytes)), (c.a.bytes, c.b.bytes));
     let groups = c.by_place(&own.stacks);
     assert_eq!(groups.iter().map(|g| g.change()).sum::<i64>(), c.change());
@@ -182,17 +182,17 @@ fn the_designs_figures_are_found_again() {
         return;
     };
     let path = std::path::Path::new(&corpus).join("demo/gpt_varlen.default.pickle");
-    let recording = vramscope::formats::open(&path, &Progress::new()).expect("the recording");
+    let recording = vramscope_core::formats::open(&path, &Progress::new()).expect("the recording");
     let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).expect("not cancelled");
     let c = compare(&at(&recording, &tables, 30_729), &at(&recording, &tables, 32_107));
     adds_up(&c, &recording);
-    let mib = |bytes: u64| vramscope::units::SizeColumn::default().figure(bytes);
+    let mib = |bytes: u64| vramscope_core::units::SizeColumn::default().figure(bytes);
     assert_eq!(
         (mib(c.a.bytes), mib(c.b.bytes), mib(c.change() as u64)),
         ("1,285.93".into(), "3,431.76".into(), "2,145.83".into())
     );
     let blocks = c.blocks.expect("one recording");
-    let part = |h: vramscope::analysis::diff::Held| (h.count, mib(h.bytes));
+    let part = |h: vramscope_core::analysis::diff::Held| (h.count, mib(h.bytes));
     assert_eq!(part(blocks.only_a), (101, "891.41".into()));
     assert_eq!(part(blocks.both), (234, "394.51".into()));
     assert_eq!(part(blocks.only_b), (101, "3,037.24".into()));

@@ -10,11 +10,11 @@ use vramscope::app::document::DeviceData;
 use vramscope::app::live::LiveStatus;
 use vramscope::app::loader::prepare;
 use vramscope::app::views::ViewKind;
-use vramscope::formats::session::{
+use vramscope_core::formats::session::{
     Attached, Costs, DeviceFacts, DeviceGauge, History, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint,
     Trouble,
 };
-use vramscope::model::{CallCost, MarkKind, Progress, Reading, TorchFigures};
+use vramscope_core::model::{CallCost, MarkKind, Progress, Reading, TorchFigures};
 
 const MIB: u64 = 1 << 20;
 /// 01:55:40 UTC on some day.
@@ -189,7 +189,7 @@ fn the_samples_of_a_watch_stand_under_a_snapshot() {
         return;
     }
     let snapshot = crate::alone::sample("gpt_train.pickle");
-    let mut recording = vramscope::model::Recording::clone(&snapshot.recording);
+    let mut recording = vramscope_core::model::Recording::clone(&snapshot.recording);
     let (first, last) = recording.devices[0].events.time_range().unwrap();
     let mut watch = history(19.3).recording("watch");
     // As if it had run then, 20 times a second, from a second before to a second after.
@@ -198,7 +198,7 @@ fn the_samples_of_a_watch_stand_under_a_snapshot() {
         device.samples.iter_mut().for_each(|s| s.time_us = place(s.time_us));
         device.live.iter_mut().flat_map(|l| &mut l.marks).for_each(|m| m.time_us = place(m.time_us));
     }
-    let laid = vramscope::analysis::join::lay_under(&mut recording, &watch, &Default::default()).unwrap();
+    let laid = vramscope_core::analysis::join::lay_under(&mut recording, &watch, &Default::default()).unwrap();
     assert_eq!((laid.samples, laid.pid), (386, Some(400)));
     let data = prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
     let time = |link: &mut vramscope::app::cursor::Link| {

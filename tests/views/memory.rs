@@ -8,14 +8,14 @@ use egui::accesskit::Role;
 use egui::{Theme, pos2};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use vramscope::analysis::Quantity;
-use vramscope::analysis::anatomy::Which;
-use vramscope::analysis::roles::Role as For;
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
 use vramscope::app::views::ViewKind;
-use vramscope::model::Action as EventAction;
-use vramscope::units::counted;
+use vramscope_core::analysis::Quantity;
+use vramscope_core::analysis::anatomy::Which;
+use vramscope_core::analysis::roles::Role as For;
+use vramscope_core::model::Action as EventAction;
+use vramscope_core::units::counted;
 
 #[test]
 fn pictures_in_both_themes() {
@@ -170,7 +170,7 @@ fn a_chosen_range_is_looked_at_by_its_own_peak() {
     h.run_steps(4);
     let (device, tables) = (data.device(), &data.tables);
     let (peak, _) = tables.curves.peak_in(device, &tables.lifetimes, Quantity::Active, 0, 201).expect("events");
-    let said = format!("{} at the peak of the range", vramscope::units::Bytes(peak));
+    let said = format!("{} at the peak of the range", vramscope_core::units::Bytes(peak));
     assert!(h.query_by_label_contains(&said).is_some(), "with a space between the words");
     send(&mut h, Action::SetRange(None));
     h.run_steps(4);

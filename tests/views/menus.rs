@@ -164,9 +164,9 @@ fn one_escape_or_the_button_closes_every_dialog() {
 }
 
 /// Two devices, the second busier; a request failed on the first, at its last event.
-fn failed_on_the_quiet_one() -> Arc<vramscope::model::Recording> {
-    use vramscope::model::{Action, DeviceKind, PoolId, StackId, StreamId};
-    let mut recording = vramscope::model::Recording::clone(&sample("two_gpus.pickle").recording);
+fn failed_on_the_quiet_one() -> Arc<vramscope_core::model::Recording> {
+    use vramscope_core::model::{Action, DeviceKind, PoolId, StackId, StreamId};
+    let mut recording = vramscope_core::model::Recording::clone(&sample("two_gpus.pickle").recording);
     let quiet = recording.devices.iter().position(|d| d.id.kind == DeviceKind::Cuda && d.id.index == 0).expect("GPU 0");
     let events = &mut recording.devices[quiet].events;
     let last = events.time_us.last().copied().expect("an event");
@@ -181,7 +181,7 @@ fn a_device_that_ran_out_of_memory_is_shown_first_and_named_by_the_others() {
     let (failed, busy) = (index_of(0), index_of(1));
     assert_eq!(recording.busiest_device(), Some(failed));
     assert_eq!(sample("two_gpus.pickle").recording.busiest_device(), Some(busy), "without a failure the busier one");
-    let data = vramscope::app::loader::prepare(&recording, busy, &vramscope::model::Progress::new()).expect("not cancelled");
+    let data = vramscope::app::loader::prepare(&recording, busy, &vramscope_core::model::Progress::new()).expect("not cancelled");
     let shown = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| (v.data.index, v.link.cursor));
     let oom = recording.devices[failed].events.ooms()[0];
 

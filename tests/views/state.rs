@@ -8,8 +8,6 @@ use egui::accesskit::Role;
 use egui::{Rect, Theme, pos2};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use vramscope::analysis::fragmentation::blockers;
-use vramscope::analysis::{LifetimeId, State};
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
 use vramscope::app::command::Command;
@@ -17,7 +15,9 @@ use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
-use vramscope::model::{Action as EventAction, BlockState};
+use vramscope_core::analysis::fragmentation::blockers;
+use vramscope_core::analysis::{LifetimeId, State};
+use vramscope_core::model::{Action as EventAction, BlockState};
 
 fn state_at(data: &DeviceData, event: u32) -> State {
     data.tables.states.at(data.device(), &data.tables.lifetimes, event)
@@ -235,7 +235,7 @@ fn the_inspector_leads_from_one_thing_to_the_next_and_back() {
     let id = state.blocks[worst.block].lifetime;
     send(&mut h, Action::Select(Some(Item::Lifetime(id))));
     let block = data.tables.lifetimes.get(data.device(), id).expect("a lifetime");
-    assert!(h.query_by_label_contains(&format!("event {}", vramscope::units::count(u64::from(block.born)))).is_some());
+    assert!(h.query_by_label_contains(&format!("event {}", vramscope_core::units::count(u64::from(block.born)))).is_some());
     assert!(h.query_by_label_contains("live: ").is_none(), "no stacks were recorded, so none is the same");
     h.get_by_label_contains("segment: ").click();
     h.run_steps(4);

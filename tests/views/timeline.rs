@@ -8,7 +8,6 @@ use egui::accesskit::Role;
 use egui::{Event, Modifiers, Rect, Theme, pos2, vec2};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::{Harness, SnapshotResults};
-use vramscope::analysis::{LifetimeId, NO_EVENT, Quantity};
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
 use vramscope::app::cursor::{Axis, Link};
@@ -16,6 +15,7 @@ use vramscope::app::document::DeviceData;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope::app::workspace::Workspace;
+use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
 
 /// The rectangle of the canvas: from the axis down to the last lane.
 fn canvas(h: &Whole) -> Rect {

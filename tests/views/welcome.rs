@@ -8,7 +8,7 @@ use vramscope::app::views::welcome::{
     FileRow, MachineDevice, MachineState, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui,
 };
 use vramscope::app::widgets::sparkline::Sparkline;
-use vramscope::units::MEBIBYTE;
+use vramscope_core::units::MEBIBYTE;
 
 fn file(name: &str, sentence: &str, peak_mib: u64, events: u64, oom: bool, shape: impl Fn(f32) -> (f32, f32)) -> FileRow {
     let (reserved, allocated) = (0..96).map(|i| shape(i as f32 / 95.0)).unzip();

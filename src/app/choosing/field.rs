@@ -18,7 +18,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::rows::RowList;
 use crate::app::{App, Overlay};
-use crate::units::{Bytes, counted, shown};
+use vramscope_core::units::{Bytes, counted, shown};
 
 /// A path being chosen.
 #[derive(Default)]

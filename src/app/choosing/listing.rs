@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Choosing;
-use crate::model::Progress;
+use vramscope_core::model::Progress;
 
 /// What an entry is to whoever chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

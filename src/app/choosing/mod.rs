@@ -8,7 +8,7 @@ pub(super) mod pair;
 use std::path::{Path, PathBuf};
 
 use super::action::Action;
-use crate::formats::folder::{is_log_name, is_pattern, is_recording_name};
+use vramscope_core::formats::folder::{is_log_name, is_pattern, is_recording_name};
 
 pub(super) use dialog::Dialogs;
 pub(super) use field::Asking;

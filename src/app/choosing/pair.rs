@@ -3,7 +3,6 @@
 use egui::{Context, Modal, Role, Ui, WidgetInfo, vec2};
 
 use super::Choosing;
-use crate::analysis::Quantity;
 use crate::app::action::Action;
 use crate::app::command::Command;
 use crate::app::compare::{Moment, Other, Source};
@@ -14,7 +13,8 @@ use crate::app::widgets::button::focus_ring;
 use crate::app::widgets::label;
 use crate::app::workspace::Workspace;
 use crate::app::{App, Overlay};
-use crate::units::Bytes;
+use vramscope_core::analysis::Quantity;
+use vramscope_core::units::Bytes;
 
 /// A recording in another tab, as it is listed.
 struct Tab {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::analysis::LifetimeId;
-use crate::analysis::anatomy::OwnBlocks;
-use crate::analysis::matching::Matching;
 use crate::app::cursor::Link;
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use crate::model::StackId;
+use vramscope_core::analysis::LifetimeId;
+use vramscope_core::analysis::anatomy::OwnBlocks;
+use vramscope_core::analysis::matching::Matching;
+use vramscope_core::model::StackId;
 
 /// What stays bright while the rest is dimmed. Nothing named means everything.
 #[derive(Clone, Debug, Default)]

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::document::DeviceData;
 use super::theme::Tokens;
-use crate::analysis::{Lifetime, LifetimeId, NO_EVENT, Role, Roles};
-use crate::model::SizeClass;
-use crate::units::{Bytes, count};
+use vramscope_core::analysis::{Lifetime, LifetimeId, NO_EVENT, Role, Roles};
+use vramscope_core::model::SizeClass;
+use vramscope_core::units::{Bytes, count};
 
 mod bounds;
 mod focus;
@@ -192,7 +192,7 @@ impl Colours {
         let mut colours = Colours { by, ..Colours::default() };
         let device = data.device();
         let tables = &data.tables;
-        let (_, peak) = tables.curves.peak(crate::analysis::Quantity::Requested);
+        let (_, peak) = tables.curves.peak(vramscope_core::analysis::Quantity::Requested);
         let live = tables.states.live_at(&tables.lifetimes, peak);
         match by {
             ColourBy::Role => {}
@@ -201,8 +201,10 @@ impl Colours {
                 let weights = weigh(data, &live, names.len() + 1, |id| {
                     names.index(tables.lifetimes.stack(device, id)).unwrap_or(names.len())
                 });
-                let texts: Vec<String> =
-                    (0..names.len()).map(|i| names.text(i).to_owned()).chain([crate::analysis::NO_STACK.to_owned()]).collect();
+                let texts: Vec<String> = (0..names.len())
+                    .map(|i| names.text(i).to_owned())
+                    .chain([vramscope_core::analysis::NO_STACK.to_owned()])
+                    .collect();
                 let assigned = colours.assign(&weights, &texts, "stacks");
                 colours.class_of_no_stack = assigned.last().copied().unwrap_or(0);
                 colours.class_of_name = assigned;
@@ -333,7 +335,7 @@ impl Colours {
             }
             ColourBy::Age => {
                 let born = lifetimes.born(id);
-                let age = if born == crate::analysis::NO_EVENT {
+                let age = if born == vramscope_core::analysis::NO_EVENT {
                     u64::from(at_event)
                 } else {
                     u64::from(at_event.saturating_sub(born))
@@ -403,7 +405,7 @@ mod tests {
     fn told(data: &DeviceData, by: ColourBy) -> Vec<(String, u64)> {
         let colours = Colours::build(data, by);
         let lifetimes = &data.tables.lifetimes;
-        let (_, peak) = data.tables.curves.peak(crate::analysis::Quantity::Requested);
+        let (_, peak) = data.tables.curves.peak(vramscope_core::analysis::Quantity::Requested);
         let mut bytes: Vec<(String, u64)> = colours.classes.iter().map(|c| (c.name.clone(), 0)).collect();
         for id in data.tables.states.live_at(lifetimes, peak) {
             bytes[usize::from(colours.class_of(data, id, peak))].1 += lifetimes.block_size(id);
@@ -431,7 +433,7 @@ mod tests {
 
     #[test]
     fn every_colouring_of_a_real_recording_names_all_it_paints() {
-        use crate::model::Progress;
+        use vramscope_core::model::Progress;
         let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
         let mut files: Vec<std::path::PathBuf> =
             ["leak.pickle", "gpt_train.pickle", "multi_stream.pickle", "expandable_oom.pickle", "kv_decode_oom.pickle.gz"]
@@ -439,11 +441,11 @@ mod tests {
                 .to_vec();
         files.extend(std::env::var("VRAMSCOPE_COLOURS").iter().flat_map(|all| all.split(':')).map(std::path::PathBuf::from));
         for file in files {
-            let recording = Arc::new(crate::formats::open(&file, &Progress::new()).unwrap());
+            let recording = Arc::new(vramscope_core::formats::open(&file, &Progress::new()).unwrap());
             let index = recording.busiest_device().unwrap();
             let data = crate::app::loader::prepare(&recording, index, &Progress::new()).unwrap();
             let mut sizes: Vec<u64> = {
-                let (_, peak) = data.tables.curves.peak(crate::analysis::Quantity::Requested);
+                let (_, peak) = data.tables.curves.peak(vramscope_core::analysis::Quantity::Requested);
                 let live = data.tables.states.live_at(&data.tables.lifetimes, peak);
                 live.into_iter().map(|id| data.tables.lifetimes.block_size(id)).collect()
             };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::formats::open_regular;
+use vramscope_core::formats::open_regular;
 
 /// What paths of a recording begin with on the machine it was made on, and the folder that stands for it here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

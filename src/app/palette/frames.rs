@@ -9,8 +9,8 @@ use crate::app::document::{DeviceData, DocumentId};
 use crate::app::jobs::{Derived, Jobs};
 use crate::app::selection::Item;
 use crate::app::views::ViewKind;
-use crate::model::StackId;
-use crate::units::counted;
+use vramscope_core::model::StackId;
+use vramscope_core::units::counted;
 
 /// A source line that call stacks go through.
 struct FrameEntry {
@@ -60,7 +60,7 @@ impl FrameIndex {
         let entries = (0..n)
             .filter(|&i| count[i] > 0)
             .filter_map(|i| {
-                let frame = stacks.frame(crate::model::FrameId(i as u32))?;
+                let frame = stacks.frame(vramscope_core::model::FrameId(i as u32))?;
                 let title = format!("{} {}", stacks.location(frame), stacks.text(frame.name));
                 let file = stacks.text(frame.file).to_owned();
                 let folded = format!("{title} {file}").to_lowercase();
@@ -171,7 +171,7 @@ mod tests {
         let several = entry("train.py:38 step", "/home/me/train.py", 7, true).hit(0);
         let Action::SetQuery(query) = &several.actions[0] else { panic!("{:?}", several.actions) };
         assert_eq!(query, r#"stack~"/train\.py:38\b/""#);
-        assert!(crate::analysis::query::Query::parse(query).is_ok(), "{query}");
+        assert!(vramscope_core::analysis::query::Query::parse(query).is_ok(), "{query}");
         let one = entry("train.py:38 step", "/home/me/train.py", 1, true).hit(0);
         assert!(matches!(one.actions[0], Action::Select(Some(Item::Stack(StackId(9))))), "{:?}", one.actions);
     }

@@ -15,8 +15,8 @@ use super::theme::{Tokens, Type, text};
 use super::widgets::button::icon_button;
 use super::widgets::icons::Icon;
 use super::{App, Overlay};
-use crate::analysis::LifetimeId;
-use crate::units::{Address, Bytes, count};
+use vramscope_core::analysis::LifetimeId;
+use vramscope_core::units::{Address, Bytes, count};
 
 /// What the palette remembers while it is open.
 #[derive(Default)]
@@ -228,7 +228,7 @@ fn find_devices(document: &Document, query: &str, hits: &mut Vec<Hit>) {
         if let Some(score) = score(&title, query) {
             hits.push(Hit {
                 title,
-                detail: crate::units::counted(device.events.len() as u64, "event", "events"),
+                detail: vramscope_core::units::counted(device.events.len() as u64, "event", "events"),
                 shortcut: String::new(),
                 actions: vec![Action::SetDevice(i)],
                 score,
@@ -270,7 +270,7 @@ fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
         let n = device.events.len();
         let born = (0..n)
             .rev()
-            .find(|&i| device.events.action[i] == crate::model::Action::Alloc && device.events.address[i] == address.0);
+            .find(|&i| device.events.action[i] == vramscope_core::model::Action::Alloc && device.events.address[i] == address.0);
         if let Some(i) = born {
             let id = view.data.tables.lifetimes.of_event(i as u32);
             hits.push(Hit {

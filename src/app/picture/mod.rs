@@ -21,7 +21,7 @@ use super::theme::tokens;
 use super::views::ViewKind;
 use super::workspace::{Layouts, Workspace};
 use super::{App, Document};
-use crate::formats::export::new_file::{NewFile, not_written, refusal};
+use vramscope_core::formats::export::new_file::{NewFile, not_written, refusal};
 
 /// Draws a recording once into a file: as SVG without a display, as PNG by the real window.
 ///

@@ -12,7 +12,7 @@ use egui::epaint::{BandShape, ColorMode, Mesh, PathShape, RectShape, TextShape};
 use egui::{Color32, ColorImage, FontFamily, Pos2, Rect, Shape, Stroke, StrokeKind, TextureId, Vec2, pos2};
 
 use crate::app::theme::fonts;
-use crate::units::is_steering;
+use vramscope_core::units::is_steering;
 
 /// The pixels of textures, by id.
 pub type Images = HashMap<TextureId, Arc<ColorImage>>;

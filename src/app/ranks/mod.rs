@@ -20,9 +20,9 @@ pub use layout::{Column, Listed};
 pub(super) use page::page_ui;
 
 use super::jobs::Jobs;
-use crate::analysis::ranks::{self, Job, Overview, RankRow};
-use crate::formats;
-use crate::model::Progress;
+use vramscope_core::analysis::ranks::{self, Job, Overview, RankRow};
+use vramscope_core::formats;
+use vramscope_core::model::Progress;
 
 /// Which of the files was read, and its answer: its rows, or one sentence.
 type Answer = (usize, Result<Vec<RankRow>, String>);

@@ -4,11 +4,11 @@ use egui::{Ui, Vec2b};
 use egui_plot::{HoverPosition, Line, LineStyle, Plot, PlotPoints};
 
 use super::Ranks;
-use crate::analysis::ranks::RankRow;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::byte_unit;
 use crate::app::widgets::label;
-use crate::units::{Bytes, count};
+use vramscope_core::analysis::ranks::RankRow;
+use vramscope_core::units::{Bytes, count};
 
 /// Reserved and active of A and B over their runs, drawn over the full width and `height` points; nothing while none is chosen.
 pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {

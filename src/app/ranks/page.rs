@@ -12,7 +12,6 @@ use super::layout::{Column as Sort, FEW, GAP, Listed, bar_at, grid, large_grid};
 use super::overlay::overlay;
 use super::rows::{HEADER, ROW, table};
 use super::{Ranks, pictures};
-use crate::analysis::ranks::{Division, beside};
 use crate::app::action::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::{self, Push};
@@ -22,7 +21,8 @@ use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{progress_line, rule};
 use crate::app::widgets::row::definition;
-use crate::units::{Bytes, count, counted};
+use vramscope_core::analysis::ranks::{Division, beside};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// What a gesture asks of the page, applied after everything is drawn.
 #[derive(Default)]

@@ -4,13 +4,13 @@ use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2, vec
 
 use super::Ranks;
 use super::layout::{bar, callouts, label_step, mark};
-use crate::analysis::ranks::{Division, RankRow};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_down};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::viewport::Scale;
-use crate::units::Bytes;
+use vramscope_core::analysis::ranks::{Division, RankRow};
+use vramscope_core::units::Bytes;
 
 /// The value at the top of every picture: the highest peak, or the card where that is known and not much higher.
 pub fn greatest(rows: &[RankRow]) -> u64 {

@@ -9,7 +9,7 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::table::{Column, Table, Width};
-use crate::units::Bytes;
+use vramscope_core::units::Bytes;
 
 /// Height of the header.
 pub const HEADER: f32 = 24.0;

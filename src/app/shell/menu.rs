@@ -15,7 +15,7 @@ use crate::app::widgets::chip::paint_key_cap;
 use crate::app::widgets::icons::{Icon, paint_logo};
 use crate::app::widgets::label;
 use crate::app::workspace::Workspace;
-use crate::units::counted;
+use vramscope_core::units::counted;
 
 pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let height = MENU_BAR;

@@ -24,7 +24,7 @@ use crate::app::widgets::pane::{PaneHeader, empty_state};
 use crate::app::widgets::{label, term};
 use crate::app::workspace::{Workspace, close, find};
 use crate::app::{App, loading, overlays};
-use crate::model::{DeviceRecording, LiveTrack, Recording};
+use vramscope_core::model::{DeviceRecording, LiveTrack, Recording};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let Some(at) = app.active else {
@@ -351,7 +351,7 @@ fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = 8.0;
             let (rect, _) = ui.allocate_exact_size(vec2(names, 16.0), Sense::hover());
-            let is_host = *what == "device" && cx.data.device().id.kind == crate::model::DeviceKind::Host;
+            let is_host = *what == "device" && cx.data.device().id.kind == vramscope_core::model::DeviceKind::Host;
             let what = if is_host { "host" } else { what };
             ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, what, Type::Strong.font(), tokens.text2);
             ui.add(egui::Label::new(text::body(words.say(meaning)).color(tokens.text1)).wrap());
@@ -414,7 +414,7 @@ mod tests {
 
     use super::*;
     use crate::app::settings::Settings;
-    use crate::model::Progress;
+    use vramscope_core::model::Progress;
 
     /// A view that panics: in its own drawing, or in what it computes.
     #[derive(Default)]
@@ -435,7 +435,7 @@ mod tests {
     /// Draws the window a while with a broken view in the place of the Inspector; the texts it shows then, and its notices.
     fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));

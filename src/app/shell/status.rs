@@ -4,8 +4,6 @@ use std::path::Path;
 
 use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 
-use crate::analysis::State;
-use crate::analysis::told::clock_time;
 use crate::app::App;
 use crate::app::command::Command;
 use crate::app::document::{Content, DeviceView, Document};
@@ -14,8 +12,10 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::term::{self, Term};
-use crate::model::{DeviceRecording, HelperState, LiveTrack, Sample};
-use crate::units::{Bytes, count, counted, time_of_day};
+use vramscope_core::analysis::State;
+use vramscope_core::analysis::told::clock_time;
+use vramscope_core::model::{DeviceRecording, HelperState, LiveTrack, Sample};
+use vramscope_core::units::{Bytes, count, counted, time_of_day};
 
 pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     let rect = ui.max_rect();
@@ -53,7 +53,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
             items.add(&[("probe ", false), (state, true)]);
             if p.events > 0 {
                 items.add(&[(&count(p.events), true), (" events", false)]);
-                items.add(&[("peak so far ", false), (&crate::units::Bytes(page.peak_reserved()).to_string(), true)]);
+                items.add(&[("peak so far ", false), (&vramscope_core::units::Bytes(page.peak_reserved()).to_string(), true)]);
             }
         }
         Content::Ranks(page) => {

@@ -9,13 +9,6 @@ mod layout;
 
 use super::live::told::{card_rows, has_only_samples, shown};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::Role;
-use crate::analysis::accounting::{Part, Waterfall, account};
-use crate::analysis::counted::{account_counters, counted_sentence};
-use crate::analysis::oom::has_segments;
-use crate::analysis::roles::ByRole;
-use crate::analysis::told::allocator_name;
-use crate::analysis::vendor::Words;
 use crate::app::colours::role_paint;
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
@@ -24,8 +17,15 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::{label, term};
-use crate::model::{MemoryStats, StatsKind};
-use crate::units::{Bytes, counted};
+use vramscope_core::analysis::Role;
+use vramscope_core::analysis::accounting::{Part, Waterfall, account};
+use vramscope_core::analysis::counted::{account_counters, counted_sentence};
+use vramscope_core::analysis::oom::has_segments;
+use vramscope_core::analysis::roles::ByRole;
+use vramscope_core::analysis::told::allocator_name;
+use vramscope_core::analysis::vendor::Words;
+use vramscope_core::model::{MemoryStats, StatsKind};
+use vramscope_core::units::{Bytes, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -68,7 +68,7 @@ impl View for Accounting {
         if cx.data.device().events.is_empty() {
             return "at the end".to_owned();
         }
-        format!("at event {}", crate::units::count(u64::from(cx.link.cursor)))
+        format!("at event {}", vramscope_core::units::count(u64::from(cx.link.cursor)))
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {

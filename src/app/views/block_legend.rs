@@ -5,7 +5,6 @@ use std::sync::Arc;
 use egui::{Rect, Ui, UiBuilder};
 
 use super::ViewContext;
-use crate::analysis::{LifetimeId, Quantity, State};
 use crate::app::action::Action;
 use crate::app::colours::{Class, ColourBy, Colours, Paint};
 use crate::app::document::DeviceData;
@@ -15,7 +14,8 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, MEBIBYTE, NBSP, count};
+use vramscope_core::analysis::{LifetimeId, Quantity, State};
+use vramscope_core::units::{Bytes, MEBIBYTE, NBSP, count};
 
 /// Height of the row.
 pub(super) const HEIGHT: f32 = 24.0;

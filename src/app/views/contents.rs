@@ -4,7 +4,6 @@ use egui::{CursorIcon, Rect, ScrollArea, Stroke, Ui, pos2, vec2};
 
 use super::live::told::has_only_samples;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::told::allocator_name;
 use crate::app::action::Action;
 use crate::app::document::holds;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
@@ -12,7 +11,8 @@ use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
-use crate::units::{Bytes, Micros, count, counted};
+use vramscope_core::analysis::told::allocator_name;
+use vramscope_core::units::{Bytes, Micros, count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {

@@ -6,11 +6,6 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::live::told::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::findings::{Class, Finding, Findings};
-use crate::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, knows_reserved};
-use crate::analysis::roles::Role;
-use crate::analysis::told::allocator_name;
-use crate::analysis::watched::{Watched, watched};
 use crate::app::action::Action;
 use crate::app::colours::ColourBy;
 use crate::app::command::Command;
@@ -21,8 +16,13 @@ use crate::app::widgets::button::{Push, link_with, selector};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::{label, term};
 use crate::app::workspace::Workspace;
-use crate::model::Progress;
-use crate::units::{Bytes, counted};
+use vramscope_core::analysis::findings::{Class, Finding, Findings};
+use vramscope_core::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, knows_reserved};
+use vramscope_core::analysis::roles::Role;
+use vramscope_core::analysis::told::allocator_name;
+use vramscope_core::analysis::watched::{Watched, watched};
+use vramscope_core::model::Progress;
+use vramscope_core::units::{Bytes, counted};
 
 /// Settings tried on a failure: `None` when they do not apply, `Some(None)` while they run.
 type Tried = Option<Option<Arc<Helped>>>;
@@ -194,8 +194,8 @@ fn failed_elsewhere(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 /// No rule fired: say so, with the figures a user would check first.
 fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
-    let (peak, _) = cx.data.tables.curves.peak(crate::analysis::Quantity::Reserved);
-    let (active, _) = cx.data.tables.curves.peak(crate::analysis::Quantity::Active);
+    let (peak, _) = cx.data.tables.curves.peak(vramscope_core::analysis::Quantity::Reserved);
+    let (active, _) = cx.data.tables.curves.peak(vramscope_core::analysis::Quantity::Active);
     let device = cx.data.device();
     if let Some((_, most)) = device.bands.peak().filter(|_| device.events.is_empty()) {
         padded(ui, |ui| {

@@ -14,10 +14,10 @@ use super::editor::place::PathPrefix;
 use super::jobs::Jobs;
 use super::selection::Item;
 use super::theme::Tokens;
-use crate::analysis::findings::Findings;
-use crate::analysis::matching::Matching;
-use crate::analysis::vendor::Words;
-use crate::analysis::{Roles, State};
+use vramscope_core::analysis::findings::Findings;
+use vramscope_core::analysis::matching::Matching;
+use vramscope_core::analysis::vendor::Words;
+use vramscope_core::analysis::{Roles, State};
 
 pub mod accounting;
 pub mod allocations;

@@ -9,7 +9,7 @@ use crate::app::action::Action;
 use crate::app::theme::Type;
 use crate::app::widgets::button::focus_ring;
 use crate::app::widgets::label;
-use crate::model::{Frame, FrameId};
+use vramscope_core::model::{Frame, FrameId};
 
 /// The frame of a place that a file can be opened for.
 pub(super) fn openable(cx: &ViewContext<'_>, frame: Option<FrameId>) -> Option<Frame> {

@@ -4,12 +4,12 @@ use egui::text::{CCursor, CCursorRange};
 use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::query_help as help;
-use crate::analysis::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::icon_button;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
+use vramscope_core::analysis::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 
 /// Height of the strip the field stands in.
 pub const STRIP: f32 = 32.0;

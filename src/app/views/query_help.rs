@@ -7,13 +7,13 @@ use egui::{Popup, Rect, Response, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2}
 
 use super::ViewContext;
 use super::query_field::QueryField;
-use crate::analysis::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
-use crate::analysis::steps::kind;
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
-use crate::units::count;
+use vramscope_core::analysis::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
+use vramscope_core::analysis::steps::kind;
+use vramscope_core::units::count;
 
 /// Completions come from this many names at most.
 const NAMES: usize = 2000;

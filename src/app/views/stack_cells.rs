@@ -2,10 +2,10 @@
 
 use egui::{Painter, Rect, pos2};
 
-use crate::analysis::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
-use crate::model::{FrameId, StackId, StackTable};
+use vramscope_core::analysis::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
+use vramscope_core::model::{FrameId, StackId, StackTable};
 
 /// A function and its place: `forward`, `workloads.py:21`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(frame.beside("serve.py:6"), "__init__");
         assert_eq!(frame.beside("train.py:9"), "__init__ serve.py:6");
     }
-    use crate::model::{Frame, StackTableBuilder};
+    use vramscope_core::model::{Frame, StackTableBuilder};
 
     #[test]
     fn a_place_keeps_its_line() {

@@ -7,8 +7,8 @@ use super::label;
 use super::mesh::Batch;
 use super::viewport::Scale;
 use crate::app::theme::{Tokens, Type};
-use crate::units::{GIBIBYTE, KIBIBYTE, MEBIBYTE, NBSP};
 use egui::{Align2, Painter, Rangef, Rect, pos2};
+use vramscope_core::units::{GIBIBYTE, KIBIBYTE, MEBIBYTE, NBSP};
 
 /// The ticks of an axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ fn places(start: f64, end: f64, step: f64) -> impl Iterator<Item = f64> {
 fn number(value: f64, decimals: usize) -> String {
     let text = format!("{:.*}", decimals, value.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let grouped = whole.parse::<u64>().map_or_else(|_| whole.to_owned(), crate::units::count);
+    let grouped = whole.parse::<u64>().map_or_else(|_| whole.to_owned(), vramscope_core::units::count);
     let sign = if value < 0.0 && text.bytes().any(|b| b.is_ascii_digit() && b != b'0') { "-" } else { "" };
     if fraction.is_empty() { format!("{sign}{grouped}") } else { format!("{sign}{grouped}.{fraction}") }
 }

@@ -4,8 +4,8 @@ use super::chip::Swatch;
 use super::label;
 use super::tooltip::Tip;
 use crate::app::theme::{Tokens, Type};
-use crate::units::NBSP;
 use egui::{Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use vramscope_core::units::NBSP;
 
 /// One class of a legend.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::values::{parse_limit, parse_range, parse_share};
-use crate::analysis::Quantity;
 use crate::cli::rules::RulesArgs;
+use vramscope_core::analysis::Quantity;
 
 /// What `findings` takes: a file, as text or JSON.
 #[derive(Debug, ClapArgs)]

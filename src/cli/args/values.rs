@@ -14,16 +14,16 @@ pub(super) fn parse_conf(text: &str) -> Result<String, String> {
     if ["default", "defaults", "(defaults)"].contains(&text.trim()) {
         return Ok(String::new());
     }
-    let text = crate::allocator::whatif::settings_of(text);
+    let text = vramscope_core::allocator::whatif::settings_of(text);
     if !text.contains(':') && text.contains(['.', '/', '\\']) {
         return Err("this is no setting such as expandable_segments:True, and no file has this name".to_owned());
     }
-    crate::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
+    vramscope_core::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
 /// Reads a limit on memory, `60GiB`; a small number without a unit is refused.
 pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
-    crate::units::Bytes::parse_limit(text).map(|b| b.0)
+    vramscope_core::units::Bytes::parse_limit(text).map(|b| b.0)
 }
 
 /// Reads a number of seconds above zero.
@@ -37,7 +37,7 @@ pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
 /// Reads a rate from 0.1 to 50 a second.
 pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(hz) if (0.1..=crate::live::Rates::HIGHEST_MEMORY).contains(&hz) => Ok(hz),
+        Ok(hz) if (0.1..=vramscope_live::live::Rates::HIGHEST_MEMORY).contains(&hz) => Ok(hz),
         _ => Err(format!("\"{text}\" is not a rate from 0.1 to 50 a second")),
     }
 }

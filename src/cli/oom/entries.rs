@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::allocator::{Horizon, Needed, Remedy};
-use crate::analysis::anatomy::Composition;
-use crate::analysis::oom::Advice;
+use vramscope_core::allocator::{Horizon, Needed, Remedy};
+use vramscope_core::analysis::anatomy::Composition;
+use vramscope_core::analysis::oom::Advice;
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]

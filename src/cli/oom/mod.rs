@@ -8,17 +8,17 @@ mod text;
 use self::entries::{BlockEntry, BlockerEntry, HigherCapEntry, HolderEntry, LiveEntry, RoleEntry, WayOutEntry};
 pub use self::entries::{OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use super::args::OomArgs;
-use crate::allocator::{Caps, WhatIf};
-use crate::analysis::anatomy::{Composition, made_at};
-use crate::analysis::findings::EXAMINED;
-use crate::analysis::fragmentation::{Blocker, Servers, WayOut};
-use crate::analysis::oom::{
+use vramscope_core::allocator::{Caps, WhatIf};
+use vramscope_core::analysis::anatomy::{Composition, made_at};
+use vramscope_core::analysis::findings::EXAMINED;
+use vramscope_core::analysis::fragmentation::{Blocker, Servers, WayOut};
+use vramscope_core::analysis::oom::{
     Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest, examine,
     what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
 };
-use crate::analysis::roles::{ByRole, Role, Roles, Rules};
-use crate::analysis::{DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, user_frame};
-use crate::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
+use vramscope_core::analysis::roles::{ByRole, Role, Roles, Rules};
+use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, user_frame};
+use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
 
 /// Stacks listed; the rest is counted.
 const LISTED: usize = 20;
@@ -128,9 +128,9 @@ pub(super) fn not_tried(device: &DeviceRecording, what_does: &str) -> String {
     let (events, most) = (device.events.len() as u64, TRIED_UNASKED as u64);
     format!(
         "Other settings were not tried on the {} events of {}: beyond {} that takes longer than one would wait unasked; {what_does}",
-        crate::units::count(events),
+        vramscope_core::units::count(events),
         device.id,
-        crate::units::count(most),
+        vramscope_core::units::count(most),
     )
 }
 
@@ -340,7 +340,7 @@ fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
 /// A stack as lines, innermost first: `file:line name`.
 #[must_use]
 pub fn frames(recording: &Recording, stack: StackId) -> Vec<String> {
-    crate::analysis::stack_text(&recording.stacks, stack).lines().map(str::to_owned).collect()
+    vramscope_core::analysis::stack_text(&recording.stacks, stack).lines().map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -361,7 +361,7 @@ mod tests {
             memory("[memory]", 1, 20 << 20, 20 << 20),
             memory("[OutOfMemory]", 2, 3 << 30, 20 << 20)
         );
-        let recording = crate::formats::read(text.as_bytes(), "t.json", &Progress::new()).unwrap();
+        let recording = vramscope_core::formats::read(text.as_bytes(), "t.json", &Progress::new()).unwrap();
         let found = report(&recording, true, &Rules::default(), &Progress::new()).unwrap();
         assert_eq!((found.ooms.len(), found.ooms_without_figures), (1, 0));
         let oom = &found.ooms[0];

@@ -1,13 +1,13 @@
 //! A summary in words: the answer in the first line, then its figures.
 
 use super::{Bands, DeviceSummary, Level, Summary};
-use crate::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
-use crate::analysis::stats_check::StatsVerdict;
-use crate::analysis::told::{clock_span, clock_time};
 use crate::cli::watched::Watched;
 use crate::cli::{Table, quoted};
-use crate::model::{Clock, MemoryStats, StatsKind};
-use crate::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
+use vramscope_core::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
+use vramscope_core::analysis::stats_check::StatsVerdict;
+use vramscope_core::analysis::told::{clock_span, clock_time};
+use vramscope_core::model::{Clock, MemoryStats, StatsKind};
+use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
 
 /// Out-of-memory events listed, the last of more.
 const OOMS: usize = 5;

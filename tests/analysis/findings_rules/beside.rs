@@ -2,7 +2,7 @@
 
 use super::{said, silent};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope::model::{AllocConf, DeviceKind, StackId};
+use vramscope_core::model::{AllocConf, DeviceKind, StackId};
 
 #[test]
 fn pinned_memory_rounded_up() {

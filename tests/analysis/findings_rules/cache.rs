@@ -2,7 +2,7 @@
 
 use super::{findings, said, silent};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope::model::{AllocConf, StackId};
+use vramscope_core::model::{AllocConf, StackId};
 
 #[test]
 fn requests_of_ever_new_sizes() {

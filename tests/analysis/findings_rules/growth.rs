@@ -2,7 +2,7 @@
 
 use super::{said, silent};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope::model::Recording;
+use vramscope_core::model::Recording;
 
 #[test]
 fn evaluation_that_keeps_its_predictions() {

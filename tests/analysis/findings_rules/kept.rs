@@ -2,8 +2,8 @@
 
 use super::{findings, said, silent};
 use crate::tape::{MIB, Tape};
-use vramscope::model::{Recording, StackId};
-use vramscope::units::Bytes;
+use vramscope_core::model::{Recording, StackId};
+use vramscope_core::units::Bytes;
 
 const MODULE: &str = "/site-packages/torch/nn/modules/module.py";
 

@@ -2,7 +2,7 @@
 
 use super::{said, silent};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope::model::{Recording, StackId};
+use vramscope_core::model::{Recording, StackId};
 
 #[test]
 fn a_buffer_that_is_copied_to_grow() {

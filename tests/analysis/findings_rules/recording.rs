@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::{findings, healthy_steps, said, silent};
 use crate::tape::{MIB, Tape};
-use vramscope::formats;
-use vramscope::model::{Progress, StackId};
+use vramscope_core::formats;
+use vramscope_core::model::{Progress, StackId};
 
 #[test]
 fn a_recording_heavy_with_frames() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::{of, rules, said, silent};
 use crate::tape::{GIB, MIB, live};
-use vramscope::model::{DeviceRecording, LiveTrack, ProcessPoint, ProcessTrack, Recording, Sample, TorchFigures};
+use vramscope_core::model::{DeviceRecording, LiveTrack, ProcessPoint, ProcessTrack, Recording, Sample, TorchFigures};
 
 /// An instant of one process on a card.
 fn sample(process: u64, reserved: u64, allocated: u64) -> Sample {

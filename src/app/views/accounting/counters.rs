@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use crate::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
-use crate::analysis::stats_check::{StatCheck, StatsVerdict, judge_stats};
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::Type;
@@ -14,8 +12,10 @@ use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
-use crate::model::{MemoryStats, StatsKind};
-use crate::units::{Bytes, Micros, count};
+use vramscope_core::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
+use vramscope_core::analysis::stats_check::{StatCheck, StatsVerdict, judge_stats};
+use vramscope_core::model::{MemoryStats, StatsKind};
+use vramscope_core::units::{Bytes, Micros, count};
 
 /// The counters of a recording, held against it once.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Which columns of the table fit, and where.
 
-use crate::analysis::ordering::Order;
+use vramscope_core::analysis::ordering::Order;
 
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +76,7 @@ impl Column {
     }
 
     fn width(self, events: usize) -> f32 {
-        let number = (crate::units::count(events as u64).len() as f32 * 6.7).max(44.0).ceil() + 2.0;
+        let number = (vramscope_core::units::count(events as u64).len() as f32 * 6.7).max(44.0).ceil() + 2.0;
         match self {
             // The number of earlier tenants tells allocations apart: in a long recording it has more digits.
             Column::Address => 138.0 + (events / 2).to_string().len().saturating_sub(3) as f32 * 6.7,

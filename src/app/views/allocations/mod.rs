@@ -7,10 +7,6 @@ use egui::{Key, Modifiers, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::query_field::QueryField;
 use super::query_help::QueryWords;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::ordering::Order;
-use crate::analysis::query::{Asked, Scope, of_text};
-use crate::analysis::steps::Steps;
-use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::app::action::Action;
 use crate::app::command::Command;
 use crate::app::identity::Identity;
@@ -22,7 +18,11 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
-use crate::units::{Bytes, count};
+use vramscope_core::analysis::ordering::Order;
+use vramscope_core::analysis::query::{Asked, Scope, of_text};
+use vramscope_core::analysis::steps::Steps;
+use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::units::{Bytes, count};
 
 mod layout;
 mod row;
@@ -110,7 +110,7 @@ impl View for Allocations {
         let all = cx.data.tables.lifetimes.len();
         match cx.matching {
             Some(matching) => of_text(matching.len(), all),
-            None => crate::units::counted(all as u64, "allocation", "allocations"),
+            None => vramscope_core::units::counted(all as u64, "allocation", "allocations"),
         }
     }
 
@@ -119,7 +119,7 @@ impl View for Allocations {
             empty_state(
                 ui,
                 "This recording has no allocations. This line, before the work begins, records them:",
-                Some(&cx.words().say(crate::analysis::limits::RECORD)),
+                Some(&cx.words().say(vramscope_core::analysis::limits::RECORD)),
             );
             return;
         }
@@ -475,7 +475,7 @@ impl Allocations {
                 query = Some(format!("size={}", life.requested));
             }
             if entry("Only this address", cx.data.recording.tells_addresses()) {
-                query = Some(format!("addr={}", crate::units::Address(life.address)));
+                query = Some(format!("addr={}", vramscope_core::units::Address(life.address)));
             }
         });
         if let Some(text) = query {

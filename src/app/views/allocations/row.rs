@@ -5,12 +5,12 @@ use egui::{Painter, Rect, pos2, vec2};
 use super::super::ViewContext;
 use super::super::stack_cells::StackCells;
 use super::layout::Column;
-use crate::analysis::steps::number;
-use crate::analysis::{Lifetime, NO_EVENT};
 use crate::app::theme::Type;
 use crate::app::widgets::label;
-use crate::model::SizeClass;
-use crate::units::{Address, Bytes, Micros, count};
+use vramscope_core::analysis::steps::number;
+use vramscope_core::analysis::{Lifetime, NO_EVENT};
+use vramscope_core::model::SizeClass;
+use vramscope_core::units::{Address, Bytes, Micros, count};
 
 /// What a row shows.
 pub struct Cells<'a> {

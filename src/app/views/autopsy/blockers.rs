@@ -4,10 +4,6 @@ use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::Case;
 use super::segments::mark_going;
-use crate::analysis::anatomy::made_at;
-use crate::analysis::fragmentation::{Blocker, facts_of};
-use crate::analysis::oom::age;
-use crate::analysis::{LifetimeId, Role};
 use crate::app::action::Action;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
@@ -16,8 +12,12 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::{label, pane};
-use crate::model::{BlockState, DeviceRecording};
-use crate::units::{Address, Bytes, SizeColumn, count, counted};
+use vramscope_core::analysis::anatomy::made_at;
+use vramscope_core::analysis::fragmentation::{Blocker, facts_of};
+use vramscope_core::analysis::oom::age;
+use vramscope_core::analysis::{LifetimeId, Role};
+use vramscope_core::model::{BlockState, DeviceRecording};
+use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
 
 /// A row of the table.
 pub(super) struct Listed {

@@ -2,7 +2,6 @@
 
 use egui::{Ui, vec2};
 
-use crate::analysis::is_framework;
 use crate::app::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -10,8 +9,9 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::section;
-use crate::model::{Frame, StackId, StackTable};
-use crate::units::counted;
+use vramscope_core::analysis::is_framework;
+use vramscope_core::model::{Frame, StackId, StackTable};
+use vramscope_core::units::counted;
 
 /// The stack of the failed request.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Frames {
             if frames.is_empty() {
                 label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, cx.tokens.text2);
                 ui.add_space(6.0);
-                let line = cx.words().say(crate::analysis::told::records_stacks(&cx.data.recording));
+                let line = cx.words().say(vramscope_core::analysis::told::records_stacks(&cx.data.recording));
                 CodeWell::new(&line).broken(true).copy(true).show(ui);
                 return;
             }
@@ -95,7 +95,7 @@ pub(super) fn tip_of(stacks: &StackTable, frame: Frame) -> (&str, bool) {
 #[cfg(test)]
 mod tests {
     use super::tip_of;
-    use crate::model::{Frame, StackTableBuilder};
+    use vramscope_core::model::{Frame, StackTableBuilder};
 
     #[test]
     fn a_frame_without_a_file_tells_its_name_and_opens_nothing() {

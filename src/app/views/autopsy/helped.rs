@@ -2,8 +2,6 @@
 
 use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 
-use crate::allocator::Remedy;
-use crate::analysis::oom::Helped;
 use crate::app::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -14,7 +12,9 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
-use crate::units::{Bytes, SizeColumn, count};
+use vramscope_core::allocator::Remedy;
+use vramscope_core::analysis::oom::Helped;
+use vramscope_core::units::{Bytes, SizeColumn, count};
 
 const ROW: f32 = 24.0;
 
@@ -190,7 +190,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                 if r.num_alloc_retries > 0 {
                     lines.push(format!(
                         "The cache is emptied {} on the way.",
-                        crate::units::counted(r.num_alloc_retries, "time", "times")
+                        vramscope_core::units::counted(r.num_alloc_retries, "time", "times")
                     ));
                 }
                 if !r.oom && failed {
@@ -310,7 +310,7 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
 fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
-    let with = |n: crate::allocator::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).limit());
+    let with = |n: vramscope_core::allocator::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).limit());
     let own = r.needed.map(|n| with(n, "as recorded"));
     let best = r.needed_with_best.zip(r.passing().next()).map(|(n, best)| {
         let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };
@@ -365,7 +365,7 @@ pub(in crate::app::views) fn short(conf: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::short;
-    use crate::allocator::whatif::SUGGESTED;
+    use vramscope_core::allocator::whatif::SUGGESTED;
 
     #[test]
     fn settings_are_short_in_rows_and_still_differ() {

@@ -6,9 +6,6 @@ use egui::{ScrollArea, Sense, Ui, vec2};
 
 use super::Case;
 use super::blockers::named;
-use crate::analysis::State;
-use crate::analysis::oom::age;
-use crate::analysis::roles::{ByRole, Role};
 use crate::app::action::Action;
 use crate::app::colours::role_paint;
 use crate::app::identity::Identity;
@@ -20,8 +17,11 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::{label, pane};
-use crate::model::BlockState;
-use crate::units::{Address, Bytes, count};
+use vramscope_core::analysis::State;
+use vramscope_core::analysis::oom::age;
+use vramscope_core::analysis::roles::{ByRole, Role};
+use vramscope_core::model::BlockState;
+use vramscope_core::units::{Address, Bytes, count};
 
 const ROW: f32 = 24.0;
 
@@ -89,7 +89,7 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 cx.actions.send(Action::Select(Some(Item::Stack(l.stack))));
             }
             if l.stack.is_some() {
-                let text = crate::analysis::stack_text(&cx.data.recording.stacks, l.stack);
+                let text = vramscope_core::analysis::stack_text(&cx.data.recording.stacks, l.stack);
                 let lines: Vec<&str> = text.lines().take(12).collect();
                 response.on_hover_text(lines.join("\n"));
             }

@@ -19,14 +19,6 @@ use egui::{Rect, ScrollArea, Ui, UiBuilder};
 
 use self::blockers::Listed;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::allocator::{Caps, WhatIf};
-use crate::analysis::fragmentation::{Blocker, Holes, Servers, WayOut};
-use crate::analysis::oom::{
-    Advice, Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
-    what_would_have_helped,
-};
-use crate::analysis::roles::ByRole;
-use crate::analysis::{State, named_by, tell_apart};
 use crate::app::colours::Colours;
 use crate::app::document::DeviceData;
 use crate::app::identity::Identity;
@@ -35,8 +27,16 @@ use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::{label, term};
-use crate::model::{BlockState, Progress, StackId};
-use crate::units::counted;
+use vramscope_core::allocator::{Caps, WhatIf};
+use vramscope_core::analysis::fragmentation::{Blocker, Holes, Servers, WayOut};
+use vramscope_core::analysis::oom::{
+    Advice, Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
+    what_would_have_helped,
+};
+use vramscope_core::analysis::roles::ByRole;
+use vramscope_core::analysis::{State, named_by, tell_apart};
+use vramscope_core::model::{BlockState, Progress, StackId};
+use vramscope_core::units::counted;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -223,12 +223,12 @@ impl View for AutopsyView {
         if examinable.is_empty() && !cx.data.ooms.is_empty() {
             let failed = counted(cx.data.ooms.len() as u64, "request", "requests");
             let sentence = format!("{failed} failed. This kind of file does not record what was free, so the reason is unknown.");
-            if cx.data.recording.source.format == crate::model::Format::RmmLog {
+            if cx.data.recording.source.format == vramscope_core::model::Format::RmmLog {
                 pane::empty_state(ui, &sentence, None);
                 return;
             }
             let sentence = format!("{sentence} Record a snapshot:");
-            pane::empty_state(ui, &sentence, Some(&cx.words().say(crate::analysis::limits::RECORD)));
+            pane::empty_state(ui, &sentence, Some(&cx.words().say(vramscope_core::analysis::limits::RECORD)));
             return;
         }
         if self.cursor.replace(cx.link.cursor) != Some(cx.link.cursor) && examinable.binary_search(&cx.link.cursor).is_ok() {
@@ -246,7 +246,7 @@ impl View for AutopsyView {
             pane::empty_state(
                 ui,
                 "This device never held any memory, so there is no failure and no peak to look at. Record the history first:",
-                Some(&cx.words().say(crate::analysis::limits::RECORD)),
+                Some(&cx.words().say(vramscope_core::analysis::limits::RECORD)),
             );
             return;
         };

@@ -2,13 +2,13 @@
 
 use egui::{ScrollArea, Sense, Ui, vec2};
 
-use crate::analysis::oom::{Autopsy, Fits, Part};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
-use crate::units::{Bytes, count};
+use vramscope_core::analysis::oom::{Autopsy, Fits, Part};
+use vramscope_core::units::{Bytes, count};
 
 const ROW: f32 = 24.0;
 

@@ -3,8 +3,6 @@
 use egui::{Align2, Rect, Sense, Ui, pos2, vec2};
 
 use super::{Case, Kind};
-use crate::analysis::fragmentation::Holes;
-use crate::analysis::oom::{Autopsy, Closest, RoomFrom};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::axis;
@@ -12,7 +10,9 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::viewport::Scale;
-use crate::units::{Bytes, counted};
+use vramscope_core::analysis::fragmentation::Holes;
+use vramscope_core::analysis::oom::{Autopsy, Closest, RoomFrom};
+use vramscope_core::units::{Bytes, counted};
 
 /// How a bar is drawn.
 #[derive(Clone, Copy, PartialEq)]

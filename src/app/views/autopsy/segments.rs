@@ -4,7 +4,6 @@
 use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::{Case, Kind};
-use crate::analysis::LifetimeId;
 use crate::app::action::Action;
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
@@ -15,8 +14,9 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::viewport::Scale;
-use crate::model::BlockState;
-use crate::units::{Address, Bytes, SizeColumn, count, counted};
+use vramscope_core::analysis::LifetimeId;
+use vramscope_core::model::BlockState;
+use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
 
 /// Indices of the segments that serve such requests, by address.
 pub(super) fn servers(case: &Case) -> Vec<usize> {

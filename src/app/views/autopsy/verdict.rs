@@ -7,10 +7,6 @@ use egui::{Key, ScrollArea, Ui, vec2};
 use super::frames::tip_of;
 use super::helped::Ready;
 use super::{AutopsyView, Case, Kind};
-use crate::analysis::Quantity;
-use crate::analysis::anatomy::Composition;
-use crate::analysis::oom::{Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller};
-use crate::analysis::{frame_text, user_frame};
 use crate::app::action::Action;
 use crate::app::identity::Identity;
 use crate::app::theme::{Type, text};
@@ -22,8 +18,14 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
 use crate::app::widgets::{label, term};
-use crate::model::{SizeClass, StackId};
-use crate::units::{Bytes, NBSP, SizeColumn, count};
+use vramscope_core::analysis::Quantity;
+use vramscope_core::analysis::anatomy::Composition;
+use vramscope_core::analysis::oom::{
+    Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller,
+};
+use vramscope_core::analysis::{frame_text, user_frame};
+use vramscope_core::model::{SizeClass, StackId};
+use vramscope_core::units::{Bytes, NBSP, SizeColumn, count};
 
 /// The line that catches the next failure.
 const OBSERVER: &str =
@@ -147,7 +149,7 @@ impl AutopsyView {
         if c.has_segments && !c.is_host && (!is_told || self.cap.is_some()) {
             let (most, at) = cx.data.tables.curves.peak(Quantity::Reserved);
             let when = match at {
-                crate::analysis::NO_EVENT => "before the first event".to_owned(),
+                vramscope_core::analysis::NO_EVENT => "before the first event".to_owned(),
                 event => format!("at event {}", count(u64::from(event))),
             };
             self.cap_field(ui, cx, None, most, &when);
@@ -194,7 +196,7 @@ impl AutopsyView {
     /// Takes the cap that was typed, unless it is below `least`: `reserved` was held at the instant that `when` names.
     fn take_cap(&mut self, reserved: u64, least: u64, when: &str) {
         let plain: String =
-            self.cap_text.chars().filter(|c| *c != ',').map(|c| if c == crate::units::NBSP { ' ' } else { c }).collect();
+            self.cap_text.chars().filter(|c| *c != ',').map(|c| if c == vramscope_core::units::NBSP { ' ' } else { c }).collect();
         if plain.trim().is_empty() {
             (self.cap, self.cap_error) = (None, None);
             return;
@@ -324,7 +326,7 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
             None if test.what == "room under the cap" => "no cap known".to_owned(),
             None => "not recorded".to_owned(),
             Some(_) if is_span => format!("under {}", Bytes(a.room_below())),
-            Some(_) if test.bytes >= crate::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
+            Some(_) if test.bytes >= vramscope_core::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
             Some(_) => Bytes(test.bytes).to_string(),
         };
         // Red is for what failed, not for what holds or is not told.
@@ -346,7 +348,7 @@ fn peak_headline(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 }
 
 fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
-    let when = if c.event == crate::analysis::NO_EVENT {
+    let when = if c.event == vramscope_core::analysis::NO_EVENT {
         String::new()
     } else {
         format!("the peak, event {}", count(u64::from(c.event)))
@@ -374,7 +376,7 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         let name = if room.from == RoomFrom::Cap { "room under the cap" } else { "free on the device" };
         KeyValue::new(name, &Bytes(room.bytes).to_string()).show(ui);
     }
-    if c.event != crate::analysis::NO_EVENT {
+    if c.event != vramscope_core::analysis::NO_EVENT {
         ui.add_space(8.0);
         padded(ui, |ui| {
             if crate::app::widgets::button::Push::outlined("Go to the peak").show(ui).clicked() {

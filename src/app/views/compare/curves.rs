@@ -5,8 +5,6 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use rustc_hash::FxHashMap;
 
-use crate::analysis::steps::{kind, number};
-use crate::analysis::{Cell, Quantity};
 use crate::app::compare::{Compared, Side, split_title};
 use crate::app::document::DeviceData;
 use crate::app::identity::Identity;
@@ -20,7 +18,9 @@ use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
 use crate::app::widgets::pane;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
-use crate::units::{Bytes, count};
+use vramscope_core::analysis::steps::{kind, number};
+use vramscope_core::analysis::{Cell, Quantity};
+use vramscope_core::units::{Bytes, count};
 
 /// How the two curves are laid over each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -369,7 +369,7 @@ pub(super) fn show(
             Unit::Events if *align == Align::Step => format!("Event {} of the step", count(place as u64)),
             Unit::Events if *align != Align::Start => format!("Event {} of the range", count(place as u64)),
             Unit::Events => format!("Event {}", count(place as u64)),
-            Unit::Time => crate::units::Micros(place as i64).to_string(),
+            Unit::Time => vramscope_core::units::Micros(place as i64).to_string(),
         });
         for (which, name) in ["A", "B"].into_iter().enumerate() {
             let value = lines.cells[which].get(column).copied().flatten();

@@ -2,9 +2,9 @@
 
 use egui::{Rect, pos2};
 
-use crate::analysis::diff::{Comparison, Group, Held, Parts, Purpose, Row};
-use crate::analysis::roles::Role;
-use crate::units::{Bytes, NBSP, SizeColumn, count, counted};
+use vramscope_core::analysis::diff::{Comparison, Group, Held, Parts, Purpose, Row};
+use vramscope_core::analysis::roles::Role;
+use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
 
 /// What the groups can be sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,7 +155,7 @@ pub(super) fn grown_parts(purposes: &[Purpose]) -> Option<Vec<(Role, u64)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StackId;
+    use vramscope_core::model::StackId;
 
     fn group(a: u64, b: u64) -> Group {
         let held = |bytes| Held { bytes, requested: bytes, count: u64::from(bytes > 0) };

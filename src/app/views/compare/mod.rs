@@ -13,14 +13,14 @@ use egui::{Rect, Ui, UiBuilder, vec2};
 use self::curves::Align;
 use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::Quantity;
-use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest, title_beside};
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::pane;
+use vramscope_core::analysis::Quantity;
+use vramscope_core::analysis::told::no_history;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::layout;
-use crate::analysis::diff::Held;
 use crate::app::colours::role_paint;
 use crate::app::compare::Compared;
 use crate::app::theme::{Tokens, Type};
@@ -15,7 +14,8 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{label, pane};
-use crate::units::{Bytes, NBSP, SizeColumn, counted};
+use vramscope_core::analysis::diff::Held;
+use vramscope_core::units::{Bytes, NBSP, SizeColumn, counted};
 
 const PAD: f32 = 16.0;
 
@@ -45,7 +45,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
             reserve(ui, cx.tokens, compared);
         }
         pane::section(ui, "Reading", "", false);
-        let name = |g: &crate::analysis::diff::Group| StackCells::of(compared.stacks(), g.stack).line();
+        let name = |g: &vramscope_core::analysis::diff::Group| StackCells::of(compared.stacks(), g.stack).line();
         let text = layout::reading(&compared.diff, &compared.groups, name);
         pane::padded(ui, |ui| label::rich_paragraph(ui, &text, Type::Body, cx.tokens.text2, cx.tokens.text1));
         ui.add_space(12.0);
@@ -202,11 +202,11 @@ fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     let size = SizeColumn::of(rows.iter().filter(|r| r.3).flat_map(|r| [r.1, r.2]));
     pane::section(ui, "Reserved", &format!("{} unless said", size.unit()), false);
     for (name, a, b, is_bytes) in rows {
-        let show = |n: u64| if is_bytes { size.figure(n) } else { crate::units::count(n) };
+        let show = |n: u64| if is_bytes { size.figure(n) } else { vramscope_core::units::count(n) };
         let change = b as i64 - a as i64;
         let changed = match (is_bytes, change) {
             (true, _) | (_, 0) => layout::signed_figure(change, size),
-            (false, c) => format!("{}{}", if c > 0 { "+" } else { "−" }, crate::units::count(c.unsigned_abs())),
+            (false, c) => format!("{}{}", if c > 0 { "+" } else { "−" }, vramscope_core::units::count(c.unsigned_abs())),
         };
         let ink = if change == 0 { t.text3 } else { t.text1 };
         figures(ui, t, None, name, [&show(a), &show(b), &changed], [t.text2, t.text1, ink], Type::Mono);

@@ -6,7 +6,6 @@ use egui::{Rect, Ui, pos2};
 
 use super::CompareView;
 use super::layout::{self, Order};
-use crate::analysis::diff::{Group, Held, purposes_text};
 use crate::app::action::Action;
 use crate::app::colours::role_paint;
 use crate::app::compare::Compared;
@@ -21,8 +20,9 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
-use crate::model::StackTable;
-use crate::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
+use vramscope_core::analysis::diff::{Group, Held, purposes_text};
+use vramscope_core::model::StackTable;
+use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
 /// Which group stands in which row, and for what that was found out.
 #[derive(Default)]

@@ -43,7 +43,7 @@ impl Column {
     /// Its width; `events` is the number of the last event.
     fn width(self, events: usize) -> f32 {
         match self {
-            Column::Event => (crate::units::count(events as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0,
+            Column::Event => (vramscope_core::units::count(events as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0,
             Column::Time => 82.0,
             // "segment unmap", the longest, behind its swatch.
             Column::Action => 116.0,

@@ -8,8 +8,6 @@ use super::query_field::QueryField;
 use super::query_help::QueryWords;
 use super::stack_cells::telling_frames;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::query::{Asked, Query, Scope, of_text};
-use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
@@ -19,8 +17,10 @@ use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
-use crate::model::{Action as EventAction, StackId};
-use crate::units::{Address, Bytes, count};
+use vramscope_core::analysis::query::{Asked, Query, Scope, of_text};
+use vramscope_core::analysis::told::no_history;
+use vramscope_core::model::{Action as EventAction, StackId};
+use vramscope_core::units::{Address, Bytes, count};
 
 mod layout;
 
@@ -106,7 +106,7 @@ impl View for Events {
         let n = cx.data.device().events.len();
         match (self.query.is_empty(), self.left.latest()) {
             (false, Some(left)) => of_text(left.len(), n),
-            _ => crate::units::counted(n as u64, "event", "events"),
+            _ => vramscope_core::units::counted(n as u64, "event", "events"),
         }
     }
 
@@ -372,7 +372,7 @@ impl Events {
                     if stack.is_some() {
                         stack_cell(&painter, cx, stack, cell);
                     } else {
-                        label::text_in(&painter, cell, crate::analysis::NO_STACK, Type::Caption, t.text3);
+                        label::text_in(&painter, cell, vramscope_core::analysis::NO_STACK, Type::Caption, t.text3);
                     }
                 }
             }

@@ -6,9 +6,6 @@ use egui::{Color32, Rect, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::layout::{self, Cell, Layout};
 use super::{Built, FlameView, Found};
-use crate::analysis::flame::{Node, What, node_name, node_text};
-use crate::analysis::roles::Role;
-use crate::analysis::{is_framework, stack_text};
 use crate::app::action::Action;
 use crate::app::colours::role_paint;
 use crate::app::selection::Item;
@@ -19,8 +16,11 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
-use crate::model::{StackId, StackTable};
-use crate::units::{Bytes, NBSP, count, counted};
+use vramscope_core::analysis::flame::{Node, What, node_name, node_text};
+use vramscope_core::analysis::roles::Role;
+use vramscope_core::analysis::{is_framework, stack_text};
+use vramscope_core::model::{StackId, StackTable};
+use vramscope_core::units::{Bytes, NBSP, count, counted};
 
 const ROW: f32 = 26.0;
 const PITCH: f32 = 27.0;

@@ -11,10 +11,6 @@ use egui::{Rect, Ui, UiBuilder, vec2};
 
 use self::layout::{Order, TreeRow};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::Quantity;
-use crate::analysis::flame::{
-    By, Flame, Measure, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
-};
 use crate::app::compare::{Compared, Outcome};
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
@@ -22,8 +18,12 @@ use crate::app::widgets::button::{check, selector};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
-use crate::model::StackTable;
-use crate::units::{Bytes, counted};
+use vramscope_core::analysis::Quantity;
+use vramscope_core::analysis::flame::{
+    By, Flame, Measure, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
+};
+use vramscope_core::model::StackTable;
+use vramscope_core::units::{Bytes, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -71,7 +71,7 @@ struct Built {
     /// What it compares; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
     /// What allocations were for when it was built.
-    roles: Option<Arc<crate::analysis::Roles>>,
+    roles: Option<Arc<vramscope_core::analysis::Roles>>,
 }
 
 impl Built {
@@ -350,7 +350,7 @@ impl View for FlameView {
             pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
-                Some(&cx.words().say(crate::analysis::told::records_stacks(&cx.data.recording))),
+                Some(&cx.words().say(vramscope_core::analysis::told::records_stacks(&cx.data.recording))),
             );
             return;
         }

@@ -7,7 +7,6 @@ use egui::{Rect, Ui, pos2};
 use super::graph::Canvas;
 use super::layout::{Order, TreeRow, tree_rows};
 use super::{Built, FlameView, Found};
-use crate::analysis::flame::{node_name, node_text};
 use crate::app::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
@@ -16,7 +15,8 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::table::{Column, Table, Width, places};
-use crate::units::{SizeColumn, count};
+use vramscope_core::analysis::flame::{node_name, node_text};
+use vramscope_core::units::{SizeColumn, count};
 
 const INDENT: f32 = 14.0;
 

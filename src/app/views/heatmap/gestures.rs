@@ -6,7 +6,6 @@ use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, 
 
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
-use crate::analysis::NO_EVENT;
 use crate::app::action::Action;
 use crate::app::command::Command;
 use crate::app::cursor::{self, Axis};
@@ -17,7 +16,8 @@ use crate::app::views::{ViewContext, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
-use crate::units::{Address, Bytes, Micros, count, counted};
+use vramscope_core::analysis::NO_EVENT;
+use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// The fewest bytes of the address axis that are worth zooming to.
 const LEAST_BYTES: f64 = 8192.0;

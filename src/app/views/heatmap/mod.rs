@@ -7,9 +7,6 @@ use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 use self::layout::Areas;
 use self::picture::{Key, Map, Mode, Picture};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::SegmentLife;
-use crate::analysis::fragmentation::Servers;
-use crate::analysis::told::{no_history, why_no_segments};
 use crate::app::colours::{Focus, stream_name};
 use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
@@ -19,7 +16,10 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term;
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
 use crate::app::widgets::viewport::Scale;
-use crate::model::{DeviceRecording, SizeClass, StreamId};
+use vramscope_core::analysis::SegmentLife;
+use vramscope_core::analysis::fragmentation::Servers;
+use vramscope_core::analysis::told::{no_history, why_no_segments};
+use vramscope_core::model::{DeviceRecording, SizeClass, StreamId};
 
 mod gestures;
 mod layout;
@@ -173,7 +173,7 @@ impl View for HeatmapView {
             return;
         }
         if picture.is_empty() {
-            if cx.data.recording.source.format == crate::model::Format::RmmLog {
+            if cx.data.recording.source.format == vramscope_core::model::Format::RmmLog {
                 let sentence = format!("{} So what was free inside them is unknown.", why_no_segments(&cx.data.recording));
                 pane::empty_state(ui, &sentence, None);
                 return;

@@ -5,7 +5,6 @@ use egui::{Align2, Painter, Pos2, Rangef, Rect, Shape, Stroke, pos2, vec2};
 use super::layout::{self, Areas};
 use super::picture::{Map, Mark, Mode, Picture, event_of};
 use super::{Place, Places};
-use crate::analysis::NO_EVENT;
 use crate::app::cursor::{self, Axis, Link};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
@@ -17,7 +16,8 @@ use crate::app::widgets::legend::paint_ramp;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
-use crate::units::{Bytes, NBSP};
+use vramscope_core::analysis::NO_EVENT;
+use vramscope_core::units::{Bytes, NBSP};
 
 /// The frame's picture.
 pub(super) struct Canvas<'a> {

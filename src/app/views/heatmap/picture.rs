@@ -5,16 +5,16 @@ use std::sync::Arc;
 use egui::Color32;
 
 use super::layout;
-use crate::analysis::NO_EVENT;
-use crate::analysis::fragmentation::Servers;
-use crate::analysis::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};
 use crate::app::colours::{Colours, Focus};
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::identity::Identity;
 use crate::app::theme::{Ramp, Tokens};
-use crate::model::{Action, DeviceRecording, Progress};
-use crate::units::{Bytes, Micros, count};
+use vramscope_core::analysis::NO_EVENT;
+use vramscope_core::analysis::fragmentation::Servers;
+use vramscope_core::analysis::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};
+use vramscope_core::model::{Action, DeviceRecording, Progress};
+use vramscope_core::units::{Bytes, Micros, count};
 
 /// What the map draws.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_mark_knows_the_event_that_the_cursor_stands_on() {
-        use crate::model::{PoolId, StackId, StreamId};
+        use vramscope_core::model::{PoolId, StackId, StreamId};
         let mut device = DeviceRecording::default();
         for i in 0..21 {
             let action = if i == 20 { Action::Oom } else { Action::Alloc };

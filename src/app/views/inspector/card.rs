@@ -1,10 +1,10 @@
 //! What the inspector says of a thing: a card of facts, made off the UI thread from the recording alone.
 
-use crate::analysis::{LifetimeId, NO_EVENT, Role, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use crate::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
-use crate::units::{Micros, count};
+use vramscope_core::analysis::{LifetimeId, NO_EVENT, Role, State};
+use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
+use vramscope_core::units::{Micros, count};
 
 /// How a figure is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -224,7 +224,7 @@ pub fn moment(data: &DeviceData, event: u32) -> String {
 
 /// A span between two events: time where it was recorded, else events.
 pub fn between(data: &DeviceData, from: u32, to: u32) -> String {
-    let events = crate::units::counted(u64::from(to.saturating_sub(from)), "event", "events");
+    let events = vramscope_core::units::counted(u64::from(to.saturating_sub(from)), "event", "events");
     match (since_start(data, from), since_start(data, to)) {
         (Some(a), Some(b)) => format!("{}, {events}", Micros(b - a)),
         _ => events,
@@ -269,7 +269,7 @@ pub fn annotation_around(data: &DeviceData, event: u32) -> Option<(usize, &Annot
 pub fn request_at(data: &DeviceData, state: &State) -> Option<u64> {
     let events = &data.device().events;
     let i = state.event as usize;
-    (state.event != NO_EVENT && events.action.get(i) == Some(&crate::model::Action::Oom)).then(|| events.size[i])
+    (state.event != NO_EVENT && events.action.get(i) == Some(&vramscope_core::model::Action::Oom)).then(|| events.size[i])
 }
 
 /// The name of a stack as lists show it.

@@ -9,7 +9,7 @@ use crate::app::theme::visuals::PAD_PANE;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
-use crate::units::Bytes;
+use vramscope_core::units::Bytes;
 
 /// Where the parts of the picture lie, from its left edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -157,7 +157,7 @@ fn on_hatch(painter: &Painter, tokens: &Tokens, strip: Rect, room: Rect, text: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::LifetimeId;
+    use vramscope_core::analysis::LifetimeId;
 
     fn around(before: u64, block: u64, after: u64, request: Option<u64>) -> Around {
         Around { lifetime: LifetimeId(0), before, block, after, neighbours: [None, None], request }

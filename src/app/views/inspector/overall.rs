@@ -5,16 +5,16 @@ use rustc_hash::FxHashMap;
 use super::block::next_blockers;
 use super::card::{Card, Fact, Held, Lead, Peak, Tone, Why, request_at, since_start};
 use super::things::largest_blocks;
-use crate::analysis::anatomy::made_in;
-use crate::analysis::roles::{Reason, Tally};
-use crate::analysis::told::{records_history, why_no_requested, why_no_segments};
-use crate::analysis::vendor::Words;
-use crate::analysis::{LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
 use crate::app::views::block_name::block_name;
-use crate::model::{BlockState, CATEGORIES, CategoryBands};
-use crate::units::{Address, Bytes, Micros, count, counted};
+use vramscope_core::analysis::anatomy::made_in;
+use vramscope_core::analysis::roles::{Reason, Tally};
+use vramscope_core::analysis::told::{records_history, why_no_requested, why_no_segments};
+use vramscope_core::analysis::vendor::Words;
+use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
+use vramscope_core::model::{BlockState, CATEGORIES, CategoryBands};
+use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// Groups of live blocks that are listed.
 const GROUPS: usize = 14;
@@ -239,12 +239,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::Progress;
+    use vramscope_core::model::Progress;
 
     #[test]
     fn what_waits_for_a_stream_is_listed_apart_from_what_is_live() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
-        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         // Three blocks of 400 MiB are held, a fourth was freed and is pending.
         let state = data.tables.states.at(data.device(), &data.tables.lifetimes, 8);
@@ -260,11 +260,12 @@ mod tests {
     #[test]
     fn blocks_of_one_place_role_and_size_are_one_row() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let (device, tables) = (data.device(), &data.tables);
         let roles =
-            Roles::build(&recording, device, tables, &crate::analysis::roles::Rules::default(), &Progress::new()).unwrap();
+            Roles::build(&recording, device, tables, &vramscope_core::analysis::roles::Rules::default(), &Progress::new())
+                .unwrap();
         let state = tables.states.at(device, &tables.lifetimes, tables.curves.peak(Quantity::Active).1);
         let told = card(&data, &state, Some(&roles), &[]);
         assert_eq!(told.kind, "At the peak");

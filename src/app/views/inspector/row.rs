@@ -2,12 +2,12 @@
 
 use super::card::{Card, Fact, Line, List};
 use super::overall::{largest_held, reasons, when};
-use crate::analysis::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
-use crate::analysis::{Role, Roles, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
 use crate::app::views::block_name::short_role;
-use crate::units::{Bytes, count, counted};
+use vramscope_core::analysis::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
+use vramscope_core::analysis::{Role, Roles, State};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// What a row of one line is called.
 const LINE: &str = "Line";
@@ -17,7 +17,7 @@ const LINES: usize = 12;
 /// The card of a row: what its blocks hold, for what, by which lines. O(live blocks times the depth of their stacks).
 pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlocks) -> Card {
     let (device, tables) = (data.device(), &data.tables);
-    let of = |asked: &dyn Fn(Option<crate::analysis::LifetimeId>) -> bool| {
+    let of = |asked: &dyn Fn(Option<vramscope_core::analysis::LifetimeId>) -> bool| {
         Composition::at(&data.recording, device, tables, &data.names, roles, state.event, asked)
     };
     let is_own = |id| own.contains(device, tables, id);
@@ -103,17 +103,17 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::analysis::roles::Rules;
-    use crate::model::Progress;
+    use vramscope_core::analysis::roles::Rules;
+    use vramscope_core::model::Progress;
 
     #[test]
     fn a_module_a_line_and_a_role_tell_what_they_hold_and_why() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(crate::formats::open(&path, &Progress::new()).unwrap());
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let (device, tables) = (data.device(), &data.tables);
         let roles = Arc::new(Roles::build(&recording, device, tables, &Rules::default(), &Progress::new()).unwrap());
-        let peak = tables.curves.peak(crate::analysis::Quantity::Active).1;
+        let peak = tables.curves.peak(vramscope_core::analysis::Quantity::Active).1;
         let state = tables.states.at(device, &tables.lifetimes, peak);
         let told = |which: Which| {
             let own = OwnBlocks::of(&recording, device, tables, &data.names, &roles, which);

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::card::RECORD_STACKS;
-use crate::analysis::told::records_stacks;
-use crate::analysis::{function_label, innermost, is_framework, stack_text};
 use crate::app::action::Action;
 use crate::app::editor::place::{PathPrefix, line_of};
 use crate::app::jobs::Derived;
@@ -18,8 +16,10 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::padded;
-use crate::model::{Format, Frame, StackId, StackTable};
-use crate::units::counted;
+use vramscope_core::analysis::told::records_stacks;
+use vramscope_core::analysis::{function_label, innermost, is_framework, stack_text};
+use vramscope_core::model::{Format, Frame, StackId, StackTable};
+use vramscope_core::units::counted;
 
 /// A run of frames as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,7 +232,7 @@ fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StackTableBuilder;
+    use vramscope_core::model::StackTableBuilder;
 
     #[test]
     fn a_long_stack_keeps_its_two_ends() {

@@ -2,15 +2,15 @@
 
 use super::block::{LINES, action_text, next_blockers, same_stack};
 use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
-use crate::analysis::fragmentation::Servers;
-use crate::analysis::oom::has_segments;
-use crate::analysis::told::{clock_time, no_addresses, why_no_segments};
-use crate::analysis::vendor::Words;
-use crate::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use crate::model::{Action, BlockState, Clock, NoteKind, PoolId, StackId};
-use crate::units::{Address, Bytes, Micros, count, counted};
+use vramscope_core::analysis::fragmentation::Servers;
+use vramscope_core::analysis::oom::has_segments;
+use vramscope_core::analysis::told::{clock_time, no_addresses, why_no_segments};
+use vramscope_core::analysis::vendor::Words;
+use vramscope_core::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
+use vramscope_core::model::{Action, BlockState, Clock, NoteKind, PoolId, StackId};
+use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// The card of anything, as seen at an instant; of nothing the instant itself, of some roles alone where any are named.
 pub fn card(data: &DeviceData, state: &State, item: Option<Item>, roles: Option<&Roles>, only: &[Role]) -> Card {

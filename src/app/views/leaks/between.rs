@@ -5,7 +5,6 @@ use std::sync::Arc;
 use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
 use super::{LeaksView, sort_rows};
-use crate::analysis::leaks::{Survivors, between};
 use crate::app::action::Action;
 use crate::app::selection::Item;
 use crate::app::theme::Type;
@@ -16,7 +15,8 @@ use crate::app::widgets::button::Push;
 use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
-use crate::units::{Bytes, SizeColumn, count, counted};
+use vramscope_core::analysis::leaks::{Survivors, between};
+use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 /// One call stack with its names.
 pub(super) struct BetweenRow {

@@ -10,9 +10,6 @@ use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 use self::between::{Between, BetweenRow};
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::leaks::{Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth};
-use crate::analysis::steps::number;
-use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::selection::Item;
@@ -23,7 +20,12 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, SizeColumn, count, counted};
+use vramscope_core::analysis::leaks::{
+    Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
+};
+use vramscope_core::analysis::steps::number;
+use vramscope_core::analysis::told::no_history;
+use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -125,7 +127,7 @@ impl View for LeaksView {
         let Some(found) = shown.value else { return };
         if let Some(why) = &found.cannot_tell {
             let sentence = format!("{why} Or choose \u{201c}born after A, alive at B\u{201d} above. A longer history:");
-            let line = cx.words().say(crate::analysis::limits::RECORD);
+            let line = cx.words().say(vramscope_core::analysis::limits::RECORD);
             pane::empty_state(ui, &sentence, Some(&line));
             return;
         }
@@ -170,7 +172,7 @@ impl LeaksView {
                     add,
                     all,
                     Bytes(bytes),
-                    crate::analysis::told::records_stacks(&cx.data.recording),
+                    vramscope_core::analysis::told::records_stacks(&cx.data.recording),
                 )
             };
             (title, t.red, sentence)

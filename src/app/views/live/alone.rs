@@ -11,8 +11,8 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
-use crate::model::{Bands, LiveTrack};
-use crate::units::{Bytes, time_of_day};
+use vramscope_core::model::{Bands, LiveTrack};
+use vramscope_core::units::{Bytes, time_of_day};
 
 /// The least that can be zoomed to, µs.
 const LEAST_US: f64 = 0.2e6;

@@ -3,7 +3,7 @@
 use egui::{Rect, pos2};
 
 use crate::app::widgets::axis::byte_ticks;
-use crate::model::{Bands, Gap, LiveMark, MarkKind, Sample};
+use vramscope_core::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 
 /// The parts of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -22,8 +22,8 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::viewport::Scale;
-use crate::model::{Bands, DeviceRecording, LiveTrack};
-use crate::units::{Bytes, NBSP};
+use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
+use vramscope_core::units::{Bytes, NBSP};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -79,7 +79,8 @@ impl View for LiveView {
         let name = device.name.as_deref().unwrap_or("");
         match device.capacity {
             Some(total) => {
-                let peak = device.live.as_deref().and_then(|l| l.peak).map(|(b, at)| (Bytes(b), crate::units::time_of_day(at)));
+                let peak =
+                    device.live.as_deref().and_then(|l| l.peak).map(|(b, at)| (Bytes(b), vramscope_core::units::time_of_day(at)));
                 let peak = peak.map_or_else(String::new, |(b, at)| format!(" · peak {b}{NBSP}MiB at {at} UTC"));
                 format!("{}, {name} · whole device, {}{peak}", device.id, Bytes(total))
             }

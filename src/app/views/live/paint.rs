@@ -9,8 +9,8 @@ use crate::app::widgets::chip::paint_chip;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::viewport::Scale;
-use crate::model::{Bands, DeviceRecording, LiveTrack, MarkKind};
-use crate::units::{Bytes, NBSP, SizeColumn};
+use vramscope_core::model::{Bands, DeviceRecording, LiveTrack, MarkKind};
+use vramscope_core::units::{Bytes, NBSP, SizeColumn};
 
 /// The colour of a band; `None` is hatched: memory that can be given back.
 pub(in crate::app::views) fn colour(band: Band, t: &Tokens) -> Option<Color32> {

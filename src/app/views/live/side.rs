@@ -12,11 +12,11 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::row::{definition, key_value};
-use crate::live::agent::Request;
-use crate::live::alarm::AlarmRules;
-use crate::live::attach::{Rung, Survey, ladder};
-use crate::model::{LiveTrack, ProcessTrack};
-use crate::units::{Bytes, NBSP, count, time_of_day};
+use vramscope_core::model::{LiveTrack, ProcessTrack};
+use vramscope_core::units::{Bytes, NBSP, count, time_of_day};
+use vramscope_live::live::agent::Request;
+use vramscope_live::live::alarm::AlarmRules;
+use vramscope_live::live::attach::{Rung, Survey, ladder};
 
 /// The words of the page, in the order of the bands.
 const WORDS: [(&str, &str); 5] = [
@@ -313,7 +313,7 @@ fn rung_ui(ui: &mut Ui, cx: &ViewContext<'_>, pid: u32, rung: &Rung) {
 
 /// What the process holds that PyTorch did not ask for, and its largest step.
 fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, at_us: i64, ink: egui::Color32) {
-    let figure = |p: &crate::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
+    let figure = |p: &vramscope_core::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
     let Some(now) = process.at(at_us).and_then(figure) else { return };
     pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
     key_value(ui, when, &Bytes(now).to_string());
@@ -359,7 +359,7 @@ fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64, ink: egui::Color32) {
     });
     row("power", power);
     row("clock", gauge.clock_mhz.map(|v| format!("{v}{NBSP}MHz")));
-    row("clocks held back", gauge.throttle.and_then(crate::live::source::throttle_text).map(str::to_owned));
+    row("clocks held back", gauge.throttle.and_then(vramscope_live::live::source::throttle_text).map(str::to_owned));
     row("peak used", track.peak.map(|(b, t)| format!("{} at {}", Bytes(b), time_of_day(t))));
     for (key, value) in track.facts.iter().filter(|f| f.0 != "UUID") {
         row(key, Some(value.clone()));

@@ -13,8 +13,8 @@ use crate::app::widgets::button::Push;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::ListRow;
-use crate::model::{Bands, HelperState, LiveTrack, ProcessTrack};
-use crate::units::{Bytes, SizeColumn, time_of_day};
+use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
+use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
 
 /// Right ends of the number columns: NVML, allocated, cached, outside, peak allocated, peak, source.
 struct Columns {
@@ -115,7 +115,7 @@ impl LiveView {
             let untold = present.iter().filter(|(_, p)| p.at(time_us).is_some_and(|x| x.used.is_none())).count();
             let nobodys = match untold {
                 0 => "used, less all above".to_owned(),
-                n => format!("with {} listed without bytes", crate::units::counted(n as u64, "process", "processes")),
+                n => format!("with {} listed without bytes", vramscope_core::units::counted(n as u64, "process", "processes")),
             };
             let peak = track.peak.map(|p| p.0);
             quiet_row(ui, t, "driver and firmware", bands.driver, bands, Some(Band::Driver), None, "NVML reserved");

@@ -5,7 +5,6 @@ use egui::{Ui, pos2, vec2};
 
 use super::layout::{Band, sample_at};
 use super::paint::colour;
-use crate::analysis::watched::{Grower, Watched};
 use crate::app::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -13,8 +12,9 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
-use crate::model::{DeviceRecording, MarkKind, Sample};
-use crate::units::{Bytes, NBSP, count, counted, time_of_day};
+use vramscope_core::analysis::watched::{Grower, Watched};
+use vramscope_core::model::{DeviceRecording, MarkKind, Sample};
+use vramscope_core::units::{Bytes, NBSP, count, counted, time_of_day};
 
 /// Processes and alarms listed; more are counted.
 const MOST: usize = 6;

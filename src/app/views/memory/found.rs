@@ -2,12 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::analysis::anatomy::{Composition, LineHeld, Role};
-use crate::analysis::limits::Limit;
-use crate::analysis::steady::no_growth;
-use crate::analysis::{LifetimeId, NO_EVENT, Roles};
 use crate::app::document::DeviceData;
-use crate::units::{Bytes, count, counted};
+use vramscope_core::analysis::anatomy::{Composition, LineHeld, Role};
+use vramscope_core::analysis::limits::Limit;
+use vramscope_core::analysis::steady::no_growth;
+use vramscope_core::analysis::{LifetimeId, NO_EVENT, Roles};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// What the recording says of itself, whatever the instant.
 pub struct Whole {

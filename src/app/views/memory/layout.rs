@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
-use crate::model::FrameId;
-use crate::units::{GIBIBYTE, MEBIBYTE, count};
+use vramscope_core::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
+use vramscope_core::model::FrameId;
+use vramscope_core::units::{GIBIBYTE, MEBIBYTE, count};
 
 /// Rows of a table before the rest is folded into one.
 const MOST: usize = 9;
@@ -243,8 +243,8 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::LifetimeId;
-    use crate::analysis::anatomy::RoleHeld;
+    use vramscope_core::analysis::LifetimeId;
+    use vramscope_core::analysis::anatomy::RoleHeld;
 
     const M: u64 = MEBIBYTE;
 
@@ -339,7 +339,7 @@ mod tests {
             ..LineHeld::default()
         };
         let rows = line_rows(
-            &[line("train.py:3", Some(crate::model::StackId(4))), line("backward (no Python stack)", None)],
+            &[line("train.py:3", Some(vramscope_core::model::StackId(4))), line("backward (no Python stack)", None)],
             2 * M,
             &HashSet::new(),
         );

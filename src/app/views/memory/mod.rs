@@ -14,8 +14,6 @@ mod tables;
 use super::findings::FindingsView;
 use super::inspector::RECORD_STACKS;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::anatomy::{OwnBlocks, Role, Which};
-use crate::analysis::{NO_EVENT, Quantity};
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, role_paint};
 use crate::app::identity::Identity;
@@ -26,10 +24,12 @@ use crate::app::widgets::button::{link_with, segmented, selector};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{PaneHeader, padded, rule};
-use crate::units::count;
 use found::{Found, Whole};
 use layout::Row;
 use tables::{Columns, square};
+use vramscope_core::analysis::anatomy::{OwnBlocks, Role, Which};
+use vramscope_core::analysis::{NO_EVENT, Quantity};
+use vramscope_core::units::count;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -170,7 +170,7 @@ impl Memory {
     /// The evidence of a leak is open from the start: it is what the recording was made for. A failure leaves the room to where the
     /// memory is, and of a recording that is well nothing is open.
     fn look_once(&mut self, cx: &ViewContext<'_>) {
-        use crate::analysis::findings::Class;
+        use vramscope_core::analysis::findings::Class;
         if self.has_looked {
             return;
         }

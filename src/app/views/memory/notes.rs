@@ -4,7 +4,6 @@ use egui::{Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::found::{Found, Whole};
 use super::{LINKED, LINKS, ViewContext, ViewKind};
-use crate::analysis::limits::RECORD;
 use crate::app::command::Command;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
@@ -13,7 +12,8 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, rule};
-use crate::units::Bytes;
+use vramscope_core::analysis::limits::RECORD;
+use vramscope_core::units::Bytes;
 
 /// How much, when, while doing what; what most of it is; and first of all what the recording lacks where that decides the answer.
 pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &str) {
@@ -37,7 +37,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         ui.add(egui::Label::new(job).wrap());
         if let Some(caveat) = cx.data.recording.report.caveat() {
             ui.add_space(4.0);
-            label::paragraph(ui, &format!("{}.", crate::units::capital(&caveat)), Type::Body, t.amber);
+            label::paragraph(ui, &format!("{}.", vramscope_core::units::capital(&caveat)), Type::Body, t.amber);
         }
         if let Some(limit) = &found.limit {
             ui.add_space(4.0);
@@ -55,7 +55,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
 
 /// That memory does not grow, where it does not.
 pub(super) fn health(ui: &mut Ui, cx: &ViewContext<'_>, whole: &Whole) {
-    use crate::analysis::findings::Class;
+    use vramscope_core::analysis::findings::Class;
     let leaks = cx.findings.is_none_or(|f| f.findings.iter().any(|f| f.class == Class::Leak));
     let Some(said) = whole.health.as_ref().filter(|_| !leaks) else { return };
     let t = cx.tokens;

@@ -5,7 +5,6 @@ use egui::{Color32, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::layout::{self, RoleRow};
 use super::tables::{Columns, square};
 use super::{BAR, ViewContext};
-use crate::analysis::anatomy::{Composition, Role, Which};
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, role_paint};
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
@@ -15,7 +14,8 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, count, counted};
+use vramscope_core::analysis::anatomy::{Composition, Role, Which};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// The bar and the table by role; gives the role under the pointer.
 pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows: &[RoleRow]) -> Option<Role> {

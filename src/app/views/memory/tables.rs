@@ -12,7 +12,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, count, counted};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// True while a click on the row dims the others.
 pub(super) fn is_kept(cx: &ViewContext<'_>, row: &Row) -> bool {

@@ -16,11 +16,11 @@ pub(crate) use page::page_ui;
 
 use crate::app::document::DocumentId;
 use crate::app::jobs::Jobs;
-use crate::model::{Progress, Recording};
-use crate::probe::{
+use vramscope_core::model::{Progress, Recording};
+use vramscope_core::units::Bytes;
+use vramscope_live::probe::{
     ALL, Compared, Conditions, Job, LivePicture, LiveSegment, Recorder, Report, Run, Scenario, Target, Values, replay_report,
 };
-use crate::units::Bytes;
 
 /// A picture of a run at one moment.
 #[derive(Clone, Debug, Default)]
@@ -189,7 +189,7 @@ impl ProbePage {
             (None, Some(r)) => Job::Replay { recording: Arc::clone(&r.recording), device: r.device },
             (None, None) => return Err("choose a scenario".to_owned()),
         };
-        crate::model::AllocConf::parse(&self.conf).map_err(|e| format!("settings: {e}"))?;
+        vramscope_core::model::AllocConf::parse(&self.conf).map_err(|e| format!("settings: {e}"))?;
         let limit = match self.limit.trim() {
             "" => None,
             text => Some(Bytes::parse(text).map_err(|e| format!("limit: {e}"))?.0),
@@ -346,7 +346,7 @@ mod tests {
     fn a_replay_begins_with_the_recorded_conditions() {
         let mut recording = Recording { devices: vec![Default::default()], ..Recording::default() };
         recording.devices[0].limit = Some(2 << 30);
-        recording.devices[0].settings.conf = crate::model::AllocConf::parse("max_split_size_mb:64").unwrap();
+        recording.devices[0].settings.conf = vramscope_core::model::AllocConf::parse("max_split_size_mb:64").unwrap();
         let replay = Replayable { recording: Arc::new(recording), device: 0, title: "run".to_owned() };
         let mut page = ProbePage::new(Some(replay));
         assert_eq!((page.conf.as_str(), Bytes::parse(&page.limit).unwrap().0), ("max_split_size_mb:64", 2 << 30));

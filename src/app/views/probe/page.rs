@@ -19,9 +19,9 @@ use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{progress_line, rule, section};
 use crate::app::widgets::row::{ListRow, definition};
-use crate::model::BlockState;
-use crate::probe::{ALL, Ending};
-use crate::units::{Bytes, count, counted};
+use vramscope_core::model::BlockState;
+use vramscope_core::units::{Bytes, count, counted};
+use vramscope_live::probe::{ALL, Ending};
 
 /// Width of the left column.
 const LEFT: f32 = 320.0;
@@ -281,7 +281,7 @@ fn parameters(page: &mut ProbePage, ui: &mut Ui, t: &Tokens) {
             check(ui, "allowed", &mut page.is_shared);
         });
     }
-    let is_wrong = crate::model::AllocConf::parse(&page.conf).is_err();
+    let is_wrong = vramscope_core::model::AllocConf::parse(&page.conf).is_err();
     line(ui, t, "settings", "As in PYTORCH_CUDA_ALLOC_CONF.", |ui| {
         Field::new("settings").hint("PyTorch's defaults").width(200.0).mono().invalid(is_wrong).show(ui, &mut page.conf);
     });
@@ -407,7 +407,7 @@ fn tip(page: &ProbePage, ui: &mut Ui, t: &Tokens, segment: usize, offset: u64) {
                     || "block".to_owned(),
                     |r| {
                         let stacks = &r.recording.stacks;
-                        let frame = crate::analysis::own_frame(stacks, crate::model::StackId(b.site));
+                        let frame = vramscope_core::analysis::own_frame(stacks, vramscope_core::model::StackId(b.site));
                         frame.and_then(|f| stacks.frame(f)).map_or_else(|| "block".to_owned(), |f| stacks.location(f))
                     },
                 ),

@@ -10,7 +10,7 @@ use crate::app::widgets::chip::paint_flag;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::viewport::Scale;
-use crate::model::BlockState;
+use vramscope_core::model::BlockState;
 
 /// Height of a row of the map, and the distance of two.
 pub const ROW: f32 = 18.0;

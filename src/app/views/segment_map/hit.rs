@@ -7,11 +7,11 @@ use super::paint::Areas;
 use super::places::Places;
 use super::runs::RowScale;
 use super::{Picture, tip};
-use crate::analysis::{LifetimeId, State};
 use crate::app::selection::Item;
 use crate::app::views::ViewContext;
 use crate::app::widgets::tooltip::Tip;
-use crate::model::BlockState;
+use vramscope_core::analysis::{LifetimeId, State};
+use vramscope_core::model::BlockState;
 
 /// A thing under the pointer.
 pub struct Hit {

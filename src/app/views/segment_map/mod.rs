@@ -6,8 +6,6 @@ use egui::{Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 
 use super::block_legend::{self, BlockLegend};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::told::{allocator_name, no_addresses};
-use crate::analysis::{NO_EVENT, Quantity, State};
 use crate::app::action::Action;
 use crate::app::colours::Focus;
 use crate::app::command::Command;
@@ -23,8 +21,10 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::empty_state;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use crate::app::widgets::{label, term};
-use crate::model::Action as EventAction;
-use crate::units::{Address, Bytes, count, counted};
+use vramscope_core::analysis::told::{allocator_name, no_addresses};
+use vramscope_core::analysis::{NO_EVENT, Quantity, State};
+use vramscope_core::model::Action as EventAction;
+use vramscope_core::units::{Address, Bytes, count, counted};
 
 mod hit;
 mod layout;

@@ -10,7 +10,7 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::term::Term;
-use crate::units::{Bytes, count, counted};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// Where the parts of the map lie on screen.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Which step stands in which row, and what the steps say together. Pure.
 
-use crate::analysis::steps::{StepFigures, number};
-use crate::units::{Bytes, counted};
+use vramscope_core::analysis::steps::{StepFigures, number};
+use vramscope_core::units::{Bytes, counted};
 
 /// What the table can be sorted by, in the order of its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ mod tests {
     fn the_peaks_are_compared_as_they_are() {
         let said = |peaks: &[u64]| {
             let figures: Vec<StepFigures> = peaks.iter().map(|&peak| step(peak << 20, 0, 0)).collect();
-            peaks_sentence(&figures).map(|s| s.replace(crate::units::NBSP, " "))
+            peaks_sentence(&figures).map(|s| s.replace(vramscope_core::units::NBSP, " "))
         };
         assert_eq!(said(&[]), None);
         assert_eq!(said(&[7]).unwrap(), "There is one step, and it peaks at *7 MiB*.");

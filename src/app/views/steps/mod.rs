@@ -8,8 +8,6 @@ use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
 use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::steps::{StepFigures, Steps, figures, number};
-use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::cursor;
 use crate::app::jobs::Derived;
@@ -18,7 +16,9 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
-use crate::units::{Bytes, Micros, SizeColumn, count, counted};
+use vramscope_core::analysis::steps::{StepFigures, Steps, figures, number};
+use vramscope_core::analysis::told::no_history;
+use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {

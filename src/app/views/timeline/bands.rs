@@ -8,7 +8,6 @@ use super::lanes::BandsPicture;
 use super::layout::{NAMES, Tracks};
 use super::paint::Canvas;
 use super::picture::Window;
-use crate::analysis::roles::Role;
 use crate::app::cursor::Axis;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -19,8 +18,9 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
-use crate::model::{CATEGORIES, CategoryBands};
-use crate::units::{Bytes, Micros};
+use vramscope_core::analysis::roles::Role;
+use vramscope_core::model::{CATEGORIES, CategoryBands};
+use vramscope_core::units::{Bytes, Micros};
 
 /// The colour of a category: every view's slots are the same.
 fn colour(t: &Tokens, category: usize) -> Color32 {
@@ -221,13 +221,13 @@ impl BandsAlone {
 }
 
 /// The bands of a window of the timeline.
-pub(super) fn of_window(device: &crate::model::DeviceRecording, window: Window) -> BandsPicture {
+pub(super) fn of_window(device: &vramscope_core::model::DeviceRecording, window: Window) -> BandsPicture {
     let bounds: Vec<i64> = window.times_ns(device).into_iter().map(|ns| ns.div_euclid(1_000)).collect();
     BandsPicture::compute(&device.bands, window, &bounds)
 }
 
 /// The bytes by category in force at an event.
-pub(super) fn at_event(device: &crate::model::DeviceRecording, event: u32) -> Option<[u64; CATEGORIES.len()]> {
+pub(super) fn at_event(device: &vramscope_core::model::DeviceRecording, event: u32) -> Option<[u64; CATEGORIES.len()]> {
     let time = *device.events.time_us.get(event as usize)?;
     device.bands.at(time).copied()
 }

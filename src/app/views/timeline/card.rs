@@ -14,8 +14,8 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::viewport::Scale;
-use crate::model::{Bands, DeviceRecording, MarkKind, Sample};
-use crate::units::Bytes;
+use vramscope_core::model::{Bands, DeviceRecording, MarkKind, Sample};
+use vramscope_core::units::Bytes;
 
 /// A sample that is older than this no longer holds: the watch had ended, or stood still.
 const HOLDS_US: i64 = 5_000_000;
@@ -175,7 +175,7 @@ impl Canvas<'_> {
 mod tests {
     use super::*;
     use crate::app::cursor::Axis;
-    use crate::model::{Action, PoolId, StackId, StreamId};
+    use vramscope_core::model::{Action, PoolId, StackId, StreamId};
 
     fn device() -> DeviceRecording {
         let mut d = DeviceRecording { capacity: Some(1000), ..DeviceRecording::default() };

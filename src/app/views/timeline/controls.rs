@@ -5,7 +5,6 @@ use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 use super::layout::{NAMES, Track};
 use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
-use crate::analysis::stack_text;
 use crate::app::action::Action;
 use crate::app::command::Command;
 use crate::app::cursor;
@@ -15,7 +14,8 @@ use crate::app::views::ViewContext;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::units::{Address, counted};
+use vramscope_core::analysis::stack_text;
+use vramscope_core::units::{Address, counted};
 
 /// Says which lanes a low pane has no room for, where lanes have their names. The strata's lowest label stands below it.
 pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, hidden: &[Track]) {

@@ -6,13 +6,13 @@ use super::layout::Track;
 use super::marks::{Marks, Why};
 use super::paint::Canvas;
 use super::picture::{Window, WindowPicture};
-use crate::analysis::vendor::Words;
 use crate::app::cursor::{self, Axis};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{chip, label};
-use crate::model::DeviceRecording;
-use crate::units::{Bytes, Micros, counted};
+use vramscope_core::analysis::vendor::Words;
+use vramscope_core::model::DeviceRecording;
+use vramscope_core::units::{Bytes, Micros, counted};
 
 /// `3 device calls`; of pinned memory `3 host calls`.
 pub(super) fn calls(device: &DeviceRecording, n: u32) -> String {
@@ -23,7 +23,7 @@ pub(super) fn calls(device: &DeviceRecording, n: u32) -> String {
 impl Canvas<'_> {
     /// What the lane of device calls is called: pinned memory comes from the host.
     pub fn calls_name(&self) -> &'static str {
-        if self.data.device().id.kind == crate::model::DeviceKind::Host { "Host" } else { Track::Device.name() }
+        if self.data.device().id.kind == vramscope_core::model::DeviceKind::Host { "Host" } else { Track::Device.name() }
     }
 
     /// cudaMalloc and cudaFree.

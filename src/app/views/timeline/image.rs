@@ -6,10 +6,10 @@ use egui::Color32;
 use rayon::prelude::*;
 
 use super::picture::StrataPicture;
-use crate::analysis::{LifetimeId, NO_EVENT};
 use crate::app::colours::{ColourBy, Colours, Focus};
 use crate::app::document::DeviceData;
 use crate::app::theme::Tokens;
+use vramscope_core::analysis::{LifetimeId, NO_EVENT};
 
 /// The strata as an image.
 pub(super) struct StrataImage {
@@ -195,9 +195,9 @@ mod tests {
     use super::super::picture::Window;
     use super::super::picture::tests::sample;
     use super::*;
-    use crate::analysis::Quantity;
     use crate::app::cursor::Axis;
-    use crate::model::Progress;
+    use vramscope_core::analysis::Quantity;
+    use vramscope_core::model::Progress;
 
     #[test]
     fn a_pixel_takes_the_class_that_covers_most_of_it() {

@@ -1,9 +1,9 @@
 //! What lanes below the strata show of a window: operators by depth, and bytes by category. Computed off the UI thread.
 
 use super::picture::Window;
-use crate::analysis::op_lanes::{OpRows, OpSpan};
 use crate::app::cursor::Axis;
-use crate::model::{CATEGORIES, CategoryBands, DeviceRecording, OpTable};
+use vramscope_core::analysis::op_lanes::{OpRows, OpSpan};
+use vramscope_core::model::{CATEGORIES, CategoryBands, DeviceRecording, OpTable};
 
 impl Window {
     /// The times of the column borders, nanoseconds since the epoch. Between two events the event axis goes on evenly.
@@ -156,7 +156,7 @@ const STACKING: [usize; CATEGORIES.len()] = [0, 1, 2, 5, 4, 6, 3, 7];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Action, OpKind, OpLane, PoolId, StackId, StrId, StreamId};
+    use vramscope_core::model::{Action, OpKind, OpLane, PoolId, StackId, StrId, StreamId};
 
     fn device(times: &[i64]) -> DeviceRecording {
         let mut d = DeviceRecording::default();

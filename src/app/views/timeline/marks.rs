@@ -1,11 +1,11 @@
 //! What happened at an instant or over a range: device calls, bursts of releases, snapshots, annotations. Found once for a
 //! recording; a window picks its part by binary search.
 
-use crate::allocator::{CapFrom, CapRange, Caps};
-use crate::analysis::anatomy::{Anatomy, Phase};
-use crate::analysis::steps::{StepSource, Steps};
 use crate::app::document::DeviceData;
-use crate::model::{Action, DeviceRecording, Progress, StrId};
+use vramscope_core::allocator::{CapFrom, CapRange, Caps};
+use vramscope_core::analysis::anatomy::{Anatomy, Phase};
+use vramscope_core::analysis::steps::{StepSource, Steps};
+use vramscope_core::model::{Action, DeviceRecording, Progress, StrId};
 
 /// A cudaMalloc, a cudaFree, or their counterparts of expandable segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +256,7 @@ pub(super) fn clusters<T: Copy>(marks: impl Iterator<Item = (f32, T)>, gap: f32)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Annotation, PoolId, StackId, StreamId};
+    use vramscope_core::model::{Annotation, PoolId, StackId, StreamId};
 
     fn device(actions: &[Action]) -> DeviceRecording {
         let mut d = DeviceRecording::default();
@@ -300,15 +300,15 @@ mod tests {
     /// One cap, told in four places: autopsy, findings, what-if and here.
     #[test]
     fn every_view_tells_the_same_cap() {
-        use crate::analysis::findings::diagnose;
-        use crate::analysis::roles::Rules;
-        use crate::analysis::{DeviceTables, StackNames};
+        use vramscope_core::analysis::findings::diagnose;
+        use vramscope_core::analysis::roles::Rules;
+        use vramscope_core::analysis::{DeviceTables, StackNames};
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
         let progress = Progress::new();
         let mut failed = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let Ok(recording) = crate::formats::open(&path, &progress) else { continue };
+            let Ok(recording) = vramscope_core::formats::open(&path, &progress) else { continue };
             let recording = std::sync::Arc::new(recording);
             for index in 0..recording.devices.len() {
                 let device = &recording.devices[index];

@@ -37,8 +37,6 @@ use self::under::{Scene, Under};
 use super::block_legend::BlockLegend;
 use super::live::alone::SamplesAlone;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::analysis::op_lanes::OpRows;
-use crate::analysis::told::no_history;
 use crate::app::action::Action;
 use crate::app::colours::{ColourBy, Focus};
 use crate::app::compare::name_of;
@@ -52,7 +50,9 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term::Term;
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
-use crate::units::{count, counted};
+use vramscope_core::analysis::op_lanes::OpRows;
+use vramscope_core::analysis::told::no_history;
+use vramscope_core::units::{count, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {

@@ -5,13 +5,13 @@ use egui::{Align2, Rect, Sense, Ui, pos2};
 use super::lanes::{OpBox, OpsPicture};
 use super::layout::{OP_LINE, OP_WORDS};
 use super::paint::Canvas;
-use crate::analysis::op_lanes::{OpRows, RowKind};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
-use crate::model::OpKind;
-use crate::units::{Micros, count, counted};
+use vramscope_core::analysis::op_lanes::{OpRows, RowKind};
+use vramscope_core::model::OpKind;
+use vramscope_core::units::{Micros, count, counted};
 
 impl Canvas<'_> {
     /// Draws the lane; the name of each thread and stream stands in the gutter beside its first line.
@@ -121,7 +121,7 @@ impl Canvas<'_> {
         let recording = &self.data.recording;
         let ops = &recording.ops;
         let i = b.span.first as usize;
-        let text = |id: Option<&crate::model::StrId>| id.map_or("", |&s| recording.stacks.text(s));
+        let text = |id: Option<&vramscope_core::model::StrId>| id.map_or("", |&s| recording.stacks.text(s));
         let name = text(ops.name.get(i));
         let lane = ops.lane.get(i).and_then(|&l| ops.lanes.get(usize::from(l))).map_or("", |l| l.name.as_str());
         if b.span.count > 1 {
@@ -153,10 +153,10 @@ impl Canvas<'_> {
             Micros(i64::try_from(duration / 1_000).unwrap_or(i64::MAX)).to_string()
         };
         let mut tip = Tip::new(name).width(320.0).row(kind, lane).row("lasts", lasts);
-        if let Some(&shapes) = ops.shapes.get(i).filter(|s| **s != crate::model::OpTable::NO_TEXT) {
+        if let Some(&shapes) = ops.shapes.get(i).filter(|s| **s != vramscope_core::model::OpTable::NO_TEXT) {
             tip = tip.row("shapes", recording.stacks.text(shapes));
         }
-        if let Some(&forward) = ops.forward.get(i).filter(|f| **f != crate::model::OpTable::NO_OP) {
+        if let Some(&forward) = ops.forward.get(i).filter(|f| **f != vramscope_core::model::OpTable::NO_OP) {
             tip = tip.row("backward of", text(ops.name.get(forward as usize)));
         }
         let (first, last) = self.op_events(b);

@@ -5,7 +5,6 @@ use egui::{Align2, Color32, Pos2, Rangef, Rect, pos2, vec2};
 use super::paint::Canvas;
 use super::picture::{StrataPicture, Window};
 use super::place::{AxisMarks, ValueChip};
-use crate::analysis::{LifetimeId, NO_EVENT, Quantity};
 use crate::app::cursor::{self, Axis, Link, events_of_range};
 use crate::app::selection::Item;
 use crate::app::theme::{Tokens, Type};
@@ -13,7 +12,8 @@ use crate::app::widgets::chip;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
-use crate::units::{Bytes, counted};
+use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::units::{Bytes, counted};
 
 /// On which side of the window something lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,7 +133,7 @@ impl Canvas<'_> {
             figures.push(counted(events, "event", "events"));
             if self.data.device().events.has_time {
                 let us = |x: f64| super::lanes::time_ns(self.data.device(), self.window.axis, x) / 1_000;
-                figures.push(crate::units::Micros(us(to) - us(from)).to_string());
+                figures.push(vramscope_core::units::Micros(us(to) - us(from)).to_string());
             }
         }
         if let Some((low, high)) = bytes {
@@ -382,7 +382,11 @@ impl Canvas<'_> {
         let device = self.data.device();
         let events = counted(events, "event", "events");
         let time = |e: u32| device.events.time_us.get(e as usize).copied().unwrap_or(0);
-        if device.events.has_time { format!("{events}, {}", crate::units::Micros(time(last) - time(first))) } else { events }
+        if device.events.has_time {
+            format!("{events}, {}", vramscope_core::units::Micros(time(last) - time(first)))
+        } else {
+            events
+        }
     }
 
     /// The cursor: a line through every lane, its place on the axis, the curves' values beside it.

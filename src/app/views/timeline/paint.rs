@@ -6,7 +6,6 @@ use super::layout::{self, CapAt, Tracks};
 use super::marks::Cap;
 use super::picture::{Window, WindowPicture};
 use super::place::{beside, free_place};
-use crate::analysis::Cell;
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::theme::{Tokens, Type};
@@ -15,7 +14,8 @@ use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
-use crate::units::{Bytes, NBSP};
+use vramscope_core::analysis::Cell;
+use vramscope_core::units::{Bytes, NBSP};
 
 /// What every track is painted with.
 pub(super) struct Canvas<'a> {

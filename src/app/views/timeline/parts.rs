@@ -7,13 +7,13 @@ use super::marks::{Marks, Named, Range};
 use super::paint::Canvas;
 use super::picture::{StepBox, Window};
 use super::under::Scene;
-use crate::analysis::anatomy::Phase;
-use crate::analysis::steps::number;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, Micros, NBSP, count, counted};
+use vramscope_core::analysis::anatomy::Phase;
+use vramscope_core::analysis::steps::number;
+use vramscope_core::units::{Bytes, Micros, NBSP, count, counted};
 
 /// What a phase is called in its box: in full, and where that does not fit.
 fn lane_names(phase: Phase) -> [&'static str; 2] {

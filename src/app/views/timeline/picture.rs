@@ -1,11 +1,11 @@
 //! What a window of the timeline shows, computed off the UI thread: curves by pixel column, strata, and their pixels.
 
 use super::marks::{Cluster, DeviceCall, Marks, Named, Range, clusters};
-use crate::analysis::matching::Matching;
-use crate::analysis::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
-use crate::model::{DeviceRecording, Progress};
+use vramscope_core::analysis::matching::Matching;
+use vramscope_core::analysis::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
+use vramscope_core::model::{DeviceRecording, Progress};
 
 /// A part of the axis over a number of physical pixel columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -268,7 +268,7 @@ pub(super) mod tests {
     use crate::app::colours::{ColourBy, Colours, Focus};
     use crate::app::theme::Tokens;
     use crate::app::views::timeline::marks::Named;
-    use crate::model::StackId;
+    use vramscope_core::model::StackId;
 
     #[test]
     fn columns_without_events_share_one_state() {
@@ -381,9 +381,9 @@ pub(super) mod tests {
     pub fn sample() -> DeviceData {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let progress = Progress::new();
-        let recording = Arc::new(crate::formats::open(&path, &progress).unwrap());
-        let tables = crate::analysis::DeviceTables::build(&recording.devices[0], &progress).unwrap();
-        let names = Arc::new(crate::analysis::StackNames::of(&recording.stacks));
+        let recording = Arc::new(vramscope_core::formats::open(&path, &progress).unwrap());
+        let tables = vramscope_core::analysis::DeviceTables::build(&recording.devices[0], &progress).unwrap();
+        let names = Arc::new(vramscope_core::analysis::StackNames::of(&recording.stacks));
         DeviceData { recording, index: 0, tables, names, ooms: Vec::new(), found: Default::default() }
     }
 
@@ -424,11 +424,11 @@ pub(super) mod tests {
             assert_eq!(p.gap(device, p.calls.len()), (last_call, last), "{columns} columns");
         }
         let text = super::super::flags::span_text(device, last_call, last);
-        assert_eq!(text.replace(crate::units::NBSP, " "), "42.010 ms");
+        assert_eq!(text.replace(vramscope_core::units::NBSP, " "), "42.010 ms");
         // What is said of a window is not longer than the window.
         let said = |axis, from, to| {
             let window = Window { axis, from, to, columns: 900 };
-            super::super::flags::gap_text(device, &window, (last_call, last)).replace(crate::units::NBSP, " ")
+            super::super::flags::gap_text(device, &window, (last_call, last)).replace(vramscope_core::units::NBSP, " ")
         };
         let events = f64::from(last + 1);
         assert_eq!(said(Axis::Event, 0.0, events), "42.010 ms");
@@ -436,7 +436,7 @@ pub(super) mod tests {
         assert_eq!(said(Axis::Time, 0.0, whole), "42.010 ms");
         assert_eq!(said(Axis::Time, whole - 1_500.0, whole - 500.0), "1.000 ms");
         let middle = last_call + (last - last_call) / 2;
-        let inside = super::super::flags::span_text(device, middle, last).replace(crate::units::NBSP, " ");
+        let inside = super::super::flags::span_text(device, middle, last).replace(vramscope_core::units::NBSP, " ");
         assert_eq!(said(Axis::Event, f64::from(middle) + 0.5, events), inside);
         // A window inside the gap, on the clock's axis, shows no call and still tells the whole gap.
         let (_, end) = cursor::domain(device, Axis::Time);

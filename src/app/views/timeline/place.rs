@@ -5,12 +5,12 @@ use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
 use super::layout;
 use super::marks::clusters;
 use super::paint::Canvas;
-use crate::analysis::Quantity;
 use crate::app::cursor::{self, Axis, Link};
 use crate::app::theme::Type;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
-use crate::units::{Bytes, count};
+use vramscope_core::analysis::Quantity;
+use vramscope_core::units::{Bytes, count};
 
 /// What stands on the axis: out-of-memory flags first, then the markers, then the cursor's readout beside them.
 #[derive(Clone, Debug, Default)]

@@ -8,9 +8,6 @@ use super::lanes::{BandsPicture, OpBox, OpsPicture};
 use super::marks::{Cap, Cluster, DeviceCall, Marks, Named, Why};
 use super::paint::Canvas;
 use super::picture::{StepBox, StrataPicture, WindowPicture};
-use crate::analysis::op_lanes::OpRows;
-use crate::analysis::vendor::Words;
-use crate::analysis::{NO_EVENT, Quantity, Roles, State, StrataRun};
 use crate::app::colours::Colours;
 use crate::app::cursor::{self, Axis};
 use crate::app::selection::Item;
@@ -19,8 +16,11 @@ use crate::app::views::live::layout::Band;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
-use crate::model::{BEFORE_PROFILING, Bands, CATEGORIES};
-use crate::units::{Address, Bytes, Micros, count, counted};
+use vramscope_core::analysis::op_lanes::OpRows;
+use vramscope_core::analysis::vendor::Words;
+use vramscope_core::analysis::{NO_EVENT, Quantity, Roles, State, StrataRun};
+use vramscope_core::model::{BEFORE_PROFILING, Bands, CATEGORIES};
+use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// A thing of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq)]

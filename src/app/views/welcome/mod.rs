@@ -16,7 +16,7 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::paint_logo;
 use crate::app::widgets::label;
 use crate::app::widgets::sparkline::Sparkline;
-use crate::units::{Bytes, count};
+use vramscope_core::units::{Bytes, count};
 
 /// What the page asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,6 @@ use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
 use super::layout::{StepBox, resample, short, spread, step_lane};
 use super::{ViewContext, WhatIfView, outcome};
-use crate::allocator::whatif::Answer;
-use crate::analysis::Quantity;
-use crate::analysis::steps::number;
 use crate::app::action::Action;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
@@ -15,7 +12,10 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::viewport::Scale;
-use crate::units::{Bytes, count};
+use vramscope_core::allocator::whatif::Answer;
+use vramscope_core::analysis::Quantity;
+use vramscope_core::analysis::steps::number;
+use vramscope_core::units::{Bytes, count};
 
 /// A curve of a chart.
 struct Line {

@@ -4,10 +4,10 @@ use egui::{Popup, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::runs::{LimitFrom, Own};
 use super::{ViewContext, WhatIfView};
-use crate::allocator::CapFrom;
-use crate::analysis::Quantity;
 use crate::app::widgets::button::{focus_ring, menu_item, selector_button};
-use crate::units::{Bytes, MEBIBYTE};
+use vramscope_core::allocator::CapFrom;
+use vramscope_core::analysis::Quantity;
+use vramscope_core::units::{Bytes, MEBIBYTE};
 
 /// Width of the slider.
 pub(super) const SLIDER: f32 = 132.0;

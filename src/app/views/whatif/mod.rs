@@ -7,10 +7,6 @@ use egui::{Align, Color32, Key as Button, Layout, Rect, Ui, UiBuilder, vec2};
 use self::needs::Needs;
 use self::runs::Runs;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::allocator::remedies::best;
-use crate::allocator::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
-use crate::analysis::told::{no_history, records_history};
-use crate::analysis::vendor::Words;
 use crate::app::action::Action;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
@@ -18,8 +14,12 @@ use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
-use crate::model::{AllocConf, DeviceKind};
-use crate::units::{Bytes, count};
+use vramscope_core::allocator::remedies::best;
+use vramscope_core::allocator::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
+use vramscope_core::analysis::told::{no_history, records_history};
+use vramscope_core::analysis::vendor::Words;
+use vramscope_core::model::{AllocConf, DeviceKind};
+use vramscope_core::units::{Bytes, count};
 
 mod charts;
 mod layout;
@@ -414,7 +414,8 @@ fn suggested(own: &AllocConf) -> Vec<Setting> {
 
 /// Reads a limit as it is shown: `3,534 MiB`, `24GiB`.
 fn read_limit(text: &str) -> Result<u64, String> {
-    let plain: String = text.chars().filter(|c| *c != ',').map(|c| if c == crate::units::NBSP { ' ' } else { c }).collect();
+    let plain: String =
+        text.chars().filter(|c| *c != ',').map(|c| if c == vramscope_core::units::NBSP { ' ' } else { c }).collect();
     Bytes::parse_limit(plain.trim()).map(|b| b.0)
 }
 
@@ -496,7 +497,7 @@ mod tests {
     fn a_trace_without_requests_says_so_instead_of_equal_rows() {
         use crate::app::action::Action;
         use crate::app::{App, jobs::Jobs, settings::Settings, workspace::Workspace};
-        use crate::model::Progress;
+        use vramscope_core::model::Progress;
         let free = |i: u64| {
             format!(
                 r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{},"args":{{"Bytes":-4096,"Addr":{},"Device Id":0,"Device Type":1}}}}"#,
@@ -505,7 +506,7 @@ mod tests {
             )
         };
         let trace = format!(r#"{{"schemaVersion":1,"traceEvents":[{}]}}"#, (0..20).map(free).collect::<Vec<_>>().join(","));
-        let recording = crate::formats::read(trace.as_bytes(), "frees.pt.trace.json", &Progress::new()).unwrap();
+        let recording = vramscope_core::formats::read(trace.as_bytes(), "frees.pt.trace.json", &Progress::new()).unwrap();
         let data = crate::app::loader::prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());

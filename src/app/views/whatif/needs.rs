@@ -5,14 +5,14 @@ use std::sync::Arc;
 use egui::Ui;
 
 use super::{ViewContext, WhatIfView};
-use crate::allocator::Needed;
-use crate::analysis::{NO_EVENT, Quantity};
 use crate::app::document::DeviceData;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, link_with};
 use crate::app::widgets::{label, pane};
-use crate::model::{AllocConf, Cancelled, Progress};
-use crate::units::Bytes;
+use vramscope_core::allocator::Needed;
+use vramscope_core::analysis::{NO_EVENT, Quantity};
+use vramscope_core::model::{AllocConf, Cancelled, Progress};
+use vramscope_core::units::Bytes;
 
 /// Up to this many requests the search is made without being asked for: it serves all of them some 16 times.
 const QUICK: u64 = 1_000_000;

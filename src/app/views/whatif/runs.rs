@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::allocator::whatif::{Answer, Question, WhatIf};
-use crate::allocator::{Agreement, CapRange, Difference};
-use crate::analysis::Quantity;
 use crate::app::document::DeviceData;
 use crate::app::jobs::Jobs;
-use crate::model::{AllocConf, Progress};
+use vramscope_core::allocator::whatif::{Answer, Question, WhatIf};
+use vramscope_core::allocator::{Agreement, CapRange, Difference};
+use vramscope_core::analysis::Quantity;
+use vramscope_core::model::{AllocConf, Progress};
 
 /// Points of a curve: about one a pixel.
 const POINTS: usize = 1200;
@@ -198,7 +198,7 @@ fn run(
     confs: &[(String, AllocConf)],
     limit: Option<u64>,
     progress: &Arc<Progress>,
-) -> Result<(), crate::model::Cancelled> {
+) -> Result<(), vramscope_core::model::Cancelled> {
     let whatif = data.what_if(progress)?;
     let limit = {
         let own = describe(&whatif, data);

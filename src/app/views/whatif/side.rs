@@ -5,9 +5,6 @@ use egui::{ScrollArea, Sense, Ui, pos2, vec2};
 use super::runs::{LimitFrom, Own};
 use super::table::{OVER_LIMIT, against};
 use super::{ViewContext, WhatIfView, outcome, outcome_span};
-use crate::allocator::whatif::Answer;
-use crate::allocator::{Assumption, CapFrom, Horizon};
-use crate::analysis::Quantity;
 use crate::app::action::Action;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, link_with};
@@ -15,7 +12,10 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
-use crate::units::{Bytes, SizeColumn, count};
+use vramscope_core::allocator::whatif::Answer;
+use vramscope_core::allocator::{Assumption, CapFrom, Horizon};
+use vramscope_core::analysis::Quantity;
+use vramscope_core::units::{Bytes, SizeColumn, count};
 
 impl WhatIfView {
     pub(super) fn side(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {

@@ -5,8 +5,6 @@ use egui::{Rangef, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2};
 use super::layout::{self, Col, HEAD, ROW};
 use super::runs::Awaited;
 use super::{Setting, ViewContext, WhatIfView, outcome, outcome_span};
-use crate::allocator::whatif::{Answer, Row};
-use crate::analysis::Quantity;
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::icon_button_sized;
@@ -15,7 +13,9 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::tooltip::Tip;
-use crate::units::{Bytes, SizeColumn, count};
+use vramscope_core::allocator::whatif::{Answer, Row};
+use vramscope_core::analysis::Quantity;
+use vramscope_core::units::{Bytes, SizeColumn, count};
 
 impl WhatIfView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {

@@ -1,12 +1,12 @@
 //! The user's own numbers beside a word, at the instant in force.
 
 use super::Term;
-use crate::analysis::State;
-use crate::analysis::vendor::Words;
 use crate::app::document::DeviceData;
 use crate::app::widgets::tooltip::Tip;
-use crate::model::{BlockState, SizeClass};
-use crate::units::{Bytes, count, counted};
+use vramscope_core::analysis::State;
+use vramscope_core::analysis::vendor::Words;
+use vramscope_core::model::{BlockState, SizeClass};
+use vramscope_core::units::{Bytes, count, counted};
 
 impl Term {
     /// The tooltip: the word, the user's figures, the sentence.
@@ -207,7 +207,7 @@ impl Figures {
                 f.private += 1;
                 f.private_bytes += segment.size;
             }
-            let is_free = |b: &&crate::analysis::BlockAt| b.state == BlockState::Inactive;
+            let is_free = |b: &&vramscope_core::analysis::BlockAt| b.state == BlockState::Inactive;
             let free: u64 = state.blocks_of(segment).iter().filter(is_free).map(|b| b.size).sum();
             if free == segment.size {
                 f.whole += free;

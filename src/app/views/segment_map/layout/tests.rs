@@ -2,8 +2,8 @@
 
 use super::super::places::Places;
 use super::*;
-use crate::analysis::{LifetimeId, NO_EVENT};
-use crate::model::StackId;
+use vramscope_core::analysis::{LifetimeId, NO_EVENT};
+use vramscope_core::model::StackId;
 
 fn block(address: u64, size: u64, live: bool) -> BlockAt {
     BlockAt {

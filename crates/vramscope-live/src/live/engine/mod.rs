@@ -1,0 +1,211 @@
+//! What the sampling thread does, without the thread: which call is due, what came of it. Time is given from outside, so that
+//! lost devices, slow calls and clocks that jump can be rehearsed in a test.
+
+use std::time::Duration;
+
+use super::process::ProcessLookup;
+use super::rates::{Call, Paced, Rates};
+use super::source::{GpuError, GpuProcess, GpuSource};
+use vramscope_core::formats::session::{Costs, DeviceFacts, Lost, MarkPoint, Record};
+use vramscope_core::model::{MarkKind, Reading};
+
+mod calls;
+mod devices;
+mod loss;
+
+/// The two clocks.
+pub(super) trait Clock {
+    /// Since some start, never backward.
+    fn now(&self) -> Duration;
+    /// Microseconds since the epoch; may jump.
+    fn wall_us(&self) -> i64;
+}
+
+/// Opens the driver.
+pub(super) type Opener = Box<dyn FnMut() -> Result<Box<dyn GpuSource>, GpuError> + Send>;
+
+/// How long to wait before asking a lost device again.
+const RETRY: Duration = Duration::from_secs(5);
+/// Samples missing while a device is out of reach are counted this often.
+const COUNT_LOST: Duration = Duration::from_secs(1);
+/// The wall clock differs from the counted one by more than this: it was set, or the machine slept.
+const JUMP_US: i64 = 1_000_000;
+/// Memory that changed by this much asks for the list of processes at once.
+const CHANGE: u64 = 1 << 20;
+/// How the sentence begins that says that the list of processes failed after it was read.
+const UNLISTED: &str = "The driver stopped telling which processes use it";
+/// Costs are told this often.
+const TELL_COSTS: Duration = Duration::from_secs(5);
+
+/// A device and its schedule.
+struct Watched {
+    /// Its place in the source now; `None` while the source does not have it.
+    place: Option<usize>,
+    number: u32,
+    uuid: String,
+    calls: Vec<Paced>,
+    trouble: Option<GpuError>,
+    retry_at: Duration,
+    limits: Vec<String>,
+    facts: DeviceFacts,
+    gauge: Reading,
+    /// In use when the list of processes was last read.
+    used_at_list: u64,
+    /// The list was read after the last memory figure.
+    is_list_new: bool,
+    /// It is divided into instances, which are watched as devices of their own.
+    has_mig: bool,
+    /// The list was read before and now fails: what was listed is not told as of now.
+    is_unlisted: bool,
+    compute: Vec<GpuProcess>,
+    others: Vec<GpuProcess>,
+    /// The processes told last, by PID and start, and their peaks as told last.
+    listed: Vec<(u32, u64)>,
+    peaks: Vec<(u32, u64, u64)>,
+    last_sample_us: i64,
+    /// Up to when samples that were not taken are counted as lost.
+    counted_to: Duration,
+}
+
+/// The state of the sampler.
+pub(super) struct Engine {
+    opener: Opener,
+    source: Option<Box<dyn GpuSource>>,
+    rates: Rates,
+    /// Only these places of the driver's list; empty for all.
+    wanted: Vec<usize>,
+    devices: Vec<Watched>,
+    trouble: Option<GpuError>,
+    retry_at: Duration,
+    anchor: Option<(Duration, i64)>,
+    /// How far the wall clock is behind the counted one, since it was set back; 0 or less.
+    lag_us: i64,
+    events: Paced,
+    lookup: ProcessLookup,
+    costs_at: Duration,
+    out: Vec<Record>,
+}
+
+impl Engine {
+    pub(super) fn new(opener: Opener, rates: Rates, wanted: Vec<usize>, lookup: ProcessLookup) -> Self {
+        Engine {
+            opener,
+            source: None,
+            rates,
+            wanted,
+            devices: Vec::new(),
+            trouble: None,
+            retry_at: Duration::ZERO,
+            anchor: None,
+            lag_us: 0,
+            events: Paced::new(Call::Events, &rates, Duration::ZERO),
+            lookup,
+            costs_at: Duration::ZERO,
+            out: Vec::new(),
+        }
+    }
+
+    /// Does what is due; returns what was seen.
+    pub(super) fn run_due(&mut self, clock: &impl Clock) -> Vec<Record> {
+        self.follow_clock(clock);
+        if self.source.is_none() && clock.now() >= self.retry_at {
+            self.open(clock);
+        }
+        let mut devices = std::mem::take(&mut self.devices);
+        for device in &mut devices {
+            self.sample(device, clock);
+        }
+        self.devices = devices;
+        self.tell_events(clock);
+        if !self.devices.is_empty() && self.devices.iter().all(|d| d.trouble.as_ref().is_some_and(GpuError::is_loss)) {
+            self.reopen(clock);
+        }
+        if self.source.is_some() && clock.now() >= self.costs_at + TELL_COSTS {
+            self.costs_at = clock.now();
+            self.tell_costs();
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// When something is due next, on the monotonic clock.
+    pub(super) fn next_due(&self) -> Duration {
+        if self.source.is_none() {
+            return self.retry_at;
+        }
+        let due = |d: &Watched| match d.trouble {
+            // A second at most: what is missing is counted while it is missing.
+            Some(_) => d.retry_at.min(d.counted_to + COUNT_LOST),
+            None => d.calls.iter().map(|c| c.due).min().unwrap_or(d.retry_at),
+        };
+        self.devices.iter().map(due).min().unwrap_or(self.retry_at)
+    }
+
+    /// Microseconds since the epoch, counted from the anchor so that they never go back.
+    fn time_us(&self, clock: &impl Clock) -> i64 {
+        let (then, wall) = self.anchor.unwrap_or_default();
+        wall + i64::try_from(clock.now().saturating_sub(then).as_micros()).unwrap_or(i64::MAX)
+    }
+
+    fn follow_clock(&mut self, clock: &impl Clock) {
+        if self.anchor.is_none() {
+            self.anchor = Some((clock.now(), clock.wall_us()));
+        }
+        let (counted, wall) = (self.time_us(clock), clock.wall_us());
+        let jump = wall - counted - self.lag_us;
+        if jump.abs() <= JUMP_US {
+            return;
+        }
+        let (t, text) = if wall > counted {
+            // Set forward, or the machine slept: go along, the time between is a gap.
+            self.anchor = Some((clock.now(), wall));
+            self.lag_us = 0;
+            if let Some(from) = self.devices.iter().map(|d| d.last_sample_us).max().filter(|t| *t > 0) {
+                self.out.push(Record::Lost(Lost { d: None, n: 0, from, to: wall }));
+            }
+            (wall, format!("clock went on by {} s: set, or the machine slept", jump / 1_000_000))
+        } else {
+            // A picture whose time runs backward cannot be drawn, so count on. Said once: the lag is expected from now on.
+            self.lag_us = wall - counted;
+            (counted, format!("clock was set by {} s; times here count on", jump / 1_000_000))
+        };
+        self.out.push(Record::Mark(MarkPoint { d: None, t, kind: MarkKind::Clock, text }));
+    }
+    fn sample(&mut self, d: &mut Watched, clock: &impl Clock) {
+        if d.trouble.is_some() || d.place.is_none() || self.source.is_none() {
+            self.count_lost(d, clock, false);
+        }
+        let Some(place) = d.place else { return };
+        if d.trouble.is_some() {
+            if clock.now() >= d.retry_at {
+                self.try_again(d, place, clock);
+            }
+            return;
+        }
+        for i in 0..d.calls.len() {
+            let now = clock.now();
+            let (call, due) = (d.calls[i].call, d.calls[i].due);
+            if now < due {
+                continue;
+            }
+            let period = d.calls[i].period();
+            // Late by whole periods: those samples were not taken.
+            let missed = (now - due).as_nanos() / period.as_nanos().max(1);
+            if call == Call::Memory && missed > 0 && d.last_sample_us > 0 {
+                self.out.push(Record::Lost(Lost { d: Some(d.number), n: missed as u64, from: 0, to: 0 }));
+            }
+            d.calls[i].due = due + period * (u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1);
+            let result = self.ask(d, place, call, clock);
+            d.calls[i].took(clock.now().saturating_sub(now));
+            if let Err(error) = result
+                && self.failed(d, call, error, clock)
+            {
+                return;
+            }
+        }
+    }
+    fn tell_costs(&mut self) {
+        let Some(d) = self.devices.first() else { return };
+        let calls = d.calls.iter().chain([&self.events]).map(|c| c.cost()).filter(|c| c.count > 0).collect();
+        self.out.push(Record::Costs(Costs { calls, cpu: None }));
+    }
+}

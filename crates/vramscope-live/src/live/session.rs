@@ -1,0 +1,285 @@
+//! [`LiveSession`]: everything that arrives, in one place, as a history and as a file.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::agent::{Agent, Manner, News, Outlets, Request};
+use super::engine::Opener;
+use super::process::host_name;
+use super::rates::Rates;
+use super::sampler::Sampler;
+use super::wall_clock_us;
+use vramscope_core::formats::session::{End, History, MarkPoint, Record, SessionWriter, Start};
+use vramscope_core::model::MarkKind;
+
+/// Records that may wait to be taken: three seconds of eight devices at the highest rate.
+const WAITING: usize = 4096;
+
+/// How often to look for helpers in processes that came.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How to watch.
+#[derive(Clone, Debug, Default)]
+pub struct SessionOptions {
+    /// How often.
+    pub rates: Rates,
+    /// Places in the driver's list of devices; empty for all.
+    pub devices: Vec<usize>,
+    /// The process that matters; its bytes are kept apart from the others'.
+    pub focus: Option<u32>,
+    /// Talk to no helper: only what the driver tells.
+    pub without_helpers: bool,
+    /// Talk also to helpers in programs of other users.
+    pub other_users: bool,
+}
+
+/// A watch that is going on.
+pub struct LiveSession {
+    sampler: Sampler,
+    receiver: Receiver<Record>,
+    history: History,
+    writer: Option<SessionWriter<Box<dyn Write + Send>>>,
+    start: Record,
+    options: SessionOptions,
+    /// One for each process of interest, whether its helper answers or not.
+    agents: Vec<Agent>,
+    outlets: Outlets,
+    news: Receiver<News>,
+    looked: Instant,
+}
+
+impl LiveSession {
+    /// Begins to watch the devices of `opener`'s driver.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(opener: Opener, options: &SessionOptions) -> std::io::Result<Self> {
+        let (sender, receiver) = sync_channel(WAITING);
+        let sampler = Sampler::start(opener, options.rates, options.devices.clone(), sender.clone())?;
+        let start = Record::Start(Start {
+            time_us: wall_clock_us(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: host_name(),
+            trouble: None,
+            pid: std::process::id(),
+        });
+        let mut history = History::new();
+        history.set_focus(options.focus);
+        history.add(start.clone());
+        let (news_sender, news) = channel();
+        let numbers = Arc::new(Mutex::new(HashMap::new()));
+        let outlets = Outlets { numbers, records: sender, news: news_sender };
+        Ok(LiveSession {
+            sampler,
+            receiver,
+            history,
+            writer: None,
+            start,
+            options: options.clone(),
+            agents: Vec::new(),
+            outlets,
+            news,
+            looked: Instant::now(),
+        })
+    }
+
+    /// Writes everything from here on. Call it before the first [`pump`](Self::pump) to lose nothing.
+    ///
+    /// # Errors
+    /// When the beginning cannot be written.
+    pub fn write_to(&mut self, out: Box<dyn Write + Send>) -> std::io::Result<()> {
+        let mut writer = SessionWriter::new(out)?;
+        writer.write(&self.start)?;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Takes in what arrived; waits for the first record up to `wait`. Returns how many there were.
+    ///
+    /// # Errors
+    /// When the session cannot be written; watching may go on without a file after [`stop_writing`](Self::stop_writing).
+    pub fn pump(&mut self, wait: Duration) -> std::io::Result<usize> {
+        self.look_for_helpers();
+        let mut taken = 0;
+        match self.receiver.recv_timeout(wait) {
+            Ok(record) => {
+                self.take(record)?;
+                taken += 1;
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(0),
+        }
+        // No more than what waited when we came: a fast source must not keep us.
+        while taken < WAITING
+            && let Ok(record) = self.receiver.try_recv()
+        {
+            self.take(record)?;
+            taken += 1;
+        }
+        Ok(taken)
+    }
+
+    /// Follows the processes on the watched devices, each on a thread of its own that looks for a helper and talks to it.
+    fn look_for_helpers(&mut self) {
+        if self.options.without_helpers || self.looked.elapsed() < LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        let present = self.history.present();
+        self.agents.retain(|a| present.contains(&a.pid()) || a.answers() || a.is_entering());
+        for pid in present {
+            let is_known = self.agents.iter().any(|a| a.pid() == pid);
+            if !is_known && self.options.focus.is_none_or(|f| f == pid) {
+                // Without a thread there is only the driver to go by; the next look tries again.
+                let _ = self.follow(pid);
+            }
+        }
+    }
+
+    fn follow(&mut self, pid: u32) -> std::io::Result<&Agent> {
+        self.agents.retain(|a| a.pid() != pid);
+        let manner = Manner { rate: self.options.rates.memory.clamp(1.0, 10.0), other_users: self.options.other_users };
+        self.agents.push(Agent::follow(pid, manner, self.outlets.clone())?);
+        self.agents.last().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+
+    /// Goes up the ladder for one process: a helper that listens, or one started in a Python that allows it. That takes seconds, so
+    /// what comes of it is told as [`News::Answers`] or [`News::Failed`].
+    pub fn attach(&mut self, pid: u32) {
+        let known = self.agents.iter().find(|a| a.pid() == pid && !a.has_ended());
+        let news = self.outlets.news.clone();
+        match known {
+            Some(agent) if agent.answers() => drop(news.send(News::Answers { pid })),
+            Some(agent) => agent.enter(),
+            None => match self.follow(pid) {
+                Ok(agent) => agent.enter(),
+                Err(e) => drop(news.send(News::Failed { pid, sentence: format!("No thread could be started: {e}.") })),
+            },
+        }
+    }
+
+    /// Asks the helper of a process for something; false when there is none.
+    pub fn request(&self, pid: u32, request: Request) -> bool {
+        self.agents.iter().any(|a| a.pid() == pid && a.request(request))
+    }
+
+    /// The processes whose helper answers, and whether each records its history.
+    pub fn helpers(&self) -> impl Iterator<Item = (u32, bool)> {
+        self.agents.iter().filter(|a| a.answers()).map(|a| (a.pid(), a.is_recording()))
+    }
+
+    /// What helpers told beside figures since the last call.
+    pub fn news(&self) -> Vec<News> {
+        self.news.try_iter().collect()
+    }
+
+    fn take(&mut self, record: Record) -> std::io::Result<()> {
+        if let Record::Device(facts) = &record
+            && let Ok(mut numbers) = self.outlets.numbers.lock()
+        {
+            numbers.insert(facts.uuid.clone(), facts.device);
+        }
+        let written = match &mut self.writer {
+            Some(writer) => writer.write(&record),
+            None => Ok(()),
+        };
+        self.history.add(record);
+        written
+    }
+
+    /// Waits until every device answered or the driver said why not, at most `wait`.
+    ///
+    /// # Errors
+    /// The driver's sentence, or the file's.
+    pub fn wait_for_device(&mut self, wait: Duration) -> Result<(), String> {
+        let since = Instant::now();
+        loop {
+            self.pump(Duration::from_millis(50)).map_err(|e| format!("the session cannot be written: {e}"))?;
+            if let Some(sentence) = self.history.trouble() {
+                return Err(sentence.to_owned());
+            }
+            if self.history.is_complete() {
+                return Ok(());
+            }
+            let is_known = self.history.devices().next().is_some();
+            if is_known && since.elapsed() > wait.min(Duration::from_secs(2)) {
+                // Listed, and without a figure for now: it may come.
+                return Ok(());
+            }
+            if since.elapsed() > wait {
+                return Err(format!("The NVIDIA driver does not answer within {} s.", wait.as_secs_f64()));
+            }
+        }
+    }
+
+    /// Marks this instant on every device.
+    ///
+    /// # Errors
+    /// When the session cannot be written.
+    pub fn mark(&mut self, text: &str, kind: MarkKind) -> std::io::Result<()> {
+        self.mark_on(None, text, kind)
+    }
+
+    /// Marks this instant on one device of the session, or on all.
+    ///
+    /// # Errors
+    /// When the session cannot be written.
+    pub fn mark_on(&mut self, d: Option<u32>, text: &str, kind: MarkKind) -> std::io::Result<()> {
+        self.take(Record::Mark(MarkPoint { d, t: wall_clock_us(), kind, text: text.to_owned() }))
+    }
+
+    /// Where records may be sent from other threads.
+    #[must_use]
+    pub fn sender(&self) -> SyncSender<Record> {
+        self.outlets.records.clone()
+    }
+
+    /// What was seen so far.
+    #[must_use]
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The sampling thread.
+    #[must_use]
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// Bytes written to the session, when one is written.
+    #[must_use]
+    pub fn bytes_written(&self) -> Option<u64> {
+        self.writer.as_ref().map(SessionWriter::bytes)
+    }
+
+    /// Watches on at other rates; the helpers stay.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn set_rates(&mut self, opener: Opener, rates: Rates) -> std::io::Result<()> {
+        self.options.rates = rates;
+        // The old thread ends when it is replaced; records it sent meanwhile are still taken in.
+        self.sampler = Sampler::start(opener, rates, self.options.devices.clone(), self.sender())?;
+        Ok(())
+    }
+
+    /// Goes on without a file.
+    pub fn stop_writing(&mut self) {
+        self.writer = None;
+    }
+
+    /// Ends the session properly.
+    ///
+    /// # Errors
+    /// When the end cannot be written.
+    pub fn finish(mut self) -> std::io::Result<()> {
+        self.pump(Duration::ZERO)?;
+        if let Some(writer) = &mut self.writer {
+            writer.write(&Record::End(End { t: wall_clock_us() }))?;
+            writer.flush()?;
+        }
+        Ok(())
+    }
+}

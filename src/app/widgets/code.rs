@@ -143,6 +143,8 @@ fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
         let Some(dot) = name.rfind('.') else { return text.to_owned() };
         let (place, call) = text.split_at(dot + 1);
         return match call.split_once('(') {
+            // A closing parenthesis alone is no line.
+            Some((_, ")")) if is_wide(&format!("  {call}")) => format!("{place}\n{call}"),
             Some((function, rest)) if is_wide(&format!("  {call}")) => format!("{place}\n  {function}(\n    {rest}"),
             _ => format!("{place}\n  {call}"),
         };
@@ -207,6 +209,7 @@ mod tests {
         assert_eq!(broken("no setting", |_| true), "no setting");
         assert_eq!(broken("torch.cuda.set_fraction(1.0)", |_| false), "torch.cuda.\n  set_fraction(1.0)");
         assert_eq!(broken("torch.memory._record(stacks=\"all\")", |_| true), "torch.memory.\n  _record(\n    stacks=\"all\")");
+        assert_eq!(broken("torch.memory._record()", |_| true), "torch.memory.\n_record()");
     }
     use Python::*;
 

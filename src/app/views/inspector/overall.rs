@@ -55,7 +55,8 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
     };
     Card {
         kind,
-        title: Bytes(totals.allocated).to_string(),
+        // Blocks that wait for a stream count: their memory is not free.
+        title: Bytes(totals.active).to_string(),
         claim,
         facts: facts(data, state, roles, request),
         peaks: roles.map(|roles| peaks(data, roles)).unwrap_or_default(),
@@ -114,7 +115,8 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
     let (live, pending) = state.live_and_pending();
     facts.push(Fact::new("live blocks", count(live)));
     if pending > 0 {
-        facts.push(Fact::new("pending free", counted(pending, "block", "blocks")));
+        let bytes = totals.active.saturating_sub(totals.allocated);
+        facts.push(Fact::new("pending free", format!("{} in {}", Bytes(bytes), counted(pending, "block", "blocks"))));
     }
     if device.events.is_empty() {
         facts.push(Fact::missing("events", &Words::of(device).say(records_history(&data.recording))));
@@ -197,7 +199,7 @@ pub(super) fn largest_held(
         if name.is_none() && !has_history && data.names.is_empty() {
             return None;
         }
-        let unnamed = || if is_older && has_history { "older than the history" } else { "no stack recorded" }.to_owned();
+        let unnamed = || if is_older && has_history { "older than the history" } else { "no stack" }.to_owned();
         let name = name.unwrap_or_else(unnamed);
         let is_probable = roles.is_some_and(|roles| roles.is_probable(device, &data.tables, id));
         let tip = if data.recording.tells_addresses() { Address(address).to_string() } else { String::new() };
@@ -251,7 +253,7 @@ mod tests {
         let told = card(&data, &state, None, &[]);
         let list = |title: &str| told.lists.iter().find(|l| l.title == title).unwrap();
         let held: Vec<_> = told.held.iter().map(|h| (h.count, h.each, h.name.as_str())).collect();
-        assert_eq!((held, told.shown), (vec![(3, 400 << 20, "no stack recorded")], (3, 3)));
+        assert_eq!((held, told.shown), (vec![(3, 400 << 20, "no stack")], (3, 3)));
         let pending = list("Freed, waiting for a stream");
         assert_eq!((pending.trailing.as_str(), pending.lines[0].note.as_str()), ("1 of 1", "pending"));
         let live = told.facts.iter().find(|f| f.label == "live blocks").unwrap();

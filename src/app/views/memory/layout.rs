@@ -339,11 +339,11 @@ mod tests {
             ..LineHeld::default()
         };
         let rows = line_rows(
-            &[line("train.py:3", Some(vramscope_core::model::StackId(4))), line("backward (no Python stack)", None)],
+            &[line("train.py:3", Some(vramscope_core::model::StackId(4))), line("backward, no stack", None)],
             2 * M,
             &HashSet::new(),
         );
-        let places = ["train.py:3", "backward (no Python stack)"];
+        let places = ["train.py:3", "backward, no stack"];
         assert_eq!(rows.iter().map(|r| r.which.clone()).collect::<Vec<_>>(), places.map(|p| Some(Which::Line(p.to_owned()))));
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             label::paragraph(ui, &limit.sentence, Type::Body, t.amber);
             if let Some(line) = limit.line {
                 ui.add_space(6.0);
-                CodeWell::new(&cx.words().say(line)).python().copy(true).show(ui);
+                CodeWell::new(&cx.words().say(line)).python().broken(true).copy(true).show(ui);
                 ui.add_space(8.0);
             }
         }

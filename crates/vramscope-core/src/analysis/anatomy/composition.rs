@@ -47,7 +47,7 @@ pub struct LineHeld {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleHeld {
     /// `GPT2Block` where the recording names modules; else the line that calls it, `modeling_gpt2.py:608`, or a group in words:
-    /// `weights`, `backward, no Python stack`.
+    /// `weights`, `backward, no stack`.
     pub name: String,
     /// The names around it, outermost first, its own last.
     pub path: Vec<String>,

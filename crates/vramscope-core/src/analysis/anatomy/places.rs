@@ -76,19 +76,19 @@ impl<'a> Places<'a> {
     pub(super) fn line(&self, kind: Kind) -> String {
         match (kind.stack.is_some(), kind.role) {
             (true, role) => made_at(self.stacks, self.names, kind.stack, role),
-            (false, Role::Unknown) if !self.has_stacks() => "no stack, role unknown".to_owned(),
+            (false, Role::Unknown) if !self.has_stacks() => "no stack".to_owned(),
             (false, role) if !self.has_stacks() => format!("{}, no stack", role.text()),
             (false, Role::Unknown) if kind.is_older => "older, role unknown".to_owned(),
             (false, role) if kind.is_older => format!("older {}", role.text()),
-            (false, Role::Gradients) => "gradients (backward, no Python stack)".to_owned(),
-            (false, _) => "backward (no Python stack)".to_owned(),
+            (false, Role::Gradients) => "gradients, no stack".to_owned(),
+            (false, _) => "backward, no stack".to_owned(),
         }
     }
 
     /// The modules around it, outermost first; where there is none what it is listed under instead: its line, as of a loss, or its role.
     pub(super) fn modules(&self, kind: Kind) -> Vec<Call> {
         let by_role = || vec![Call::new(kind.role.text().to_owned(), None)];
-        let backward = || vec![Call::new("backward, no Python stack".to_owned(), None)];
+        let backward = || vec![Call::new("backward, no stack".to_owned(), None)];
         match kind.role {
             Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown => {}
             _ => return by_role(),

@@ -124,7 +124,7 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
         at_peak: parts(peak),
         at_end: parts(last),
         processes,
-        alarms: told.alarms.into_iter().map(|m| Alarm { time_us: m.time_us, text: m.text }).collect(),
+        alarms: told.alarms.into_iter().map(|m| Alarm { time_us: m.time_us, text: m.text.to_string() }).collect(),
         lost: track.lost,
         gaps: track.gaps.len() as u64,
         trouble: track.trouble.clone(),

@@ -179,7 +179,7 @@ fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
     drop(job.child.stdin.take());
     until(&mut session, "the end of the helper", |s| s.news().contains(&News::Gone { pid }).then_some(()));
     let live = session.history().recording("live").devices[0].live.clone().unwrap();
-    assert!(live.marks.iter().any(|m| m.kind == MarkKind::Program && m.text == "epoch 1"), "{:?}", live.marks);
+    assert!(live.marks.iter().any(|m| m.kind == MarkKind::Program && &*m.text == "epoch 1"), "{:?}", live.marks);
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     let (_, _, errors) = job.finish();

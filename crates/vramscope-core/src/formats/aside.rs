@@ -5,10 +5,12 @@
 //! alone that it does not know; our reader takes them back, so that a diagnosis which rests on samples is the same again.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::export::snapshot::DevicePart;
+use super::snapshot::MAX_DEVICES;
 use crate::model::{DeviceKind, DeviceRecording, LiveTrack, Recording, Sample};
 
 /// The key in the snapshot's dictionary.
@@ -105,7 +107,11 @@ pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Resul
     for beside in aside.devices {
         let kind = if beside.is_host { DeviceKind::Host } else { gpu_kind };
         let id = crate::model::DeviceId { kind, index: beside.index };
-        let at = devices.iter().position(|d| d.id == id).unwrap_or_else(|| {
+        let at = devices.iter().position(|d| d.id == id);
+        if at.is_none() && devices.len() >= MAX_DEVICES as usize {
+            return Err(format!("the samples under '{KEY}' are of more than {MAX_DEVICES} devices; the rest was left out"));
+        }
+        let at = at.unwrap_or_else(|| {
             devices.push(DeviceRecording { id, ..DeviceRecording::default() });
             devices.len() - 1
         });
@@ -149,13 +155,13 @@ fn keep_within(live: &mut LiveTrack, times: &Option<RangeInclusive<i64>>) {
 fn anonymise(live: &mut LiveTrack) {
     live.uuid.clear();
     live.facts.clear();
-    live.marks.iter_mut().for_each(|m| m.text.clear());
+    live.marks.iter_mut().for_each(|m| m.text = Arc::default());
     for process in &mut live.processes {
         for text in [&mut process.name, &mut process.command, &mut process.user] {
             text.clear();
         }
         process.container = None;
         process.note = None;
-        process.facts.clear();
+        process.facts = Arc::default();
     }
 }

@@ -1,5 +1,7 @@
 //! What a live session tells of a device beside its samples: processes, gauges, marks, gaps, and what watching cost.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 /// A watched device over a session. Samples stand in [`DeviceRecording::samples`](super::DeviceRecording::samples).
@@ -69,7 +71,7 @@ pub struct ProcessTrack {
     /// True while PyTorch's own figures arrive from a helper inside it.
     pub has_helper: bool,
     /// What the helper said when it was greeted: PyTorch version, allocator backend, settings, rank.
-    pub facts: Vec<(String, String)>,
+    pub facts: Arc<Vec<(String, String)>>,
 }
 
 impl ProcessTrack {
@@ -207,7 +209,7 @@ pub struct LiveMark {
     /// What it is about.
     pub kind: MarkKind,
     /// A few words.
-    pub text: String,
+    pub text: Arc<str>,
 }
 
 /// A time without samples, microseconds since the epoch.

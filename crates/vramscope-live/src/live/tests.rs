@@ -200,7 +200,7 @@ fn processes_start_and_end_with_a_mark() {
     r.driver.set(|s| s.compute.clear());
     r.pass(2 * SECOND);
     let live = recording(&r.records).devices[0].live.clone().unwrap();
-    let texts: Vec<&str> = live.marks.iter().map(|m| m.text.as_str()).collect();
+    let texts: Vec<&str> = live.marks.iter().map(|m| m.text.as_ref()).collect();
     assert_eq!(texts, ["process 9 starts", "process 9 ends"]);
     assert!(live.processes[0].ended_us.is_some());
     assert!(live.processes[0].at(i64::MAX).is_none());
@@ -252,7 +252,7 @@ fn what_the_driver_reports_by_itself_becomes_a_mark() {
     r.driver.set(|s| s.events = vec![(Some(0), GpuEvent::MigChanged)]);
     r.pass(2 * SECOND);
     let live = recording(&r.records).devices[0].live.clone().unwrap();
-    let texts: Vec<&str> = live.marks.iter().map(|m| m.text.as_str()).collect();
+    let texts: Vec<&str> = live.marks.iter().map(|m| m.text.as_ref()).collect();
     assert_eq!(texts.len(), 3);
     assert!(texts[0].starts_with("XID 79: the GPU fell off the bus"), "{texts:?}");
     assert_eq!(r.driver.get(|s| s.reopened), 1, "new instances are looked up");

@@ -238,7 +238,7 @@ fn tip(ui: &mut Ui, t: &Tokens, process: &ProcessTrack) {
     };
     line("user", &process.user);
     line("container", process.container.as_deref().unwrap_or(""));
-    for (key, value) in &process.facts {
+    for (key, value) in process.facts.iter() {
         line(key, value);
     }
     let peak = process.peak.map(|(b, at)| format!("{} at {} UTC", Bytes(b), time_of_day(at)));

@@ -203,7 +203,7 @@ fn samples_come_back_from_a_snapshot() {
         points,
         ..ProcessTrack::default()
     };
-    let marks = vec![LiveMark { time_us: base + 3, text: "epoch".to_owned(), ..LiveMark::default() }];
+    let marks = vec![LiveMark { time_us: base + 3, text: "epoch".into(), ..LiveMark::default() }];
     d.live = Some(Box::new(LiveTrack { uuid: "GPU-1".to_owned(), processes: vec![process], marks, ..LiveTrack::default() }));
     let again = |parts: &[snapshot::DevicePart], redact: bool| {
         let (mut r, mut bytes) = (r.clone(), Vec::new());

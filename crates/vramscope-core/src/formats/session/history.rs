@@ -1,9 +1,11 @@
 //! [`History`]: records folded into a [`Recording`], while they arrive or from a file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::tracks::{bound_gauges, bound_points, bound_samples};
 use super::{DeviceFacts, Lost, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint, Trouble};
+use crate::formats::snapshot::MAX_DEVICES;
 use crate::model::{
     DeviceId, DeviceKind, DeviceRecording, Format, Gap, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Progress,
     Recording, Sample, Source, TorchFigures,
@@ -15,6 +17,8 @@ const MOST_SAMPLES: usize = 40_000;
 const MOST_POINTS: usize = 20_000;
 /// Lines on the picture; more would be a solid block.
 const MOST_MARKS: usize = 10_000;
+/// Processes of one list, and those a device has figures of. A card has some tens.
+const MOST_PROCESSES: usize = 4_096;
 /// PyTorch's figures older than this no longer describe the process.
 const TORCH_LIFE_US: i64 = 5_000_000;
 /// A hole in sampling longer than this is drawn as a gap.
@@ -42,6 +46,8 @@ struct Device {
     torch: HashMap<u32, (TorchFigures, i64)>,
     /// Segments and blocks asked for last.
     state: Option<DeviceRecording>,
+    /// Where the tracks of a process are, by PID and start.
+    tracks: HashMap<(u32, u64), Vec<usize>>,
 }
 
 /// A session so far.
@@ -50,11 +56,13 @@ pub struct History {
     devices: Vec<Device>,
     processes: HashMap<u32, ProcessFacts>,
     /// What helpers said of their process.
-    helpers: HashMap<u32, Vec<(String, String)>>,
+    helpers: HashMap<u32, Arc<Vec<(String, String)>>>,
     trouble: Option<String>,
     host: String,
     focus: Option<u32>,
     is_unbounded: bool,
+    /// Devices beyond those that are kept.
+    left_out: u64,
     /// Counts records, so that a viewer knows when to look again.
     revision: u64,
 }
@@ -87,6 +95,12 @@ impl History {
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
+    }
+
+    /// How many records told of devices beyond those that are kept.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// The number and UUID of each device.
@@ -150,9 +164,9 @@ impl History {
                 }
             }
             Record::Process(facts) => {
-                for track in self.devices.iter_mut().flat_map(|d| &mut d.track.processes) {
-                    if track.pid == facts.pid && track.started == facts.started {
-                        describe(track, &facts);
+                for d in &mut self.devices {
+                    for &i in d.tracks.get(&(facts.pid, facts.started)).into_iter().flatten() {
+                        describe(&mut d.track.processes[i], &facts);
                     }
                 }
                 self.processes.insert(facts.pid, facts);
@@ -166,11 +180,12 @@ impl History {
             }
             Record::Torch(point) => self.add_torch(point),
             Record::Attached(a) => {
-                self.helpers.insert(a.pid, a.facts.clone());
+                let facts = Arc::new(a.facts);
                 for track in self.tracks_of(a.pid) {
                     track.has_helper = true;
-                    track.facts.clone_from(&a.facts);
+                    track.facts = Arc::clone(&facts);
                 }
+                self.helpers.insert(a.pid, facts);
             }
             Record::Detached(gone) => {
                 self.helpers.remove(&gone.pid);
@@ -215,6 +230,10 @@ impl History {
     fn set_device(&mut self, facts: DeviceFacts) {
         let number = facts.device;
         if self.device(number).is_none() {
+            if self.devices.len() >= MAX_DEVICES as usize {
+                self.left_out += 1;
+                return;
+            }
             self.devices.push(Device { number, ..Device::default() });
             self.devices.sort_by_key(|d| d.number);
         }
@@ -295,18 +314,21 @@ impl History {
         let helpers = std::mem::take(&mut self.helpers);
         if let Some(d) = self.device(list.d) {
             let mut present = Vec::with_capacity(list.p.len());
-            for &(pid, started, used) in &list.p {
-                let found = d.track.processes.iter().position(|t| t.pid == pid && t.started == started && t.ended_us.is_none());
+            for &(pid, started, used) in list.p.iter().take(MOST_PROCESSES) {
+                let of_it = d.tracks.entry((pid, started)).or_default();
+                let found = of_it.last().copied().filter(|&t| d.track.processes[t].ended_us.is_none());
                 let track = found.unwrap_or_else(|| {
                     let mut track = ProcessTrack { pid, started, name: format!("PID {pid}"), ..ProcessTrack::default() };
                     if let Some(f) = facts.get(&pid).filter(|f| f.started == started) {
                         describe(&mut track, f);
                     }
                     if let Some(h) = helpers.get(&pid) {
-                        (track.has_helper, track.facts) = (true, h.clone());
+                        (track.has_helper, track.facts) = (true, Arc::clone(h));
                     }
+                    of_it.push(d.track.processes.len());
                     d.track.processes.push(track);
-                    let mark = LiveMark { time_us: list.t, kind: MarkKind::Process, text: format!("process {pid} starts") };
+                    let mark =
+                        LiveMark { time_us: list.t, kind: MarkKind::Process, text: format!("process {pid} starts").into() };
                     // What runs already when the watch begins did not start then.
                     if !d.samples.is_empty() {
                         push_mark(&mut d.track.marks, mark);
@@ -317,14 +339,15 @@ impl History {
                 push_point(&mut d.track.processes[track], ProcessPoint { time_us: list.t, used, torch }, most);
                 present.push(Present { pid, track, used, reserved_then: torch.map(|m| m.reserved) });
             }
-            let gone: Vec<usize> = d.present.iter().map(|p| p.track).filter(|t| present.iter().all(|p| p.track != *t)).collect();
+            let here: HashSet<usize> = present.iter().map(|p| p.track).collect();
+            let gone: Vec<usize> = d.present.iter().map(|p| p.track).filter(|t| !here.contains(t)).collect();
             for track in gone {
                 let process = &mut d.track.processes[track];
                 process.ended_us = Some(list.t);
                 process.has_helper = false;
                 let text = format!("process {} ends", process.pid);
                 d.torch.remove(&process.pid);
-                push_mark(&mut d.track.marks, LiveMark { time_us: list.t, kind: MarkKind::Process, text });
+                push_mark(&mut d.track.marks, LiveMark { time_us: list.t, kind: MarkKind::Process, text: text.into() });
             }
             d.present = present;
             d.nobodys = None;
@@ -337,6 +360,9 @@ impl History {
     fn add_torch(&mut self, point: TorchPoint) {
         let most = self.most(MOST_POINTS);
         let Some(d) = self.device(point.d) else { return };
+        if d.torch.len() >= MOST_PROCESSES && !d.torch.contains_key(&point.pid) {
+            return;
+        }
         let before = d.torch.insert(point.pid, (point.m, point.t));
         for p in d.present.iter_mut().filter(|p| p.pid == point.pid) {
             p.reserved_then = p.reserved_then.or(Some(point.m.reserved));
@@ -347,17 +373,19 @@ impl History {
         }
         if before.is_some_and(|(m, _)| point.m.ooms > m.ooms) {
             let text = format!("out of memory in {}", point.pid);
-            push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::OutOfMemory, text });
+            push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::OutOfMemory, text: text.into() });
         }
         if before.is_some_and(|(m, _)| point.m.retries > m.retries) {
             let text = format!("cache emptied and retried in {}", point.pid);
-            push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::Program, text });
+            push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::Program, text: text.into() });
         }
     }
 
     fn add_mark(&mut self, mark: &MarkPoint) {
+        // One mark may be for every device.
+        let text: Arc<str> = mark.text.as_str().into();
         for d in self.devices.iter_mut().filter(|d| mark.d.is_none_or(|n| n == d.number)) {
-            push_mark(&mut d.track.marks, LiveMark { time_us: mark.t, kind: mark.kind, text: mark.text.clone() });
+            push_mark(&mut d.track.marks, LiveMark { time_us: mark.t, kind: mark.kind, text: Arc::clone(&text) });
         }
     }
 
@@ -368,7 +396,7 @@ impl History {
         for d in self.devices.iter_mut().filter(|d| trouble.d.is_none_or(|n| n == d.number)) {
             if d.track.trouble.is_none() != trouble.sentence.is_none() {
                 let text = if trouble.sentence.is_some() { "device not readable" } else { "device readable again" };
-                let mark = LiveMark { time_us: trouble.t, kind: MarkKind::Device, text: text.to_owned() };
+                let mark = LiveMark { time_us: trouble.t, kind: MarkKind::Device, text: text.into() };
                 push_mark(&mut d.track.marks, mark);
             }
             d.track.trouble.clone_from(&trouble.sentence);
@@ -385,7 +413,7 @@ impl History {
             }
             d.track.unlisted_us = is_lost.then_some(lost.t);
             let text = if is_lost { "processes no longer listed" } else { "processes listed again" };
-            push_mark(&mut d.track.marks, LiveMark { time_us: lost.t, kind: MarkKind::Device, text: text.to_owned() });
+            push_mark(&mut d.track.marks, LiveMark { time_us: lost.t, kind: MarkKind::Device, text: text.into() });
             if !is_lost {
                 continue;
             }

@@ -73,6 +73,9 @@ pub(super) fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Reco
     recording.report.warn_many(WarningKind::Skipped, unknown.0, unknown.1, || {
         "records of a newer version of vramscope were left out".to_owned()
     });
+    recording.report.warn_many(WarningKind::Skipped, history.left_out(), None, || {
+        "the session tells of more devices than a machine has; the rest was left out".to_owned()
+    });
     Ok(recording)
 }
 

@@ -10,7 +10,7 @@ pub use self::entries::{OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use super::args::OomArgs;
 use vramscope_core::allocator::{Caps, WhatIf};
 use vramscope_core::analysis::anatomy::{Composition, made_at};
-use vramscope_core::analysis::findings::EXAMINED;
+use vramscope_core::analysis::findings::examined;
 use vramscope_core::analysis::fragmentation::{Blocker, Servers, WayOut};
 use vramscope_core::analysis::oom::{
     Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest, examine,
@@ -74,21 +74,21 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
         rules_sentences: Vec::new(),
     };
     for device in &recording.devices {
-        let mut events = device.events.ooms();
-        // A program that catches its failures may have thousands, each as long to examine as the last.
-        let left_out = events.len().saturating_sub(EXAMINED);
-        events.drain(..left_out);
-        report.ooms_left_out += left_out;
+        let all = device.events.ooms();
         let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
+        // A program that catches its failures may have thousands, each as long to examine as the last.
+        let events = examined(device, &tables, &all);
+        let left_out = all.len() - events.len();
+        report.ooms_left_out += left_out;
         report.contradictions.extend(tables.disagreement.clone());
         let roles = Roles::build(recording, device, &tables, rules, progress).map_err(|e| e.to_string())?;
         report.changed_by_rules += roles.changed.count;
         report.rules_sentences.extend(roles.changed.rules_sentence());
         let caps = Caps::of(device, None, progress).map_err(|e| e.to_string())?;
         let autopsies: Vec<Autopsy> = events
-            .into_iter()
-            .filter_map(|event| examine(device, &tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
+            .iter()
+            .filter_map(|&event| examine(device, &tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
             .collect();
         // What is larger than all there could be fits under no setting.
         let may_help = autopsies.iter().any(|a| a.verdict != Verdict::TooLarge);

@@ -14,8 +14,8 @@ use super::steps::Steps;
 use super::{DeviceTables, LifetimeId, Quantity, StackNames, State};
 use crate::allocator::Caps;
 use crate::analysis::vendor::Words;
-use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
-use crate::units::{Bytes, counted};
+use crate::model::{Cancelled, DeviceRecording, EventId, Progress, Recording, StackId};
+use crate::units::{Bytes, count, counted};
 
 pub use self::rules::{RULES, Rule, as_table};
 
@@ -162,7 +162,7 @@ pub struct Findings {
     pub findings: Vec<Finding>,
     /// One an out-of-memory event, in order; the last of them where there are very many.
     pub ooms: Vec<Arc<Autopsy>>,
-    /// Out-of-memory events that were not examined: before the last [`EXAMINED`], and those of which the source does not tell
+    /// Out-of-memory events that were not examined: before those that [`examined`] gives, and those of which the source does not tell
     /// what was free.
     pub ooms_left_out: usize,
     /// Those among them of which the source does not tell what was free.
@@ -175,6 +175,18 @@ pub struct Findings {
 
 /// Failures examined at most; a program that fails that often fails for the same reasons.
 pub const EXAMINED: usize = 256;
+/// Blocks and segments that all examined failures look at together.
+const LOOKED_AT: usize = 1_000_000;
+
+/// The failures that are examined: the last ones, fewer where each takes long because very much is live.
+#[must_use]
+pub fn examined<'a>(device: &DeviceRecording, tables: &DeviceTables, failures: &'a [EventId]) -> &'a [EventId] {
+    let Some(&last) = failures.last() else { return failures };
+    let state = tables.states.at(device, &tables.lifetimes, last);
+    let size = (state.blocks.len() + state.segments.len()).max(1);
+    let most = (LOOKED_AT / size).clamp(4, EXAMINED);
+    &failures[failures.len().saturating_sub(most)..]
+}
 
 /// Runs every rule. `rules` are the user's own rules for roles. O(lifetimes).
 ///
@@ -192,13 +204,14 @@ pub fn diagnose(
     let at_peak = tables.states.at(device, &tables.lifetimes, peak_event);
     let failures = device.events.ooms();
     let caps = Caps::of(device, None, progress)?;
-    let ooms: Vec<Autopsy> = failures[failures.len().saturating_sub(EXAMINED)..]
+    let told = examined(device, tables, &failures);
+    let ooms: Vec<Autopsy> = told
         .iter()
         .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
         .collect();
     // `ooms` lists every failure, also of those that cannot be examined.
     let ooms_left_out = failures.len() - ooms.len();
-    let ooms_untold = failures.len().min(EXAMINED) - ooms.len();
+    let ooms_untold = told.len() - ooms.len();
     progress.check()?;
     let roles = Roles::build(recording, device, tables, rules, progress)?;
     let steps = roles.anatomy.steps.clone();
@@ -248,7 +261,11 @@ impl Findings {
             ));
         }
         if beyond > 0 {
-            told.push(format!("{} not examined: the {EXAMINED} after are enough to tell why.", failures(beyond)));
+            told.push(format!(
+                "{} not examined: the {} after are enough to tell why.",
+                failures(beyond),
+                count(self.ooms.len() as u64)
+            ));
         }
         told
     }

@@ -76,6 +76,8 @@ pub struct CachingAllocator<M, S> {
     pub(crate) blocks: Blocks,
     pub(crate) pools: Vec<Pool>,
     pub(crate) private: Vec<PrivatePool>,
+    /// Where each of them is in the list.
+    pub(crate) private_at: FxHashMap<PoolKey, usize>,
     pub(crate) freeable: Vec<PoolKey>,
     pub(crate) routes: Vec<Route>,
     /// Nested real stream captures; PyTorch 2.13 and later suspend polling only then.
@@ -116,6 +118,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
             blocks: Blocks::default(),
             pools: vec![Pool::new(SizeClass::Large, None), Pool::new(SizeClass::Small, None)],
             private: Vec::new(),
+            private_at: FxHashMap::default(),
             freeable: Vec::new(),
             routes: Vec::new(),
             captures: 0,

@@ -28,7 +28,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// # Errors
     /// When the pool was given up already.
     pub fn create_pool(&mut self, id: PoolKey) -> Result<(), AllocError> {
-        match self.private.iter().position(|p| p.id == id) {
+        match self.private_at.get(&id).copied() {
             Some(at) if self.private[at].use_count <= 0 => Err(AllocError::Pool("use_count")),
             Some(at) => {
                 self.private[at].use_count += 1;
@@ -73,7 +73,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// # Errors
     /// When there is no such pool.
     pub fn release_pool_share(&mut self, id: PoolKey) -> Result<(), AllocError> {
-        let Some(pool) = self.private.iter_mut().find(|p| p.id == id) else {
+        let Some(pool) = self.private_mut(id) else {
             return Err(AllocError::Pool("no such pool"));
         };
         pool.use_count -= 1;
@@ -96,11 +96,21 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.no_split.push(id);
     }
 
+    /// The private pool of this id.
+    pub(crate) fn private_of(&self, id: PoolKey) -> Option<&PrivatePool> {
+        self.private_at.get(&id).and_then(|&at| self.private.get(at))
+    }
+
+    fn private_mut(&mut self, id: PoolKey) -> Option<&mut PrivatePool> {
+        self.private_at.get(&id).and_then(|&at| self.private.get_mut(at))
+    }
+
     /// The index of a private pool in the list, created with one share when new.
     pub(crate) fn private_pool(&mut self, id: PoolKey) -> usize {
-        if let Some(at) = self.private.iter().position(|p| p.id == id) {
+        if let Some(&at) = self.private_at.get(&id) {
             return at;
         }
+        self.private_at.insert(id, self.private.len());
         let large = self.pools.len() as PoolIx;
         self.pools.push(Pool::new(SizeClass::Large, Some(id)));
         self.pools.push(Pool::new(SizeClass::Small, Some(id)));
@@ -112,7 +122,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     pub(crate) fn pool_for(&self, class: SizeClass, stream: u64) -> PoolIx {
         for route in self.routes.iter().rev() {
             if route.stream.is_none_or(|s| s == stream)
-                && let Some(pool) = self.private.iter().find(|p| p.id == route.id)
+                && let Some(pool) = self.private_of(route.id)
             {
                 return if class == SizeClass::Small { pool.small } else { pool.large };
             }
@@ -146,7 +156,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
 
     pub(crate) fn count_private_segment(&mut self, pool: PoolIx, by: i64) {
         if let Some(owner) = self.pools[usize::from(pool)].owner
-            && let Some(p) = self.private.iter_mut().find(|p| p.id == owner)
+            && let Some(p) = self.private_mut(owner)
         {
             p.segments += by;
         }
@@ -155,7 +165,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// PyTorch counts one unmap a growth, though a growth may have mapped several times; it asserts when they do not match.
     pub(crate) fn uncount_unmapped(&mut self, pool: PoolIx) -> Result<(), AllocError> {
         if let Some(owner) = self.pools[usize::from(pool)].owner
-            && let Some(p) = self.private.iter_mut().find(|p| p.id == owner)
+            && let Some(p) = self.private_mut(owner)
         {
             if p.segments <= 0 {
                 return Err(AllocError::Pool("assert cudaMalloc_count"));
@@ -167,8 +177,9 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
 
     /// Drops a freeable pool that PyTorch thinks is empty; its blocks, if any are left, live on.
     pub(crate) fn destroy_if_empty(&mut self, id: PoolKey) {
-        if self.private.iter().any(|p| p.id == id && p.segments == 0) {
+        if self.private_of(id).is_some_and(|p| p.segments == 0) {
             self.private.retain(|p| p.id != id);
+            self.private_at = self.private.iter().enumerate().map(|(i, p)| (p.id, i)).collect();
             self.freeable.retain(|&k| k != id);
         }
     }

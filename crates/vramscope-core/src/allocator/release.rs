@@ -32,7 +32,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
                 }
                 self.synchronise_all(Some(key))?;
             }
-            let Some(pool) = self.private.iter().find(|p| p.id == key) else { continue };
+            let Some(pool) = self.private_of(key) else { continue };
             let (large, small) = (pool.large, pool.small);
             self.release_pool(small)?;
             self.release_pool(large)?;

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::watch::{News, Stamp};
-use vramscope_core::formats::{oom_message, open_regular, unpacked_log};
+use vramscope_core::formats::{Log, oom_message, open_regular};
 
 /// At most this much of what was added since the last listing is read: a log that grows faster tells more than anybody reads.
 const MOST_READ: u64 = 16 << 20;
@@ -79,8 +79,10 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(to - from).read_to_end(&mut bytes)?;
+    let mut skipped = 0;
     if is_still && from == 0 {
-        bytes = unpacked_log(bytes, "").map_err(io::Error::other)?;
+        // It may be packed.
+        (bytes, skipped) = Log::read(bytes.as_slice()).map_err(io::Error::other)?.into_end();
     }
     if oom_message::is_utf16(&bytes) {
         // Its places are not those of the text: it is searched once it stands still.
@@ -105,7 +107,10 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
         let start = starts.get(*first).copied().unwrap_or(0);
         let stop = starts.get(last + LINES_AFTER).copied().unwrap_or(bytes.len()).min(resume.max(start)).min(start + MOST_TOLD);
         let text = String::from_utf8_lossy(&bytes[start..stop]).into_owned();
-        Excerpt { text, first_line: (lines_before(path, from) + *first as u64 + 1).try_into().unwrap_or(u32::MAX) }
+        Excerpt {
+            text,
+            first_line: (lines_before(path, from) + u64::from(skipped) + *first as u64 + 1).try_into().unwrap_or(u32::MAX),
+        }
     });
     // A text that stands still is searched to its end.
     Ok((if is_still { to } else { from + resume as u64 }, found))

@@ -1,36 +1,35 @@
 //! `vramscope explain`: an out-of-memory message in plain words.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
 use vramscope_core::analysis::explain::{Explanation, explain};
-use vramscope_core::formats::{self, oom_message, why};
+use vramscope_core::formats::{Log, oom_message, why};
 use vramscope_core::units::pytorch_size;
 
-/// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean.
+/// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean. Of a text longer
+/// than 80 MiB the first 16 and the last 64 MiB are searched.
 ///
 /// As JSON: the explanation of the first message with figures, and under `messages` every one found.
 ///
 /// # Errors
 /// One sentence when the text cannot be read, or holds no out-of-memory message.
 pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), String> {
-    let mut bytes = Vec::new();
-    let name = match file {
+    let (log, name) = match file {
         Some(path) if path != Path::new("-") => {
             if path.is_dir() {
                 return Err(format!("{} is a folder; give a file in it, or a message on standard input", path.display()));
             }
-            bytes = std::fs::read(path).map_err(|e| format!("{} cannot be read: {}", path.display(), why(&e)))?;
-            path.display().to_string()
+            let name = path.display().to_string();
+            (File::open(path).map_err(|e| why(&e)).and_then(Log::read).map_err(|e| format!("{name} cannot be read: {e}"))?, name)
         }
         _ => {
-            std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input cannot be read: {}", why(&e)))?;
-            "the text".to_owned()
+            let log = Log::read(std::io::stdin().lock()).map_err(|e| format!("standard input cannot be read: {e}"))?;
+            (log, "the text".to_owned())
         }
     };
-    let bytes = formats::unpacked_log(bytes, &name).map_err(|e| e.to_string())?;
-    let text = oom_message::decoded(&bytes);
-    let found: Vec<_> = oom_message::find_all(&text);
+    let found = log.messages();
     let explained: Vec<Explanation> = found.iter().map(explain).collect();
     let Some(main) = explained.get(oom_message::first_told(&found)) else {
         return Err(format!(

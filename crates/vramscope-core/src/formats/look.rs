@@ -26,8 +26,8 @@ const HEAD: u64 = 4 << 20;
 /// A zip's directory ends in this many bytes, its comment included.
 const TAIL: u64 = (1 << 16) + 22;
 
-/// An error stands at the end of a log, before what other processes still wrote.
-pub(super) const LOG_TAIL: u64 = 64 << 20;
+/// As much of a log's end.
+const LOG_TAIL: u64 = super::log::END as u64;
 
 /// Looks at the first 4 MiB and the last 64 KiB of a file; of a text that tells nothing in its first 4 MiB, at the last 64 MiB, which
 /// takes a fraction of a second: not for the window's thread.

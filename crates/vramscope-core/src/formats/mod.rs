@@ -11,6 +11,7 @@ pub mod folder;
 mod html;
 pub mod jax;
 pub mod kineto;
+mod log;
 mod look;
 pub mod oom_message;
 mod pickle;
@@ -27,9 +28,10 @@ use std::time::Instant;
 use contents::Contents;
 pub use contents::open_regular;
 pub use error::FormatError;
+pub use log::Log;
 pub use look::{Seen, look};
 use unwrap::Layers;
-pub use unwrap::{unpacked_bytes, unpacked_log};
+pub use unwrap::unpacked_bytes;
 
 use crate::model::{Format, Progress, Recording, WarningKind};
 
@@ -254,7 +256,7 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     }
     // A trainer that fails prints both; the error is what one wants to know of it. It stands at the end of what may be a long log.
     let tail = bytes.get(head.len()..).unwrap_or(&[]);
-    let tail = tail.get(tail.len().saturating_sub(look::LOG_TAIL as usize)..).unwrap_or(tail);
+    let tail = tail.get(tail.len().saturating_sub(log::END)..).unwrap_or(tail);
     let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&oom_message::decoded(part)).is_some();
     if has_message(head) || has_message(tail) {
         let what = "this text holds an out-of-memory error; read what it means (vramscope explain FILE, or Ctrl+E in the window)"

@@ -71,18 +71,6 @@ pub fn unpacked_bytes(path: &Path) -> u64 {
     }
 }
 
-/// A log as it is on disk: inflated where it is gzip or zstd, else as it is.
-///
-/// # Errors
-/// When it is packed and cannot be unpacked, or to far more than any log packs to.
-pub fn unpacked_log(bytes: Vec<u8>, name: &str) -> Result<Vec<u8>, FormatError> {
-    match bytes.as_slice() {
-        [0x1f, 0x8b, ..] => gzip(&bytes, name, &mut Layers::around(bytes.len()), &Progress::new()).map(|u| u.bytes),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => zstd(&bytes, name, &mut Layers::around(bytes.len()), &Progress::new()).map(|u| u.bytes),
-        _ => Ok(bytes),
-    }
-}
-
 /// Inflates gzip, all members.
 pub(crate) fn gzip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
     read_all(flate2::read::MultiGzDecoder::new(bytes), bytes.len(), name, layers, progress)

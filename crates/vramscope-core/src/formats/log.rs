@@ -1,0 +1,168 @@
+//! [`Log`]: a text of any length, as it is or packed, of which the beginning and the end are searched for out-of-memory messages.
+
+use std::io::{ErrorKind, Read};
+
+use super::oom_message::{OomMessage, decoded, find_all};
+use super::why;
+
+/// As much of a log's end: an error stands there, before what other processes still wrote.
+pub(super) const END: usize = 64 << 20;
+/// As much of its beginning: a job that was begun again writes on behind the error.
+const BEGINNING: usize = 16 << 20;
+/// Bytes of an unpacked log that are gone through. Unpacking more takes longer than anybody waits.
+const MOST_UNPACKED: u64 = 4 << 30;
+/// A packed log is unpacked in steps of this many bytes.
+const CHUNK: usize = 1 << 18;
+
+/// The first 16 and the last 64 MiB of a log, or all of one that is not longer than both. Takes up to 144 MiB while it is read.
+#[derive(Debug, Default)]
+pub struct Log {
+    head: Vec<u8>,
+    /// Empty where the head is everything.
+    tail: Vec<u8>,
+    /// Line ends before the tail.
+    lines_before: u32,
+}
+
+impl Log {
+    /// Reads a log to its end; unpacks one that is gzip or zstd.
+    ///
+    /// # Errors
+    /// Half a sentence: it cannot be read, or unpacks to more than 4 GiB.
+    pub fn read(mut reader: impl Read) -> Result<Self, String> {
+        let mut start = Vec::new();
+        reader.by_ref().take(4).read_to_end(&mut start).map_err(|e| why(&e))?;
+        let whole = start.chain(reader);
+        match start.as_slice() {
+            [0x1f, 0x8b, ..] => Self::unpack(flate2::read::MultiGzDecoder::new(whole)),
+            [0x28, 0xb5, 0x2f, 0xfd] => Self::unpack(zstd::stream::read::Decoder::new(whole).map_err(|e| why(&e))?),
+            _ => {
+                let mut log = Log::default();
+                log.take(whole).map(|_| log).map_err(|e| why(&e))
+            }
+        }
+    }
+
+    fn unpack(decoder: impl Read) -> Result<Self, String> {
+        let mut log = Log::default();
+        match log.take(decoder.take(MOST_UNPACKED)) {
+            Ok(bytes) if bytes == MOST_UNPACKED => {
+                Err("it unpacks to more than 4 GiB; unpack it and give its end (zcat FILE | tail -c 64M | vramscope explain)"
+                    .to_owned())
+            }
+            Ok(_) => Ok(log),
+            // Cut short: what there is may hold the message.
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                log.trim();
+                Ok(log)
+            }
+            Err(e) => Err(format!("it cannot be unpacked: {}", why(&e))),
+        }
+    }
+
+    /// Takes in what is read; answers how much that was.
+    fn take(&mut self, mut reader: impl Read) -> std::io::Result<u64> {
+        let mut chunk = vec![0; CHUNK];
+        let mut bytes = 0;
+        loop {
+            match reader.read(&mut chunk) {
+                Ok(0) => {
+                    self.trim();
+                    return Ok(bytes);
+                }
+                Ok(n) => {
+                    bytes += n as u64;
+                    self.add(&chunk[..n]);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        if self.tail.is_empty() && self.head.len() + bytes.len() <= BEGINNING + END {
+            return self.head.extend_from_slice(bytes);
+        }
+        if self.tail.is_empty() {
+            self.tail = self.head.split_off(BEGINNING.min(self.head.len()));
+            self.lines_before = line_ends(&self.head);
+        }
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 2 * END {
+            self.trim();
+        }
+    }
+
+    fn trim(&mut self) {
+        // An even number: UTF-16 stays readable.
+        let gone = self.tail.len().saturating_sub(END) & !1;
+        self.lines_before = self.lines_before.saturating_add(line_ends(&self.tail[..gone]));
+        self.tail.drain(..gone);
+    }
+
+    /// The end of the log, and how many lines end before it: all of it where it is not longer than 80 MiB.
+    #[must_use]
+    pub fn into_end(self) -> (Vec<u8>, u32) {
+        if self.tail.is_empty() { (self.head, 0) } else { (self.tail, self.lines_before) }
+    }
+
+    /// The messages in it, with the line of the log that each begins in.
+    #[must_use]
+    pub fn messages(&self) -> Vec<OomMessage> {
+        let mut found = find_all(&decoded(&self.head));
+        if !self.tail.is_empty() {
+            found.extend(find_all(&decoded(&self.tail)).into_iter().map(|mut message| {
+                message.line = message.line.saturating_add(self.lines_before);
+                message
+            }));
+        }
+        found
+    }
+}
+
+fn line_ends(bytes: &[u8]) -> u32 {
+    memchr::memchr_iter(b'\n', bytes).count().try_into().unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    const MESSAGE: &str =
+        "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated)\n";
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(text).unwrap();
+        gz.finish().unwrap()
+    }
+
+    #[test]
+    fn packed_and_plain_logs_are_the_same_and_one_cut_short_is_read_as_far_as_it_goes() {
+        let text = format!("step\n{MESSAGE}{}", "more\n".repeat(1000));
+        let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        let gz = gzip(text.as_bytes());
+        for bytes in [text.as_bytes(), &zstd, &gz, &gz[..gz.len() - 9]] {
+            let found = Log::read(bytes).unwrap().messages();
+            assert_eq!(found.iter().map(|m| m.line).collect::<Vec<_>>(), [2]);
+        }
+        assert!(Log::read(&b"\x1f\x8bno gzip at all"[..]).is_err());
+        assert!(Log::read(&b""[..]).unwrap().messages().is_empty());
+    }
+
+    #[test]
+    fn of_a_long_log_the_beginning_and_the_end_are_kept_and_lines_are_counted() {
+        let line = format!("{}\n", "x".repeat(999));
+        let many = (3 * END / line.len()) as u32;
+        let middle = (0..many).flat_map(|i| if i == many / 2 { MESSAGE.repeat(2) } else { line.clone() }.into_bytes());
+        let text: Vec<u8> = MESSAGE.bytes().chain(middle).chain(MESSAGE.bytes()).collect();
+        let log = Log::read(text.as_slice()).unwrap();
+        assert!((BEGINNING, END) == (log.head.len(), log.tail.len()));
+        // Two lines stand in the place of one in the middle.
+        assert_eq!(log.messages().iter().map(|m| m.line).collect::<Vec<_>>(), [1, many + 3]);
+        // Packed, it is a bomb of some hundred kilobytes; memory stays what it is for the text.
+        assert_eq!(Log::read(gzip(&text).as_slice()).unwrap().into_end().1, log.lines_before);
+    }
+}

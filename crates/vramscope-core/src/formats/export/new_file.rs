@@ -30,8 +30,7 @@ impl NewFile {
             let file = File::options().write(true).open(path).map_err(failed)?;
             return Ok(NewFile { path: path.to_path_buf(), unnamed: None, replaces, out: Some(BufWriter::new(file)) });
         }
-        // What a link points to is written, as a plain write would do.
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let target = behind_links(path)?;
         let unnamed = Unnamed::beside(&target).map_err(failed)?;
         let file = unnamed.file().try_clone().map_err(failed)?;
         Ok(NewFile { path: target, unnamed: Some(unnamed), replaces, out: Some(BufWriter::new(file)) })
@@ -61,6 +60,49 @@ impl Write for NewFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+/// The file that a name stands for: what a link points to is written, as a plain write would do, but not where another user laid the link
+/// out. Linux itself follows such a link in no folder that everybody may write to.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, String> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let me = rustix::process::geteuid().as_raw();
+        let mut at = path.to_path_buf();
+        // As many as Linux follows.
+        for _ in 0..40 {
+            let Ok(meta) = std::fs::symlink_metadata(&at) else { break };
+            if !meta.is_symlink() {
+                break;
+            }
+            // Who may do everything anyhow needs no links.
+            if meta.uid() != me && meta.uid() != 0 {
+                return Err(format!(
+                    "{} is a link that another user (number {}) made; name the file itself",
+                    at.display(),
+                    meta.uid()
+                ));
+            }
+            let next = std::fs::read_link(&at).map_err(|e| not_written(path, &e))?;
+            // It may have been exchanged between the two questions.
+            let is_same = std::fs::symlink_metadata(&at).is_ok_and(|now| {
+                (now.dev(), now.ino(), now.ctime(), now.ctime_nsec()) == (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec())
+            });
+            if !is_same {
+                return Err(format!("{}: the link changed while it was followed; name the file itself", at.display()));
+            }
+            at = at.parent().unwrap_or(Path::new("")).join(next);
+        }
+        Ok(at)
+    }
+    #[cfg(not(unix))]
+    {
+        Ok(std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()))
     }
 }
 
@@ -142,6 +184,9 @@ pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<String>
     if is_special(path) {
         return None;
     }
+    if let Err(sentence) = behind_links(path) {
+        return Some(sentence);
+    }
     if std::fs::symlink_metadata(path).is_ok() {
         // Shared: two that only ask do not stand in each other's way.
         if lock(path, File::try_lock_shared).is_err() {
@@ -211,6 +256,29 @@ mod tests {
         assert!(!std::fs::read_dir(folder.path()).unwrap().any(parts));
         assert!(NewFile::create(&at("none/x"), &[], false).unwrap_err().contains("there is no folder"));
         assert!(NewFile::create(folder.path(), &[], true).unwrap_err().contains("is a folder"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn own_links_are_followed_and_those_of_other_users_are_not() {
+        use std::os::unix::fs::{lchown, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("below")).unwrap();
+        std::fs::write(at("below/target"), "old").unwrap();
+        symlink("below/middle", at("link")).unwrap();
+        symlink("target", at("below/middle")).unwrap();
+        let mut new = NewFile::create(&at("link"), &[], true).unwrap();
+        new.write_all(b"new").unwrap();
+        new.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(at("below/target")).unwrap(), "new");
+        assert!(at("link").is_symlink() && at("below/middle").is_symlink());
+        // Only the administrator can give a link to another user.
+        if lchown(at("below/middle"), Some(12_345), None).is_ok() {
+            let sentence = NewFile::create(&at("link"), &[], true).unwrap_err();
+            assert!(sentence.contains("is a link that another user (number 12345) made"), "{sentence}");
+            assert_eq!(std::fs::read_to_string(at("below/target")).unwrap(), "new");
+        }
     }
 
     #[test]

@@ -65,12 +65,16 @@ impl Unnamed {
         Ok(())
     }
 
-    /// Gives it a name in the place of what has it now.
+    /// Gives it a name in the place of what has it now; who may read and write the older file may read and write the new one.
     ///
     /// # Errors
     /// What the system answers; the older file is as it was then.
     pub fn replace(&mut self, target: &Path) -> io::Result<()> {
+        if let Ok(older) = std::fs::metadata(target) {
+            keep_mode(&self.file, &older);
+        }
         if self.hidden.is_none() {
+            sweep(&self.folder);
             let hidden = free_name(&self.folder);
             link_open(&self.file, &hidden)?;
             self.hidden = Some(hidden);
@@ -88,6 +92,18 @@ impl Drop for Unnamed {
         // What is left of it helps nobody; that it cannot be removed either is no news.
         let _ = self.hidden.take().map(std::fs::remove_file);
     }
+}
+
+/// Where it fails the file is as the user's own settings make new files.
+fn keep_mode(file: &File, older: &std::fs::Metadata) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        // Nothing that is written for a user runs as somebody else.
+        let _ = file.set_permissions(std::fs::Permissions::from_mode(older.mode() & 0o777));
+    }
+    #[cfg(not(unix))]
+    let _ = (file, older);
 }
 
 /// A name that nobody can know before it is there.
@@ -173,8 +189,16 @@ mod tests {
             let mut second = take();
             assert_eq!(second.link(&out).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
             second.file().write_all(b"second").unwrap();
+            #[cfg(unix)]
+            let mode = {
+                use std::os::unix::fs::PermissionsExt as _;
+                std::fs::set_permissions(&out, std::fs::Permissions::from_mode(0o600)).unwrap();
+                || std::fs::metadata(&out).unwrap().permissions().mode() & 0o777
+            };
             second.replace(&out).unwrap();
             assert_eq!(std::fs::read(&out).unwrap(), b"second");
+            #[cfg(unix)]
+            assert_eq!(mode(), 0o600, "what was private stays so");
             // It goes on under its name.
             second.file().write_all(b" more").unwrap();
             assert!(File::open(&out).unwrap().try_lock().is_err(), "locked while it is open");

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Next, Record, SessionReader};
-use crate::formats::export::new_file::{give_name, is_special, not_written, refusal};
+use crate::formats::export::new_file::{behind_links, give_name, is_special, not_written, refusal};
 use crate::formats::export::unnamed::Unnamed;
 
 /// A session that is begun beside its name, so that an older one of that name stays until this one is worth more.
@@ -29,7 +29,7 @@ impl SessionFile {
         if is_special(path) {
             return Ok(SessionFile { path: path.to_path_buf(), unnamed: None, replaces });
         }
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let path = behind_links(path)?;
         let unnamed = Unnamed::beside(&path).map_err(|e| not_written(&path, &e))?;
         Ok(SessionFile { path, unnamed: Some(unnamed), replaces })
     }

@@ -38,8 +38,13 @@ impl Table {
 
     /// Adds a row; missing cells are empty.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.rows.push(cells.into_iter().map(|cell| elided(cell.into())).collect());
+        self.rows.push(cells.into_iter().map(|cell| elided(in_one_line(cell.into()))).collect());
     }
+}
+
+/// A name out of a file may hold line ends, behind which it could write rows of its own.
+fn in_one_line(cell: String) -> String {
+    if cell.contains(['\n', '\t']) { cell.replace('\n', "\\n").replace('\t', "\\t") } else { cell }
 }
 
 /// The longest text of a cell; what is longer is cut in its middle.
@@ -101,6 +106,13 @@ mod tests {
         table.row(["x".repeat(70_000), "1".to_owned()]);
         table.row(["y".to_owned(), "2".repeat(401)]);
         assert!(table.to_string().lines().all(|line| line.chars().count() == 2 * LONGEST + 2), "{table}");
+    }
+
+    #[test]
+    fn a_name_with_line_ends_is_one_row() {
+        let mut table = Table::new("lr");
+        table.row(["a\nb\tc", "1"]);
+        assert_eq!(table.to_string(), "a\\nb\\tc  1\n");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use vramscope_core::formats::open_regular;
+use vramscope_core::units::is_steering;
 
 /// What paths of a recording begin with on the machine it was made on, and the folder that stands for it here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,9 +36,7 @@ const LONGEST: usize = 4096;
 #[must_use]
 pub fn shown(name: &str) -> String {
     const MOST: usize = 96;
-    let does_something =
-        |c: char| c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let plain = |c: char| if does_something(c) { '\u{fffd}' } else { c };
+    let plain = |c: char| if c.is_control() || is_steering(c) { '\u{fffd}' } else { c };
     let letters = name.chars().count();
     if letters <= MOST {
         return name.chars().map(plain).collect();

@@ -1,7 +1,8 @@
 //! Comma-separated values: a header, then a row a line; text with commas, quotes or line ends is quoted. A gap is empty.
 //!
-//! A spreadsheet runs a cell that begins like a formula, and names come from files: such text gets an apostrophe before it. A terminal
-//! obeys escapes and marks of direction: they are written as `\u001b`.
+//! A spreadsheet runs a cell that begins like a formula, and names come from files: such text gets an apostrophe before it. So does what
+//! follows a semicolon, a tab or a line end within a text: a spreadsheet may split cells there. A terminal obeys escapes and marks of
+//! direction: they are written as `\u001b`.
 
 use std::io::{self, Write};
 
@@ -9,8 +10,10 @@ use super::{Column, ExportTable};
 
 /// Rows asked for at once.
 const BATCH: usize = 1 << 16;
-/// What text begins with that a spreadsheet takes for a formula, or for white space before one.
-const FORMULA: [char; 7] = ['=', '+', '-', '@', '\t', '\r', '\n'];
+/// What text begins with that a spreadsheet takes for a formula, also in the full width of East Asian type, or for white space before one.
+const FORMULA: [char; 11] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r', '\n'];
+/// Where a spreadsheet may begin a new cell within a text, beside the comma, which is quoted.
+const SPLITS: [char; 4] = [';', '\t', '\r', '\n'];
 
 /// Writes a table.
 ///
@@ -55,12 +58,40 @@ fn push_cell(column: &Column<'_>, row: usize, line: &mut String) {
         Column::Text(values) => {
             let Some(Some(text)) = values.get(row) else { return };
             let text = &crate::units::shown(text);
-            let kept = if text.starts_with(FORMULA) { "'" } else { "" };
+            let text = kept(text);
             if text.contains(['"', ',', '\n', '\r']) {
-                let _ = write!(line, "\"{kept}{}\"", text.replace('"', "\"\""));
+                let _ = write!(line, "\"{}\"", text.replace('"', "\"\""));
             } else {
-                let _ = write!(line, "{kept}{text}");
+                line.push_str(&text);
             }
         }
+    }
+}
+
+/// The text with an apostrophe before each part that a spreadsheet would take for a formula.
+fn kept(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 1);
+    let mut begins = true;
+    for c in text.chars() {
+        if begins && FORMULA.contains(&c) {
+            out.push('\'');
+        }
+        out.push(c);
+        begins = SPLITS.contains(&c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kept;
+
+    #[test]
+    fn no_part_of_a_text_begins_like_a_formula() {
+        assert_eq!(kept("=1+1"), "'=1+1");
+        assert_eq!(kept("a-b = c; d"), "a-b = c; d");
+        assert_eq!(kept("a;=cmd\t@x\n-1\r+2"), "a;'=cmd\t'@x\n'-1\r'+2");
+        assert_eq!(kept("\u{ff1d}1 ;\u{ff20}"), "'\u{ff1d}1 ;'\u{ff20}");
+        assert_eq!(kept("\t=1"), "'\t'=1");
     }
 }

@@ -40,7 +40,7 @@ const MOST_DEVICES: usize = 32;
 /// Marks that a helper may set: at once, and a second after that. A session of days stays small.
 const MARKS: (f64, f64) = (100.0, 10.0);
 /// Lines of figures; a helper is asked for ten a second.
-const FIGURES: (f64, f64) = (60.0, 60.0);
+const FIGURES: (f64, f64) = (60.0, 20.0);
 /// Dropped marks are told this often.
 const TELL_DROPPED: Duration = Duration::from_secs(10);
 
@@ -230,8 +230,7 @@ impl Agent {
     /// When the system gives no thread.
     pub(super) fn follow(pid: u32, manner: Manner, outlets: Outlets) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let mut follower =
-            Follower { pid, manner, outlets, shared: Arc::clone(&shared), devices: HashMap::new(), told_other_user: false };
+        let mut follower = Follower::new(pid, manner, outlets, Arc::clone(&shared));
         let work = move || {
             follower.work();
             follower.shared.has_ended.store(true, Ordering::Release);
@@ -300,9 +299,30 @@ struct Follower {
     /// The UUID of each ordinal of the process, as told once. Looked up each time: the driver's list may come later than the helper.
     devices: HashMap<String, String>,
     told_other_user: bool,
+    /// What is left of each budget. A helper that goes and comes again gets no new one.
+    marks: Budget,
+    figures: Budget,
+    /// Marks dropped since that was told.
+    dropped: u64,
+    told_dropped: Instant,
 }
 
 impl Follower {
+    fn new(pid: u32, manner: Manner, outlets: Outlets, shared: Arc<Shared>) -> Self {
+        Follower {
+            pid,
+            manner,
+            outlets,
+            shared,
+            devices: HashMap::new(),
+            told_other_user: false,
+            marks: Budget::new(MARKS),
+            figures: Budget::new(FIGURES),
+            dropped: 0,
+            told_dropped: Instant::now(),
+        }
+    }
+
     fn work(&mut self) {
         while !self.shared.is_over() {
             let found = match self.find() {
@@ -418,10 +438,6 @@ impl Follower {
             since_us: wall_clock_us(),
             // Both clocks are the machine's own unless the helper runs in another one's time namespace or far away.
             skew_us: skew(hello.t),
-            marks: Budget::new(MARKS),
-            figures: Budget::new(FIGURES),
-            dropped: 0,
-            told_dropped: Instant::now(),
             last_error: String::new(),
         };
         let shared = Arc::clone(&self.shared);
@@ -433,12 +449,12 @@ impl Follower {
                     if let Ok(message) = serde_json::from_slice::<Message>(line) {
                         self.take(&mut session, message)?;
                     }
-                    self.tell_dropped(&mut session, false)?;
+                    self.tell_dropped(false)?;
                 }
                 Err(e) => break e.to_string(),
             }
         };
-        self.tell_dropped(&mut session, true)?;
+        self.tell_dropped(true)?;
         *self.shared.talk() = Talk::default();
         self.shared.is_recording.store(false, Ordering::Relaxed);
         self.outlets.records.send(Record::Detached(Detached { t: wall_clock_us(), pid, why })).ok()?;
@@ -450,12 +466,12 @@ impl Follower {
     }
 
     /// Says how many marks were dropped, now and then, and when the helper goes.
-    fn tell_dropped(&self, session: &mut Session, at_once: bool) -> Option<()> {
-        if session.dropped == 0 || (!at_once && session.told_dropped.elapsed() < TELL_DROPPED) {
+    fn tell_dropped(&mut self, at_once: bool) -> Option<()> {
+        if self.dropped == 0 || (!at_once && self.told_dropped.elapsed() < TELL_DROPPED) {
             return Some(());
         }
-        session.told_dropped = Instant::now();
-        let n = std::mem::take(&mut session.dropped);
+        self.told_dropped = Instant::now();
+        let n = std::mem::take(&mut self.dropped);
         let verb = if n == 1 { "was" } else { "were" };
         self.mark(wall_clock_us(), MarkKind::Process, format!("{} {verb} dropped", counted(n, "mark", "marks")))
     }
@@ -474,7 +490,7 @@ impl Follower {
         if let Some(devices) = message.devices {
             self.devices = devices.into_iter().take(MOST_DEVICES).collect();
         }
-        if message.stats.is_some() && session.figures.take() {
+        if message.stats.is_some() && self.figures.take() {
             for (ordinal, m) in message.stats.into_iter().flatten().take(MOST_DEVICES) {
                 if let Some(d) = self.devices.get(&ordinal).and_then(|uuid| self.number(uuid)) {
                     // Figures that nobody takes in time are old: better none than a queue.
@@ -490,12 +506,12 @@ impl Follower {
             self.shared.is_recording.store(on, Ordering::Relaxed);
             let _ = self.outlets.news.send(News::History { pid, on });
         }
-        session.dropped = session.dropped.saturating_add(message.dropped);
+        self.dropped = self.dropped.saturating_add(message.dropped);
         if message.event.as_deref() == Some("mark") {
-            if session.marks.take() {
+            if self.marks.take() {
                 self.mark(t, MarkKind::Program, clean(&message.text))?;
             } else {
-                session.dropped = session.dropped.saturating_add(1);
+                self.dropped = self.dropped.saturating_add(1);
             }
         }
         if let Some(path) = message.path {
@@ -511,7 +527,7 @@ impl Follower {
         if let Some(error) = message.error {
             // What fails at every reading is said once.
             let error = clean(&error);
-            if answered.is_some() || (error != session.last_error && session.marks.take()) {
+            if answered.is_some() || (error != session.last_error && self.marks.take()) {
                 session.last_error.clone_from(&error);
                 let _ = self.outlets.news.send(News::Failed { pid, sentence: format!("Process {pid}: {error}.") });
             }
@@ -566,11 +582,6 @@ struct Session {
     uid: u32,
     since_us: i64,
     skew_us: i64,
-    marks: Budget,
-    figures: Budget,
-    /// Marks dropped since that was told.
-    dropped: u64,
-    told_dropped: Instant,
     last_error: String,
 }
 

@@ -80,11 +80,7 @@ impl Jobs {
         if self.is_synchronous {
             return Ok(work());
         }
-        // What the work was changing may be half changed: who calls this throws it away.
-        catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-            let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-            text.unwrap_or("no reason was given").to_owned()
-        })
+        caught(work)
     }
 
     /// Runs `work` on a thread called `name`; its answer arrives on the returned channel, which is closed without one when `work`
@@ -114,6 +110,17 @@ impl Jobs {
         }
         receiver
     }
+}
+
+/// Does something that may panic. What it was changing may then be half changed: who calls this throws it away.
+///
+/// # Errors
+/// What the panic said.
+pub fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        text.unwrap_or("no reason was given").to_owned()
+    })
 }
 
 struct Running<K, T> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::document::DeviceData;
+use super::jobs::caught;
 use super::loader::prepare;
 use vramscope_core::analysis::join::Whose;
 use vramscope_core::formats::export::new_file::{NewFile, not_written};
@@ -25,6 +26,8 @@ mod tests;
 const PUBLISH: Duration = Duration::from_millis(100);
 /// The same while another tab is in front: a picture copies every sample, and nobody sees it. Sampling goes on as fast.
 const PUBLISH_HIDDEN: Duration = Duration::from_secs(1);
+/// Records from a pipe that may wait to be taken in.
+const WAITING: usize = 4096;
 
 /// What the views know of a watch beside the recording itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -166,8 +169,20 @@ impl LiveFeed {
             revision: 0,
             status: LiveStatus { rate: Rates::default().memory, ..LiveStatus::default() },
         };
-        if let Err(error) = std::thread::Builder::new().name("live-feed".to_owned()).spawn(move || work(inside)) {
-            tracing::error!("cannot start the watching thread: {error}");
+        let (teller, window) = (inside.outbox.clone(), ctx.clone());
+        let end = move |sentence: String| {
+            let _ = teller.send(Update::Notice(sentence));
+            let _ = teller.send(Update::Status(Box::new(LiveStatus { is_over: true, ..LiveStatus::default() })));
+            window.request_repaint();
+        };
+        let told = end.clone();
+        let work = move || {
+            if let Err(said) = caught(|| work(inside)) {
+                end(format!("The watch ended by an error of vramscope ({said}); what it showed stays."));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("live-feed".to_owned()).spawn(work) {
+            told(format!("The watch cannot begin: the system cannot start a thread: {error}."));
         }
         LiveFeed { commands, updates, pictures, status: Arc::default(), told: None, kept }
     }
@@ -509,7 +524,7 @@ fn forget(kept: &Kept) {
 /// Shows a session that arrives through a pipe until it ends, then keeps it.
 fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
     inside.tell_status(|s| s.is_remote = true);
-    let (sender, records) = sync_channel(4096);
+    let (sender, records) = sync_channel(WAITING);
     // Reading blocks, and the window wants pictures meanwhile.
     let reader = move || {
         let mut reader = match SessionReader::new(input) {
@@ -541,19 +556,20 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
         let wait = if is_open { Duration::from_millis(50) } else { Duration::from_secs(1) };
         if is_open {
             match records.recv_timeout(wait) {
-                Ok(Ok(record)) => {
-                    if let Some(w) = &mut writer {
-                        let _ = w.write(&record);
-                    }
-                    history.add(record);
-                    while let Ok(Ok(record)) = records.try_recv() {
-                        if let Some(w) = &mut writer {
-                            let _ = w.write(&record);
+                Ok(first) => {
+                    // As many as wait now; a writer that never rests must not keep the window from its pictures.
+                    for next in std::iter::once(first).chain(records.try_iter().take(WAITING)) {
+                        match next {
+                            Ok(record) => {
+                                if let Some(w) = &mut writer {
+                                    let _ = w.write(&record);
+                                }
+                                history.add(record);
+                            }
+                            Err(sentence) => inside.tell(Update::Notice(sentence)),
                         }
-                        history.add(record);
                     }
                 }
-                Ok(Err(sentence)) => inside.tell(Update::Notice(sentence)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     is_open = false;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, SystemTime};
 
-use super::jobs::Jobs;
+use super::jobs::{Jobs, caught};
 use super::logs::{Excerpt, Logs};
 use vramscope_core::formats::folder::{is_log_name, is_recording_name};
 use vramscope_core::formats::{Seen, look, why};
@@ -85,37 +85,8 @@ impl Watch {
                 wake.wake();
                 is_wanted
             };
-            let (mut known, mut logs) = match list(&path) {
-                Ok((recordings, texts)) if tell(News::Begun) => (Known::new(recordings), Logs::new(texts)),
-                Ok(_) => return,
-                Err(sentence) => {
-                    tell(News::Failed(sentence));
-                    return;
-                }
-            };
-            let mut was_lost = false;
-            while !stopped.load(Ordering::Acquire) {
-                std::thread::sleep(EVERY);
-                let answers = match list(&path) {
-                    Ok((recordings, texts)) => {
-                        let mut news = known.compare(recordings, |path| look(path).unwrap_or(Seen::Other));
-                        news.extend(logs.compare(texts));
-                        if was_lost {
-                            news.push(News::Back(format!("{} is there again and is watched.", path.display())));
-                        }
-                        was_lost = false;
-                        news
-                    }
-                    // Said once; a network folder may come back.
-                    Err(sentence) if !was_lost => {
-                        was_lost = true;
-                        vec![News::Trouble(format!("{sentence}; it is looked for every second"))]
-                    }
-                    Err(_) => Vec::new(),
-                };
-                if !answers.into_iter().all(&tell) {
-                    return;
-                }
+            if let Err(said) = caught(|| watch(&path, &stopped, &tell)) {
+                tell(News::Failed(format!("{} is not watched any more: an error of vramscope ({said})", path.display())));
             }
         };
         std::thread::Builder::new()
@@ -128,6 +99,42 @@ impl Watch {
     /// What happened since the last call.
     pub fn news(&self) -> impl Iterator<Item = News> {
         self.found.try_iter()
+    }
+}
+
+/// Lists the folder again and again until nobody listens.
+fn watch(path: &Path, stopped: &AtomicBool, tell: &impl Fn(News) -> bool) {
+    let (mut known, mut logs) = match list(path) {
+        Ok((recordings, texts)) if tell(News::Begun) => (Known::new(recordings), Logs::new(texts)),
+        Ok(_) => return,
+        Err(sentence) => {
+            tell(News::Failed(sentence));
+            return;
+        }
+    };
+    let mut was_lost = false;
+    while !stopped.load(Ordering::Acquire) {
+        std::thread::sleep(EVERY);
+        let answers = match list(path) {
+            Ok((recordings, texts)) => {
+                let mut news = known.compare(recordings, |path| look(path).unwrap_or(Seen::Other));
+                news.extend(logs.compare(texts));
+                if was_lost {
+                    news.push(News::Back(format!("{} is there again and is watched.", path.display())));
+                }
+                was_lost = false;
+                news
+            }
+            // Said once; a network folder may come back.
+            Err(sentence) if !was_lost => {
+                was_lost = true;
+                vec![News::Trouble(format!("{sentence}; it is looked for every second"))]
+            }
+            Err(_) => Vec::new(),
+        };
+        if !answers.into_iter().all(tell) {
+            return;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A watch's thread and file go with it.
 
 use super::*;
+use vramscope_core::formats::session::{MarkPoint, Record, SessionWriter};
 
 fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let since = Instant::now();
@@ -56,4 +57,34 @@ fn a_pipe_that_was_stopped_ends_its_thread() {
     });
     drop(feed);
     end.recv_timeout(Duration::from_secs(10)).expect("the thread ends");
+}
+
+#[test]
+fn a_pipe_that_breaks_off_says_so_however_fast_it_came() {
+    let mut bytes = Vec::new();
+    let mut writer = SessionWriter::new(&mut bytes).unwrap();
+    for t in 0..9 {
+        let mark = MarkPoint { d: None, t, kind: MarkKind::User, text: "here".to_owned() };
+        writer.write(&Record::Mark(mark)).unwrap();
+    }
+    drop(writer);
+    bytes.truncate(bytes.len() - 7);
+    let mut feed = LiveFeed::stream(&egui::Context::default(), std::io::Cursor::new(bytes));
+    let mut told = Vec::new();
+    wait("the end", || {
+        told.extend(feed.updates());
+        feed.status.is_over
+    });
+    assert!(told.iter().any(|u| matches!(u, Update::Notice(text) if text.contains("broke off"))));
+}
+
+#[test]
+fn a_watch_that_panics_ends_with_a_sentence() {
+    let mut feed = LiveFeed::start(&egui::Context::default(), |_| panic!("no such thing"));
+    let mut told = Vec::new();
+    wait("the end", || {
+        told.extend(feed.updates());
+        feed.status.is_over
+    });
+    assert!(told.iter().any(|u| matches!(u, Update::Notice(text) if text.contains("no such thing"))));
 }

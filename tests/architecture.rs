@@ -106,15 +106,24 @@ fn a_wrong_name_is_found_however_it_is_reached() {
     assert!(code("// use crate::app;").all(|(_, line)| line.is_empty()));
 }
 
+/// The code before a file's tests. `#[cfg(test)]` on a single item ends nothing.
+fn before_tests(text: &str) -> &str {
+    let is_module = |at: usize| text[at..].lines().nth(1).is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'));
+    let end = text.match_indices("#[cfg(test)]").find(|(at, _)| is_module(*at));
+    end.map_or(text, |(i, _)| &text[..i])
+}
+
 /// Lines that print by themselves, outside tests.
 fn prints(text: &str) -> Vec<usize> {
-    let text = text.split("#[cfg(test)]").next().unwrap_or(text);
+    let text = before_tests(text);
     let ways = [" print!(", "println!(", "eprint!(", "io::stdout", "io::stderr"];
     code(text).filter(|(_, line)| ways.iter().any(|way| line.contains(way))).map(|(i, _)| i).collect()
 }
 
 #[test]
 fn everything_that_is_printed_goes_one_way() {
+    let one_item = "#[cfg(test)]\nmod tests;\nfn f() {\n    println!();\n}\n";
+    assert_eq!(prints(&format!("{one_item}#[cfg(test)]\nmod tests {{\n    println!();\n}}")), [4]);
     assert_eq!(prints("fn f() {\n println!(\"{x}\");\n std::io::stderr();\n // eprintln!(\n}"), [2, 3]);
     let mut ways = Vec::new();
     for (folder, _) in ORDER {
@@ -134,7 +143,7 @@ fn everything_that_is_printed_goes_one_way() {
 fn no_cache_of_the_window_is_keyed_by_an_address() {
     let mut found = Vec::new();
     for (path, text) in sources(&root().join("src/app")) {
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = before_tests(&text);
         found.extend(code.lines().filter(|l| l.contains("as_ptr(")).map(|l| format!("{}: {}", path.display(), l.trim())));
     }
     assert!(found.is_empty(), "use app::identity::Identity:\n{}", found.join("\n"));

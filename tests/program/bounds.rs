@@ -5,19 +5,27 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use vramscope_core::formats::session::{DeviceFacts, MarkPoint, ProcessList, Record, SessionWriter};
+use vramscope_core::model::MarkKind;
 
 use crate::cli::stderr;
 
-const COMMANDS: [&[&str]; 9] = [
-    &["summary"],
-    &["state", "--end"],
-    &["oom"],
-    &["findings"],
-    &["whatif", "--conf", "expandable_segments:True"],
-    &["allocations"],
-    &["leaks"],
-    &["flame"],
-    &["diff"],
+/// What is run on each file: `FILE` is its name, `OUT` one that is free.
+const COMMANDS: [&[&str]; 14] = [
+    &["summary", "FILE"],
+    &["state", "--end", "FILE"],
+    &["oom", "FILE"],
+    &["findings", "FILE"],
+    &["whatif", "--conf", "expandable_segments:True", "FILE"],
+    &["allocations", "FILE"],
+    &["leaks", "FILE"],
+    &["flame", "FILE"],
+    &["diff", "FILE", "FILE"],
+    &["check", "--max-peak", "1GiB", "FILE"],
+    &["ranks", "FILE", "FILE"],
+    &["explain", "FILE"],
+    &["export", "--to", "csv", "--table", "events", "FILE", "OUT.csv"],
+    &["export", "--to", "snapshot", "FILE", "OUT.pickle"],
 ];
 
 fn try_all(name: &str, recording: &Value) {
@@ -26,13 +34,18 @@ fn try_all(name: &str, recording: &Value) {
 
 /// Runs every command on a file, none of them with more than 3 GB of address space or for longer than ten seconds.
 fn try_bytes(name: &str, bytes: &[u8]) {
+    try_commands(name, bytes, &COMMANDS);
+}
+
+fn try_commands(name: &str, bytes: &[u8], commands: &[&[&str]]) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join(name).display().to_string();
     std::fs::write(&file, bytes).expect("written");
-    for command in COMMANDS {
+    for command in commands {
         let mut run = Command::new("sh");
         run.args(["-c", "ulimit -v 3000000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_vramscope")]);
-        run.args(command).arg(&file).args((command == ["diff"]).then_some(&file)).stdin(Stdio::null());
+        let out = folder.path().join("out").display().to_string();
+        run.args(command.iter().map(|arg| arg.replace("FILE", &file).replace("OUT", &out))).stdin(Stdio::null());
         let since = Instant::now();
         let output = run.output().expect("it starts");
         let code = output.status.code();
@@ -102,4 +115,58 @@ fn what_unpacks_to_gigabytes_or_is_searched_again_and_again_costs_nothing() {
     let values = [&b"\x80\x04]("[..], &vec![b'N'; 60 << 20], b"e."].concat();
     try_bytes("values.gz", &gzip(&values));
     try_bytes("quadratic.html", format!("<html>{}", "base64".repeat(200_000)).as_bytes());
+}
+
+fn session(records: impl IntoIterator<Item = Record>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = SessionWriter::new(&mut bytes).expect("memory takes it");
+    for record in records {
+        writer.write(&record).expect("memory takes it");
+    }
+    bytes
+}
+
+fn device(device: u32) -> Record {
+    Record::Device(DeviceFacts { device, uuid: format!("GPU-{device}"), total: 1 << 36, ..DeviceFacts::default() })
+}
+
+#[test]
+fn a_session_of_more_devices_processes_and_marks_than_there_are_is_bounded() {
+    let all = (0..20_000).map(|pid| (pid + 1, 1, Some(1 << 20))).collect::<Vec<_>>();
+    let lists = (0..20).map(|t| Record::Processes(ProcessList { d: 0, t, p: all.clone() }));
+    try_bytes("processes.vramscope", &session(std::iter::once(device(0)).chain(lists)));
+    let mark = |t| Record::Mark(MarkPoint { d: None, t, kind: MarkKind::User, text: "here".repeat(50) });
+    try_bytes("devices.vramscope", &session((0..20_000).map(device).chain((0..3_000).map(mark))));
+    let file = tempfile::NamedTempFile::with_suffix(".vramscope").expect("a file");
+    std::fs::write(file.path(), session((0..200).map(device))).expect("written");
+    let output = Command::new(env!("CARGO_BIN_EXE_vramscope")).arg("summary").arg(file.path()).output().expect("it starts");
+    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    assert!(told.contains("72 "), "what is left out is told: {told}");
+}
+
+/// So many blocks in one segment, and requests that failed beside them.
+fn failures(blocks: u64, fails: u64) -> Value {
+    let block = |i: u64| json!({"address": ADDRESS + i * 512, "size": 512, "requested_size": 512, "state": "active_allocated"});
+    let allocs = (0..blocks).map(|i| event("alloc", ADDRESS + i * 512, 512, i + 1));
+    let ooms = (0..fails).map(|i| event("oom", 0, 1 << 30, blocks + i + 1));
+    let events: Vec<Value> =
+        std::iter::once(event("segment_alloc", ADDRESS, blocks * 512, 0)).chain(allocs).chain(ooms).collect();
+    let segment = json!({
+        "device": 0, "address": ADDRESS, "total_size": blocks * 512, "stream": 0, "is_expandable": false, "segment_type": "large",
+        "blocks": (0..blocks).map(block).collect::<Vec<_>>(),
+    });
+    json!({"segments": [segment], "device_traces": [events]})
+}
+
+#[test]
+fn many_failures_with_much_alive_at_each_are_answered() {
+    try_all("failures.json", &failures(20_000, 250));
+}
+
+#[test]
+fn a_log_of_one_phrase_again_and_again_and_one_that_unpacks_to_gigabytes_are_answered() {
+    let explain: &[&[&str]] = &[&["explain", "FILE"]];
+    try_commands("cut.log", "CUDA out of memory. Tried to allocate ".repeat(20_000).as_bytes(), explain);
+    try_commands("cut.log", "torch.cuda.OutOfMemoryError: CUDA out of memory.\n".repeat(20_000).as_bytes(), explain);
+    try_commands("log.gz", &gzip(&[&[b'x'; 4_000][..], b"\n"].concat().repeat(25_000)), explain);
 }

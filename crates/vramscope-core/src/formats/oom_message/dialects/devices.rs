@@ -22,6 +22,14 @@ pub(super) const ROWS: &[Row] = &[
     row(W::CudaProgram, P::Cuda, Phrase, "GPUassert: out of memory", "", "GPUassert: out of memory kernel.cu 42", ""),
     row(W::CudaProgram, P::Cuda, Name, "SimpleCudaMalloc_impl.hpp", "",
         "  what():  /thirdParty/mallocMC/src/include/mallocMC/reservePoolPolicies/SimpleCudaMalloc_impl.hpp(42):", ""),
+    row(W::CudaProgram, P::Cuda, Phrase, "parallel_for failed: out of memory", "",
+        "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  parallel_for failed: out of memory", ""),
+    row(W::CudaProgram, P::Cuda, Phrase, "std::bad_alloc: out of memory", "",
+        "terminate called after throwing an instance of 'thrust::system::detail::bad_alloc'\nwhat(): std::bad_alloc: out of memory", "")
+        .near("thrust"),
+    row(W::CudaProgram, P::Cuda, Figures, "Error when executing GPU operator", "can't allocate {requested} on device {gpu}",
+        "Error when executing GPU operator Resize encountered:\nCan't allocate 4294967296 bytes on device 1.", "requested 4.00 GiB, gpu 1")
+        .near("bytes on device").whole(),
     row(W::Runtime, P::Cuda, Name, "cudaErrorMemoryAllocation", "", "what():  cudaErrorMemoryAllocation: out of memory", ""),
     row(W::Runtime, P::Cuda, Name, "CUDA_ERROR_OUT_OF_MEMORY", "", "Error: cuMemAlloc returned CUDA_ERROR_OUT_OF_MEMORY", ""),
     row(W::Runtime, P::Cuda, Phrase, "Triton Error [CUDA]: out of memory", "", "RuntimeError: Triton Error [CUDA]: out of memory", ""),

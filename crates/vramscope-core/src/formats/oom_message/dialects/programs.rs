@@ -5,10 +5,10 @@ use super::{Platform as P, Row, Writer as W, row};
 
 const CACHE: &str = "<{requested} KV cache is needed | <{requested} | <seq len ({wanted}) | KV cache memory ({limit}) | maximum model length is {fits}";
 const ARENA: &str = "requested buffer of size {requested#}";
-const POOL: &str = "failed to allocate {requested}";
+const POOL: &str = "failed to allocate {requested} | max/try size = {_}, {limit}";
 const GGML: &str = "<allocating {requested} on device {gpu} | to allocate CUDA{gpu} buffer of size {exact#} | to allocate ROCm{gpu} buffer of size {exact#} | buffer of size {exact#}";
 const CUDA_BUFFER: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 10345250816\nllama_new_context_with_model: failed to allocate compute buffers";
-const TRT: &str = "amount of GPU memory ({requested} | requested size was {requested#} | {requested#}-byte buffer";
+const TRT: &str = "amount of GPU memory ({requested} | amount of memory ({requested} | requested size was {requested#} | {requested#}-byte buffer";
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
@@ -85,6 +85,10 @@ pub(super) const ROWS: &[Row] = &[
         "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/pool_memory_resource.hpp:196: Maximum pool \
         size exceeded (failed to allocate 2.000000 GiB)", "requested 2.00 GiB").near("rmm|memory_resource")
         .says("RMM's pool reached the largest size that it was given; the card itself may have room."),
+    row(W::Rmm, P::Cuda, Sure, "Maximum pool size exceeded", POOL,
+        "std::bad_alloc: out_of_memory: RMM failure at:pool_memory_resource.hpp:261: Maximum pool size exceeded (failed to allocate 64.0 \
+        MiB): Not enough room to grow, current/max/try size = 256.0 MiB, 256.0 MiB, 64.0 MiB", "requested 64.0 MiB, limit 256.0 MiB")
+        .near("rmm|memory_resource").says("RMM's pool reached the largest size that it was given; the card itself may have room."),
     row(W::Rmm, P::Cuda, Sure, "out_of_memory: CUDA error", POOL,
         "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 9.31 GiB) at: \
         /include/rmm/mr/device/cuda_memory_resource.hpp", "requested 9.31 GiB").near("rmm|memory_resource"),
@@ -168,6 +172,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::LlamaCpp, P::Hip, Sure, "ROCm error: out of memory", "", "ggml-cuda.cu:67: ROCm error\nROCm error: out of memory", ""),
     row(W::LlamaCpp, P::Unknown, Phrase, "failed to allocate buffer for kv cache", "",
         "llama_init_from_model: error: failed to allocate buffer for kv cache", ""),
+    row(W::LlamaCpp, P::Unknown, Phrase, "unable to allocate backend buffer", "",
+        "llama_model_load: error loading model: unable to allocate backend buffer", ""),
     row(W::LlamaCpp, P::Cuda, Phrase, "unable to allocate CUDA", "unable to allocate CUDA{gpu} buffer",
         "llama_model_load: error loading model: unable to allocate CUDA1 buffer", "gpu 1"),
     row(W::LlamaCpp, P::Cpu, Figures, "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate", "buffer of size {requested#}",
@@ -192,6 +198,9 @@ pub(super) const ROWS: &[Row] = &[
         "ResourceExhaustedError: Fail to alloc memory of 1048576000 size, error code is 12.", "requested 1000.00 MiB"),
     row(W::TensorRt, P::Cuda, Figures, "Requested amount of GPU memory (", TRT,
         "[TRT] [W] Requested amount of GPU memory (1073741824 bytes) could not be allocated.", "requested 1024.00 MiB"),
+    row(W::TensorRt, P::Cuda, Figures, "Requested amount of memory (", TRT,
+        "[TensorRT] ERROR: Requested amount of memory (268435456 bytes) could not be allocated.", "requested 256.00 MiB")
+        .near("could not be allocated"),
     row(W::TensorRt, P::Cuda, Sure, "OutOfMemory (no further information", "",
         "[E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no further information)", ""),
     row(W::TensorRt, P::Cuda, Sure, "[TensorRT-LLM][ERROR] CUDA runtime error in", "",

@@ -14,6 +14,46 @@
 //! * [`formats`]: bytes to a recording, whatever wrote them.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
 //! * [`analysis`]: a recording to derived tables: lifetimes, states, curves, diagnoses.
+//!
+//! # Open a file and ask for its peak
+//!
+//! ```
+//! use vramscope_core::analysis::findings::diagnose;
+//! use vramscope_core::analysis::roles::Rules;
+//! use vramscope_core::analysis::{DeviceTables, Quantity, StackNames};
+//! use vramscope_core::formats;
+//! use vramscope_core::model::Progress;
+//! use vramscope_core::units::Bytes;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sample_snapshots/fragment_oom.pickle");
+//! // Cancels the work from another thread, and tells how far it is.
+//! let progress = Progress::new();
+//! let recording = formats::open(&path, &progress)?;
+//! for warning in &recording.report.warnings {
+//!     eprintln!("{}", warning.text);
+//! }
+//! let device = &recording.devices[recording.busiest_device().ok_or("no device")?];
+//!
+//! // Lifetimes, curves and states, made once; everything else is asked of them.
+//! let tables = DeviceTables::build(device, &progress)?;
+//! let (bytes, event) = tables.curves.peak(Quantity::Active);
+//! println!("{} active at event {event} of {}", Bytes(bytes), device.events.len());
+//!
+//! // The blocks that were live then.
+//! let at_peak = tables.states.at(device, &tables.lifetimes, event);
+//! assert!(!at_peak.blocks.is_empty());
+//!
+//! // What is wrong, each finding with its numbers and what to do.
+//! let names = StackNames::of(&recording.stacks);
+//! let found = diagnose(&recording, device, &tables, &names, &Rules::default(), &progress)?;
+//! for finding in &found.findings {
+//!     println!("{}: {}", finding.title, finding.sentence);
+//! }
+//! assert_eq!(found.ooms.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod allocator;
 pub mod analysis;

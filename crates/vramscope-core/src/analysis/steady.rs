@@ -5,8 +5,11 @@ use super::{DeviceTables, Quantity};
 use crate::model::DeviceRecording;
 use crate::units::{Bytes, count};
 
-/// That memory does not grow from step to step, `No growth: all 3 steps end with 1.15 GiB`; `None` where it does, where there are too few
-/// steps, or where a request failed. O(steps + log events).
+/// As many steps as tell leaks: one that grows every few steps shows in them.
+const ENOUGH: usize = 7;
+
+/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`; "so far" where the steps are too few to rule out
+/// a leak; `None` where it grows, where there are fewer than three steps, or where a request failed. O(steps + log events).
 #[must_use]
 pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<String> {
     if !device.events.ooms().is_empty() {
@@ -43,11 +46,12 @@ fn said(ends: &[u64], is_cut: bool) -> Option<String> {
     };
     let last = ends.last().copied()?;
     let end = Bytes(last).to_string();
+    let finding = if ends.len() < ENOUGH { "No growth so far" } else { "No growth" };
     match ends {
-        [_, _, _, ..] if steady(ends) => Some(format!("No growth: all {} {steps} end with {end}", count(ends.len() as u64))),
+        [_, _, _, ..] if steady(ends) => Some(format!("{finding}: all {} {steps} end with {end}", count(ends.len() as u64))),
         // The first step of a run makes what the others find there.
         [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
-            Some(format!("No growth: all {} {steps} but the first end with {end}", count(ends.len() as u64)))
+            Some(format!("{finding}: all {} {steps} but the first end with {end}", count(ends.len() as u64)))
         }
         _ => None,
     }
@@ -70,11 +74,12 @@ mod tests {
     #[test]
     fn steps_that_end_alike_do_not_grow() {
         let plain = |ends: &[u64]| said(ends, false).map(|s| s.replace('\u{a0}', " "));
-        assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth: all 3 steps end with 1.15 GiB"));
-        assert_eq!(plain(&[100 * M, 300 * M, 300 * M]).as_deref(), Some("No growth: all 3 steps but the first end with 300 MiB"));
+        assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth so far: all 3 steps end with 1.15 GiB"));
+        assert_eq!(plain(&[100 * M, 300 * M, 300 * M]).as_deref(), Some("No growth so far: all 3 steps but the first end with 300 MiB"));
         assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
         let cut = said(&[300 * M, 300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
-        assert_eq!(cut.as_deref(), Some("No growth: all 3 whole steps end with 300 MiB"));
+        assert_eq!(cut.as_deref(), Some("No growth so far: all 3 whole steps end with 300 MiB"));
+        assert_eq!(plain(&[300 * M; 7]).as_deref(), Some("No growth: all 7 steps end with 300 MiB"));
         assert_eq!(plain(&[300 * M, 300 * M]), None, "two tell little");
         assert_eq!(plain(&[100 * M]), None);
         assert_eq!(plain(&[]), None);

@@ -8,8 +8,8 @@ use crate::model::Cancelled;
 pub enum FormatError {
     /// The first bytes belong to nothing we read.
     #[error(
-        "{name}: not a file vramscope reads ({found}); open a snapshot from torch.cuda.memory._dump_snapshot, a profiler trace \
-         or a memory timeline"
+        "{name}: not a file vramscope reads ({found}); open a snapshot from torch.cuda.memory._dump_snapshot, a profiler trace, \
+         a memory timeline, a JAX memory profile, an RMM log or a session of vramscope"
     )]
     NotRecognised {
         /// The file.

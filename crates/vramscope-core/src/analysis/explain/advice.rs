@@ -61,7 +61,7 @@ pub(super) fn of_program(writer: Writer) -> Advice {
             WHO,
         ],
         Writer::Rmm => &[
-            "Let the pool grow, or make it larger: `rmm.reinitialize(pool_allocator=True, maximum_pool_size=None)`.",
+            "Where a pool is set, let it grow or make it larger: `rmm.reinitialize(pool_allocator=True, maximum_pool_size=None)`.",
             "Spill to the machine's memory: `rmm.reinitialize(managed_memory=True)`, or with cuDF `cudf.set_option(\"spill\", True)`.",
             "Work on smaller partitions of the data.",
             "See which calls take the memory: an RMM logging_resource_adaptor writes a log that vramscope opens.",

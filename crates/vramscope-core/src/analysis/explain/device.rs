@@ -482,11 +482,15 @@ fn full(c: &mut Case<'_>) -> Told {
         return Some((Verdict::Capacity, why));
     }
     let left = if m.dialect.writer == Writer::CudaMallocAsync {
-        "is free, and an unknown part of what the driver's pool keeps"
+        "is free beside what the driver's pool keeps, which the message does not tell"
     } else {
-        "are left in sum, holes included"
+        "is left, holes included"
     };
-    let why = format!("Live tensors fill the card: {live} of {capacity} is in use, {q} was requested, and only {own} {left}.");
+    let why = if live.bytes / 3 < capacity.bytes / 4 {
+        format!("{q} was requested at once, and only {own} {left}: live tensors take {live} of {capacity}.")
+    } else {
+        format!("Live tensors fill the card: they take {live} of {capacity}, {q} was requested, and only {own} {left}.")
+    };
     Some((Verdict::Capacity, why))
 }
 

@@ -284,9 +284,7 @@ fn mps(m: &OomMessage) -> Judged {
                 }
                 None => String::new(),
             };
-            let sentence = format!(
-                "The {held} held and the {q} requested exceed the high watermark of {limit}.{other} The machine has more memory."
-            );
+            let sentence = format!("The {held} held and the {q} requested exceed the high watermark of {limit}.{other}");
             return Judged { verdict: Verdict::Cap, doubt: rounded_unless(certain), sentence };
         }
     }

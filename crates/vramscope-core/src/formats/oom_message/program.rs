@@ -113,12 +113,12 @@ const CUES: [(&str, W); 18] = [
 /// Programs around PyTorch that have settings of their own for its memory.
 const AROUND: [(&str, W); 3] = [("sglang|mem-fraction-static", W::Sglang), ("vllm|enginecore", W::Vllm), ("comfyui", W::ComfyUi)];
 /// Ollama around llama.cpp.
-const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source=runner.go", W::Ollama)];
+const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source=runner.go|llama runner process", W::Ollama)];
 /// What only TensorFlow 1 prints.
 const TENSORFLOW_1: [&str; 3] = ["(see above for traceback)", "client/session.py", "tf.session"];
 
 /// Lines before a message, and behind it, that tell whose it is.
-const LINES: (usize, usize) = (30, 6);
+const LINES: (usize, usize) = (30, 12);
 
 /// Reads from the text around a message which program it is of, and whether that ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
@@ -152,7 +152,12 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     let nearest = cues.filter_map(|(cue, writer)| Some((distance(cue)?, writer))).min_by_key(|(distance, _)| *distance);
     match nearest {
         Some((_, W::PyTorch)) => {}
-        Some((_, writer)) => message.dialect.writer = writer,
+        Some((_, writer)) => {
+            message.dialect.writer = writer;
+            if writer == W::LlamaCpp && OLLAMA[0].0.split('|').any(|cue| around.contains(cue)) {
+                message.around = Some(W::Ollama);
+            }
+        }
         None => message.is_foreign = row.trust == Trust::Name && row.writer == W::Runtime,
     }
 }

@@ -4,6 +4,7 @@ use super::Trust::{Figures, Phrase, Sure};
 use super::{Platform as P, Row, Writer as W, row};
 
 const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#}";
+const BFC: &str = "trying to allocate {requested} | <GPU_{gpu}_bfc | Limit: {limit#} | InUse: {allocated#}";
 const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
 const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity {capacity} \
     | currently allocated: {allocated}";
@@ -63,9 +64,10 @@ pub(super) const ROWS: &[Row] = &[
         "trying to allocate {_} (rounded to {requested#} | trying to allocate {requested} | <GPU_{gpu}_bfc",
         "external/tsl/tsl/framework/bfc_allocator.cc:479] Allocator (GPU_1_bfc) ran out of memory trying to allocate 27.93GiB (rounded \
         to 29995136256)requested by op", "requested 27.94 GiB, gpu 1").near("tsl/framework|external/xla"),
-    row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", "trying to allocate {requested} | <GPU_{gpu}_bfc",
-        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB.  Current allocation summary follows.",
-        "requested 3.37 GiB, gpu 0"),
+    row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", BFC,
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB.  Current allocation summary follows.\nStats:\nLimit: \
+        4294967296\nInUse: 2147483648\nMaxInUse: 3221225472",
+        "requested 3.37 GiB, limit 4.00 GiB, allocated 2.00 GiB, gpu 0"),
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", "<({requested}) ",
         "cuda_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
         "requested 3.91 GiB"),

@@ -168,5 +168,8 @@ fn a_log_of_one_phrase_again_and_again_and_one_that_unpacks_to_gigabytes_are_ans
     let explain: &[&[&str]] = &[&["explain", "FILE"]];
     try_commands("cut.log", "CUDA out of memory. Tried to allocate ".repeat(20_000).as_bytes(), explain);
     try_commands("cut.log", "torch.cuda.OutOfMemoryError: CUDA out of memory.\n".repeat(20_000).as_bytes(), explain);
+    let xla = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate ";
+    try_commands("lines.log", format!("{xla}\n").repeat(10_000).as_bytes(), explain);
+    try_commands("line.log", xla.repeat(5_000).as_bytes(), explain);
     try_commands("log.gz", &gzip(&[&[b'x'; 4_000][..], b"\n"].concat().repeat(25_000)), explain);
 }

@@ -184,16 +184,18 @@ impl<'a> Window<'a> {
         self.part(self.squeezed.raw, from, start(line + behind + 1).min(start(line) + FAR / 2))
     }
 
-    /// The raw lines, from the anchor's line to the window's last, prefixes removed.
+    /// The raw lines, from the anchor's line to the window's last, at most [`REPORT`] bytes of them, prefixes removed.
     pub(super) fn raw_lines(&self) -> impl Iterator<Item = &'a str> {
         let first = self.squeezed.line_index(self.from);
         let last = self.squeezed.line_index(self.to.saturating_sub(1).max(self.from));
         let from = self.squeezed.lines.get(first).map_or(0, |l| l.raw);
         let to = self.squeezed.lines.get(last + 1).map_or(self.squeezed.raw.len(), |l| l.raw);
-        self.squeezed.raw.get(from..to).unwrap_or("").lines().map(|l| stripped(l).rest)
+        clamped(self.squeezed.raw.get(from..to).unwrap_or(""), REPORT).lines().map(|l| stripped(l).rest)
     }
 }
 
+/// A report of XLA lists 20 buffers, some hundred bytes each. Where thousands of messages are cut short, each would else search the whole log.
+const REPORT: usize = 32 << 10;
 /// How far from its anchor anything is looked for that no other message ends.
 const FAR: usize = 3_000;
 

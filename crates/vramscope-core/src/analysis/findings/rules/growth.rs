@@ -25,6 +25,12 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = how_often(&all, what);
     let (what_adds, slope) = adds(&all, what);
+    // One line of the program says enough, whatever it called.
+    let own = |g: &Growth| p.names.of_stack(g.stack);
+    let at = match grown.split_first() {
+        Some((first, rest)) if rest.iter().all(|g| own(g) == own(first)) => own(first).to_owned(),
+        _ => places(&lines),
+    };
     let title = match freed.is_empty() {
         true => format!("Memory grows with {every}"),
         false => format!("Memory grows with {every}, and is freed at the end"),
@@ -64,7 +70,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
         sentence: format!(
             "{} {} {fate}: {}. {}",
             counted(blocks, "block", "blocks"),
-            if has_stacks { format!("allocated at {}", places(&lines)) } else { "whose call stacks were not recorded".to_owned() },
+            if has_stacks { format!("allocated at {at}") } else { "whose call stacks were not recorded".to_owned() },
             pace(&all, what),
             match kept {
                 Some((what, _)) => what,

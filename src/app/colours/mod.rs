@@ -386,9 +386,9 @@ pub fn role_paint(role: Role) -> Paint {
         Role::OptimizerState => Paint::Slot(3),
         Role::Inputs => Paint::Slot(4),
         Role::Temporaries => Paint::Slot(5),
-        Role::AutocastCopies => Paint::Slot(6),
-        // A program has one of these at a time that matters; they are told by name.
-        Role::Workspaces | Role::Buckets | Role::KvCache => Paint::Slot(7),
+        // Eight colours for ten roles: these share one, as hardly a program has both. Training makes the first, serving the second.
+        Role::AutocastCopies | Role::KvCache => Paint::Slot(6),
+        Role::Workspaces | Role::Buckets => Paint::Slot(7),
         Role::Unknown => Paint::Other,
     }
 }

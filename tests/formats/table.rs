@@ -239,6 +239,9 @@ program. Its bytes are given back when the recording is made. What holds for eve
 | frames and stacks | stored once however many events share them; a use costs 4 bytes; at most 4,096 frames a stack |
 | what an event says in words | 32 notes, 1 MiB each |
 | devices | 128 of a kind, as PyTorch numbers them; 4,096 of a JAX profile |
+| a session | 128 devices; 4,096 processes of one list |
+| failed requests that are examined | the last 256; fewer, at least 4, where together they would look at more than a million blocks and segments |
+| a log | the first 16 and the last 64 MiB; a packed one unpacks to at most 4 GiB |
 | arrays of a JAX profile | 2,097,152, which it tells by their number; its stacks together four lines a byte |
 
 A recording takes memory in proportion to its file. What breaks a bound is refused in a sentence with its place, or left out and

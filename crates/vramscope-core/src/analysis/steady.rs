@@ -75,7 +75,10 @@ mod tests {
     fn steps_that_end_alike_do_not_grow() {
         let plain = |ends: &[u64]| said(ends, false).map(|s| s.replace('\u{a0}', " "));
         assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth so far: all 3 steps end with 1.15 GiB"));
-        assert_eq!(plain(&[100 * M, 300 * M, 300 * M]).as_deref(), Some("No growth so far: all 3 steps but the first end with 300 MiB"));
+        assert_eq!(
+            plain(&[100 * M, 300 * M, 300 * M]).as_deref(),
+            Some("No growth so far: all 3 steps but the first end with 300 MiB")
+        );
         assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
         let cut = said(&[300 * M, 300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
         assert_eq!(cut.as_deref(), Some("No growth so far: all 3 whole steps end with 300 MiB"));

@@ -500,6 +500,10 @@ pub(super) fn outside_that_decides(m: &OomMessage) -> Option<Figure> {
     let f = &m.figures;
     let (free, held, q) = (f.free?, m.reserved().or(f.allocated)?, f.requested?.bytes);
     let outside = m.outside_pytorch().or_else(|| unattributed(m)).filter(|o| o.bytes > 0)?;
+    // A process cannot give back its context.
+    if m.this_process().is_some() && outside.bytes <= LEAST_OUTSIDE {
+        return None;
+    }
     let is_all_told = f.capacity.is_some_and(|c| held.bytes < c.bytes);
     let own = free.bytes.saturating_add(m.unallocated().map_or(0, |h| h.bytes));
     (is_all_told && q > own && q <= own.saturating_add(outside.bytes)).then_some(outside)

@@ -236,6 +236,14 @@ fn cap(m: &OomMessage) -> Vec<Remedy> {
 /// Where the request would have fitted without what is outside PyTorch, that is the first thing to look at.
 fn outside(m: &OomMessage) -> Option<Remedy> {
     let bytes = super::device::outside_that_decides(m)?.printed();
+    if m.this_process().is_some() {
+        return tip(
+            m,
+            &format!(
+                "Find what takes the {bytes} outside PyTorch in this process: some hundred MiB are its context, which stays; the rest is NCCL, CUDA graphs, workspaces or another library on the same card."
+            ),
+        );
+    }
     tip(
         m,
         &format!(

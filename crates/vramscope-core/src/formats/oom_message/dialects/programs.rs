@@ -128,6 +128,10 @@ pub(super) const ROWS: &[Row] = &[
         "requested 50.54 GiB, gpu 1").near("retrying without").warning()
         .says("llama.cpp could not get {requested} for its compute buffers and tried again without pipeline parallelism. Where the \
         model loaded after that, nothing failed."),
+    row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_init_from_model: \
+        failed to allocate buffer for kv cache", "requested 4096.00 MiB, gpu 0").near("for kv cache")
+        .says("The KV cache of {requested} did not fit on the card. A shorter context makes it smaller (--ctx-size; num_ctx in Ollama)."),
     row(W::LlamaCpp, P::Hip, Sure, "cudaMalloc failed: out of memory", GGML,
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of \
         memory\nggml_gallocr_reserve_n: failed to allocate ROCm1 buffer of size 10345250816", "requested 9.63 GiB, gpu 1")

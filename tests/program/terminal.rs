@@ -82,6 +82,9 @@ fn errors_and_arguments_are_shown_and_not_obeyed() {
         assert_ne!(output.status.code(), Some(0), "{args:?}");
         assert_shown(&args, &output);
     }
+    // And nothing of the sentence is lost with them.
+    let answer = stderr(&run(&["whatif", &leak, "--conf", "a\x1b[2Jb:1"]));
+    assert!(answer.contains("value 'a\\u001b[2Jb:1' for") && answer.contains("\"a\\u001b\" is not a setting"), "{answer}");
     // A message that somebody pasted.
     let mut child = program(&["explain"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let text = format!(

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
 
+use vramscope_core::units::shown;
+
 use super::{Args, Command, ExportFormat, ScreenshotArgs};
 
 /// Reads the words of a command line, the program's name first.
@@ -42,6 +44,10 @@ fn is_taken_for_a_setting(words: &[OsString], at: usize) -> bool {
 /// clap stumbles over because of it.
 #[must_use]
 pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
+    // clap takes escapes out of its sentences, and letters around them: it is asked again with words that have none.
+    let plain: Vec<OsString> = words.iter().map(|w| shown(&w.to_string_lossy()).into_owned().into()).collect();
+    let again = if plain == words { None } else { read(plain.iter().cloned()).err() };
+    let (error, words) = again.as_ref().map_or((error, words), |error| (error, &plain[..]));
     let first = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')).map(PathBuf::from);
     let is_command = |word: &PathBuf| Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
     first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| {

@@ -442,7 +442,7 @@ impl Plain {
 fn plain_terms() -> impl Strategy<Value = Plain> {
     prop_oneof![
         (0u64..30_000_000).prop_map(Plain::SizeOver),
-        (0u64..40_000, 0u64..30_000_000).prop_map(|(a, b)| Plain::BlockWithin(a, b)),
+        (0u64..40_000, 1u64..30_000_000).prop_map(|(from, length)| Plain::BlockWithin(from, from + length)),
         (0u32..200).prop_map(Plain::BornBefore),
         (0u32..200).prop_map(Plain::GoneFrom),
         (0u32..200).prop_map(Plain::AgeUpTo),

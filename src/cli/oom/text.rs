@@ -343,7 +343,9 @@ fn held(out: &mut String, held: &Composition) {
         let size = SizeColumn::of(lines.iter().map(|l| l.bytes));
         for l in lines {
             let role = if l.place.contains(l.role.text()) || l.role == Role::Unknown { "" } else { l.role.text() };
-            table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.place.clone(), role.to_owned()]);
+            // A line of several roles holds less of this one than its bytes.
+            let others = if !role.is_empty() && l.of_role < l.bytes / 10 * 9 { " and others" } else { "" };
+            table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.place.clone(), format!("{role}{others}")]);
         }
     }
     let _ = write!(out, "{table}");

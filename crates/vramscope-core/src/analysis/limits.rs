@@ -80,12 +80,12 @@ impl Limit {
         }
         let sentence = match kept > 0 && kept.is_multiple_of(ROUND) {
             true => format!(
-                "The history is full and keeps only the last {}. {older} are older and have no stack.{}",
+                "The history is full and keeps only the last {}. {older} have no stack: they are older.{}",
                 counted(kept as u64, "event", "events"),
                 record(line, "Without max_entries it keeps them all")
             ),
             false => format!(
-                "{older} are older than the history and have no stack.{}",
+                "{older} have no stack: they are older than the history.{}",
                 record(line, "Record from the start to see them")
             ),
         };
@@ -143,13 +143,16 @@ mod tests {
         assert_eq!(
             said(limit(4, 6, 0)),
             Some((
-                "4 MiB are older than the history and have no stack. Record from the start to see them:".to_owned(),
+                "4 MiB have no stack: they are older than the history. Record from the start to see them:".to_owned(),
                 Some(RECORD)
             ))
         );
         assert_eq!(said(limit(1, 9, 0)), None);
         let (full, _) = said(limit(9, 1, 20_000)).unwrap();
-        assert!(full.starts_with("The history is full and keeps only the last 20,000 events. 9 MiB are older"), "{full}");
+        assert!(
+            full.starts_with("The history is full and keeps only the last 20,000 events. 9 MiB have no stack: they are older."),
+            "{full}"
+        );
         let (state, line) = said(limit(5, 0, 0)).unwrap();
         assert!(state.starts_with("The file has no history, and the blocks have no stacks:") && line.is_some(), "{state}");
         assert_eq!(said(limit(0, 0, 0)), None);

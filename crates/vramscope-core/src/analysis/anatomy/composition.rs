@@ -35,6 +35,8 @@ pub struct LineHeld {
     pub size: Option<u64>,
     /// The role of most of its bytes.
     pub role: Role,
+    /// How many of its bytes are of that role.
+    pub of_role: u64,
     /// Bytes of whole blocks.
     pub bytes: u64,
     /// Blocks.
@@ -154,7 +156,7 @@ impl Composition {
             .into_iter()
             .map(|(place, (line, of_line))| {
                 let most = (0..of_line.len()).max_by_key(|&i| of_line[i]).unwrap_or(0);
-                LineHeld { place: place.to_owned(), role: Role::ALL[most], ..line }
+                LineHeld { place: place.to_owned(), role: Role::ALL[most], of_role: of_line[most], ..line }
             })
             .collect();
         let known = kinds.iter().fold(0u64, |sum, &(id, _)| sum.saturating_add(tables.lifetimes.block_size(id)));

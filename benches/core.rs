@@ -10,15 +10,15 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use vramscope_core::analysis::heatmap::{HeatmapSpec, Shade, heatmap};
-use vramscope_core::analysis::matching::Matching;
-use vramscope_core::analysis::ordering::Order;
-use vramscope_core::analysis::query::{Query, Scope};
-use vramscope_core::analysis::roles::{Roles, Rules};
-use vramscope_core::analysis::steps::Steps;
-use vramscope_core::analysis::{DeviceTables, Quantity, StackNames, strata};
+use vramscope_core::anatomy::roles::{Roles, Rules};
+use vramscope_core::anatomy::steps::Steps;
+use vramscope_core::diagnose::heatmap::{HeatmapSpec, Shade, heatmap};
 use vramscope_core::formats;
 use vramscope_core::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
+use vramscope_core::query::matching::Matching;
+use vramscope_core::query::ordering::Order;
+use vramscope_core::query::{Query, Scope};
+use vramscope_core::tables::{DeviceTables, Quantity, StackNames, strata};
 
 fn main() {
     let (dev, tables) = loaded();

@@ -8,9 +8,22 @@
 
 use std::path::{Path, PathBuf};
 
+/// The rooms of the core crate.
+const CORE: &[&[&str]] = &[
+    &["units"],
+    &["model"],
+    &["toy"],
+    &["formats", "allocator"],
+    &["inference"],
+    &["tables"],
+    &["anatomy"],
+    &["query", "diagnose"],
+    &["compare"],
+];
+
 /// A crate's modules, each step naming only what stands in a step before it.
 const ORDER: [(&str, &[&[&str]]); 3] = [
-    ("crates/vramscope-core/src", &[&["units"], &["model"], &["formats", "allocator"], &["analysis"]]),
+    ("crates/vramscope-core/src", CORE),
     ("crates/vramscope-live/src", &[&["nvml"], &["live", "probe"]]),
     ("src", &[&["cli", "app"]]),
 ];

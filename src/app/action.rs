@@ -14,7 +14,7 @@ pub use super::live::LiveAction;
 use super::logs::Excerpt;
 use super::selection::Item;
 use super::views::ViewKind;
-use vramscope_core::analysis::anatomy::OwnBlocks;
+use vramscope_core::anatomy::OwnBlocks;
 
 /// One change of state.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,9 +9,9 @@ use super::App;
 use super::document::{Content, DeviceData, DeviceView, Document, DocumentId};
 use super::loader::prepare;
 use super::selection::Item;
-use vramscope_core::analysis::join::{can_join, join};
-use vramscope_core::analysis::ranks::ranks_of_names;
-use vramscope_core::analysis::stats_check::judge_stats;
+use vramscope_core::compare::join::{can_join, join};
+use vramscope_core::compare::ranks::ranks_of_names;
+use vramscope_core::diagnose::stats_check::judge_stats;
 use vramscope_core::formats::{self, stats};
 use vramscope_core::model::{Format, MemoryStats, Progress, Recording, Source};
 use vramscope_core::units::{count, counted};
@@ -295,7 +295,7 @@ mod tests {
     /// What the profiler would have written of a recording's device.
     fn trace_of(recording: &Recording) -> String {
         let d = &recording.devices[0];
-        let tables = vramscope_core::analysis::DeviceTables::build(d, &Progress::new()).unwrap();
+        let tables = vramscope_core::tables::DeviceTables::build(d, &Progress::new()).unwrap();
         let mut out = String::from("{\"schemaVersion\": 1, \"traceEvents\": [");
         let mut comma = "";
         for i in 0..d.events.len() {

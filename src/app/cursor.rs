@@ -9,9 +9,9 @@ use super::colours::ColourBy;
 use super::compare::Source;
 use super::live::LiveStatus;
 use super::selection::{Item, Selection};
-use vramscope_core::analysis::anatomy::OwnBlocks;
-use vramscope_core::analysis::query::Query;
+use vramscope_core::anatomy::OwnBlocks;
 use vramscope_core::model::DeviceRecording;
+use vramscope_core::query::Query;
 
 /// What the horizontal axis counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -16,16 +16,17 @@ use super::ranks::Ranks;
 use super::views::probe::ProbePage;
 use super::views::{View, ViewKind};
 use super::workspace::{Layouts, Workspace};
-use vramscope_core::allocator::{Caps, Prepared, WhatIf};
-use vramscope_core::analysis::anatomy::Anatomy;
-use vramscope_core::analysis::findings::{Findings, diagnose};
-use vramscope_core::analysis::matching::Matching;
-use vramscope_core::analysis::oom::{Helped, what_would_have_helped};
-use vramscope_core::analysis::query::Scope;
-use vramscope_core::analysis::roles::{Rule, Rules};
-use vramscope_core::analysis::steps::Steps;
-use vramscope_core::analysis::{DeviceTables, Role, Roles, StackNames, State};
+use vramscope_core::anatomy::Anatomy;
+use vramscope_core::anatomy::roles::{Rule, Rules};
+use vramscope_core::anatomy::steps::Steps;
+use vramscope_core::anatomy::{Role, Roles};
+use vramscope_core::diagnose::findings::{Findings, diagnose};
+use vramscope_core::diagnose::oom::{Helped, what_would_have_helped};
+use vramscope_core::inference::{Caps, Prepared, WhatIf};
 use vramscope_core::model::{Cancelled, DeviceRecording, Progress, Recording};
+use vramscope_core::query::Scope;
+use vramscope_core::query::matching::Matching;
+use vramscope_core::tables::{DeviceTables, StackNames, State};
 use vramscope_core::units::counted;
 
 /// What a device of a recording holds, in a few words: its events, or its samples where it was only watched.
@@ -122,7 +123,7 @@ impl DeviceData {
     /// otherwise. A timeline's sums by category are what its file was written for. O(live blocks).
     fn knows_roles(&self, roles: &Roles) -> bool {
         let (device, tables) = (self.device(), &self.tables);
-        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(vramscope_core::analysis::Quantity::Active).1);
+        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(vramscope_core::tables::Quantity::Active).1);
         let held = roles.live_by_role(device, tables, event);
         let all: u64 = held.iter().map(|tally| tally.block_bytes).sum();
         let unknown = held[Role::Unknown.index()].block_bytes;
@@ -139,7 +140,7 @@ impl DeviceData {
     /// zeros are no figures.
     #[must_use]
     pub fn knows_reserved(&self) -> bool {
-        self.device().has_final_state || self.tables.curves.peak(vramscope_core::analysis::Quantity::Reserved).0 > 0
+        self.device().has_final_state || self.tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0 > 0
     }
 
     /// True where sums by category over time are all there is: the plotted form of a memory timeline.
@@ -291,9 +292,9 @@ impl DeviceView {
         let mut link = Link::new(data.device());
         if data.ooms.is_empty() && !data.device().events.is_empty() {
             // The end of a run is mostly empty; the peak is what a newcomer asks about.
-            let peak = data.tables.curves.peak(vramscope_core::analysis::Quantity::Active).1;
+            let peak = data.tables.curves.peak(vramscope_core::tables::Quantity::Active).1;
             // A recording that never exceeds its start peaks before its first event.
-            link.cursor = if peak == vramscope_core::analysis::NO_EVENT { 0 } else { peak };
+            link.cursor = if peak == vramscope_core::tables::NO_EVENT { 0 } else { peak };
         }
         link.colour_by = ColourBy::Role;
         DeviceView {

@@ -16,7 +16,7 @@ use super::widgets::mesh::Batch;
 use super::widgets::pane::section;
 use super::widgets::row::ListRow;
 use super::{App, Overlay, overlays};
-use vramscope_core::analysis::explain::{Explanation, Verdict, explain};
+use vramscope_core::diagnose::explain::{Explanation, Verdict, explain};
 use vramscope_core::formats::{oom_message, open_regular, why};
 
 /// The text pasted so far, and what it means.

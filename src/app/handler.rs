@@ -18,8 +18,8 @@ use super::widgets::field;
 use super::widgets::viewport::lets_go_of_drawing;
 use super::workspace;
 use super::{App, Overlay};
-use vramscope_core::analysis::Quantity;
-use vramscope_core::analysis::query::Query;
+use vramscope_core::query::Query;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::Address;
 
 impl App {
@@ -288,7 +288,7 @@ impl App {
             Command::CopyStack => {
                 let text = self.active_document().and_then(Document::view).and_then(|v| {
                     let stack = selected_stack(&v.link, &v.data)?;
-                    Some(vramscope_core::analysis::stack_text(&v.data.recording.stacks, stack))
+                    Some(vramscope_core::tables::stack_text(&v.data.recording.stacks, stack))
                 });
                 match text {
                     Some(text) if !text.is_empty() => self.apply(Action::Copy(text), ctx),

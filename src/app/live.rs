@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::document::DeviceData;
 use super::jobs::caught;
 use super::loader::prepare;
-use vramscope_core::analysis::join::Whose;
+use vramscope_core::compare::join::Whose;
 use vramscope_core::formats::export::new_file::{NewFile, not_written};
 use vramscope_core::formats::session::{History, Next, SessionReader};
 use vramscope_core::model::{LiveTrack, MarkKind, Progress, Recording};

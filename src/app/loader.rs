@@ -9,13 +9,13 @@ use super::document::DeviceData;
 use super::jobs::Jobs;
 use super::loading::Look;
 use super::logs::{Excerpt, messages_of};
-use vramscope_core::allocator::Question;
-use vramscope_core::analysis::join::{Whose, lay_under};
-use vramscope_core::analysis::told::why_no_memory;
-use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::compare::join::{Whose, lay_under};
+use vramscope_core::diagnose::told::why_no_memory;
 use vramscope_core::formats::folder::is_pattern;
 use vramscope_core::formats::{self, FormatError};
+use vramscope_core::inference::Question;
 use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
+use vramscope_core::tables::{DeviceTables, StackNames};
 
 /// What a loading thread ends with.
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;

@@ -63,7 +63,7 @@ use loader::{Instead, Loading};
 use notifications::Notifications;
 use settings::Settings;
 use views::ViewKind;
-use vramscope_core::analysis::roles::Rule;
+use vramscope_core::anatomy::roles::Rule;
 
 pub use picture::draw_picture;
 pub use run::{RunOptions, Screenshot, run, unknown_view};

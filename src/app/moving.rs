@@ -5,7 +5,7 @@ use super::cursor::{Axis, Link, domain, position};
 use super::document::DeviceData;
 use super::seeking::Place;
 use super::selection::Item;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 
 /// The stack of what is selected.
 #[must_use]

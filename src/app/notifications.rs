@@ -9,7 +9,7 @@ use super::action::{Action, Actions};
 use super::theme::{Tokens, text};
 use super::widgets::button::{Push, icon_button};
 use super::widgets::icons::Icon;
-use vramscope_core::analysis::ranks::rank_of_name;
+use vramscope_core::compare::ranks::rank_of_name;
 use vramscope_core::units::counted;
 
 struct Notice {

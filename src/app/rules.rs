@@ -9,7 +9,7 @@ use super::widgets::field::Field;
 use super::widgets::icons::Icon;
 use super::widgets::label;
 use super::{App, Overlay, overlays};
-use vramscope_core::analysis::roles::{Role, Rule, RuleError, Rules, Tally};
+use vramscope_core::anatomy::roles::{Role, Rule, RuleError, Rules, Tally};
 use vramscope_core::units::{Bytes, counted};
 
 /// What was done to a rule in a frame.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::document::DeviceData;
 use super::settings::Recent;
-use vramscope_core::analysis::Quantity;
 use vramscope_core::model::Progress;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count};
 
 /// A recording inside the program: it opens with no GPU, no Python and no file.

@@ -1,7 +1,7 @@
 //! What is selected, and the way back to what was selected before.
 
-use vramscope_core::analysis::LifetimeId;
 use vramscope_core::model::StackId;
+use vramscope_core::tables::LifetimeId;
 
 /// Something that can be selected or hovered, meaningful in every view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use super::colours::ColourBy;
 use super::cursor::{Axis, TrackLayout};
 use super::editor::place::PathPrefix;
 use super::workspace::Layouts;
-use vramscope_core::analysis::roles::{Rule, rules_from_text, rules_path, rules_to_text};
+use vramscope_core::anatomy::roles::{Rule, rules_from_text, rules_path, rules_to_text};
 
 /// Dark, light, or what the system says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

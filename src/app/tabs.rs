@@ -11,7 +11,7 @@ use super::document::{Content, Document};
 use super::loader::Loading;
 use super::ranks::Ranks;
 use super::watch::{News, Watch};
-use vramscope_core::analysis::ranks::rank_of_name;
+use vramscope_core::compare::ranks::rank_of_name;
 
 impl App {
     pub(super) fn cycle_tab(&mut self, step: isize) {
@@ -179,7 +179,7 @@ impl App {
     /// Runs a what-if question and opens the run in a tab of its own.
     pub(super) fn open_simulation(&mut self, conf: &str, limit: Option<u64>) {
         let Some(data) = self.active_document().and_then(Document::view).map(|v| std::sync::Arc::clone(&v.data)) else { return };
-        let question = match vramscope_core::allocator::Question::parse(conf, limit) {
+        let question = match vramscope_core::inference::Question::parse(conf, limit) {
             Ok(question) => question,
             Err(error) => return self.notices.complain(format!("PyTorch would refuse this at {error}")),
         };

@@ -12,7 +12,7 @@ use super::document::{Content, DeviceView, Document};
 use super::live::{LiveAction, LiveFeed, Update};
 use super::loader::{Loading, prepare};
 use super::workspace::Workspace;
-use vramscope_core::analysis::join::Whose;
+use vramscope_core::compare::join::Whose;
 use vramscope_core::formats::session::History;
 use vramscope_core::model::{Progress, Recording};
 

@@ -10,14 +10,14 @@ use super::args::values::parse_rows;
 use super::oom::frames;
 use super::rules::RulesArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use vramscope_core::analysis::matching::Matching;
-use vramscope_core::analysis::ordering::Order;
-use vramscope_core::analysis::query::{Asked, Query, Scope, of_text, reference};
-use vramscope_core::analysis::roles::Roles;
-use vramscope_core::analysis::steps::Steps;
-use vramscope_core::analysis::told::no_addresses;
-use vramscope_core::analysis::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
+use vramscope_core::anatomy::roles::Roles;
+use vramscope_core::anatomy::steps::Steps;
+use vramscope_core::diagnose::told::no_addresses;
 use vramscope_core::model::{Progress, Recording};
+use vramscope_core::query::matching::Matching;
+use vramscope_core::query::ordering::Order;
+use vramscope_core::query::{Asked, Query, Scope, of_text, reference};
+use vramscope_core::tables::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
 use vramscope_core::units::{Address, Bytes, count};
 
 /// Arguments of `allocations`.

@@ -7,12 +7,12 @@ use serde_json::json;
 
 use super::args::CheckArgs;
 use super::{open_blocks, open_stats, print, print_json};
-use vramscope_core::analysis::leaks::{cannot_tell, growth};
-use vramscope_core::analysis::oom::knows_reserved;
-use vramscope_core::analysis::stats_check::judge_stats;
-use vramscope_core::analysis::steps::Steps;
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::anatomy::steps::Steps;
+use vramscope_core::diagnose::leaks::{cannot_tell, growth};
+use vramscope_core::diagnose::oom::knows_reserved;
+use vramscope_core::diagnose::stats_check::judge_stats;
 use vramscope_core::model::{DeviceKind, DeviceRecording, Progress, WarningKind};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, count, counted, told_apart};
 
 /// Runs the subcommand.

@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::args::DiffArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use vramscope_core::analysis::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
-use vramscope_core::analysis::oom::knows_reserved;
-use vramscope_core::analysis::roles::Roles;
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, NO_STACK, Quantity, frame_text, innermost, stack_text};
+use vramscope_core::anatomy::roles::Roles;
+use vramscope_core::compare::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
+use vramscope_core::diagnose::oom::knows_reserved;
 use vramscope_core::model::{DeviceRecording, Progress, Recording, StackId, StackTable};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, NO_STACK, Quantity, frame_text, innermost, stack_text};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows listed as text.
@@ -142,7 +142,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
 fn place(stacks: &StackTable, stack: StackId) -> String {
     let name = |f| stacks.frame(f).map(|f| frame_text(stacks, f)).unwrap_or_default();
     let Some(first) = innermost(stacks, stack) else { return NO_STACK.to_owned() };
-    match vramscope_core::analysis::own_frame(stacks, stack).filter(|&f| f != first) {
+    match vramscope_core::tables::own_frame(stacks, stack).filter(|&f| f != first) {
         Some(own) => format!("{}, by {}", name(first), name(own)),
         None => name(first),
     }

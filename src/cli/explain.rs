@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use vramscope_core::analysis::explain::{Explanation, explain};
+use vramscope_core::diagnose::explain::{Explanation, explain};
 use vramscope_core::formats::{Log, oom_message, why};
 use vramscope_core::units::pytorch_size;
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::args::{ExportArgs, ExportFormat, ExportTableName};
 use super::{Failure, choose_device, open};
-use vramscope_core::analysis::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
-use vramscope_core::analysis::flame::{Measure, Size, weigh};
-use vramscope_core::analysis::ranks::Partition;
-use vramscope_core::analysis::{DeviceTables, Quantity, ranks};
+use vramscope_core::compare::flame::{Measure, Size, weigh};
+use vramscope_core::compare::ranks;
+use vramscope_core::compare::ranks::Partition;
+use vramscope_core::diagnose::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
 use vramscope_core::formats::export::new_file::{NewFile, not_written, refusal};
 use vramscope_core::formats::export::{
     BlocksTable, CategoriesTable, EventsTable, ExportTable, OfFile, SamplesTable, StacksTable, csv, parquet, perfetto, redact,
@@ -17,6 +17,7 @@ use vramscope_core::formats::export::{
 };
 use vramscope_core::formats::folder;
 use vramscope_core::model::{DeviceKind, Progress, Recording, StackId};
+use vramscope_core::tables::{DeviceTables, Quantity};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// Writes the export and says on `out` what was written.

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::args::FindingsArgs;
-use vramscope_core::analysis::findings::{Class, diagnose};
-use vramscope_core::analysis::oom::{TRIED_UNASKED, can_be_served_again};
-use vramscope_core::analysis::steady::no_growth;
-use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::diagnose::findings::{Class, diagnose};
+use vramscope_core::diagnose::oom::{TRIED_UNASKED, can_be_served_again};
+use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::model::Progress;
+use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
 /// Runs the subcommand.

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::args::{FlameArgs, FlameBy};
 use super::terminal::say;
 use super::{choose_device, cut_note, open_blocks, print, print_json};
-use vramscope_core::analysis::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
-use vramscope_core::analysis::roles::Roles;
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::anatomy::roles::Roles;
+use vramscope_core::compare::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
 use vramscope_core::model::{Progress, StackTable};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 
 /// Runs the subcommand.
 ///

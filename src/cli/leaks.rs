@@ -8,10 +8,10 @@ use serde_json::json;
 use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use vramscope_core::analysis::leaks::{Growth, between, cannot_tell, growth, how_often, looked_at, pace, saw_tooth};
-use vramscope_core::analysis::steps::Steps;
-use vramscope_core::analysis::{DeviceTables, StackNames, named_by, tell_apart};
+use vramscope_core::anatomy::steps::Steps;
+use vramscope_core::diagnose::leaks::{Growth, between, cannot_tell, growth, how_often, looked_at, pace, saw_tooth};
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, StackNames, named_by, tell_apart};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 /// Stacks listed as text.

@@ -32,10 +32,10 @@ use std::path::{Path, PathBuf};
 pub use table::Table;
 
 use args::Command;
-use vramscope_core::analysis::join::{Join, join};
-use vramscope_core::analysis::{DeviceTables, NO_EVENT};
+use vramscope_core::compare::join::{Join, join};
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, MemoryStats, Progress, Recording, WarningKind};
+use vramscope_core::tables::{DeviceTables, NO_EVENT};
 use vramscope_core::units::count;
 
 /// What a build without a window answers when it is asked for one.

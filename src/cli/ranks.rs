@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::args::RanksArgs;
 use super::{Table, open_any, print, print_json};
-use vramscope_core::analysis::ranks::{self, Division, Job, Overview, RankRow};
+use vramscope_core::compare::ranks::{self, Division, Job, Overview, RankRow};
 use vramscope_core::formats::{folder, unpacked_bytes};
 use vramscope_core::model::Progress;
 use vramscope_core::units::{SizeColumn, count};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use vramscope_core::analysis::roles::{Rules, rules_from_text, rules_path};
+use vramscope_core::anatomy::roles::{Rules, rules_from_text, rules_path};
 
 /// The option of every subcommand that speaks of roles.
 #[derive(Clone, Debug, Default, Args)]

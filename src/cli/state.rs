@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
-use vramscope_core::analysis::oom as oom_facts;
-use vramscope_core::analysis::roles::{Rules, Tally};
-use vramscope_core::analysis::told::clock_time;
-use vramscope_core::analysis::{
-    BlockAt, DeviceTables, NO_EVENT, Quantity, Role, Roles, SegmentAt, StackNames, State, frame_text, function_label, innermost,
-    own_frame,
-};
+use vramscope_core::anatomy::roles::{Rules, Tally};
+use vramscope_core::anatomy::{Role, Roles};
+use vramscope_core::diagnose::oom as oom_facts;
+use vramscope_core::diagnose::told::clock_time;
 use vramscope_core::model::{
     BEFORE_PROFILING, BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId,
+};
+use vramscope_core::tables::{
+    BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, function_label, innermost, own_frame,
 };
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 

@@ -14,13 +14,13 @@ use self::doing::Doing;
 use super::args::SummaryArgs;
 use super::watched::{Watched, watched};
 use super::{open_stats, open_with, print, print_json};
-use vramscope_core::analysis::counted::counted_sentence;
-use vramscope_core::analysis::join::Join;
-use vramscope_core::analysis::stats_check::{StatsVerdict, judge_stats};
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::compare::join::Join;
+use vramscope_core::diagnose::counted::counted_sentence;
+use vramscope_core::diagnose::stats_check::{StatsVerdict, judge_stats};
 use vramscope_core::model::{
     Action, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
 };
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 
 /// The JSON object of one file. Sizes are bytes, times microseconds since what `clock` says, mostly the epoch.
 #[derive(Debug, Serialize)]

@@ -96,9 +96,9 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
             skew_bytes: b.skew,
         })
     };
-    let told = vramscope_core::analysis::watched::watched(device).unwrap_or_default();
+    let told = vramscope_core::diagnose::watched::watched(device).unwrap_or_default();
     let grown =
-        |pid: u32| told.processes.iter().find(|p| p.pid == pid).map_or(0, vramscope_core::analysis::watched::Grower::grown);
+        |pid: u32| told.processes.iter().find(|p| p.pid == pid).map_or(0, vramscope_core::diagnose::watched::Grower::grown);
     let mut processes: Vec<Process> = track
         .processes
         .iter()

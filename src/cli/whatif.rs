@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::args::WhatifArgs;
 use super::{Table, choose_device, open_blocks, print_json, print_of};
-use vramscope_core::allocator::remedies::best;
-use vramscope_core::allocator::whatif::{Question, Row, SUGGESTED, WhatIf};
-use vramscope_core::allocator::{CapRange, Horizon};
-use vramscope_core::analysis::vendor::Words;
+use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::formats::export::new_file::refusal;
 use vramscope_core::formats::export::snapshot;
+use vramscope_core::inference::remedies::best;
+use vramscope_core::inference::whatif::{Question, Row, SUGGESTED, WhatIf};
+use vramscope_core::inference::{CapRange, Horizon};
 use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
 use vramscope_core::units::{Bytes, SizeColumn, capital, count, told_apart};
 
@@ -132,8 +132,8 @@ fn answer(
     let answers = whatif.ask_all(&questions, 0, progress).map_err(|e| e.to_string())?;
     let own = whatif.own();
     let first_difference = match &own.agreement {
-        vramscope_core::allocator::Agreement::Agrees => None,
-        vramscope_core::allocator::Agreement::Differs(difference) => Some(difference.to_string()),
+        vramscope_core::inference::Agreement::Agrees => None,
+        vramscope_core::inference::Agreement::Differs(difference) => Some(difference.to_string()),
     };
     let truncated = recording.report.truncated().is_some();
     let rows: Vec<&Row> = answers.iter().map(|a| &a.row).collect();
@@ -208,7 +208,7 @@ pub(super) fn without_requests(device: &DeviceRecording) -> Option<String> {
         false if device.events.is_empty() => "there is no trace of it, only its state",
         false => "its trace holds no request for memory",
     };
-    let record = Words::of(device).say(vramscope_core::analysis::limits::RECORD);
+    let record = Words::of(device).say(vramscope_core::diagnose::limits::RECORD);
     Some(format!("nothing of {} can be run again: {what}; record one with {record} before the model is built", device.id))
 }
 

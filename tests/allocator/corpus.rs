@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use vramscope_core::allocator::{Agreement, Question, Requests, WhatIf, explain};
 use vramscope_core::formats;
+use vramscope_core::inference::{Agreement, Question, Requests, WhatIf, explain};
 use vramscope_core::model::{DeviceKind, Progress};
 
 fn snapshots(dir: &Path, out: &mut Vec<PathBuf>) {
@@ -182,7 +182,7 @@ fn large_recordings_are_answered_quickly() {
     let requests = Requests::read(device, &progress).unwrap();
     let read = started.elapsed().as_secs_f64();
     let started = std::time::Instant::now();
-    let run = vramscope_core::allocator::Replay::of(&requests).run(&requests, (), &progress).unwrap();
+    let run = vramscope_core::inference::Replay::of(&requests).run(&requests, (), &progress).unwrap();
     let replayed = started.elapsed().as_secs_f64();
     let started = std::time::Instant::now();
     let whatif = WhatIf::new(device, None, &progress).unwrap();

@@ -4,10 +4,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use vramscope_core::allocator::whatif::SUGGESTED;
-use vramscope_core::allocator::{
-    AllocError, Assumption, BlockIx, CachingAllocator, EventSink, Placement, Question, SimulatedMemory, WhatIf, enter_held,
-};
+use vramscope_core::allocator::{AllocError, BlockIx, CachingAllocator, EventSink, Placement, SimulatedMemory, enter_held};
+use vramscope_core::inference::whatif::SUGGESTED;
+use vramscope_core::inference::{Assumption, Question, WhatIf};
 use vramscope_core::model::{Action, AllocConf, DeviceRecording, PoolKey, Progress, Recording, Settings, StackId, TorchVersion};
 
 /// Writes what the allocator does into a device recording.
@@ -284,6 +283,6 @@ fn a_full_device_bounds_no_cap_though_the_cache_was_emptied_first() {
     let whatif = WhatIf::new(&device, None, &progress).unwrap();
     assert!(whatif.own().agreement.agrees(), "{:?}", whatif.own().agreement);
     let range = whatif.own().limit_range().unwrap();
-    assert_eq!((range.from, range.most), (vramscope_core::allocator::CapFrom::Device, 1 << 30));
+    assert_eq!((range.from, range.most), (vramscope_core::inference::CapFrom::Device, 1 << 30));
     allocator.free(kept);
 }

@@ -1,8 +1,8 @@
 //! Every key of `PYTORCH_CUDA_ALLOC_CONF`: it changes what a replay gives, or an assumption says that it was not applied, or the
 //! documentation names it as one without effect on the device's memory.
 
-use vramscope_core::allocator::effects::{Effect, effect_of};
-use vramscope_core::allocator::{Answer, Assumption, Question, WhatIf};
+use vramscope_core::inference::effects::{Effect, effect_of};
+use vramscope_core::inference::{Answer, Assumption, Question, WhatIf};
 use vramscope_core::model::{AllocConf, DeviceRecording, Progress, Recording};
 
 fn sample(name: &str) -> Recording {
@@ -51,7 +51,7 @@ fn every_key_changes_a_replay_or_yields_an_assumption_or_is_documented_as_withou
                 }
                 let other = conf.rsplit_once(',').map_or("", |(before, _)| before);
                 let (with, without) = (ask(&device, &conf, limit).row, ask(&device, other, limit).row);
-                let figures = |r: &vramscope_core::allocator::Row| {
+                let figures = |r: &vramscope_core::inference::Row| {
                     (r.oom, r.oom_request, r.peak_reserved_bytes, r.peak_allocated_bytes, r.num_device_alloc, r.num_alloc_retries)
                 };
                 if figures(&with) == figures(&without) {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope_core::allocator::{Question, Row, WhatIf};
 use vramscope_core::formats;
+use vramscope_core::inference::{Question, Row, WhatIf};
 use vramscope_core::model::{Action, DeviceRecording, Progress};
 
 /// A figure of a row of `whatif_truth.json`, its name in an answer, and the answer's value.

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use vramscope_core::analysis::anatomy::Role;
-use vramscope_core::analysis::leaks::{cannot_tell, growth};
-use vramscope_core::analysis::roles::{Roles, Rules};
-use vramscope_core::analysis::{DeviceTables, NO_EVENT};
+use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::roles::{Roles, Rules};
+use vramscope_core::diagnose::leaks::{cannot_tell, growth};
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, NO_EVENT};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")

@@ -1,12 +1,12 @@
 //! What the autopsy says of awkward failures, sentence by sentence: each written by hand, event by event.
 
-use vramscope_core::allocator::{CapFrom, Caps};
-use vramscope_core::analysis::anatomy::{Composition, LineHeld, Role, RoleHeld};
-use vramscope_core::analysis::oom::{Autopsy, Fits, Verdict, advice, closest, examine, what_to_make_smaller};
-use vramscope_core::analysis::{DeviceTables, folded_frames, frame_text, user_frame};
+use vramscope_core::anatomy::{Composition, LineHeld, Role, RoleHeld};
+use vramscope_core::diagnose::oom::{Autopsy, Fits, Verdict, advice, closest, examine, what_to_make_smaller};
+use vramscope_core::inference::{CapFrom, Caps};
 use vramscope_core::model::{
     Action, DeviceId, DeviceKind, Frame, PoolId, Progress, Recording, StackId, StackTableBuilder, StreamId,
 };
+use vramscope_core::tables::{DeviceTables, folded_frames, frame_text, user_frame};
 use vramscope_core::units::NBSP;
 
 use super::tape::{GIB, MIB, Tape};

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope_core::analysis::findings::{Class, Finding, Findings, diagnose};
-use vramscope_core::analysis::roles::Rules;
-use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::{Class, Finding, Findings, diagnose};
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
+use vramscope_core::tables::{DeviceTables, StackNames};
 
 fn diagnoses(path: &Path) -> Vec<Findings> {
     let progress = Progress::new();

@@ -4,14 +4,14 @@
 use std::path::Path;
 
 use crate::tape::{GIB, MIB, Tape};
-use vramscope_core::allocator::{CapFrom, Caps};
-use vramscope_core::analysis::findings::{EXAMINED, diagnose};
-use vramscope_core::analysis::oom::{Autopsy, RoomFrom, Verdict, advice, closest, closest_under, examine};
-use vramscope_core::analysis::roles::Rules;
-use vramscope_core::analysis::vendor::CUDA;
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity, StackNames};
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::{EXAMINED, diagnose};
+use vramscope_core::diagnose::oom::{Autopsy, RoomFrom, Verdict, advice, closest, closest_under, examine};
+use vramscope_core::diagnose::vendor::CUDA;
 use vramscope_core::formats;
+use vramscope_core::inference::{CapFrom, Caps};
 use vramscope_core::model::{Action, DeviceKind, DeviceRecording, EventTable, Progress, Recording, Sample, StackId};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames};
 use vramscope_core::units::NBSP;
 
 fn tables(device: &DeviceRecording) -> DeviceTables {
@@ -153,8 +153,8 @@ fn a_full_device_is_not_called_a_cap() {
     let recording = full_card(&[]);
     let caps = Caps::of(&recording.devices[0], None, &Progress::new()).unwrap();
     assert_eq!(caps.first().map(|cap| cap.from), Some(CapFrom::Device));
-    let helped = vramscope_core::allocator::WhatIf::new(&recording.devices[0], None, &Progress::new()).unwrap();
-    let helped = vramscope_core::analysis::oom::what_would_have_helped(&helped, &Progress::new()).unwrap();
+    let helped = vramscope_core::inference::WhatIf::new(&recording.devices[0], None, &Progress::new()).unwrap();
+    let helped = vramscope_core::diagnose::oom::what_would_have_helped(&helped, &Progress::new()).unwrap();
     assert!(helped.is_of_device());
     for remedy in &helped.remedies.tried {
         assert!(helped.margin(remedy).is_none_or(|m| !m.contains("the cap")), "{:?}", helped.margin(remedy));

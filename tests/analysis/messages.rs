@@ -1,12 +1,12 @@
 //! What is said of a message agrees with the autopsy of the snapshot that the same failure left.
 
 use crate::corpus::corpus;
-use vramscope_core::allocator::Caps;
-use vramscope_core::analysis::DeviceTables;
-use vramscope_core::analysis::explain::{Verdict, explain};
-use vramscope_core::analysis::oom::examine;
+use vramscope_core::diagnose::explain::{Verdict, explain};
+use vramscope_core::diagnose::oom::examine;
 use vramscope_core::formats::{self, oom_message::parse};
+use vramscope_core::inference::Caps;
 use vramscope_core::model::Progress;
+use vramscope_core::tables::DeviceTables;
 
 /// Failures of one H200 under a limit, with what the autopsy of each finds.
 #[test]

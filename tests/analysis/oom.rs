@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
-use vramscope_core::allocator::{Caps, Replay, Requests, WhatIf};
-use vramscope_core::analysis::oom::{Helped, Support, Verdict, advice, age, closest, examine, what_would_have_helped};
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::diagnose::oom::{Helped, Support, Verdict, advice, age, closest, examine, what_would_have_helped};
 use vramscope_core::formats;
+use vramscope_core::inference::{Caps, Replay, Requests, WhatIf};
 use vramscope_core::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 use vramscope_core::units::{MEBIBYTE, NBSP};
 
 fn open(path: &Path) -> Recording {

@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
-use vramscope_core::analysis::roles::{ByRole, Role, Roles, Rule, Rules, Tally, Trust};
-use vramscope_core::analysis::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::anatomy::roles::{ByRole, Role, Roles, Rule, Rules, Tally, Trust};
 use vramscope_core::formats;
 use vramscope_core::model::{Annotation, CATEGORIES, DeviceRecording, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
 struct Opened {
     recording: Recording,

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use vramscope_core::analysis::findings::diagnose;
-use vramscope_core::analysis::roles::Rules;
-use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceKind, Progress};
+use vramscope_core::tables::{DeviceTables, StackNames};
 
 #[test]
 fn an_intel_card_is_told_nothing_of_cuda() {

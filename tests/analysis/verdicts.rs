@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope_core::allocator::Caps;
-use vramscope_core::analysis::findings::{Class, diagnose};
-use vramscope_core::analysis::oom::{Autopsy, Verdict, examine};
-use vramscope_core::analysis::roles::Rules;
-use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::{Class, diagnose};
+use vramscope_core::diagnose::oom::{Autopsy, Verdict, examine};
 use vramscope_core::formats;
+use vramscope_core::inference::Caps;
 use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, StackNames};
 
 /// The files below a folder that may be recordings, in order.
 fn files(folder: &Path) -> Vec<PathBuf> {

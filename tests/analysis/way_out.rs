@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use vramscope_core::allocator::{CachingAllocator, Caps, Placement, SimulatedMemory};
-use vramscope_core::analysis::fragmentation::Way;
-use vramscope_core::analysis::oom::{Autopsy, examine};
-use vramscope_core::analysis::vendor::CUDA;
-use vramscope_core::analysis::{DeviceTables, LifetimeId, State};
+use vramscope_core::allocator::{CachingAllocator, Placement, SimulatedMemory};
+use vramscope_core::diagnose::fragmentation::Way;
+use vramscope_core::diagnose::oom::{Autopsy, examine};
+use vramscope_core::diagnose::vendor::CUDA;
 use vramscope_core::formats;
+use vramscope_core::inference::Caps;
 use vramscope_core::model::{Action, DeviceRecording, Progress, Recording, TorchVersion};
+use vramscope_core::tables::{DeviceTables, LifetimeId, State};
 use vramscope_core::units::NBSP;
 
 use super::tape::{GIB, MIB};

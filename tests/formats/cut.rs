@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity};
 use vramscope_core::formats;
 use vramscope_core::model::{Progress, Recording};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 
 fn tables(recording: &Recording, device: usize) -> DeviceTables {
     DeviceTables::build(&recording.devices[device], &Progress::new()).expect("tables")

@@ -1,11 +1,11 @@
 //! One harness for the fuzz targets and for the seeded mutations of the tests: bytes of a format in, and whatever comes of them must
 //! hold together. It may refuse, it may report; it may not panic, hang, or give a recording that contradicts itself.
 
-use vramscope_core::analysis::explain::explain;
-use vramscope_core::analysis::{DeviceTables, NO_EVENT};
+use vramscope_core::diagnose::explain::explain;
 use vramscope_core::formats::session::MAGIC;
 use vramscope_core::formats::{self, jax, kineto, oom_message, rmm, stats, timeline};
 use vramscope_core::model::{Progress, Recording};
+use vramscope_core::tables::{DeviceTables, NO_EVENT};
 
 /// A format that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

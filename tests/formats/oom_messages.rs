@@ -1,7 +1,7 @@
 //! Every out-of-memory message of the corpus decodes, and its figures agree with what the allocator's observer reported.
 
 use crate::corpus::corpus;
-use vramscope_core::analysis::explain::{Verdict, explain};
+use vramscope_core::diagnose::explain::{Verdict, explain};
 use vramscope_core::formats::oom_message::{find_all, parse};
 
 #[test]

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope_core::analysis::{DeviceTables, Quantity};
 use vramscope_core::formats;
 use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, Quantity};
 
 /// What a device of a file must come to. Sizes in bytes.
 struct Expected {

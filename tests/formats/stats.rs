@@ -1,7 +1,7 @@
 //! PyTorch's counters in the corpus against the snapshots taken with them.
 
 use crate::corpus::corpus;
-use vramscope_core::analysis::stats_check::check_stats;
+use vramscope_core::diagnose::stats_check::check_stats;
 use vramscope_core::formats::{self, stats};
 use vramscope_core::model::Progress;
 

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use vramscope_core::analysis::{DeviceTables, explain::explain};
+use vramscope_core::diagnose::explain::explain;
 use vramscope_core::formats::{self, oom_message, stats};
 use vramscope_core::model::{NoteKind, Progress, Recording};
+use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{count, counted};
 
 /// A file that stands for what a tool writes.

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use crate::corpus::corpus;
 use serde::Deserialize;
-use vramscope_core::analysis::{DeviceTables, Quantity, counterfactual, strata};
+use vramscope_core::diagnose::counterfactual;
 use vramscope_core::formats;
 use vramscope_core::model::{Action, DeviceKind, Format, Progress, Recording, WarningKind};
+use vramscope_core::tables::{DeviceTables, Quantity, strata};
 
 fn bytes_of(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();
@@ -200,7 +201,7 @@ fn traces_agree_with_memory_stats() {
 
 #[test]
 fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
-    use vramscope_core::analysis::join::join;
+    use vramscope_core::compare::join::join;
     use vramscope_core::model::NoteKind;
     let Some(dir) = corpus() else { return };
     let dir = dir.join("profiler");
@@ -266,7 +267,7 @@ fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
     let r = load(&events);
     let d = &r.devices[0];
     assert_eq!((d.id.to_string(), d.name.as_deref()), ("GPU 0".to_owned(), Some("AMD GPU")));
-    assert_eq!(vramscope_core::analysis::vendor::Words::of(d).tool, "rocm-smi");
+    assert_eq!(vramscope_core::diagnose::vendor::Words::of(d).tool, "rocm-smi");
     let tables = DeviceTables::build(d, &Progress::new()).unwrap();
     use Quantity::{Active, Allocated, Reserved};
     // Of zero bytes there is no event, and its total counts all the same.
@@ -286,7 +287,7 @@ fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
     assert!(first[0].is_beyond() && !first[1].is_beyond(), "{first:?}");
     // The block of a gibibyte that is freed later was live too, and is known.
     assert_eq!((first[0].top, strata.columns[0].total), (177 * GIB, 178 * GIB + (1 << 20)));
-    let parts = vramscope_core::analysis::accounting::account(d, &state, false);
+    let parts = vramscope_core::diagnose::accounting::account(d, &state, false);
     assert_eq!(parts.reserved, Some(180 * GIB + (20 << 20)));
     assert_eq!(parts.rows.iter().filter_map(|r| r.bytes).sum::<u64>(), 180 * GIB + (20 << 20));
     // Nothing that the trace allocates can take away what was there before.

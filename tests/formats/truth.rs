@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::corpus::corpus;
-use vramscope_core::analysis::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity, State};
+use vramscope_core::diagnose::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};
 use vramscope_core::formats;
 use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording, SizeClass};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, State};
 use vramscope_core::units::MEBIBYTE;
 
 fn open(path: &Path) -> Recording {

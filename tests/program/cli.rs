@@ -359,7 +359,7 @@ fn trace_of(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
     let recording = vramscope_core::formats::open(&path, &vramscope_core::model::Progress::new()).unwrap();
     let device = &recording.devices[0];
-    let tables = vramscope_core::analysis::DeviceTables::build(device, &vramscope_core::model::Progress::new()).unwrap();
+    let tables = vramscope_core::tables::DeviceTables::build(device, &vramscope_core::model::Progress::new()).unwrap();
     let events = &device.events;
     let rows = (0..events.len()).filter_map(|i| {
         let block = tables.lifetimes.block_size(tables.lifetimes.of_event(i as u32)) as i64;

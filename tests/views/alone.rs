@@ -15,8 +15,8 @@ use vramscope::app::loader;
 use vramscope::app::selection::Item;
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::{View, ViewContext, ViewKind};
-use vramscope_core::analysis::findings::diagnose;
-use vramscope_core::analysis::roles::{Roles, Rules};
+use vramscope_core::anatomy::roles::{Roles, Rules};
+use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
 use vramscope_core::model::{Progress, StackId};
 

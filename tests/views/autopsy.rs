@@ -11,8 +11,8 @@ use vramscope::app::document::DeviceData;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope::app::workspace::Workspace;
-use vramscope_core::analysis::{DeviceTables, StackNames};
 use vramscope_core::model::{DeviceRecording, Progress, Recording, StackId};
+use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::NBSP;
 
 #[test]

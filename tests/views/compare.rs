@@ -12,11 +12,11 @@ use vramscope::app::action::Action;
 use vramscope::app::compare::{Moment, Other, Source, held_against};
 use vramscope::app::cursor::Link;
 use vramscope::app::views::ViewKind;
-use vramscope_core::allocator::whatif::{Question, WhatIf};
-use vramscope_core::analysis::diff::{Comparison, Instant, compare};
-use vramscope_core::analysis::flame::{Flame, Shape, entries_of};
-use vramscope_core::analysis::{DeviceTables, Quantity};
+use vramscope_core::compare::diff::{Comparison, Instant, compare};
+use vramscope_core::compare::flame::{Flame, Shape, entries_of};
+use vramscope_core::inference::whatif::{Question, WhatIf};
 use vramscope_core::model::{Progress, Recording};
+use vramscope_core::tables::{DeviceTables, Quantity};
 
 const SIZE: [f32; 2] = [1000.0, 420.0];
 
@@ -136,7 +136,7 @@ fn at<'a>(recording: &'a Recording, tables: &'a DeviceTables, event: u32) -> Ins
 
 /// What must hold of every comparison.
 fn adds_up(c: &Comparison, own: &Recording) {
-    let sum = |of: fn(&vramscope_core::analysis::diff::Row) -> u64| c.rows.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&vramscope_core::compare::diff::Row) -> u64| c.rows.iter().map(of).sum::<u64>();
     assert_eq!((sum(|r| r.a.bytes), sum(|r| r.b.bytes)), (c.a.bytes, c.b.bytes));
     let groups = c.by_place(&own.stacks);
     assert_eq!(groups.iter().map(|g| g.change()).sum::<i64>(), c.change());
@@ -192,7 +192,7 @@ fn the_designs_figures_are_found_again() {
         ("1,285.93".into(), "3,431.76".into(), "2,145.83".into())
     );
     let blocks = c.blocks.expect("one recording");
-    let part = |h: vramscope_core::analysis::diff::Held| (h.count, mib(h.bytes));
+    let part = |h: vramscope_core::compare::diff::Held| (h.count, mib(h.bytes));
     assert_eq!(part(blocks.only_a), (101, "891.41".into()));
     assert_eq!(part(blocks.both), (234, "394.51".into()));
     assert_eq!(part(blocks.only_b), (101, "3,037.24".into()));

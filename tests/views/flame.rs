@@ -8,8 +8,8 @@ use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::App;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
-use vramscope_core::analysis::Quantity;
-use vramscope_core::analysis::flame::{Flame, Measure, Shape, Size, weigh};
+use vramscope_core::compare::flame::{Flame, Measure, Shape, Size, weigh};
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count};
 
 const SIZE: [f32; 2] = [900.0, 260.0];
@@ -33,12 +33,12 @@ fn the_graph_of_the_cursor_holds_what_is_live_there() {
     let data = sample("gpt_train.pickle");
     let h = alone(&data, ViewKind::Flame, Theme::Dark, SIZE, false, |link| link.cursor = 1500);
     let live = data.tables.curves.at(data.device(), &data.tables.lifetimes, Quantity::Active, 1500);
-    let entries = vramscope_core::analysis::flame::weigh(
+    let entries = vramscope_core::compare::flame::weigh(
         data.device(),
         &data.tables,
         None,
-        vramscope_core::analysis::flame::Measure::LiveAt(1500),
-        vramscope_core::analysis::flame::Size::Block,
+        vramscope_core::compare::flame::Measure::LiveAt(1500),
+        vramscope_core::compare::flame::Size::Block,
     );
     assert_eq!(entries.iter().map(|e| e.weight).sum::<u64>(), live);
     assert!(h.query_by_label("Flame graph").is_some());
@@ -47,8 +47,8 @@ fn the_graph_of_the_cursor_holds_what_is_live_there() {
 /// Whatever a root counts is what the curves say, on every bundled sample: at the cursor, at the peak, at the end, and over ranges.
 #[test]
 fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
-    use vramscope_core::analysis::flame::{By, Flame, Measure, Root, Shape, Size, weigh};
-    use vramscope_core::analysis::{LifetimeId, NO_EVENT};
+    use vramscope_core::compare::flame::{By, Flame, Measure, Root, Shape, Size, weigh};
+    use vramscope_core::tables::{LifetimeId, NO_EVENT};
     for name in ["leak.pickle", "gpt_train.pickle", "fragment_oom.pickle", "cuda_graph.pickle", "multi_stream.pickle"] {
         let data = sample(name);
         let (device, tables) = (data.device(), &data.tables);
@@ -99,7 +99,7 @@ fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
             .iter()
             .map(|e| {
                 let own = Flame::build(stacks, std::slice::from_ref(e), folds);
-                own.nodes.iter().filter(|n| matches!(n.what, vramscope_core::analysis::flame::What::Frame(_))).count() as u64
+                own.nodes.iter().filter(|n| matches!(n.what, vramscope_core::compare::flame::What::Frame(_))).count() as u64
             })
             .sum();
         assert_eq!(folded + kept, frames, "{name}");

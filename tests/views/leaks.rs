@@ -55,8 +55,8 @@ fn a_click_on_a_step_chooses_its_range_and_goes_to_its_peak() {
 
 #[test]
 fn healthy_recordings_leak_nothing_and_the_leaking_one_names_its_line() {
-    use vramscope_core::analysis::leaks::{growth, saw_tooth};
-    use vramscope_core::analysis::steps::Steps;
+    use vramscope_core::anatomy::steps::Steps;
+    use vramscope_core::diagnose::leaks::{growth, saw_tooth};
     for (name, leaks) in
         [("gpt_train.pickle", false), ("multi_stream.pickle", false), ("cuda_graph.pickle", false), ("leak.pickle", true)]
     {

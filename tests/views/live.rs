@@ -198,7 +198,7 @@ fn the_samples_of_a_watch_stand_under_a_snapshot() {
         device.samples.iter_mut().for_each(|s| s.time_us = place(s.time_us));
         device.live.iter_mut().flat_map(|l| &mut l.marks).for_each(|m| m.time_us = place(m.time_us));
     }
-    let laid = vramscope_core::analysis::join::lay_under(&mut recording, &watch, &Default::default()).unwrap();
+    let laid = vramscope_core::compare::join::lay_under(&mut recording, &watch, &Default::default()).unwrap();
     assert_eq!((laid.samples, laid.pid), (386, Some(400)));
     let data = prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
     let time = |link: &mut vramscope::app::cursor::Link| {

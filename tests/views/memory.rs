@@ -11,10 +11,10 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::app::action::Action;
 use vramscope::app::colours::ColourBy;
 use vramscope::app::views::ViewKind;
-use vramscope_core::analysis::Quantity;
-use vramscope_core::analysis::anatomy::Which;
-use vramscope_core::analysis::roles::Role as For;
+use vramscope_core::anatomy::Which;
+use vramscope_core::anatomy::roles::Role as For;
 use vramscope_core::model::Action as EventAction;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::counted;
 
 #[test]

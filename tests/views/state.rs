@@ -15,9 +15,9 @@ use vramscope::app::cursor::Link;
 use vramscope::app::document::DeviceData;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
-use vramscope_core::analysis::fragmentation::blockers;
-use vramscope_core::analysis::{LifetimeId, State};
+use vramscope_core::diagnose::fragmentation::blockers;
 use vramscope_core::model::{Action as EventAction, BlockState};
+use vramscope_core::tables::{LifetimeId, State};
 
 fn state_at(data: &DeviceData, event: u32) -> State {
     data.tables.states.at(data.device(), &data.tables.lifetimes, event)

@@ -15,7 +15,7 @@ use vramscope::app::document::DeviceData;
 use vramscope::app::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope::app::workspace::Workspace;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 
 /// The rectangle of the canvas: from the axis down to the last lane.
 fn canvas(h: &Whole) -> Rect {

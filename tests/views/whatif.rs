@@ -4,7 +4,7 @@ use egui::Theme;
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::views::ViewKind;
-use vramscope_core::allocator::whatif::{Question, WhatIf};
+use vramscope_core::inference::whatif::{Question, WhatIf};
 use vramscope_core::model::Progress;
 use vramscope_core::units::SizeColumn;
 
@@ -137,7 +137,7 @@ fn an_error_is_told_and_moves_nothing() {
 fn the_recording_itself_is_what_settings_are_held_against() {
     let data = sample("fragment_oom.pickle");
     let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
-    let peak = data.tables.curves.peak(vramscope_core::analysis::Quantity::Reserved).0;
+    let peak = data.tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0;
     let shown = format!("peak reserved: {}", SizeColumn::default().figure(peak));
     assert!(h.query_all_by_label_contains(&shown).next().is_some(), "{shown}");
 }

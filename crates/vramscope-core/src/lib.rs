@@ -6,21 +6,26 @@
 //! The modules, each naming only what stands to its left (`tests/architecture.rs` of the program checks it):
 //!
 //! ```text
-//! units < model < { formats, allocator } < analysis
+//! units < model < { formats, allocator } < inference < tables < anatomy < { query, diagnose } < compare
 //! ```
 //!
 //! * [`units`]: bytes, times and addresses as text, and back.
 //! * [`model`]: what a recording is. No IO, no threads.
 //! * [`formats`]: bytes to a recording, whatever wrote them.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
-//! * [`analysis`]: a recording to derived tables: lifetimes, states, curves, diagnoses.
+//! * [`inference`]: from a trace to the requests, settings and cap behind it, and what-if.
+//! * [`tables`]: lifetimes, states and curves, which everything after stands on.
+//! * [`anatomy`]: what the program was doing: steps, phases, modules, and what each block is for.
+//! * [`query`]: the allocations and events that a text asks for.
+//! * [`diagnose`]: findings, failed requests, leaks, fragmentation, and the text of errors.
+//! * [`compare`]: differences, flame graphs, ranks, and two sources of one run laid together.
 //!
 //! # Open a file and ask for its peak
 //!
 //! ```
-//! use vramscope_core::analysis::findings::diagnose;
-//! use vramscope_core::analysis::roles::Rules;
-//! use vramscope_core::analysis::{DeviceTables, Quantity, StackNames};
+//! use vramscope_core::diagnose::findings::diagnose;
+//! use vramscope_core::anatomy::roles::Rules;
+//! use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
 //! use vramscope_core::formats;
 //! use vramscope_core::model::Progress;
 //! use vramscope_core::units::Bytes;
@@ -56,7 +61,14 @@
 //! ```
 
 pub mod allocator;
-pub mod analysis;
+pub mod anatomy;
+pub mod compare;
+pub mod diagnose;
 pub mod formats;
+pub mod inference;
 pub mod model;
+pub mod query;
+pub mod tables;
+#[cfg(test)]
+mod toy;
 pub mod units;

@@ -13,7 +13,7 @@ use crate::app::widgets::button::focus_ring;
 use crate::app::widgets::label;
 use crate::app::workspace::Workspace;
 use crate::app::{App, Overlay};
-use vramscope_core::analysis::Quantity;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::Bytes;
 
 /// A recording in another tab, as it is listed.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::app::cursor::Link;
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use vramscope_core::analysis::LifetimeId;
-use vramscope_core::analysis::anatomy::OwnBlocks;
-use vramscope_core::analysis::matching::Matching;
+use vramscope_core::anatomy::OwnBlocks;
 use vramscope_core::model::StackId;
+use vramscope_core::query::matching::Matching;
+use vramscope_core::tables::LifetimeId;
 
 /// What stays bright while the rest is dimmed. Nothing named means everything.
 #[derive(Clone, Debug, Default)]

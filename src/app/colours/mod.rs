@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::document::DeviceData;
 use super::theme::Tokens;
-use vramscope_core::analysis::{Lifetime, LifetimeId, NO_EVENT, Role, Roles};
+use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::model::SizeClass;
+use vramscope_core::tables::{Lifetime, LifetimeId, NO_EVENT};
 use vramscope_core::units::{Bytes, count};
 
 mod bounds;
@@ -192,7 +193,7 @@ impl Colours {
         let mut colours = Colours { by, ..Colours::default() };
         let device = data.device();
         let tables = &data.tables;
-        let (_, peak) = tables.curves.peak(vramscope_core::analysis::Quantity::Requested);
+        let (_, peak) = tables.curves.peak(vramscope_core::tables::Quantity::Requested);
         let live = tables.states.live_at(&tables.lifetimes, peak);
         match by {
             ColourBy::Role => {}
@@ -203,7 +204,7 @@ impl Colours {
                 });
                 let texts: Vec<String> = (0..names.len())
                     .map(|i| names.text(i).to_owned())
-                    .chain([vramscope_core::analysis::NO_STACK.to_owned()])
+                    .chain([vramscope_core::tables::NO_STACK.to_owned()])
                     .collect();
                 let assigned = colours.assign(&weights, &texts, "stacks");
                 colours.class_of_no_stack = assigned.last().copied().unwrap_or(0);
@@ -335,7 +336,7 @@ impl Colours {
             }
             ColourBy::Age => {
                 let born = lifetimes.born(id);
-                let age = if born == vramscope_core::analysis::NO_EVENT {
+                let age = if born == vramscope_core::tables::NO_EVENT {
                     u64::from(at_event)
                 } else {
                     u64::from(at_event.saturating_sub(born))
@@ -405,7 +406,7 @@ mod tests {
     fn told(data: &DeviceData, by: ColourBy) -> Vec<(String, u64)> {
         let colours = Colours::build(data, by);
         let lifetimes = &data.tables.lifetimes;
-        let (_, peak) = data.tables.curves.peak(vramscope_core::analysis::Quantity::Requested);
+        let (_, peak) = data.tables.curves.peak(vramscope_core::tables::Quantity::Requested);
         let mut bytes: Vec<(String, u64)> = colours.classes.iter().map(|c| (c.name.clone(), 0)).collect();
         for id in data.tables.states.live_at(lifetimes, peak) {
             bytes[usize::from(colours.class_of(data, id, peak))].1 += lifetimes.block_size(id);
@@ -445,7 +446,7 @@ mod tests {
             let index = recording.busiest_device().unwrap();
             let data = crate::app::loader::prepare(&recording, index, &Progress::new()).unwrap();
             let mut sizes: Vec<u64> = {
-                let (_, peak) = data.tables.curves.peak(vramscope_core::analysis::Quantity::Requested);
+                let (_, peak) = data.tables.curves.peak(vramscope_core::tables::Quantity::Requested);
                 let live = data.tables.states.live_at(&data.tables.lifetimes, peak);
                 live.into_iter().map(|id| data.tables.lifetimes.block_size(id)).collect()
             };

@@ -1,7 +1,7 @@
 //! The pair of instants that Compare begins with.
 
 use super::StepTable;
-use vramscope_core::analysis::steps::number;
+use vramscope_core::anatomy::steps::number;
 
 /// Two instants worth comparing, and why these.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
 mod tests {
     use super::super::name_of;
     use super::*;
-    use vramscope_core::analysis::steps::{StepFigures, Steps};
+    use vramscope_core::anatomy::steps::{StepFigures, Steps};
 
     /// Steps of ten events; each peaks in its middle.
     fn table(peaks: &[u64], last: u32) -> StepTable {

@@ -171,7 +171,7 @@ mod tests {
         let several = entry("train.py:38 step", "/home/me/train.py", 7, true).hit(0);
         let Action::SetQuery(query) = &several.actions[0] else { panic!("{:?}", several.actions) };
         assert_eq!(query, r#"stack~"/train\.py:38\b/""#);
-        assert!(vramscope_core::analysis::query::Query::parse(query).is_ok(), "{query}");
+        assert!(vramscope_core::query::Query::parse(query).is_ok(), "{query}");
         let one = entry("train.py:38 step", "/home/me/train.py", 1, true).hit(0);
         assert!(matches!(one.actions[0], Action::Select(Some(Item::Stack(StackId(9))))), "{:?}", one.actions);
     }

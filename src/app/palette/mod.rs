@@ -15,7 +15,7 @@ use super::theme::{Tokens, Type, text};
 use super::widgets::button::icon_button;
 use super::widgets::icons::Icon;
 use super::{App, Overlay};
-use vramscope_core::analysis::LifetimeId;
+use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, count};
 
 /// What the palette remembers while it is open.

@@ -2,7 +2,7 @@
 
 use egui::{Rangef, Rect, Vec2, pos2, vec2};
 
-use vramscope_core::analysis::ranks::{Overview, RankRow};
+use vramscope_core::compare::ranks::{Overview, RankRow};
 
 /// A column of the ranks table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

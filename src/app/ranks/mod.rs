@@ -20,7 +20,7 @@ pub use layout::{Column, Listed};
 pub(super) use page::page_ui;
 
 use super::jobs::Jobs;
-use vramscope_core::analysis::ranks::{self, Job, Overview, RankRow};
+use vramscope_core::compare::ranks::{self, Job, Overview, RankRow};
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
 

@@ -7,7 +7,7 @@ use super::Ranks;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::byte_unit;
 use crate::app::widgets::label;
-use vramscope_core::analysis::ranks::RankRow;
+use vramscope_core::compare::ranks::RankRow;
 use vramscope_core::units::{Bytes, count};
 
 /// Reserved and active of A and B over their runs, drawn over the full width and `height` points; nothing while none is chosen.

@@ -21,7 +21,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{progress_line, rule};
 use crate::app::widgets::row::definition;
-use vramscope_core::analysis::ranks::{Division, beside};
+use vramscope_core::compare::ranks::{Division, beside};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// What a gesture asks of the page, applied after everything is drawn.

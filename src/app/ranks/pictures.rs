@@ -9,7 +9,7 @@ use crate::app::widgets::axis::{UnitAt, byte_ticks, most_down};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::ranks::{Division, RankRow};
+use vramscope_core::compare::ranks::{Division, RankRow};
 use vramscope_core::units::Bytes;
 
 /// The value at the top of every picture: the highest peak, or the card where that is known and not much higher.

@@ -12,9 +12,9 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::term::{self, Term};
-use vramscope_core::analysis::State;
-use vramscope_core::analysis::told::clock_time;
+use vramscope_core::diagnose::told::clock_time;
 use vramscope_core::model::{DeviceRecording, HelperState, LiveTrack, Sample};
+use vramscope_core::tables::State;
 use vramscope_core::units::{Bytes, count, counted, time_of_day};
 
 pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {

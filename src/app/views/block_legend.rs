@@ -14,7 +14,7 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::{LifetimeId, Quantity, State};
+use vramscope_core::tables::{LifetimeId, Quantity, State};
 use vramscope_core::units::{Bytes, MEBIBYTE, NBSP, count};
 
 /// Height of the row.

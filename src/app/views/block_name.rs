@@ -1,8 +1,9 @@
 //! What a block is called: the place that made it, or what it is for. An address says nothing to who wrote the program.
 
 use crate::app::document::DeviceData;
-use vramscope_core::analysis::anatomy::made_at;
-use vramscope_core::analysis::{LifetimeId, Role, Roles};
+use vramscope_core::anatomy::made_at;
+use vramscope_core::anatomy::{Role, Roles};
+use vramscope_core::tables::LifetimeId;
 
 /// The name of a role where the whole one does not fit.
 pub(super) fn short_role(role: Role) -> &'static str {

@@ -11,7 +11,7 @@ use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
-use vramscope_core::analysis::told::allocator_name;
+use vramscope_core::diagnose::told::allocator_name;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
 /// Registry entry.

@@ -16,11 +16,11 @@ use crate::app::widgets::button::{Push, link_with, selector};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::{label, term};
 use crate::app::workspace::Workspace;
-use vramscope_core::analysis::findings::{Class, Finding, Findings};
-use vramscope_core::analysis::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, knows_reserved};
-use vramscope_core::analysis::roles::Role;
-use vramscope_core::analysis::told::allocator_name;
-use vramscope_core::analysis::watched::{Watched, watched};
+use vramscope_core::anatomy::roles::Role;
+use vramscope_core::diagnose::findings::{Class, Finding, Findings};
+use vramscope_core::diagnose::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, knows_reserved};
+use vramscope_core::diagnose::told::allocator_name;
+use vramscope_core::diagnose::watched::{Watched, watched};
 use vramscope_core::model::Progress;
 use vramscope_core::units::{Bytes, counted};
 
@@ -194,8 +194,8 @@ fn failed_elsewhere(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 /// No rule fired: say so, with the figures a user would check first.
 fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
-    let (peak, _) = cx.data.tables.curves.peak(vramscope_core::analysis::Quantity::Reserved);
-    let (active, _) = cx.data.tables.curves.peak(vramscope_core::analysis::Quantity::Active);
+    let (peak, _) = cx.data.tables.curves.peak(vramscope_core::tables::Quantity::Reserved);
+    let (active, _) = cx.data.tables.curves.peak(vramscope_core::tables::Quantity::Active);
     let device = cx.data.device();
     if let Some((_, most)) = device.bands.peak().filter(|_| device.events.is_empty()) {
         padded(ui, |ui| {

@@ -14,10 +14,11 @@ use super::editor::place::PathPrefix;
 use super::jobs::Jobs;
 use super::selection::Item;
 use super::theme::Tokens;
-use vramscope_core::analysis::findings::Findings;
-use vramscope_core::analysis::matching::Matching;
-use vramscope_core::analysis::vendor::Words;
-use vramscope_core::analysis::{Roles, State};
+use vramscope_core::anatomy::Roles;
+use vramscope_core::diagnose::findings::Findings;
+use vramscope_core::diagnose::vendor::Words;
+use vramscope_core::query::matching::Matching;
+use vramscope_core::tables::State;
 
 pub mod accounting;
 pub mod allocations;

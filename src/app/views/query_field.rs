@@ -9,7 +9,7 @@ use crate::app::widgets::button::icon_button;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use vramscope_core::analysis::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
+use vramscope_core::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 
 /// Height of the strip the field stands in.
 pub const STRIP: f32 = 32.0;

@@ -11,8 +11,8 @@ use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
-use vramscope_core::analysis::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
-use vramscope_core::analysis::steps::kind;
+use vramscope_core::anatomy::steps::kind;
+use vramscope_core::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
 use vramscope_core::units::count;
 
 /// Completions come from this many names at most.

@@ -4,8 +4,8 @@ use egui::{Painter, Rect, pos2};
 
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
-use vramscope_core::analysis::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
 use vramscope_core::model::{FrameId, StackId, StackTable};
+use vramscope_core::tables::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
 
 /// A function and its place: `forward`, `workloads.py:21`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

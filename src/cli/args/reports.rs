@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 
 use super::values::{parse_limit, parse_range, parse_share};
 use crate::cli::rules::RulesArgs;
-use vramscope_core::analysis::Quantity;
+use vramscope_core::tables::Quantity;
 
 /// What `findings` takes: a file, as text or JSON.
 #[derive(Debug, ClapArgs)]

@@ -14,7 +14,7 @@ pub(super) fn parse_conf(text: &str) -> Result<String, String> {
     if ["default", "defaults", "(defaults)"].contains(&text.trim()) {
         return Ok(String::new());
     }
-    let text = vramscope_core::allocator::whatif::settings_of(text);
+    let text = vramscope_core::inference::whatif::settings_of(text);
     if !text.contains(':') && text.contains(['.', '/', '\\']) {
         return Err("this is no setting such as expandable_segments:True, and no file has this name".to_owned());
     }

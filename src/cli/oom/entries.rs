@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use vramscope_core::allocator::{Horizon, Needed, Remedy};
-use vramscope_core::analysis::anatomy::Composition;
-use vramscope_core::analysis::oom::Advice;
+use vramscope_core::anatomy::Composition;
+use vramscope_core::diagnose::oom::Advice;
+use vramscope_core::inference::{Horizon, Needed, Remedy};
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]

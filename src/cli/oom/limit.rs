@@ -1,8 +1,8 @@
 //! A cap that the user names with `--limit`, held against what the recording shows.
 
 use super::{OomReport, PeakEntry, text};
-use vramscope_core::analysis::NO_EVENT;
 use vramscope_core::model::{Recording, SizeClass};
+use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::Bytes;
 
 /// A cap below what was reserved when a request failed cannot have been in force, nor one under which it would have got a

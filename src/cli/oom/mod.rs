@@ -8,17 +8,17 @@ mod text;
 use self::entries::{BlockEntry, BlockerEntry, HigherCapEntry, HolderEntry, LiveEntry, RoleEntry, WayOutEntry};
 pub use self::entries::{OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use super::args::OomArgs;
-use vramscope_core::allocator::{Caps, WhatIf};
-use vramscope_core::analysis::anatomy::{Composition, made_at};
-use vramscope_core::analysis::findings::examined;
-use vramscope_core::analysis::fragmentation::{Blocker, Servers, WayOut};
-use vramscope_core::analysis::oom::{
+use vramscope_core::anatomy::roles::{ByRole, Role, Roles, Rules};
+use vramscope_core::anatomy::{Composition, made_at};
+use vramscope_core::diagnose::findings::examined;
+use vramscope_core::diagnose::fragmentation::{Blocker, Servers, WayOut};
+use vramscope_core::diagnose::oom::{
     Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest, examine,
     what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
 };
-use vramscope_core::analysis::roles::{ByRole, Role, Roles, Rules};
-use vramscope_core::analysis::{DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, user_frame};
+use vramscope_core::inference::{Caps, WhatIf};
 use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, user_frame};
 
 /// Stacks listed; the rest is counted.
 const LISTED: usize = 20;
@@ -340,7 +340,7 @@ fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
 /// A stack as lines, innermost first: `file:line name`.
 #[must_use]
 pub fn frames(recording: &Recording, stack: StackId) -> Vec<String> {
-    vramscope_core::analysis::stack_text(&recording.stacks, stack).lines().map(str::to_owned).collect()
+    vramscope_core::tables::stack_text(&recording.stacks, stack).lines().map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::{BlockEntry, BlockerEntry, HolderEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use crate::cli::Table;
-use vramscope_core::allocator::CapRange;
-use vramscope_core::analysis::Role;
-use vramscope_core::analysis::anatomy::Composition;
-use vramscope_core::analysis::oom::Support;
+use vramscope_core::anatomy::Composition;
+use vramscope_core::anatomy::Role;
+use vramscope_core::diagnose::oom::Support;
+use vramscope_core::inference::CapRange;
 use vramscope_core::model::{BEFORE_PROFILING, EventTable, Format, Recording};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
@@ -124,7 +124,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     if !o.remedies.is_empty() {
         let _ = writeln!(out, "  what to do");
         // The blocks to free stand above.
-        let is_above = |r: &&vramscope_core::analysis::oom::Advice| r.sentence.starts_with("Hold less at that instant");
+        let is_above = |r: &&vramscope_core::diagnose::oom::Advice| r.sentence.starts_with("Hold less at that instant");
         for r in o.remedies.iter().filter(|r| !is_above(r)) {
             let from = match r.support {
                 Support::Simulation => "simulated",

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use vramscope_core::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Phase, Role};
-use vramscope_core::analysis::limits::Limit;
-use vramscope_core::analysis::roles::{Roles, Rules};
-use vramscope_core::analysis::vendor::Words;
-use vramscope_core::analysis::{DeviceTables, Quantity, StackNames};
+use vramscope_core::anatomy::roles::{Roles, Rules};
+use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Phase, Role};
+use vramscope_core::diagnose::limits::Limit;
+use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
 use vramscope_core::units::{Bytes, counted};
 
 /// Lines and modules listed at most.
@@ -103,7 +103,7 @@ impl Doing {
         let anatomy = &roles.anatomy;
         let names = StackNames::of(&recording.stacks);
         let held = Composition::at(recording, device, tables, &names, &roles, event, |_| true);
-        let roles = |of: fn(&vramscope_core::analysis::anatomy::RoleHeld) -> u64| {
+        let roles = |of: fn(&vramscope_core::anatomy::RoleHeld) -> u64| {
             held.roles.iter().map(|r| (r.role.name(), of(r))).filter(|r| r.1 > 0).collect::<BTreeMap<_, _>>()
         };
         let runs = anatomy.phases.runs.iter().take(PHASES);

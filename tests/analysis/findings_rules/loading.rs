@@ -2,9 +2,9 @@
 
 use super::{findings, said, silent};
 use crate::tape::{Handle, MIB, Tape};
-use vramscope_core::analysis::DeviceTables;
-use vramscope_core::analysis::steps::{StepSource, Steps};
+use vramscope_core::anatomy::steps::{StepSource, Steps};
 use vramscope_core::model::{Progress, Recording, StackId};
+use vramscope_core::tables::DeviceTables;
 
 /// How a model gets onto the device.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::tape::{MIB, Tape};
-use vramscope_core::analysis::findings::{Finding, RULES, as_table, diagnose};
-use vramscope_core::analysis::roles::Rules;
-use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::{Finding, RULES, as_table, diagnose};
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, StackNames};
 
 fn findings(recording: &Recording) -> Vec<Finding> {
     let progress = Progress::new();

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::{findings, said, silent};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope_core::allocator::{CapFrom, Caps, WhatIf};
-use vramscope_core::analysis::DeviceTables;
-use vramscope_core::analysis::oom::{Advice, Autopsy, Helped, Support, advice, best_advice, examine, what_would_have_helped};
+use vramscope_core::diagnose::oom::{Advice, Autopsy, Helped, Support, advice, best_advice, examine, what_would_have_helped};
 use vramscope_core::formats;
+use vramscope_core::inference::{CapFrom, Caps, WhatIf};
 use vramscope_core::model::{AllocConf, Progress, Recording, StackId};
+use vramscope_core::tables::DeviceTables;
 
 fn sample(name: &str) -> Recording {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);

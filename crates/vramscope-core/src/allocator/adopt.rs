@@ -4,8 +4,39 @@ use super::block::{BlockIx, NO_RESERVATION, PoolIx};
 use super::caching::{CachingAllocator, EventSink, LARGE, SMALL};
 use super::memory::DeviceMemory;
 use super::simulated::SimulatedMemory;
-use super::start::StartSegment;
 use crate::model::{PoolKey, SizeClass};
+
+/// A segment, or mapped run of an expandable one, that was there before the first event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartSegment {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) stream: u64,
+    pub(crate) pool: PoolKey,
+    pub(crate) class: SizeClass,
+    pub(crate) is_expandable: bool,
+    /// By address, without gaps.
+    pub(crate) blocks: Vec<StartBlock>,
+}
+
+/// A block of a [`StartSegment`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartBlock {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    pub(crate) is_allocated: bool,
+    pub(crate) is_pending: bool,
+    /// The trace leaves more than one size possible.
+    pub(crate) size_is_a_guess: bool,
+    pub(crate) slot: u32,
+}
+
+impl StartBlock {
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.is_allocated || self.is_pending
+    }
+}
 
 /// Enters `start` into a fresh allocator; `slots` receives the live blocks. Counters begin with what was there.
 pub(crate) fn adopt<S: EventSink>(a: &mut CachingAllocator<SimulatedMemory, S>, start: &[StartSegment], slots: &mut [BlockIx]) {

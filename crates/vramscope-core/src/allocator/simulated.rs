@@ -5,8 +5,23 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::memory::{DeviceError, DeviceMemory};
-use super::requests::Growth;
+use crate::model::EventId;
 use crate::units::MEBIBYTE;
+
+/// One growth of reserved memory in the recording: where the driver put it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The event that recorded it.
+    pub event: EventId,
+    /// Pages mapped into an expandable segment; otherwise a whole segment.
+    pub is_map: bool,
+    /// Its first byte.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The stream that it is for.
+    pub stream: u64,
+}
 
 /// Where simulated segments go. Sizes and offsets inside a segment never depend on it; up to PyTorch 2.12 the choice between
 /// equal free blocks does.

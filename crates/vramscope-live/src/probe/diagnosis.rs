@@ -1,9 +1,9 @@
 //! [`diagnosis`]: what Findings says of a recording first.
 
-use vramscope_core::analysis::findings::diagnose;
-use vramscope_core::analysis::roles::Rules;
-use vramscope_core::analysis::{DeviceTables, StackNames};
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::model::{Cancelled, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, StackNames};
 
 /// What Findings says first.
 #[derive(Clone, Debug, PartialEq, Eq)]

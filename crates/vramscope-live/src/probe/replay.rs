@@ -5,9 +5,10 @@ use serde::Serialize;
 use super::card::SIMULATED_TOTAL;
 use super::message::End;
 use super::program::{Program, Step};
-use vramscope_core::allocator::{Growth, Placement, Question, ReplayStep, SimulatedMemory, WhatIf};
-use vramscope_core::analysis::{DeviceTables, Quantity};
+use vramscope_core::allocator::{Growth, Placement, SimulatedMemory};
+use vramscope_core::inference::{Question, ReplayStep, WhatIf};
 use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, Quantity};
 use vramscope_core::units::GIBIBYTE;
 
 /// A plan of addresses has room for everything: whether memory fits is the card's business.

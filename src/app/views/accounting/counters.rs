@@ -12,8 +12,8 @@ use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
-use vramscope_core::analysis::counted::{GROUPS, HOST_GROUPS, SCALARS};
-use vramscope_core::analysis::stats_check::{StatCheck, StatsVerdict, judge_stats};
+use vramscope_core::diagnose::counted::{GROUPS, HOST_GROUPS, SCALARS};
+use vramscope_core::diagnose::stats_check::{StatCheck, StatsVerdict, judge_stats};
 use vramscope_core::model::{MemoryStats, StatsKind};
 use vramscope_core::units::{Bytes, Micros, count};
 

@@ -1,6 +1,6 @@
 //! Where the bars of the waterfall begin and end. Pure.
 
-use vramscope_core::analysis::accounting::{Part, Waterfall};
+use vramscope_core::diagnose::accounting::{Part, Waterfall};
 
 /// One bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +47,7 @@ pub(super) fn stairs(waterfall: &Waterfall) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::analysis::accounting::Row;
+    use vramscope_core::diagnose::accounting::Row;
 
     fn waterfall(rows: &[(Part, Option<u64>)]) -> Waterfall {
         Waterfall { total: None, reserved: None, rows: rows.iter().map(|&(part, bytes)| Row { part, bytes }).collect() }

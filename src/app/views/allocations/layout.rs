@@ -1,6 +1,6 @@
 //! Which columns of the table fit, and where.
 
-use vramscope_core::analysis::ordering::Order;
+use vramscope_core::query::ordering::Order;
 
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,10 +18,10 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
-use vramscope_core::analysis::ordering::Order;
-use vramscope_core::analysis::query::{Asked, Scope, of_text};
-use vramscope_core::analysis::steps::Steps;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::anatomy::steps::Steps;
+use vramscope_core::query::ordering::Order;
+use vramscope_core::query::{Asked, Scope, of_text};
+use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, count};
 
 mod layout;
@@ -119,7 +119,7 @@ impl View for Allocations {
             empty_state(
                 ui,
                 "This recording has no allocations. This line, before the work begins, records them:",
-                Some(&cx.words().say(vramscope_core::analysis::limits::RECORD)),
+                Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)),
             );
             return;
         }

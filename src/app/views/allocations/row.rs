@@ -7,9 +7,9 @@ use super::super::stack_cells::StackCells;
 use super::layout::Column;
 use crate::app::theme::Type;
 use crate::app::widgets::label;
-use vramscope_core::analysis::steps::number;
-use vramscope_core::analysis::{Lifetime, NO_EVENT};
+use vramscope_core::anatomy::steps::number;
 use vramscope_core::model::SizeClass;
+use vramscope_core::tables::{Lifetime, NO_EVENT};
 use vramscope_core::units::{Address, Bytes, Micros, count};
 
 /// What a row shows.

@@ -12,11 +12,12 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::{label, pane};
-use vramscope_core::analysis::anatomy::made_at;
-use vramscope_core::analysis::fragmentation::{Blocker, facts_of};
-use vramscope_core::analysis::oom::age;
-use vramscope_core::analysis::{LifetimeId, Role};
+use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::made_at;
+use vramscope_core::diagnose::fragmentation::{Blocker, facts_of};
+use vramscope_core::diagnose::oom::age;
 use vramscope_core::model::{BlockState, DeviceRecording};
+use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
 
 /// A row of the table.

@@ -9,8 +9,8 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::section;
-use vramscope_core::analysis::is_framework;
 use vramscope_core::model::{Frame, StackId, StackTable};
+use vramscope_core::tables::is_framework;
 use vramscope_core::units::counted;
 
 /// The stack of the failed request.
@@ -30,7 +30,7 @@ impl Frames {
             if frames.is_empty() {
                 label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, cx.tokens.text2);
                 ui.add_space(6.0);
-                let line = cx.words().say(vramscope_core::analysis::told::records_stacks(&cx.data.recording));
+                let line = cx.words().say(vramscope_core::diagnose::told::records_stacks(&cx.data.recording));
                 CodeWell::new(&line).broken(true).copy(true).show(ui);
                 return;
             }

@@ -12,8 +12,8 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term::{self, Term};
-use vramscope_core::allocator::Remedy;
-use vramscope_core::analysis::oom::Helped;
+use vramscope_core::diagnose::oom::Helped;
+use vramscope_core::inference::Remedy;
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 const ROW: f32 = 24.0;
@@ -310,7 +310,7 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
 fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
-    let with = |n: vramscope_core::allocator::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).limit());
+    let with = |n: vramscope_core::inference::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).limit());
     let own = r.needed.map(|n| with(n, "as recorded"));
     let best = r.needed_with_best.zip(r.passing().next()).map(|(n, best)| {
         let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };
@@ -365,7 +365,7 @@ pub(in crate::app::views) fn short(conf: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::short;
-    use vramscope_core::allocator::whatif::SUGGESTED;
+    use vramscope_core::inference::whatif::SUGGESTED;
 
     #[test]
     fn settings_are_short_in_rows_and_still_differ() {

@@ -17,10 +17,10 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::{label, pane};
-use vramscope_core::analysis::State;
-use vramscope_core::analysis::oom::age;
-use vramscope_core::analysis::roles::{ByRole, Role};
+use vramscope_core::anatomy::roles::{ByRole, Role};
+use vramscope_core::diagnose::oom::age;
 use vramscope_core::model::BlockState;
+use vramscope_core::tables::State;
 use vramscope_core::units::{Address, Bytes, count};
 
 const ROW: f32 = 24.0;
@@ -89,7 +89,7 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 cx.actions.send(Action::Select(Some(Item::Stack(l.stack))));
             }
             if l.stack.is_some() {
-                let text = vramscope_core::analysis::stack_text(&cx.data.recording.stacks, l.stack);
+                let text = vramscope_core::tables::stack_text(&cx.data.recording.stacks, l.stack);
                 let lines: Vec<&str> = text.lines().take(12).collect();
                 response.on_hover_text(lines.join("\n"));
             }

@@ -27,15 +27,15 @@ use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::{label, term};
-use vramscope_core::allocator::{Caps, WhatIf};
-use vramscope_core::analysis::fragmentation::{Blocker, Holes, Servers, WayOut};
-use vramscope_core::analysis::oom::{
+use vramscope_core::anatomy::roles::ByRole;
+use vramscope_core::diagnose::fragmentation::{Blocker, Holes, Servers, WayOut};
+use vramscope_core::diagnose::oom::{
     Advice, Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
     what_would_have_helped,
 };
-use vramscope_core::analysis::roles::ByRole;
-use vramscope_core::analysis::{State, named_by, tell_apart};
+use vramscope_core::inference::{Caps, WhatIf};
 use vramscope_core::model::{BlockState, Progress, StackId};
+use vramscope_core::tables::{State, named_by, tell_apart};
 use vramscope_core::units::counted;
 
 /// Registry entry.
@@ -228,7 +228,7 @@ impl View for AutopsyView {
                 return;
             }
             let sentence = format!("{sentence} Record a snapshot:");
-            pane::empty_state(ui, &sentence, Some(&cx.words().say(vramscope_core::analysis::limits::RECORD)));
+            pane::empty_state(ui, &sentence, Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)));
             return;
         }
         if self.cursor.replace(cx.link.cursor) != Some(cx.link.cursor) && examinable.binary_search(&cx.link.cursor).is_ok() {
@@ -246,7 +246,7 @@ impl View for AutopsyView {
             pane::empty_state(
                 ui,
                 "This device never held any memory, so there is no failure and no peak to look at. Record the history first:",
-                Some(&cx.words().say(vramscope_core::analysis::limits::RECORD)),
+                Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)),
             );
             return;
         };

@@ -7,7 +7,7 @@ use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
-use vramscope_core::analysis::oom::{Autopsy, Fits, Part};
+use vramscope_core::diagnose::oom::{Autopsy, Fits, Part};
 use vramscope_core::units::{Bytes, count};
 
 const ROW: f32 = 24.0;

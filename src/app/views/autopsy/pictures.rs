@@ -10,8 +10,8 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::fragmentation::Holes;
-use vramscope_core::analysis::oom::{Autopsy, Closest, RoomFrom};
+use vramscope_core::diagnose::fragmentation::Holes;
+use vramscope_core::diagnose::oom::{Autopsy, Closest, RoomFrom};
 use vramscope_core::units::{Bytes, counted};
 
 /// How a bar is drawn.

@@ -14,8 +14,8 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::LifetimeId;
 use vramscope_core::model::BlockState;
+use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
 
 /// Indices of the segments that serve such requests, by address.

@@ -18,13 +18,13 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
 use crate::app::widgets::{label, term};
-use vramscope_core::analysis::Quantity;
-use vramscope_core::analysis::anatomy::Composition;
-use vramscope_core::analysis::oom::{
+use vramscope_core::anatomy::Composition;
+use vramscope_core::diagnose::oom::{
     Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller,
 };
-use vramscope_core::analysis::{frame_text, user_frame};
 use vramscope_core::model::{SizeClass, StackId};
+use vramscope_core::tables::Quantity;
+use vramscope_core::tables::{frame_text, user_frame};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, count};
 
 /// The line that catches the next failure.
@@ -149,7 +149,7 @@ impl AutopsyView {
         if c.has_segments && !c.is_host && (!is_told || self.cap.is_some()) {
             let (most, at) = cx.data.tables.curves.peak(Quantity::Reserved);
             let when = match at {
-                vramscope_core::analysis::NO_EVENT => "before the first event".to_owned(),
+                vramscope_core::tables::NO_EVENT => "before the first event".to_owned(),
                 event => format!("at event {}", count(u64::from(event))),
             };
             self.cap_field(ui, cx, None, most, &when);
@@ -348,7 +348,7 @@ fn peak_headline(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 }
 
 fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
-    let when = if c.event == vramscope_core::analysis::NO_EVENT {
+    let when = if c.event == vramscope_core::tables::NO_EVENT {
         String::new()
     } else {
         format!("the peak, event {}", count(u64::from(c.event)))
@@ -376,7 +376,7 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         let name = if room.from == RoomFrom::Cap { "room under the cap" } else { "free on the device" };
         KeyValue::new(name, &Bytes(room.bytes).to_string()).show(ui);
     }
-    if c.event != vramscope_core::analysis::NO_EVENT {
+    if c.event != vramscope_core::tables::NO_EVENT {
         ui.add_space(8.0);
         padded(ui, |ui| {
             if crate::app::widgets::button::Push::outlined("Go to the peak").show(ui).clicked() {

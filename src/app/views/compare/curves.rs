@@ -18,8 +18,8 @@ use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
 use crate::app::widgets::pane;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::steps::{kind, number};
-use vramscope_core::analysis::{Cell, Quantity};
+use vramscope_core::anatomy::steps::{kind, number};
+use vramscope_core::tables::{Cell, Quantity};
 use vramscope_core::units::{Bytes, count};
 
 /// How the two curves are laid over each other.

@@ -2,8 +2,8 @@
 
 use egui::{Rect, pos2};
 
-use vramscope_core::analysis::diff::{Comparison, Group, Held, Parts, Purpose, Row};
-use vramscope_core::analysis::roles::Role;
+use vramscope_core::anatomy::roles::Role;
+use vramscope_core::compare::diff::{Comparison, Group, Held, Parts, Purpose, Row};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
 
 /// What the groups can be sorted by.

@@ -19,8 +19,8 @@ use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::pane;
-use vramscope_core::analysis::Quantity;
-use vramscope_core::analysis::told::no_history;
+use vramscope_core::diagnose::told::no_history;
+use vramscope_core::tables::Quantity;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {

@@ -14,7 +14,7 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{label, pane};
-use vramscope_core::analysis::diff::Held;
+use vramscope_core::compare::diff::Held;
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, counted};
 
 const PAD: f32 = 16.0;
@@ -45,7 +45,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
             reserve(ui, cx.tokens, compared);
         }
         pane::section(ui, "Reading", "", false);
-        let name = |g: &vramscope_core::analysis::diff::Group| StackCells::of(compared.stacks(), g.stack).line();
+        let name = |g: &vramscope_core::compare::diff::Group| StackCells::of(compared.stacks(), g.stack).line();
         let text = layout::reading(&compared.diff, &compared.groups, name);
         pane::padded(ui, |ui| label::rich_paragraph(ui, &text, Type::Body, cx.tokens.text2, cx.tokens.text1));
         ui.add_space(12.0);

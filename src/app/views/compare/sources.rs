@@ -9,9 +9,9 @@ use crate::app::action::Action;
 use crate::app::compare::{Moment, Other, Source, held_against};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{menu_item, selector_button};
-use vramscope_core::allocator::whatif::SUGGESTED;
-use vramscope_core::analysis::Quantity;
-use vramscope_core::analysis::steps::number;
+use vramscope_core::anatomy::steps::number;
+use vramscope_core::inference::whatif::SUGGESTED;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::count;
 
 /// A file dialog that is open, and the side it is for.
@@ -126,7 +126,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
         at(
             ui,
             "At the peak",
-            Some(cx.data.tables.curves.peak(Quantity::Active).1).filter(|&e| e != vramscope_core::analysis::NO_EVENT),
+            Some(cx.data.tables.curves.peak(Quantity::Active).1).filter(|&e| e != vramscope_core::tables::NO_EVENT),
         );
         at(ui, "At the end", (cx.data.device().events.len() as u32).checked_sub(1));
         if let Some(table) = &steps {

@@ -20,7 +20,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::diff::{Group, Held, purposes_text};
+use vramscope_core::compare::diff::{Group, Held, purposes_text};
 use vramscope_core::model::StackTable;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 

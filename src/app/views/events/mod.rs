@@ -17,9 +17,9 @@ use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
-use vramscope_core::analysis::query::{Asked, Query, Scope, of_text};
-use vramscope_core::analysis::told::no_history;
+use vramscope_core::diagnose::told::no_history;
 use vramscope_core::model::{Action as EventAction, StackId};
+use vramscope_core::query::{Asked, Query, Scope, of_text};
 use vramscope_core::units::{Address, Bytes, count};
 
 mod layout;
@@ -372,7 +372,7 @@ impl Events {
                     if stack.is_some() {
                         stack_cell(&painter, cx, stack, cell);
                     } else {
-                        label::text_in(&painter, cell, vramscope_core::analysis::NO_STACK, Type::Caption, t.text3);
+                        label::text_in(&painter, cell, vramscope_core::tables::NO_STACK, Type::Caption, t.text3);
                     }
                 }
             }

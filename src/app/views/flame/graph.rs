@@ -16,10 +16,10 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::flame::{Node, What, node_name, node_text};
-use vramscope_core::analysis::roles::Role;
-use vramscope_core::analysis::{is_framework, stack_text};
+use vramscope_core::anatomy::roles::Role;
+use vramscope_core::compare::flame::{Node, What, node_name, node_text};
 use vramscope_core::model::{StackId, StackTable};
+use vramscope_core::tables::{is_framework, stack_text};
 use vramscope_core::units::{Bytes, NBSP, count, counted};
 
 const ROW: f32 = 26.0;

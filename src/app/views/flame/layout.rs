@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use egui::{Rect, pos2};
 
-use vramscope_core::analysis::flame::{Flame, What};
+use vramscope_core::compare::flame::{Flame, What};
 
 /// One visible frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -181,7 +181,7 @@ pub fn is_neutral(what: What) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::analysis::flame::Node;
+    use vramscope_core::compare::flame::Node;
     use vramscope_core::model::StackId;
 
     fn node(parent: u32, depth: u32, total: u64, children: &[u32]) -> Node {

@@ -18,11 +18,11 @@ use crate::app::widgets::button::{check, selector};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
-use vramscope_core::analysis::Quantity;
-use vramscope_core::analysis::flame::{
+use vramscope_core::compare::flame::{
     By, Flame, Measure, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
 };
 use vramscope_core::model::StackTable;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, counted};
 
 /// Registry entry.
@@ -71,7 +71,7 @@ struct Built {
     /// What it compares; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
     /// What allocations were for when it was built.
-    roles: Option<Arc<vramscope_core::analysis::Roles>>,
+    roles: Option<Arc<vramscope_core::anatomy::Roles>>,
 }
 
 impl Built {
@@ -350,7 +350,7 @@ impl View for FlameView {
             pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
-                Some(&cx.words().say(vramscope_core::analysis::told::records_stacks(&cx.data.recording))),
+                Some(&cx.words().say(vramscope_core::diagnose::told::records_stacks(&cx.data.recording))),
             );
             return;
         }

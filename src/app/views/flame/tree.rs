@@ -15,7 +15,7 @@ use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::table::{Column, Table, Width, places};
-use vramscope_core::analysis::flame::{node_name, node_text};
+use vramscope_core::compare::flame::{node_name, node_text};
 use vramscope_core::units::{SizeColumn, count};
 
 const INDENT: f32 = 14.0;

@@ -16,7 +16,7 @@ use crate::app::views::{ViewContext, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
-use vramscope_core::analysis::NO_EVENT;
+use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// The fewest bytes of the address axis that are worth zooming to.

@@ -16,10 +16,10 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term;
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::SegmentLife;
-use vramscope_core::analysis::fragmentation::Servers;
-use vramscope_core::analysis::told::{no_history, why_no_segments};
+use vramscope_core::diagnose::fragmentation::Servers;
+use vramscope_core::diagnose::told::{no_history, why_no_segments};
 use vramscope_core::model::{DeviceRecording, SizeClass, StreamId};
+use vramscope_core::tables::SegmentLife;
 
 mod gestures;
 mod layout;

@@ -16,7 +16,7 @@ use crate::app::widgets::legend::paint_ramp;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::NO_EVENT;
+use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, NBSP};
 
 /// The frame's picture.

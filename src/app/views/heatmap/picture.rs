@@ -10,10 +10,10 @@ use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
 use crate::app::identity::Identity;
 use crate::app::theme::{Ramp, Tokens};
-use vramscope_core::analysis::NO_EVENT;
-use vramscope_core::analysis::fragmentation::Servers;
-use vramscope_core::analysis::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};
+use vramscope_core::diagnose::fragmentation::Servers;
+use vramscope_core::diagnose::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};
 use vramscope_core::model::{Action, DeviceRecording, Progress};
+use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, Micros, count};
 
 /// What the map draws.

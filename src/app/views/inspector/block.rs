@@ -5,11 +5,12 @@ use super::card::{
 };
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use vramscope_core::analysis::fragmentation::{Servers, blockers};
-use vramscope_core::analysis::modules::{module_of, phase};
-use vramscope_core::analysis::told::{no_addresses, why_no_requested};
-use vramscope_core::analysis::{Lifetime, LifetimeId, NO_EVENT, Role, Roles, State};
+use vramscope_core::anatomy::modules::{module_of, phase};
+use vramscope_core::anatomy::{Role, Roles};
+use vramscope_core::diagnose::fragmentation::{Servers, blockers};
+use vramscope_core::diagnose::told::{no_addresses, why_no_requested};
 use vramscope_core::model::{Action, BlockState, NoteKind, StackId};
+use vramscope_core::tables::{Lifetime, LifetimeId, NO_EVENT, State};
 use vramscope_core::units::{Address, Bytes, count, counted};
 
 /// Lines a list shows at most.

@@ -2,8 +2,9 @@
 
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT, Role, State};
+use vramscope_core::anatomy::Role;
 use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
+use vramscope_core::tables::{LifetimeId, NO_EVENT, State};
 use vramscope_core::units::{Micros, count};
 
 /// How a figure is coloured.

@@ -25,9 +25,9 @@ use crate::app::widgets::pane::{empty_state, padded, section};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::anatomy::{OwnBlocks, Which};
-use vramscope_core::analysis::steps::number;
-use vramscope_core::analysis::{Role as OfMemory, Roles};
+use vramscope_core::anatomy::steps::number;
+use vramscope_core::anatomy::{OwnBlocks, Which};
+use vramscope_core::anatomy::{Role as OfMemory, Roles};
 use vramscope_core::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 mod block;

@@ -157,7 +157,7 @@ fn on_hatch(painter: &Painter, tokens: &Tokens, strip: Rect, room: Rect, text: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::analysis::LifetimeId;
+    use vramscope_core::tables::LifetimeId;
 
     fn around(before: u64, block: u64, after: u64, request: Option<u64>) -> Around {
         Around { lifetime: LifetimeId(0), before, block, after, neighbours: [None, None], request }

@@ -8,12 +8,13 @@ use super::things::largest_blocks;
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
 use crate::app::views::block_name::block_name;
-use vramscope_core::analysis::anatomy::made_in;
-use vramscope_core::analysis::roles::{Reason, Tally};
-use vramscope_core::analysis::told::{records_history, why_no_requested, why_no_segments};
-use vramscope_core::analysis::vendor::Words;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
+use vramscope_core::anatomy::made_in;
+use vramscope_core::anatomy::roles::{Reason, Tally};
+use vramscope_core::anatomy::{Role, Roles};
+use vramscope_core::diagnose::told::{records_history, why_no_requested, why_no_segments};
+use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{BlockState, CATEGORIES, CategoryBands};
+use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity, State};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// Groups of live blocks that are listed.
@@ -265,9 +266,8 @@ mod tests {
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let (device, tables) = (data.device(), &data.tables);
-        let roles =
-            Roles::build(&recording, device, tables, &vramscope_core::analysis::roles::Rules::default(), &Progress::new())
-                .unwrap();
+        let roles = Roles::build(&recording, device, tables, &vramscope_core::anatomy::roles::Rules::default(), &Progress::new())
+            .unwrap();
         let state = tables.states.at(device, &tables.lifetimes, tables.curves.peak(Quantity::Active).1);
         let told = card(&data, &state, Some(&roles), &[]);
         assert_eq!(told.kind, "At the peak");

@@ -5,8 +5,9 @@ use super::overall::{largest_held, reasons, when};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
 use crate::app::views::block_name::short_role;
-use vramscope_core::analysis::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
-use vramscope_core::analysis::{Role, Roles, State};
+use vramscope_core::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
+use vramscope_core::anatomy::{Role, Roles};
+use vramscope_core::tables::State;
 use vramscope_core::units::{Bytes, count, counted};
 
 /// What a row of one line is called.
@@ -17,7 +18,7 @@ const LINES: usize = 12;
 /// The card of a row: what its blocks hold, for what, by which lines. O(live blocks times the depth of their stacks).
 pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlocks) -> Card {
     let (device, tables) = (data.device(), &data.tables);
-    let of = |asked: &dyn Fn(Option<vramscope_core::analysis::LifetimeId>) -> bool| {
+    let of = |asked: &dyn Fn(Option<vramscope_core::tables::LifetimeId>) -> bool| {
         Composition::at(&data.recording, device, tables, &data.names, roles, state.event, asked)
     };
     let is_own = |id| own.contains(device, tables, id);
@@ -103,7 +104,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use vramscope_core::analysis::roles::Rules;
+    use vramscope_core::anatomy::roles::Rules;
     use vramscope_core::model::Progress;
 
     #[test]
@@ -113,7 +114,7 @@ mod tests {
         let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let (device, tables) = (data.device(), &data.tables);
         let roles = Arc::new(Roles::build(&recording, device, tables, &Rules::default(), &Progress::new()).unwrap());
-        let peak = tables.curves.peak(vramscope_core::analysis::Quantity::Active).1;
+        let peak = tables.curves.peak(vramscope_core::tables::Quantity::Active).1;
         let state = tables.states.at(device, &tables.lifetimes, peak);
         let told = |which: Which| {
             let own = OwnBlocks::of(&recording, device, tables, &data.names, &roles, which);

@@ -4,12 +4,13 @@ use super::block::{LINES, action_text, next_blockers, same_stack};
 use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
 use crate::app::document::DeviceData;
 use crate::app::selection::Item;
-use vramscope_core::analysis::fragmentation::Servers;
-use vramscope_core::analysis::oom::has_segments;
-use vramscope_core::analysis::told::{clock_time, no_addresses, why_no_segments};
-use vramscope_core::analysis::vendor::Words;
-use vramscope_core::analysis::{BlockAt, LifetimeId, NO_EVENT, Quantity, Role, Roles, State};
+use vramscope_core::anatomy::{Role, Roles};
+use vramscope_core::diagnose::fragmentation::Servers;
+use vramscope_core::diagnose::oom::has_segments;
+use vramscope_core::diagnose::told::{clock_time, no_addresses, why_no_segments};
+use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{Action, BlockState, Clock, NoteKind, PoolId, StackId};
+use vramscope_core::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// The card of anything, as seen at an instant; of nothing the instant itself, of some roles alone where any are named.

@@ -15,7 +15,7 @@ use crate::app::widgets::button::Push;
 use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
-use vramscope_core::analysis::leaks::{Survivors, between};
+use vramscope_core::diagnose::leaks::{Survivors, between};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 /// One call stack with its names.

@@ -20,11 +20,11 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::leaks::{
+use vramscope_core::anatomy::steps::number;
+use vramscope_core::diagnose::leaks::{
     Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
 };
-use vramscope_core::analysis::steps::number;
-use vramscope_core::analysis::told::no_history;
+use vramscope_core::diagnose::told::no_history;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 /// Registry entry.
@@ -127,7 +127,7 @@ impl View for LeaksView {
         let Some(found) = shown.value else { return };
         if let Some(why) = &found.cannot_tell {
             let sentence = format!("{why} Or choose \u{201c}born after A, alive at B\u{201d} above. A longer history:");
-            let line = cx.words().say(vramscope_core::analysis::limits::RECORD);
+            let line = cx.words().say(vramscope_core::diagnose::limits::RECORD);
             pane::empty_state(ui, &sentence, Some(&line));
             return;
         }
@@ -172,7 +172,7 @@ impl LeaksView {
                     add,
                     all,
                     Bytes(bytes),
-                    vramscope_core::analysis::told::records_stacks(&cx.data.recording),
+                    vramscope_core::diagnose::told::records_stacks(&cx.data.recording),
                 )
             };
             (title, t.red, sentence)

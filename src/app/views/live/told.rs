@@ -12,7 +12,7 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
-use vramscope_core::analysis::watched::{Grower, Watched};
+use vramscope_core::diagnose::watched::{Grower, Watched};
 use vramscope_core::model::{DeviceRecording, MarkKind, Sample};
 use vramscope_core::units::{Bytes, NBSP, count, counted, time_of_day};
 

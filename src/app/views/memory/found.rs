@@ -3,10 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use crate::app::document::DeviceData;
-use vramscope_core::analysis::anatomy::{Composition, LineHeld, Role};
-use vramscope_core::analysis::limits::Limit;
-use vramscope_core::analysis::steady::no_growth;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT, Roles};
+use vramscope_core::anatomy::Roles;
+use vramscope_core::anatomy::{Composition, LineHeld, Role};
+use vramscope_core::diagnose::limits::Limit;
+use vramscope_core::diagnose::steady::no_growth;
+use vramscope_core::tables::{LifetimeId, NO_EVENT};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// What the recording says of itself, whatever the instant.

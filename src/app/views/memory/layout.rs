@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use vramscope_core::analysis::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
+use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
 use vramscope_core::model::FrameId;
 use vramscope_core::units::{GIBIBYTE, MEBIBYTE, count};
 
@@ -243,8 +243,8 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::analysis::LifetimeId;
-    use vramscope_core::analysis::anatomy::RoleHeld;
+    use vramscope_core::anatomy::RoleHeld;
+    use vramscope_core::tables::LifetimeId;
 
     const M: u64 = MEBIBYTE;
 

@@ -27,8 +27,8 @@ use crate::app::widgets::pane::{PaneHeader, padded, rule};
 use found::{Found, Whole};
 use layout::Row;
 use tables::{Columns, square};
-use vramscope_core::analysis::anatomy::{OwnBlocks, Role, Which};
-use vramscope_core::analysis::{NO_EVENT, Quantity};
+use vramscope_core::anatomy::{OwnBlocks, Role, Which};
+use vramscope_core::tables::{NO_EVENT, Quantity};
 use vramscope_core::units::count;
 
 /// Registry entry.
@@ -170,7 +170,7 @@ impl Memory {
     /// The evidence of a leak is open from the start: it is what the recording was made for. A failure leaves the room to where the
     /// memory is, and of a recording that is well nothing is open.
     fn look_once(&mut self, cx: &ViewContext<'_>) {
-        use vramscope_core::analysis::findings::Class;
+        use vramscope_core::diagnose::findings::Class;
         if self.has_looked {
             return;
         }

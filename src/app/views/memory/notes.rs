@@ -12,7 +12,7 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, rule};
-use vramscope_core::analysis::limits::RECORD;
+use vramscope_core::diagnose::limits::RECORD;
 use vramscope_core::units::Bytes;
 
 /// How much, when, while doing what; what most of it is; and first of all what the recording lacks where that decides the answer.
@@ -55,7 +55,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
 
 /// That memory does not grow, where it does not.
 pub(super) fn health(ui: &mut Ui, cx: &ViewContext<'_>, whole: &Whole) {
-    use vramscope_core::analysis::findings::Class;
+    use vramscope_core::diagnose::findings::Class;
     let leaks = cx.findings.is_none_or(|f| f.findings.iter().any(|f| f.class == Class::Leak));
     let Some(said) = whole.health.as_ref().filter(|_| !leaks) else { return };
     let t = cx.tokens;

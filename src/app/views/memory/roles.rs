@@ -14,7 +14,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::anatomy::{Composition, Role, Which};
+use vramscope_core::anatomy::{Composition, Role, Which};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// The bar and the table by role; gives the role under the pointer.

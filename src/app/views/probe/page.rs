@@ -407,7 +407,7 @@ fn tip(page: &ProbePage, ui: &mut Ui, t: &Tokens, segment: usize, offset: u64) {
                     || "block".to_owned(),
                     |r| {
                         let stacks = &r.recording.stacks;
-                        let frame = vramscope_core::analysis::own_frame(stacks, vramscope_core::model::StackId(b.site));
+                        let frame = vramscope_core::tables::own_frame(stacks, vramscope_core::model::StackId(b.site));
                         frame.and_then(|f| stacks.frame(f)).map_or_else(|| "block".to_owned(), |f| stacks.location(f))
                     },
                 ),

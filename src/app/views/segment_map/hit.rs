@@ -10,8 +10,8 @@ use super::{Picture, tip};
 use crate::app::selection::Item;
 use crate::app::views::ViewContext;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::{LifetimeId, State};
 use vramscope_core::model::BlockState;
+use vramscope_core::tables::{LifetimeId, State};
 
 /// A thing under the pointer.
 pub struct Hit {

@@ -6,9 +6,9 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use vramscope_core::analysis::fragmentation::Servers;
-use vramscope_core::analysis::{BlockAt, SegmentAt, State, expandable_reach};
+use vramscope_core::diagnose::fragmentation::Servers;
 use vramscope_core::model::{BlockState, DeviceRecording, PoolId, SizeClass, StreamId};
+use vramscope_core::tables::{BlockAt, SegmentAt, State, expandable_reach};
 use vramscope_core::units::MEBIBYTE;
 
 /// In which order the segments of a group stand.
@@ -451,7 +451,7 @@ fn blocks_from(blocks: &[BlockAt], address: u64) -> usize {
 }
 
 fn age(born: u32) -> i64 {
-    if born == vramscope_core::analysis::NO_EVENT { -1 } else { i64::from(born) }
+    if born == vramscope_core::tables::NO_EVENT { -1 } else { i64::from(born) }
 }
 
 /// Bytes of a wrapped row: the least power of two from 2 MiB on that needs at most 48 rows.

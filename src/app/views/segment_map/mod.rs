@@ -21,9 +21,9 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::empty_state;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use crate::app::widgets::{label, term};
-use vramscope_core::analysis::told::{allocator_name, no_addresses};
-use vramscope_core::analysis::{NO_EVENT, Quantity, State};
+use vramscope_core::diagnose::told::{allocator_name, no_addresses};
 use vramscope_core::model::Action as EventAction;
+use vramscope_core::tables::{NO_EVENT, Quantity, State};
 use vramscope_core::units::{Address, Bytes, count, counted};
 
 mod hit;

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::layout::{Plan, Row, Span, Unit};
-use vramscope_core::analysis::{BlockAt, LifetimeId, State};
 use vramscope_core::model::BlockState;
+use vramscope_core::tables::{BlockAt, LifetimeId, State};
 
 /// What a run of pixels shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,8 +310,8 @@ fn draw_folded(out: &mut Vec<Run>, plan: &Plan, state: &State, row: &Row, scale:
 mod tests {
     use super::super::layout::{Choice, Order};
     use super::*;
-    use vramscope_core::analysis::SegmentAt;
     use vramscope_core::model::{DeviceRecording, PoolId, SizeClass, StackId, StreamId};
+    use vramscope_core::tables::SegmentAt;
 
     fn state(blocks: &[(u64, u64, BlockState)]) -> State {
         let mut state = State::default();

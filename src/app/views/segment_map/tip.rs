@@ -5,8 +5,8 @@ use super::layout::Row;
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::role_words;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::BlockAt;
 use vramscope_core::model::BlockState;
+use vramscope_core::tables::BlockAt;
 use vramscope_core::units::{Address, Bytes, count, counted};
 
 /// A block or a hole.
@@ -14,7 +14,7 @@ pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt
     let mut tip = if block.lifetime.is_some() {
         let device = cx.data.device();
         let stack = cx.data.tables.lifetimes.stack(device, block.lifetime);
-        let place = if stack.is_some() { cx.data.names.of_stack(stack) } else { vramscope_core::analysis::NO_STACK };
+        let place = if stack.is_some() { cx.data.names.of_stack(stack) } else { vramscope_core::tables::NO_STACK };
         let tip = Tip::new(Bytes(block.size).to_string()).place(place).swatch(cx.colours.of(
             cx.data,
             block.lifetime,

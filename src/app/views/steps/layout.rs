@@ -1,6 +1,6 @@
 //! Which step stands in which row, and what the steps say together. Pure.
 
-use vramscope_core::analysis::steps::{StepFigures, number};
+use vramscope_core::anatomy::steps::{StepFigures, number};
 use vramscope_core::units::{Bytes, counted};
 
 /// What the table can be sorted by, in the order of its columns.

@@ -18,7 +18,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
-use vramscope_core::analysis::roles::Role;
+use vramscope_core::anatomy::roles::Role;
 use vramscope_core::model::{CATEGORIES, CategoryBands};
 use vramscope_core::units::{Bytes, Micros};
 

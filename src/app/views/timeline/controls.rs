@@ -14,7 +14,7 @@ use crate::app::views::ViewContext;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use vramscope_core::analysis::stack_text;
+use vramscope_core::tables::stack_text;
 use vramscope_core::units::{Address, counted};
 
 /// Says which lanes a low pane has no room for, where lanes have their names. The strata's lowest label stands below it.

@@ -10,7 +10,7 @@ use crate::app::cursor::{self, Axis};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{chip, label};
-use vramscope_core::analysis::vendor::Words;
+use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::DeviceRecording;
 use vramscope_core::units::{Bytes, Micros, counted};
 

@@ -9,7 +9,7 @@ use super::picture::StrataPicture;
 use crate::app::colours::{ColourBy, Colours, Focus};
 use crate::app::document::DeviceData;
 use crate::app::theme::Tokens;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT};
+use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
 /// The strata as an image.
 pub(super) struct StrataImage {
@@ -196,8 +196,8 @@ mod tests {
     use super::super::picture::tests::sample;
     use super::*;
     use crate::app::cursor::Axis;
-    use vramscope_core::analysis::Quantity;
     use vramscope_core::model::Progress;
+    use vramscope_core::tables::Quantity;
 
     #[test]
     fn a_pixel_takes_the_class_that_covers_most_of_it() {

@@ -2,8 +2,8 @@
 
 use super::picture::Window;
 use crate::app::cursor::Axis;
-use vramscope_core::analysis::op_lanes::{OpRows, OpSpan};
 use vramscope_core::model::{CATEGORIES, CategoryBands, DeviceRecording, OpTable};
+use vramscope_core::tables::op_lanes::{OpRows, OpSpan};
 
 impl Window {
     /// The times of the column borders, nanoseconds since the epoch. Between two events the event axis goes on evenly.

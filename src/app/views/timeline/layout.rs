@@ -2,7 +2,7 @@
 
 use egui::{Rangef, Rect, pos2};
 
-use vramscope_core::analysis::Cell;
+use vramscope_core::tables::Cell;
 
 /// Height of the overview.
 const OVERVIEW: f32 = 34.0;

@@ -2,9 +2,9 @@
 //! recording; a window picks its part by binary search.
 
 use crate::app::document::DeviceData;
-use vramscope_core::allocator::{CapFrom, CapRange, Caps};
-use vramscope_core::analysis::anatomy::{Anatomy, Phase};
-use vramscope_core::analysis::steps::{StepSource, Steps};
+use vramscope_core::anatomy::steps::{StepSource, Steps};
+use vramscope_core::anatomy::{Anatomy, Phase};
+use vramscope_core::inference::{CapFrom, CapRange, Caps};
 use vramscope_core::model::{Action, DeviceRecording, Progress, StrId};
 
 /// A cudaMalloc, a cudaFree, or their counterparts of expandable segments.
@@ -300,9 +300,9 @@ mod tests {
     /// One cap, told in four places: autopsy, findings, what-if and here.
     #[test]
     fn every_view_tells_the_same_cap() {
-        use vramscope_core::analysis::findings::diagnose;
-        use vramscope_core::analysis::roles::Rules;
-        use vramscope_core::analysis::{DeviceTables, StackNames};
+        use vramscope_core::anatomy::roles::Rules;
+        use vramscope_core::diagnose::findings::diagnose;
+        use vramscope_core::tables::{DeviceTables, StackNames};
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
         let progress = Progress::new();
         let mut failed = 0;

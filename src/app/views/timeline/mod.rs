@@ -50,8 +50,8 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term::Term;
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::op_lanes::OpRows;
-use vramscope_core::analysis::told::no_history;
+use vramscope_core::diagnose::told::no_history;
+use vramscope_core::tables::op_lanes::OpRows;
 use vramscope_core::units::{count, counted};
 
 /// Registry entry.

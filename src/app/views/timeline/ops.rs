@@ -9,8 +9,8 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::op_lanes::{OpRows, RowKind};
 use vramscope_core::model::OpKind;
+use vramscope_core::tables::op_lanes::{OpRows, RowKind};
 use vramscope_core::units::{Micros, count, counted};
 
 impl Canvas<'_> {

@@ -12,7 +12,7 @@ use crate::app::widgets::chip;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, counted};
 
 /// On which side of the window something lies.

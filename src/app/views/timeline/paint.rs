@@ -14,7 +14,7 @@ use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
-use vramscope_core::analysis::Cell;
+use vramscope_core::tables::Cell;
 use vramscope_core::units::{Bytes, NBSP};
 
 /// What every track is painted with.

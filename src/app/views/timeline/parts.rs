@@ -11,8 +11,8 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::anatomy::Phase;
-use vramscope_core::analysis::steps::number;
+use vramscope_core::anatomy::Phase;
+use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, Micros, NBSP, count, counted};
 
 /// What a phase is called in its box: in full, and where that does not fit.

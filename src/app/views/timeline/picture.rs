@@ -3,9 +3,9 @@
 use super::marks::{Cluster, DeviceCall, Marks, Named, Range, clusters};
 use crate::app::cursor::{self, Axis};
 use crate::app::document::DeviceData;
-use vramscope_core::analysis::matching::Matching;
-use vramscope_core::analysis::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
 use vramscope_core::model::{DeviceRecording, Progress};
+use vramscope_core::query::matching::Matching;
+use vramscope_core::tables::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
 
 /// A part of the axis over a number of physical pixel columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -382,8 +382,8 @@ pub(super) mod tests {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let progress = Progress::new();
         let recording = Arc::new(vramscope_core::formats::open(&path, &progress).unwrap());
-        let tables = vramscope_core::analysis::DeviceTables::build(&recording.devices[0], &progress).unwrap();
-        let names = Arc::new(vramscope_core::analysis::StackNames::of(&recording.stacks));
+        let tables = vramscope_core::tables::DeviceTables::build(&recording.devices[0], &progress).unwrap();
+        let names = Arc::new(vramscope_core::tables::StackNames::of(&recording.stacks));
         DeviceData { recording, index: 0, tables, names, ooms: Vec::new(), found: Default::default() }
     }
 

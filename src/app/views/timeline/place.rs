@@ -9,7 +9,7 @@ use crate::app::cursor::{self, Axis, Link};
 use crate::app::theme::Type;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
-use vramscope_core::analysis::Quantity;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count};
 
 /// What stands on the axis: out-of-memory flags first, then the markers, then the cursor's readout beside them.

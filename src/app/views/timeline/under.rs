@@ -16,10 +16,11 @@ use crate::app::views::live::layout::Band;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::analysis::op_lanes::OpRows;
-use vramscope_core::analysis::vendor::Words;
-use vramscope_core::analysis::{NO_EVENT, Quantity, Roles, State, StrataRun};
+use vramscope_core::anatomy::Roles;
+use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{BEFORE_PROFILING, Bands, CATEGORIES};
+use vramscope_core::tables::op_lanes::OpRows;
+use vramscope_core::tables::{NO_EVENT, Quantity, State, StrataRun};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// A thing of the timeline.

@@ -12,9 +12,9 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::allocator::whatif::Answer;
-use vramscope_core::analysis::Quantity;
-use vramscope_core::analysis::steps::number;
+use vramscope_core::anatomy::steps::number;
+use vramscope_core::inference::whatif::Answer;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count};
 
 /// A curve of a chart.

@@ -5,8 +5,8 @@ use egui::{Popup, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::runs::{LimitFrom, Own};
 use super::{ViewContext, WhatIfView};
 use crate::app::widgets::button::{focus_ring, menu_item, selector_button};
-use vramscope_core::allocator::CapFrom;
-use vramscope_core::analysis::Quantity;
+use vramscope_core::inference::CapFrom;
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, MEBIBYTE};
 
 /// Width of the slider.

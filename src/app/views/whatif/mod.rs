@@ -14,10 +14,10 @@ use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
-use vramscope_core::allocator::remedies::best;
-use vramscope_core::allocator::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
-use vramscope_core::analysis::told::{no_history, records_history};
-use vramscope_core::analysis::vendor::Words;
+use vramscope_core::diagnose::told::{no_history, records_history};
+use vramscope_core::diagnose::vendor::Words;
+use vramscope_core::inference::remedies::best;
+use vramscope_core::inference::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
 use vramscope_core::model::{AllocConf, DeviceKind};
 use vramscope_core::units::{Bytes, count};
 

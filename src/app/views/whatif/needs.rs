@@ -9,9 +9,9 @@ use crate::app::document::DeviceData;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, link_with};
 use crate::app::widgets::{label, pane};
-use vramscope_core::allocator::Needed;
-use vramscope_core::analysis::{NO_EVENT, Quantity};
+use vramscope_core::inference::Needed;
 use vramscope_core::model::{AllocConf, Cancelled, Progress};
+use vramscope_core::tables::{NO_EVENT, Quantity};
 use vramscope_core::units::Bytes;
 
 /// Up to this many requests the search is made without being asked for: it serves all of them some 16 times.

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::app::document::DeviceData;
 use crate::app::jobs::Jobs;
-use vramscope_core::allocator::whatif::{Answer, Question, WhatIf};
-use vramscope_core::allocator::{Agreement, CapRange, Difference};
-use vramscope_core::analysis::Quantity;
+use vramscope_core::inference::whatif::{Answer, Question, WhatIf};
+use vramscope_core::inference::{Agreement, CapRange, Difference};
 use vramscope_core::model::{AllocConf, Progress};
+use vramscope_core::tables::Quantity;
 
 /// Points of a curve: about one a pixel.
 const POINTS: usize = 1200;

@@ -12,9 +12,9 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
-use vramscope_core::allocator::whatif::Answer;
-use vramscope_core::allocator::{Assumption, CapFrom, Horizon};
-use vramscope_core::analysis::Quantity;
+use vramscope_core::inference::whatif::Answer;
+use vramscope_core::inference::{Assumption, CapFrom, Horizon};
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 impl WhatIfView {

@@ -13,8 +13,8 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::allocator::whatif::{Answer, Row};
-use vramscope_core::analysis::Quantity;
+use vramscope_core::inference::whatif::{Answer, Row};
+use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 impl WhatIfView {

@@ -3,9 +3,9 @@
 use super::Term;
 use crate::app::document::DeviceData;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::analysis::State;
-use vramscope_core::analysis::vendor::Words;
+use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{BlockState, SizeClass};
+use vramscope_core::tables::State;
 use vramscope_core::units::{Bytes, count, counted};
 
 impl Term {
@@ -207,7 +207,7 @@ impl Figures {
                 f.private += 1;
                 f.private_bytes += segment.size;
             }
-            let is_free = |b: &&vramscope_core::analysis::BlockAt| b.state == BlockState::Inactive;
+            let is_free = |b: &&vramscope_core::tables::BlockAt| b.state == BlockState::Inactive;
             let free: u64 = state.blocks_of(segment).iter().filter(is_free).map(|b| b.size).sum();
             if free == segment.size {
                 f.whole += free;

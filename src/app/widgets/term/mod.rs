@@ -7,8 +7,8 @@ use std::sync::Arc;
 use egui::{Context, Id, Rect, Response, Sense, Ui};
 
 use crate::app::document::DeviceData;
-use vramscope_core::analysis::State;
-use vramscope_core::analysis::vendor::Words;
+use vramscope_core::diagnose::vendor::Words;
+use vramscope_core::tables::State;
 
 mod figures;
 mod words;
@@ -187,7 +187,7 @@ pub fn explain_at(ui: &Ui, rect: Rect, term: Term) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::analysis::accounting::Part;
+    use vramscope_core::diagnose::accounting::Part;
 
     #[test]
     fn every_term_has_a_sentence_and_says_its_figures() {

@@ -1,7 +1,7 @@
 //! The words themselves: each term's name, what it means, and the labels of the views it stands behind.
 
 use super::Term;
-use vramscope_core::analysis::accounting::Part;
+use vramscope_core::diagnose::accounting::Part;
 
 impl Term {
     /// The word.

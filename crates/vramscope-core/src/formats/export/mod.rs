@@ -2,7 +2,7 @@
 //!
 //! A table is anything with named columns that can give a range of rows ([`ExportTable`]); it is asked in batches, so that a
 //! recording of millions of events streams through a bounded amount of memory. Tables of events, blocks and stacks are here;
-//! those of derived rows (lifetimes, curves) are in `analysis::export`, which knows them.
+//! those of derived rows (lifetimes, curves) are in `diagnose::export`, which knows them.
 
 pub mod csv;
 pub mod new_file;

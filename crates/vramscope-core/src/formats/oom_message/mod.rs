@@ -11,7 +11,7 @@
 //! * [`parse`] reads the first message that carries figures, [`find_all`] every one with its line.
 //! * [`OomMessage`] holds the figures, each with the error its printed decimals leave ([`Figure::slack`]).
 //!
-//! What the figures mean is decided by `analysis::explain`.
+//! What the figures mean is decided by `diagnose::explain`.
 
 use std::collections::BTreeSet;
 

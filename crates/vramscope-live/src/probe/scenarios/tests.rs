@@ -118,12 +118,12 @@ fn every_recording_agrees_with_itself() {
     for scenario in ALL {
         let (_, recording) = run(scenario, &Values::of(scenario));
         for device in &recording.devices {
-            let tables = vramscope_core::analysis::DeviceTables::build(device, &Progress::new()).unwrap();
+            let tables = vramscope_core::tables::DeviceTables::build(device, &Progress::new()).unwrap();
             let last = device.events.len() as u32 - 1;
             let state = tables.states.at(device, &tables.lifetimes, last);
             assert_eq!(state.totals.reserved, device.final_reserved(), "{} {}", scenario.name, device.id);
             let before = tables.states.at(device, &tables.lifetimes, 0).totals.reserved;
-            assert!(before <= tables.curves.peak(vramscope_core::analysis::Quantity::Reserved).0, "{}", scenario.name);
+            assert!(before <= tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0, "{}", scenario.name);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::super::places::Places;
 use super::*;
-use vramscope_core::analysis::{LifetimeId, NO_EVENT};
 use vramscope_core::model::StackId;
+use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
 fn block(address: u64, size: u64, live: bool) -> BlockAt {
     BlockAt {

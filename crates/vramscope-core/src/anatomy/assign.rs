@@ -1,0 +1,324 @@
+//! What each block is for: decided once for every allocation of a device, from the phases, the steps, sizes and lives.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::frame::{ADAM, CACHE, COLLECTIVE, GENERATES, REDUCES, TUNING, WORKSPACE};
+use super::phases::{Phases, Run};
+use super::role::{Because, Role};
+use super::sense::{Part, Sense};
+use super::{blind, cache, forward, older};
+use crate::anatomy::steps::Steps;
+use crate::model::{DeviceRecording, StackId, StreamId};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+use crate::units::MEBIBYTE;
+
+/// Fewer blocks of the gradients' sizes are no optimizer written by hand.
+const FEWEST_BY_HAND: u32 = 4;
+
+/// How many blocks there are of each requested size.
+pub(super) type Sizes = FxHashMap<u64, u32>;
+
+/// Requested bytes of cuBLAS workspaces: `:4096:2:16:8` (8,320 KiB), 4 MiB, Hopper's 32 MiB, and cuBLASLt's 1 MiB.
+const WORKSPACES: [u64; 4] = [CUBLAS_WORKSPACE, 4_194_304, 33_554_432, 1_048_576];
+/// The start of a recording: one part in so many of its events.
+const START_SHARE: u32 = 10;
+/// PyTorch's default for cuBLAS: no power of two, so that no weight has it.
+const CUBLAS_WORKSPACE: u64 = 8_519_680;
+
+/// What was decided of one block.
+pub(super) type Decided = (Role, Because);
+
+/// What all decisions look at.
+pub(super) struct Case<'a> {
+    pub(super) device: &'a DeviceRecording,
+    pub(super) tables: &'a DeviceTables,
+    pub(super) phases: &'a Phases,
+    pub(super) steps: &'a Steps,
+}
+
+impl Case<'_> {
+    pub(super) fn size(&self, id: LifetimeId) -> u64 {
+        self.tables.lifetimes.requested(self.device, id)
+    }
+
+    /// It is as large as one of these. Where only whole blocks are known two tensors of one shape may differ by what the allocator
+    /// does not split off: up to 1 MiB of a block above that.
+    fn is_one_of(&self, sizes: &Sizes, size: u64) -> bool {
+        let is_near = |&other: &u64| other.min(size) > MEBIBYTE && other.abs_diff(size) <= MEBIBYTE;
+        sizes.contains_key(&size) || (self.device.events.sizes_are_blocks && sizes.keys().any(is_near))
+    }
+
+    pub(super) fn born(&self, id: LifetimeId) -> u32 {
+        self.tables.lifetimes.born(id)
+    }
+
+    pub(super) fn gone(&self, id: LifetimeId) -> u32 {
+        self.tables.lifetimes.gone(id)
+    }
+
+    pub(super) fn sense(&self, id: LifetimeId) -> &Sense {
+        self.phases.sense(self.tables.lifetimes.stack(self.device, id))
+    }
+
+    /// The event of a run's last allocation.
+    pub(super) fn last_birth(&self, run: &Run) -> u32 {
+        self.born(LifetimeId(run.rows.1 - 1))
+    }
+
+    pub(super) fn rows(&self) -> u32 {
+        self.tables.lifetimes.len() as u32
+    }
+
+    /// It is still held when the program goes on to what follows a run.
+    fn outlives(&self, id: LifetimeId, run: &Run) -> bool {
+        self.gone(id) >= run.events.1
+    }
+
+    /// Blocks of a workspace's size are taken once, at the first use, and stay for good.
+    pub(super) fn stays(&self, id: LifetimeId) -> bool {
+        let (born, gone, all) = (self.born(id), self.gone(id), self.device.events.len() as u32);
+        gone == NO_EVENT || u64::from(gone - if born == NO_EVENT { 0 } else { born }) * 2 > u64::from(all)
+    }
+}
+
+/// The role of every block, by lifetime. O(lifetimes).
+pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
+    let phases = case.phases;
+    let mut of: Vec<Decided> = vec![Decided::default(); case.rows() as usize];
+    let mut weights = loaded(case, &mut of);
+    let gradients = gradients(case, &weights);
+    for (id, decided) in older::decide(case, &gradients, &weights) {
+        of[id.0 as usize] = decided;
+        if decided.0 == Role::Weights {
+            *weights.entry(case.size(id)).or_default() += 1;
+        }
+    }
+    made_by_script(case, &gradients, &mut weights, &mut of);
+    cache::decide(case, &mut of);
+    if !phases.has_stacks {
+        if !case.steps.is_empty() {
+            blind::decide(case, &mut of);
+        }
+        return of;
+    }
+    let workspaces = workspaces(case, &weights);
+    for (at, run) in phases.runs.iter().enumerate() {
+        let next = phases.runs[at + 1..].iter().find(|r| r.part != Part::Unknown);
+        let by_hand = run.part == Part::Unknown
+            && at.checked_sub(1).is_some_and(|i| phases.runs[i].part == Part::Backward)
+            && is_optimizer_by_hand(case, run, &gradients);
+        for id in run.ids() {
+            let decided = &mut of[id.0 as usize];
+            if decided.0 != Role::Unknown {
+                continue;
+            }
+            *decided = if workspaces.contains(&id) {
+                (Role::Workspaces, Because::LibrarySize)
+            } else if by_hand && case.sense(id).bits & (CACHE | WORKSPACE | COLLECTIVE | TUNING) == 0 {
+                match case.outlives(id, run) {
+                    true => (Role::OptimizerState, Because::StepsByHand),
+                    false => (Role::Temporaries, Because::DiesInOptimizer),
+                }
+            } else {
+                in_run(case, id, run, next, &weights, &gradients)
+            };
+        }
+    }
+    forward::decide(case, &weights, &mut of);
+    of
+}
+
+/// What the phase that made a block says of it; forward blocks are looked at together later.
+fn in_run(case: &Case<'_>, id: LifetimeId, run: &Run, next: Option<&Run>, weights: &Sizes, gradients: &Sizes) -> Decided {
+    let sense = case.sense(id);
+    let outlives = case.outlives(id, run);
+    let trains = case.phases.has(Part::Backward);
+    // What training keeps for backward may be in a cache's class too.
+    if sense.bits & CACHE != 0 && !(trains && run.part == Part::Forward) {
+        return (Role::KvCache, Because::CacheFrame);
+    }
+    if sense.bits & WORKSPACE != 0 {
+        return (Role::Workspaces, Because::LibraryFrame);
+    }
+    if sense.bits & COLLECTIVE != 0 {
+        let reduced = outlives && run.part == Part::Backward && sense.bits & REDUCES != 0;
+        return if reduced { (Role::Gradients, Because::OutlivesBackward) } else { (Role::Buckets, Because::CollectiveFrame) };
+    }
+    if sense.bits & TUNING != 0 {
+        return (Role::Temporaries, Because::TuningFrame);
+    }
+    match run.part {
+        Part::Optimizer if outlives && !sense.clips => (Role::OptimizerState, Because::OutlivesOptimizer),
+        Part::Optimizer => (Role::Temporaries, Because::DiesInOptimizer),
+        Part::Backward => {
+            let size = case.size(id);
+            let is_late = case.gone(id) > case.last_birth(run) && case.is_one_of(gradients, size);
+            if sense.is_recomputed {
+                (Role::Activations, Because::Recomputed)
+            } else if (outlives || is_late) && (weights.is_empty() || case.is_one_of(weights, size)) {
+                (Role::Gradients, Because::OutlivesBackward)
+            } else {
+                (Role::Temporaries, Because::DiesInBackward)
+            }
+        }
+        Part::Unknown => {
+            let is_held = next.is_some_and(|r| case.gone(id) > r.events.0);
+            let (born, gone) = (case.born(id), case.gone(id));
+            if is_held && next.is_some_and(|r| r.part == Part::Forward) {
+                (Role::Inputs, Because::LivesIntoForward)
+            } else if !is_held && gone != NO_EVENT && u64::from(gone - born) <= short(case) {
+                (Role::Temporaries, Because::DiesBetween)
+            } else {
+                Decided::default()
+            }
+        }
+        Part::Forward | Part::Load => Decided::default(),
+    }
+}
+
+/// Events that are a short time: a fiftieth of the recording.
+fn short(case: &Case<'_>) -> u64 {
+    (case.device.events.len() as u64 / 50).max(64)
+}
+
+/// What loading made: weights where it stays. Returns their sizes.
+fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
+    let mut weights = Sizes::default();
+    let works = |run: &&Run| matches!(run.part, Part::Forward | Part::Backward | Part::Optimizer);
+    let start = case.device.events.len() as u32 / START_SHARE;
+    let mut last: FxHashMap<StackId, u32> = FxHashMap::default();
+    for id in case.phases.runs.iter().filter(|r| r.part == Part::Load).flat_map(Run::ids) {
+        last.insert(case.tables.lifetimes.stack(case.device, id), case.born(id));
+    }
+    for run in &case.phases.runs {
+        for id in run.ids() {
+            let sense = case.sense(id);
+            if !(run.part == Part::Load || sense.makes_weights) || sense.bits & CACHE != 0 {
+                continue;
+            }
+            let (born, gone) = (case.born(id), case.gone(id));
+            let at = case.phases.runs.partition_point(|r| r.events.0 <= born);
+            let next = case.phases.runs[at..].iter().find(works);
+            // A constructor that goes on allocating builds no model.
+            let stack = case.tables.lifetimes.stack(case.device, id);
+            if !sense.makes_weights && next.is_none() && last.get(&stack).is_some_and(|&l| l >= start) {
+                continue;
+            }
+            if gone == NO_EVENT || next.is_some_and(|r| gone > r.events.0) {
+                let because = if sense.makes_weights { Because::Loaded } else { Because::Built };
+                of[id.0 as usize] = (Role::Weights, because);
+                *weights.entry(case.size(id)).or_default() += 1;
+            } else {
+                of[id.0 as usize] = (Role::Temporaries, Because::GoneAfterLoading);
+            }
+        }
+    }
+    weights
+}
+
+/// How many gradients there are of each size: what the backward pass that leaves most behind leaves behind. Where weights are known,
+/// of their sizes alone.
+fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
+    let (mut gradients, mut most) = (Sizes::default(), 0);
+    let end = case.device.events.len() as u32;
+    for run in case.phases.runs.iter().filter(|r| r.part == Part::Backward) {
+        let (mut strict, mut late) = ((Sizes::default(), 0), (Sizes::default(), 0));
+        for id in run.ids() {
+            let (size, gone) = (case.size(id), case.gone(id));
+            // Where the trace ends in backward, what is held is no gradient for that alone.
+            let is_cut = gone == NO_EVENT && run.events.1 == end;
+            if case.sense(id).is_recomputed
+                || gone <= case.last_birth(run)
+                || (is_cut && !weights.is_empty() && !case.is_one_of(weights, size))
+            {
+                continue;
+            }
+            *late.0.entry(size).or_default() += 1;
+            late.1 += size;
+            if case.outlives(id, run) {
+                *strict.0.entry(size).or_default() += 1;
+                strict.1 += size;
+            }
+        }
+        // `zero_grad` may come before anything else is allocated.
+        let (sizes, bytes) = if strict.1 * 2 >= late.1 { strict } else { late };
+        if bytes > most {
+            (gradients, most) = (sizes, bytes);
+        }
+    }
+    gradients
+}
+
+/// Weights of a program without modules: made by its own code before the first pass, as large as a gradient, never freed.
+fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
+    let first = case.phases.runs.iter().find(|r| r.part == Part::Forward).map_or(u32::MAX, |r| r.rows.0);
+    for run in case.phases.runs.iter().filter(|r| r.part == Part::Unknown && r.rows.0 < first) {
+        for id in run.ids() {
+            if of[id.0 as usize].0 == Role::Unknown && case.gone(id) == NO_EVENT && gradients.contains_key(&case.size(id)) {
+                of[id.0 as usize] = (Role::Weights, Because::AsLargeAsGradient);
+                *weights.entry(case.size(id)).or_default() += 1;
+            }
+        }
+    }
+}
+
+/// A run after a backward pass, by no optimizer that PyTorch knows, that makes as many blocks of the gradients' sizes as there are
+/// gradients.
+fn is_optimizer_by_hand(case: &Case<'_>, run: &Run, gradients: &Sizes) -> bool {
+    let all: u32 = gradients.values().sum();
+    all >= FEWEST_BY_HAND && run.ids().filter(|&id| gradients.contains_key(&case.size(id))).count() as u32 >= all
+}
+
+/// True for the size of a library's workspace.
+pub(super) fn is_workspace_size(size: u64) -> bool {
+    WORKSPACES.contains(&size)
+}
+
+/// True for the size that is cuBLAS' alone.
+pub(super) fn is_cublas_size(size: u64) -> bool {
+    size == CUBLAS_WORKSPACE
+}
+
+/// The workspaces that the trace makes: of each size the first on each stream in the forward pass and in the backward pass, which have
+/// threads of their own, where the history has none that is older.
+fn workspaces(case: &Case<'_>, weights: &Sizes) -> FxHashSet<LifetimeId> {
+    let older = (0..case.phases.first_row).map(LifetimeId).filter(|&id| case.stays(id)).map(|id| case.size(id));
+    let older: FxHashSet<u64> = older.filter(|&s| is_workspace_size(s)).collect();
+    let mut known: FxHashSet<(u64, Part, StreamId)> = FxHashSet::default();
+    let mut found = FxHashSet::default();
+    for run in &case.phases.runs {
+        for id in run.ids() {
+            let size = case.size(id);
+            let is_one = is_cublas_size(size) || (is_workspace_size(size) && !weights.contains_key(&size));
+            let stream = || case.device.events.stream.get(case.born(id) as usize).copied().unwrap_or(StreamId(0));
+            if is_one && case.stays(id) && !older.contains(&size) && known.insert((size, run.part, stream())) {
+                found.insert(id);
+            }
+        }
+    }
+    found
+}
+
+/// The role of a block whose stack the end state tells, where its birth was not recorded; `None` where the stack does not tell enough.
+pub(super) fn by_stack_alone(case: &Case<'_>, id: LifetimeId, weights: &Sizes) -> Option<Decided> {
+    let sense = case.sense(id);
+    let size = case.size(id);
+    let fits = weights.is_empty() || weights.contains_key(&size);
+    let has_phases = case.phases.has(Part::Forward) || case.phases.has(Part::Backward);
+    Some(match sense.part {
+        _ if sense.bits & CACHE != 0 => (Role::KvCache, Because::CacheFrame),
+        _ if sense.bits & WORKSPACE != 0 => (Role::Workspaces, Because::LibraryFrame),
+        _ if sense.makes_weights => (Role::Weights, Because::Loaded),
+        Part::Load => (Role::Weights, Because::Built),
+        Part::Optimizer => (Role::OptimizerState, Because::OutlivesOptimizer),
+        Part::Backward if fits => (Role::Gradients, Because::OutlivesBackward),
+        Part::Backward => (Role::Temporaries, Because::DiesInBackward),
+        Part::Forward if has_phases && sense.bits & GENERATES == 0 => (Role::Activations, Because::LivesToBackward),
+        Part::Forward | Part::Unknown => return None,
+    })
+}
+
+/// The optimizer in the trace keeps two tensors a weight.
+pub(super) fn has_adam(case: &Case<'_>) -> bool {
+    case.phases.runs.iter().any(|r| r.part == Part::Optimizer && r.bits & ADAM != 0)
+}

@@ -1,0 +1,114 @@
+//! Roles without stacks: what sizes and lives tell beside steps that repeat. All of it is "probably".
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::role::{Because, Role};
+use crate::anatomy::assign::{Case, Decided, Sizes, is_cublas_size, is_workspace_size};
+use crate::tables::{LifetimeId, NO_EVENT};
+
+/// A program trains where its gradients are at least one part in so many of what it keeps.
+const LEAST_GRADIENTS: u64 = 8;
+/// What is freed within the last part in so many of its step is freed by `zero_grad`.
+const END_OF_STEP: u32 = 20;
+
+/// Decides what nothing else has decided. O(lifetimes log lifetimes).
+pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
+    let bounds = &case.steps.bounds;
+    let (Some(&second), Some(&last)) = (bounds.get(1), bounds.last()) else { return };
+    // What is there before the second step and stays to the end: the model, and what the optimizer keeps.
+    let model: Vec<LifetimeId> = (0..case.rows())
+        .map(LifetimeId)
+        .filter(|&id| (case.born(id) == NO_EVENT || case.born(id) < second) && case.gone(id) > last)
+        .collect();
+    let kept: FxHashSet<LifetimeId> = model.iter().copied().collect();
+    let sizes: FxHashSet<u64> = model.iter().map(|&id| case.size(id)).collect();
+    // Gradients come in every step, as large as weights, and go where it ends or the next begins.
+    let mut late: Vec<Vec<LifetimeId>> = vec![Vec::new(); case.steps.len()];
+    for id in (case.phases.first_row..case.rows()).map(LifetimeId) {
+        let Some(step) = case.steps.of(case.born(id)) else { continue };
+        let (begin, end) = (bounds[step], bounds[step + 1]);
+        let gone = case.gone(id).min(case.tables.lifetimes.free_requested(id));
+        let next = bounds.get(step + 2).copied().unwrap_or(NO_EVENT);
+        let is_late = gone == NO_EVENT || (gone >= end - (end - begin) / END_OF_STEP && gone < next);
+        if is_late && sizes.contains(&case.size(id)) && !kept.contains(&id) {
+            late[step].push(id);
+        }
+    }
+    let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
+    // Where steps begin with the optimizer, gradients live across the bound, and what goes just before it are backward's last activations.
+    let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
+    let middle = late.len() / 2;
+    let crossing: Vec<LifetimeId> = late[middle].iter().copied().filter(|&id| across(middle, id)).collect();
+    if bytes(&crossing) * 2 >= bytes(&late[middle]) {
+        late.iter_mut().enumerate().for_each(|(step, ids)| ids.retain(|&id| across(step, id)));
+    }
+    let mut gradients = Sizes::default();
+    for &id in &late[middle] {
+        *gradients.entry(case.size(id)).or_default() += 1;
+    }
+    let trains = gradients.len() >= sizes.len().min(2)
+        && !gradients.is_empty()
+        && bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model);
+    let mut put = |id: LifetimeId, role: Role| {
+        let decided = &mut of[id.0 as usize];
+        if decided.0 == Role::Unknown {
+            *decided = (role, Because::ByRhythm);
+        }
+    };
+    let mut by_size: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
+    for &id in &model {
+        by_size.entry(case.size(id)).or_default().push(id);
+    }
+    for (size, ids) in by_size {
+        let g = gradients.get(&size).map_or(0, |&n| n as usize);
+        let is_workspace = is_cublas_size(size) || (is_workspace_size(size) && g == 0 && size > 1 << 22);
+        // Weights and state come in multiples of the gradients; one more of a library's size came between the two.
+        let odd_one = (is_workspace_size(size) && g > 0 && ids.len() > g && (ids.len() - 1).is_multiple_of(g)).then_some(g);
+        for (i, id) in ids.into_iter().enumerate() {
+            let is_weight = !trains || g == 0 || i < g;
+            put(
+                id,
+                if is_workspace || (trains && odd_one == Some(i)) {
+                    Role::Workspaces
+                } else if is_weight {
+                    Role::Weights
+                } else {
+                    Role::OptimizerState
+                },
+            );
+        }
+    }
+    if trains {
+        late.iter().flatten().for_each(|&id| put(id, Role::Gradients));
+    }
+    for step in 0..case.steps.len() {
+        let born_before = |event: u32| event.checked_sub(1).map_or(case.phases.first_row, |e| case.tables.lifetimes.born_by(e));
+        let rows: Vec<LifetimeId> = (born_before(bounds[step])..born_before(bounds[step + 1])).map(LifetimeId).collect();
+        let height = trains.then(|| height(case, &rows));
+        for id in rows {
+            let is_kept = height.is_some_and(|at| case.born(id) <= at && case.gone(id) > at);
+            put(id, if is_kept { Role::Activations } else { Role::Temporaries });
+        }
+    }
+}
+
+/// The event at which most of what a step makes is alive: there forward ends.
+fn height(case: &Case<'_>, rows: &[LifetimeId]) -> u32 {
+    let mut changes: Vec<(u32, i64)> = Vec::with_capacity(rows.len() * 2);
+    for &id in rows {
+        let size = case.size(id) as i64;
+        changes.push((case.born(id), size));
+        if case.gone(id) != NO_EVENT {
+            changes.push((case.gone(id), -size));
+        }
+    }
+    changes.sort_unstable();
+    let (mut now, mut most, mut at) = (0, 0, 0);
+    for (event, bytes) in changes {
+        now += bytes;
+        if now > most {
+            (most, at) = (now, event);
+        }
+    }
+    at
+}

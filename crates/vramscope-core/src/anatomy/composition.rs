@@ -1,0 +1,353 @@
+//! [`Composition`]: what is held at an instant, by role, by line and by module.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Role;
+use super::places::{Call, Kind, Places, Which, made_in};
+use super::repeats::{Repeats, of_call};
+use crate::anatomy::roles::Roles;
+use crate::model::{BEFORE_PROFILING, DeviceRecording, FrameId, Recording, StackId};
+use crate::tables::{DeviceTables, LifetimeId, StackNames};
+
+/// What one role holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoleHeld {
+    /// The role.
+    pub role: Role,
+    /// Bytes of whole blocks.
+    pub bytes: u64,
+    /// Blocks.
+    pub count: u64,
+    /// Of those bytes, the ones whose role is inferred from sizes, numbers and lives alone.
+    pub probable: u64,
+}
+
+/// What one place holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineHeld {
+    /// `model.py:41`, or in words where no line is known.
+    pub place: String,
+    /// One of its stacks; none where no line is known.
+    pub stack: Option<StackId>,
+    /// The frame of the line, where one is known.
+    pub frame: Option<FrameId>,
+    /// It stands for all blocks of this size, where no stacks were recorded.
+    pub size: Option<u64>,
+    /// The role of most of its bytes.
+    pub role: Role,
+    /// How many of its bytes are of that role.
+    pub of_role: u64,
+    /// Bytes of whole blocks.
+    pub bytes: u64,
+    /// Blocks.
+    pub count: u64,
+    /// Its largest blocks, largest first, at most a hundred.
+    pub lifetimes: Vec<LifetimeId>,
+}
+
+/// What one module holds, with the modules inside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModuleHeld {
+    /// `GPT2Block` where the recording names modules; else the line that calls it, `modeling_gpt2.py:608`, or a group in words:
+    /// `weights`, `backward, no stack`.
+    pub name: String,
+    /// The names around it, outermost first, its own last.
+    pub path: Vec<String>,
+    /// The line that calls it; none for a group.
+    pub line: Option<FrameId>,
+    /// It stands beside its own parts, and holds what is in none of them.
+    pub is_rest: bool,
+    /// How often it is there: the layers that one line of a loop calls.
+    pub repeats: u64,
+    /// Bytes of whole blocks, those of its parts included.
+    pub bytes: u64,
+    /// Blocks, likewise.
+    pub count: u64,
+    /// The modules inside, largest first.
+    pub parts: Vec<ModuleHeld>,
+    /// Its largest blocks, largest first, at most a hundred.
+    pub lifetimes: Vec<LifetimeId>,
+    /// It is a module, and no group.
+    pub is_module: bool,
+    /// It is a container, which calls what it holds one after the other.
+    loops: bool,
+    /// The modules of its class, where they have names of their own.
+    instances: FxHashSet<FrameId>,
+}
+
+/// What is held after an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Composition {
+    /// The event.
+    pub event: u32,
+    /// Bytes of whole blocks, those that wait for another stream included.
+    pub bytes: u64,
+    /// Of those, what the source tells beyond its blocks: allocated before profiling began. Their role is unknown.
+    pub before: u64,
+    /// Blocks.
+    pub count: u64,
+    /// Every role that holds something, most bytes first.
+    pub roles: Vec<RoleHeld>,
+    /// Places, most bytes first.
+    pub lines: Vec<LineHeld>,
+    /// Modules and groups, most bytes first.
+    pub modules: Vec<ModuleHeld>,
+}
+
+/// Blocks listed of a place.
+const LISTED: usize = 100;
+
+impl Composition {
+    /// What is held after an event by the blocks that are `asked` for; `None` is what a trace says was held before profiling, of which
+    /// no block is known. O(live blocks times the depth of their stacks).
+    #[must_use]
+    pub fn at(
+        recording: &Recording,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        names: &StackNames,
+        roles: &Roles,
+        event: u32,
+        asked: impl Fn(Option<LifetimeId>) -> bool,
+    ) -> Self {
+        let mut ids = tables.states.live_at(&tables.lifetimes, event);
+        ids.sort_by_key(|&id| (std::cmp::Reverse(tables.lifetimes.block_size(id)), id));
+        let mut by_role = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
+        let mut lines: FxHashMap<&str, (LineHeld, [u64; Role::ALL.len()])> = FxHashMap::default();
+        let mut tree = ModuleHeld::default();
+        let places = Places::of(recording, device, names, roles);
+        let kinds: Vec<(LifetimeId, Kind)> = ids.into_iter().map(|id| (id, Kind::of(device, tables, roles, id))).collect();
+        let mut of_kind: FxHashMap<Kind, (String, Vec<Call>)> = FxHashMap::default();
+        let counted: Vec<(Kind, u64)> = Repeats::of_pass(device, tables, &roles.anatomy, event)
+            .iter()
+            .map(|(stack, calls)| (Kind::in_pass(stack), calls))
+            .collect();
+        for &kind in kinds.iter().map(|(_, kind)| kind).chain(counted.iter().map(|(kind, _)| kind)) {
+            of_kind.entry(kind).or_insert_with(|| (places.line(kind), places.modules(kind)));
+        }
+        for &(id, kind) in &kinds {
+            let Some((place, path)) = of_kind.get(&kind) else { continue };
+            if !asked(Some(id)) {
+                continue;
+            }
+            let (role, bytes) = (kind.role, tables.lifetimes.block_size(id));
+            let held = &mut by_role[role.index()];
+            held.bytes += bytes;
+            held.count += 1;
+            held.probable += if roles.is_probable(device, tables, id) { bytes } else { 0 };
+            let (line, of_line) = lines.entry(place).or_default();
+            if line.stack.is_none() && kind.stack.is_some() {
+                line.stack = Some(kind.stack);
+                line.frame = made_in(&recording.stacks, names, kind.stack, role);
+            }
+            line.bytes += bytes;
+            line.count += 1;
+            of_line[role.index()] += bytes;
+            if line.lifetimes.len() < LISTED {
+                line.lifetimes.push(id);
+            }
+            tree.add(path, id, bytes);
+        }
+        let modules = counted.iter().filter_map(|(kind, calls)| Some((of_kind.get(kind)?.1.as_slice(), *calls)));
+        let counts: Vec<(&[Call], u64)> = modules.filter(|(path, _)| path.iter().all(|call| call.is_module)).collect();
+        tree.settle(&counts);
+        tree.enter();
+        let mut lines: Vec<LineHeld> = lines
+            .into_iter()
+            .map(|(place, (line, of_line))| {
+                let most = (0..of_line.len()).max_by_key(|&i| of_line[i]).unwrap_or(0);
+                LineHeld { place: place.to_owned(), role: Role::ALL[most], of_role: of_line[most], ..line }
+            })
+            .collect();
+        let known = kinds.iter().fold(0u64, |sum, &(id, _)| sum.saturating_add(tables.lifetimes.block_size(id)));
+        let before = if asked(None) { device.told.beyond(event, known) } else { 0 };
+        if before > 0 {
+            let name = BEFORE_PROFILING.to_owned();
+            by_role[Role::Unknown.index()].bytes += before;
+            lines.push(LineHeld { place: name.clone(), bytes: before, ..LineHeld::default() });
+            tree.parts.push(ModuleHeld { path: vec![name.clone()], name, bytes: before, repeats: 1, ..ModuleHeld::default() });
+            tree.sort();
+        }
+        lines.sort_by(|a, b| (b.bytes, &a.place).cmp(&(a.bytes, &b.place)));
+        let mut roles: Vec<RoleHeld> = by_role.into_iter().filter(|r| r.count > 0 || r.bytes > 0).collect();
+        roles.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.role));
+        Composition { event, bytes: tree.bytes + before, before, count: tree.count, roles, lines, modules: tree.parts }
+    }
+
+    /// What a role holds; nothing where it holds nothing.
+    #[must_use]
+    pub fn role(&self, role: Role) -> RoleHeld {
+        self.roles.iter().copied().find(|r| r.role == role).unwrap_or(RoleHeld { role, ..RoleHeld::default() })
+    }
+
+    /// The largest share in a sentence: `Half of it is activations.`; empty where nothing is known.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Some(first) = self.roles.first().filter(|r| self.bytes > 0 && r.role != Role::Unknown) else { return String::new() };
+        let share = first.bytes as f64 / self.bytes as f64;
+        let probably = if first.probable * 2 > first.bytes { "probably " } else { "" };
+        let much = match share {
+            s if s > 0.97 => "Nearly all".to_owned(),
+            s if (0.47..0.53).contains(&s) => "Half".to_owned(),
+            s => format!("{:.0} %", s * 100.0),
+        };
+        format!("{much} of it is {probably}{}.", first.role.text())
+    }
+}
+
+impl LineHeld {
+    /// Its blocks: of a line, or of a size.
+    #[must_use]
+    pub fn which(&self) -> Which {
+        self.size.map_or_else(|| Which::Line(self.place.clone()), Which::Size)
+    }
+}
+
+impl ModuleHeld {
+    fn add(&mut self, calls: &[Call], id: LifetimeId, bytes: u64) {
+        self.bytes += bytes;
+        self.count += 1;
+        if self.lifetimes.len() < LISTED {
+            self.lifetimes.push(id);
+        }
+        let Some((call, inside)) = calls.split_first() else { return };
+        let at = self.parts.iter().position(|p| p.name == call.name).unwrap_or_else(|| {
+            let path = self.path.iter().chain([&call.name]).cloned().collect();
+            let (name, line, is_module, loops) = (call.name.clone(), call.line, call.is_module, call.loops);
+            self.parts.push(ModuleHeld { name, path, line, is_module, loops, repeats: 1, ..ModuleHeld::default() });
+            self.parts.len() - 1
+        });
+        self.parts[at].instances.extend(call.instance);
+        self.parts[at].add(inside, id, bytes);
+    }
+
+    /// Largest first; a module with one part that holds all of it gives way to that part, and what repeats does so once. `counts` are
+    /// how often each stack inside runs in one pass: a line that eight layers share runs eight times, or a multiple of that.
+    fn settle(&mut self, counts: &[(&[Call], u64)]) {
+        for part in &mut self.parts {
+            let inside = counts.iter().filter_map(|&(path, count)| Some((path.split_first()?, count)));
+            let inside: Vec<(&[Call], u64)> =
+                inside.filter(|((call, _), _)| call.name == part.name).map(|((_, inner), count)| (inner, count)).collect();
+            part.settle(&inside);
+            let made: Vec<u64> = inside.iter().map(|&(_, count)| count).collect();
+            let outer = match part.instances.len() as u64 {
+                0 => of_call(&made, part.loops),
+                named => named,
+            };
+            // What a layer holds only while it runs is not held by all of them.
+            let outer = if part.count < outer { 1 } else { outer };
+            part.repeats = outer;
+            // Inside a loop over layers its own parts come as often as the loop.
+            part.parts.iter_mut().for_each(|inner| inner.repeats = (inner.repeats / outer.max(1)).max(1));
+            while part.parts.len() == 1 && part.parts[0].bytes == part.bytes {
+                let only = part.parts.remove(0);
+                *part = ModuleHeld { repeats: part.repeats * only.repeats, ..only };
+            }
+        }
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.parts.sort_by(|a, b| (b.bytes, &a.name).cmp(&(a.bytes, &b.name)));
+    }
+
+    /// The whole model is one call: its parts stand in its place, and what it holds itself beside them.
+    fn enter(&mut self) {
+        let mut models = self.parts.iter().enumerate().filter(|(_, p)| !p.parts.is_empty());
+        let Some((at, model)) = models.next().filter(|(_, m)| m.repeats == 1) else { return };
+        if models.next().is_some() {
+            return;
+        }
+        let mut rest = ModuleHeld { parts: Vec::new(), is_rest: true, ..model.clone() };
+        for part in &model.parts {
+            rest.bytes -= part.bytes;
+            rest.count -= part.count;
+            rest.lifetimes.retain(|id| !part.lifetimes.contains(id));
+        }
+        let model = self.parts.remove(at);
+        self.parts.extend(model.parts);
+        if rest.count > 0 {
+            self.parts.push(rest);
+        }
+        self.sort();
+    }
+
+    /// Its blocks.
+    #[must_use]
+    pub fn which(&self) -> Which {
+        if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
+    }
+
+    /// The recording names it, so that it is not called by the line that calls it.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        !self.instances.is_empty()
+    }
+
+    /// `8 × modeling_gpt2.py:608`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        if self.repeats > 1 { format!("{} \u{d7} {}", self.repeats, self.name) } else { self.name.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(name: &str, instance: Option<u32>) -> Call {
+        Call { name: name.to_owned(), instance: instance.map(FrameId), line: None, is_module: true, loops: false }
+    }
+
+    #[test]
+    fn layers_repeat_and_what_stands_beside_them_does_not() {
+        let path = |lines: &[&str]| -> Vec<Call> { lines.iter().map(|&l| call(l, None)).collect() };
+        // Eight layers; the second line of their feed-forward part keeps two blocks each. An embedding stands beside them.
+        let stacks = [
+            (path(&["model.py:9", "model.py:20", "model.py:30"]), 8),
+            (path(&["model.py:9", "model.py:20", "model.py:30"]), 8),
+            (path(&["model.py:9", "model.py:20", "model.py:31"]), 16),
+            (path(&["model.py:9", "model.py:20", "model.py:31"]), 8),
+            (path(&["model.py:9", "model.py:12"]), 1),
+        ];
+        let mut tree = ModuleHeld::default();
+        let mut id = 0;
+        for (path, count) in &stacks {
+            for _ in 0..*count {
+                tree.add(path, LifetimeId(id), 512);
+                id += 1;
+            }
+        }
+        tree.add(&path(&["weights"]), LifetimeId(id), 4096);
+        let counts: Vec<(&[Call], u64)> = stacks.iter().map(|(path, count)| (path.as_slice(), *count)).collect();
+        tree.settle(&counts);
+        tree.enter();
+        let titles: Vec<String> = tree.parts.iter().map(ModuleHeld::title).collect();
+        assert_eq!(titles, ["8 \u{d7} model.py:20", "weights", "model.py:12"]);
+        let inside: Vec<String> = tree.parts[0].parts.iter().map(ModuleHeld::title).collect();
+        assert_eq!(inside, ["model.py:31", "model.py:30"]);
+        assert_eq!(tree.parts.iter().map(|p| p.bytes).sum::<u64>(), tree.bytes, "nothing is lost");
+    }
+
+    #[test]
+    fn layers_that_have_names_are_counted_by_them() {
+        let call = |name: &str, instance| call(name, Some(instance));
+        let mut tree = ModuleHeld::default();
+        for layer in 0..3 {
+            // Two projections of each layer keep a block; the feed-forward part two.
+            let inside = |name, instance| [call("GPT_0", 0), call("Block", 10 + layer), call(name, instance)];
+            for (id, path) in
+                [inside("Linear", 20 + 2 * layer), inside("Linear", 21 + 2 * layer), inside("MLP", 40 + layer)].iter().enumerate()
+            {
+                tree.add(path, LifetimeId(layer * 10 + id as u32), 512);
+            }
+        }
+        tree.add(&[call("GPT_0", 0), call("Embedding", 1)], LifetimeId(90), 512);
+        tree.settle(&[]);
+        tree.enter();
+        let titles = |parts: &[ModuleHeld]| -> Vec<String> { parts.iter().map(ModuleHeld::title).collect() };
+        assert_eq!(titles(&tree.parts), ["3 \u{d7} Block", "Embedding"]);
+        assert_eq!(titles(&tree.parts[0].parts), ["2 \u{d7} Linear", "MLP"]);
+        assert_eq!(tree.parts[0].which(), Which::Module(vec!["GPT_0".to_owned(), "Block".to_owned()]));
+    }
+}

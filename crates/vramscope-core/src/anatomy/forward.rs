@@ -1,0 +1,145 @@
+//! What the forward pass made: activations, autocast's copies of weights, temporaries.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::phases::Run;
+use super::role::{Because, Role};
+use super::sense::Part;
+use crate::anatomy::assign::{Case, Decided, Sizes};
+use crate::model::StackId;
+use crate::tables::LifetimeId;
+
+/// A graph that no backward pass uses keeps blocks of at least so many stacks.
+const STACKS_OF_A_GRAPH: usize = 5;
+/// And of the pass's blocks at least one in so many.
+const SHARE_OF_A_GRAPH: usize = 5;
+/// Blocks that one operator makes at most: copies of its arguments, a workspace, its result.
+const OF_ONE_LINE: u32 = 8;
+/// Smaller sizes are not looked at as copies of weights: too much has them.
+const LEAST_COPY: u64 = 1024;
+
+/// One forward pass, or the part of one that nothing interrupts: its rows, and the event that what it keeps is alive after.
+struct Pass {
+    rows: (u32, u32),
+    kept_after: u32,
+    leads_to_backward: bool,
+}
+
+/// Decides what forward blocks are that nothing else has decided. O(lifetimes).
+pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
+    let passes = passes(case);
+    for (at, pass) in passes.iter().enumerate() {
+        // What a variable holds until the next pass gives it a new value goes right after that pass.
+        let replaced = passes.get(at + 2).map_or(u32::MAX, |p| case.born(LifetimeId(p.rows.0)));
+        let open: Vec<LifetimeId> =
+            (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|id| of[id.0 as usize].0 == Role::Unknown).collect();
+        let is_kept = |id: LifetimeId| case.gone(id) > pass.kept_after;
+        let kept: Vec<LifetimeId> = open.iter().copied().filter(|&id| is_kept(id)).collect();
+        let copies = copies_of_weights(case, &kept, weights, of);
+        let is_graph = pass.leads_to_backward || {
+            let rest = || kept.iter().filter(|id| !copies.contains(id));
+            let stacks: FxHashSet<StackId> = rest().map(|&id| case.tables.lifetimes.stack(case.device, id)).collect();
+            stacks.len() >= STACKS_OF_A_GRAPH && rest().count() * SHARE_OF_A_GRAPH >= open.len()
+        };
+        for id in open {
+            of[id.0 as usize] = if copies.contains(&id) {
+                (Role::AutocastCopies, Because::HalfOfWeight)
+            } else if is_kept(id) && is_graph {
+                let because = if pass.leads_to_backward { Because::LivesToBackward } else { Because::KeptByGraph };
+                (Role::Activations, because)
+            } else if case.gone(id) > replaced {
+                (Role::Activations, Because::KeptBeyond)
+            } else {
+                (Role::Temporaries, Because::DiesInForward)
+            };
+        }
+    }
+}
+
+/// Every forward pass, cut where a step begins: a loop of evaluation has nothing else between its passes.
+fn passes(case: &Case<'_>) -> Vec<Pass> {
+    let (phases, bounds) = (case.phases, &case.steps.bounds);
+    let backward: Vec<u32> = phases.runs.iter().filter(|r| r.part == Part::Backward).map(|r| r.events.0).collect();
+    let mut passes = Vec::new();
+    for run in phases.runs.iter().filter(|r| r.part == Part::Forward) {
+        let cuts = bounds.iter().copied().filter(|b| (run.events.0 + 1..run.events.1).contains(b));
+        let mut from = run.rows.0;
+        for cut in cuts.chain([u32::MAX]) {
+            let to = from + (from..run.rows.1).take_while(|&row| case.born(LifetimeId(row)) < cut).count() as u32;
+            if to > from {
+                passes.push(pass(case, (from, to), run, &backward));
+            }
+            from = to;
+        }
+    }
+    passes
+}
+
+fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32]) -> Pass {
+    let last = case.born(LifetimeId(rows.1 - 1));
+    // The backward pass of the same step, also where other parts of forward come before it.
+    let next = backward.get(backward.partition_point(|&b| b <= last)).copied();
+    let bounds = &case.steps.bounds;
+    let step_ends = bounds.get(bounds.partition_point(|&b| b <= last)).copied().unwrap_or(u32::MAX);
+    let is_next_run = rows.1 == run.rows.1 && next.is_some_and(|b| b == run.events.1);
+    let backward = next.filter(|&b| is_next_run || b < step_ends);
+    Pass { rows, kept_after: backward.unwrap_or(last), leads_to_backward: backward.is_some() }
+}
+
+/// Of what a pass keeps, the copies that autocast makes of weights: half as large as one, no more of a size than there are weights of
+/// twice the size, and followed by the result of the operator that wanted the copy, from the same line: a block of another size that
+/// outlives the line.
+fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes, of: &[Decided]) -> FxHashSet<LifetimeId> {
+    let lifetimes = &case.tables.lifetimes;
+    let line = |id| (lifetimes.stack(case.device, id), case.sense(id).python);
+    let is_of_line = |a: LifetimeId, b: LifetimeId| {
+        let (a, b) = (line(a), line(b));
+        a.0 == b.0 || (a.1 == b.1 && a.1 != 0)
+    };
+    // The result of a function of one argument is as large as that. What is gone before another line allocates is a workspace.
+    let is_followed = |id: LifetimeId| {
+        let later = || (id.0 + 1..case.rows().min(id.0 + 1 + OF_ONE_LINE)).map(LifetimeId);
+        let Some(end) = later().find(|&other| !is_of_line(id, other)).or(later().next_back()) else { return false };
+        later().take_while(|&other| is_of_line(id, other)).any(|other| {
+            let is_workspace = of[other.0 as usize].0 == Role::Workspaces;
+            case.size(other) != case.size(id) && !is_workspace && case.gone(other) > case.born(end)
+        })
+    };
+    let mut of_size: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
+    for &id in kept {
+        let size = case.size(id);
+        if size >= LEAST_COPY && weights.contains_key(&(size * 2)) && is_followed(id) {
+            of_size.entry(size).or_default().push(id);
+        }
+    }
+    let (mut found, mut bytes) = (FxHashSet::default(), 0);
+    for (size, ids) in of_size {
+        let most = weights.get(&(size * 2)).map_or(0, |&n| n as usize);
+        let chosen = if ids.len() <= most { ids } else { of_few_stacks(case, &ids, most) };
+        bytes += size * chosen.len() as u64;
+        found.extend(chosen);
+    }
+    // A few blocks of such sizes are chance: autocast copies most weights.
+    let all: u64 = weights.iter().map(|(size, n)| size * u64::from(*n)).sum();
+    if bytes.saturating_mul(4) < all {
+        found.clear();
+    }
+    found
+}
+
+/// Stack by stack, earliest first, those that together make no more than `most`.
+fn of_few_stacks(case: &Case<'_>, ids: &[LifetimeId], most: usize) -> Vec<LifetimeId> {
+    let mut by_stack: FxHashMap<StackId, Vec<LifetimeId>> = FxHashMap::default();
+    for &id in ids {
+        by_stack.entry(case.tables.lifetimes.stack(case.device, id)).or_default().push(id);
+    }
+    let mut groups: Vec<Vec<LifetimeId>> = by_stack.into_values().collect();
+    groups.sort_by_key(|g| g[0]);
+    let mut chosen: Vec<LifetimeId> = Vec::new();
+    for group in groups {
+        if chosen.len() + group.len() <= most {
+            chosen.extend(group);
+        }
+    }
+    chosen
+}

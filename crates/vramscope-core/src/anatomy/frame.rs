@@ -1,0 +1,205 @@
+//! What single frames mean, by the file and function names of PyTorch and the usual libraries: a set of bits a frame.
+//!
+//! Names are read with forward slashes, as recordings from Windows have others.
+
+use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
+use crate::model::{Frame, StackTable};
+use crate::tables::is_framework;
+
+/// `Module.__call__`: stands around every module's `forward`.
+pub(super) const CALL: u32 = 1;
+/// A function called `forward`.
+pub(super) const FORWARD: u32 = 1 << 1;
+/// Autograd's backward pass, or what it calls.
+pub(super) const BACKWARD: u32 = 1 << 2;
+/// An optimizer of PyTorch or a library.
+pub(super) const OPTIMIZER: u32 = 1 << 3;
+/// Makes, moves or loads weights.
+pub(super) const LOADS: u32 = 1 << 4;
+/// The user's own constructor or loader.
+pub(super) const BUILDS: u32 = 1 << 5;
+/// `torch.nn.functional`.
+pub(super) const FUNCTIONAL: u32 = 1 << 6;
+/// A container of modules, whose one line calls them all.
+pub(super) const CONTAINER: u32 = 1 << 7;
+/// Written in Python.
+pub(super) const PYTHON: u32 = 1 << 8;
+/// A key-value cache.
+pub(super) const CACHE: u32 = 1 << 9;
+/// A collective, or the buffers of one.
+pub(super) const COLLECTIVE: u32 = 1 << 10;
+/// Scratch memory of a library.
+pub(super) const WORKSPACE: u32 = 1 << 11;
+/// The tuning of kernels.
+pub(super) const TUNING: u32 = 1 << 12;
+/// A loop that makes tokens or images step by step.
+pub(super) const GENERATES: u32 = 1 << 13;
+/// The capture of a CUDA graph.
+pub(super) const CAPTURES: u32 = 1 << 14;
+/// Clips or unscales gradients.
+pub(super) const CLIPS: u32 = 1 << 15;
+/// Autocast's cast of a weight, which only frames of C++ name.
+pub(super) const CASTS: u32 = 1 << 16;
+/// A collective that reduces gradients.
+pub(super) const REDUCES: u32 = 1 << 18;
+/// `step` in a file that is named after an optimizer.
+pub(super) const STEP: u32 = 1 << 19;
+/// Evaluates.
+pub(super) const EVALUATES: u32 = 1 << 20;
+/// A closure, as optimizers call.
+pub(super) const CLOSURE: u32 = 1 << 21;
+/// An optimizer that keeps two tensors a weight.
+pub(super) const ADAM: u32 = 1 << 22;
+/// The user's own function, named after a cache.
+pub(super) const NAMED_CACHE: u32 = 1 << 23;
+/// Attention written out in Python, outside PyTorch's own fused function.
+pub(super) const ATTENDS: u32 = 1 << 24;
+
+/// Functions that make or load weights.
+const LOADERS: &[&str] = &[
+    "reset_parameters",
+    "load_state_dict",
+    "_load_from_state_dict",
+    "from_pretrained",
+    "_load_pretrained_model",
+    "_load_state_dict_into_meta_model",
+    "convert_and_load_state_dict_in_model",
+    "set_module_tensor_to_device",
+    "load_weights",
+    "create_weights",
+    "load_checkpoint",
+    "init_weights",
+    "_init_weights",
+    "initialize_weights",
+    "_initialize_weights",
+];
+/// Functions of `nn/modules/module.py` that move or cast a module's weights.
+const MOVERS: &[&str] =
+    &["<lambda>", "_apply", "cuda", "to", "half", "float", "double", "bfloat16", "type", "to_empty", "convert", "fn"];
+/// The user's own functions that usually build or load a model.
+const BUILDERS: &[&str] =
+    &["__init__", "load", "load_model", "build_model", "make_model", "init_model", "create_model", "build", "get_model"];
+/// Folders of libraries whose constructors make weights.
+const MODELS: &[&str] = &[
+    "nn/modules/",
+    "transformers/models/",
+    "timm/layers",
+    "timm/models",
+    "torchvision/models",
+    "diffusers/models",
+    "torch/ao/nn",
+];
+/// Where optimizers live.
+const OPTIMIZERS: &[&str] = &[
+    "torch/optim/",
+    "/optimizers/",
+    "bitsandbytes/optim",
+    "deepspeed/ops/adam",
+    "deepspeed/runtime/zero/stage",
+    "torchao/optim",
+    "apex/optimizers",
+    "transformers/optimization.py",
+];
+/// Parts of FSDP and DDP, and the collectives below them.
+const FSDP: &[&str] =
+    &["_fsdp_collectives.py", "_fsdp_param.py", "_fsdp_param_group.py", "fsdp/_flat_param.py", "fsdp/_runtime_utils.py"];
+const COLLECTIVES: &[&str] =
+    &["distributed/distributed_c10d", "distributed/_functional_collectives", "nn/parallel/comm.py", "deepspeed/comm"];
+
+/// The bits of a frame.
+pub(super) fn bits(stacks: &StackTable, frame: Frame) -> u32 {
+    let (file, name) = (stacks.text(frame.file), stacks.text(frame.name));
+    let slashes;
+    let file = if file.contains('\\') {
+        slashes = file.replace('\\', "/");
+        slashes.as_str()
+    } else {
+        file
+    };
+    match file {
+        MODULE_FILE => CALL | FORWARD | PYTHON,
+        OPERATOR_FILE if name == FORWARD_MARK || name.starts_with("autograd::engine::") => BACKWARD | PYTHON,
+        OPERATOR_FILE => 0,
+        _ if file.ends_with(".py") || file.starts_with('<') || file.contains("ipykernel") || name == "<module>" => {
+            PYTHON | of_python(file, name, is_framework(stacks, frame))
+        }
+        _ => of_native(name),
+    }
+}
+
+fn of_native(name: &str) -> u32 {
+    let has = |parts: &[&str]| parts.iter().any(|p| name.contains(p));
+    let mut b = 0;
+    let set = |b: &mut u32, bit: u32, holds: bool| *b |= if holds { bit } else { 0 };
+    let is_node = name.contains("Backward") && name.contains("::apply(");
+    let engine = ["ngine::evaluate_function", "Engine::thread_main", "autograd::AccumulateGrad", "autograd::Node::operator()"];
+    set(&mut b, BACKWARD, is_node || has(&engine));
+    set(&mut b, CASTS, has(&["autocast::cached_cast"]));
+    let libraries = ["CUDABlasHandle", "CUDABlasLtWorkspace", "cublasLt", "raw_cudnn_", "Workspace::Workspace", "getWorkspace"];
+    set(&mut b, WORKSPACE, has(&libraries));
+    set(&mut b, COLLECTIVE, has(&["ncclComm", "ProcessGroupNCCL", "c10d::"]));
+    set(&mut b, OPTIMIZER, name.starts_with("Optimizer.step"));
+    b
+}
+
+fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
+    let has = |parts: &[&str]| parts.iter().any(|p| file.contains(p));
+    let named = |names: &[&str]| names.contains(&name);
+    let mut b = 0;
+    let mut set = |bit: u32, holds: bool| b |= if holds { bit } else { 0 };
+    let in_module = file.ends_with("nn/modules/module.py");
+    set(CALL, in_module && named(&["_call_impl", "_wrapped_call_impl", "_slow_forward", "inner", "__call__"]));
+    set(FORWARD, named(&["forward", "_conv_forward"]));
+    let backward = [
+        "backward",
+        "_make_grads",
+        "_engine_run_backward",
+        "_post_backward_hook",
+        "_pre_backward_hook",
+        "unpack_hook",
+        "recompute_fn",
+    ];
+    set(BACKWARD, named(&backward));
+    let is_optimizer = has(OPTIMIZERS)
+        && !has(&["lr_scheduler", "swa_utils"])
+        && !named(&["zero_grad", "__init__", "load_state_dict", "add_param_group"]);
+    set(OPTIMIZER, is_optimizer);
+    set(ADAM, is_optimizer && has(&["/adam", "/nadam", "/radam"]));
+    let short = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
+    let is_own = ["optim", "adam", "sgd", "lion", "muon", "shampoo"].iter().any(|word| short.contains(word));
+    set(STEP, name == "step" && is_own && !is_library);
+    set(CLOSURE, name.contains("closure") && !has(&["torch/optim/"]));
+    let unscales = ["unscale_", "_unscale_grads_", "step", "update", "_maybe_opt_step"];
+    let clips = has(&["nn/utils/clip_grad.py"]) || named(&["clip_grad_norm_", "clip_gradients"]);
+    set(CLIPS, clips || (has(&["amp/grad_scaler.py"]) && named(&unscales)));
+    let is_shard = has(FSDP) && named(&["_init_sharded_param", "to_sharded_param", "reset_sharded_param", "__init__"]);
+    let makes = has(&["torch/nn/parameter.py", "torch/nn/init.py", "safetensors/", "core_model_loading.py"]);
+    set(LOADS, makes || is_shard || named(LOADERS) || (in_module && named(MOVERS)) || (has(MODELS) && name == "__init__"));
+    set(BUILDS, !is_library && named(BUILDERS));
+    set(FUNCTIONAL, has(&["torch/nn/functional.py", "torch/functional.py"]));
+    set(CONTAINER, file.ends_with("nn/modules/container.py"));
+    let caches = ["cache_utils.py", "kv_cache", "kvcache", "KVCache", "cache_engine.py", "mem_cache/memory_pool.py"];
+    let cache_names = ["kv_cache", "kvcache", "KVCache", "kv_buffer", "past_key_value"];
+    let is_kv = name.starts_with("kv_") && !is_library;
+    set(CACHE, is_kv || has(&caches) || cache_names.iter().any(|word| name.contains(word)));
+    set(NAMED_CACHE, !is_library && (name.contains("cache") || name.contains("Cache")));
+    let in_ddp = has(&["nn/parallel/distributed.py"]) && !named(&["forward", "_run_ddp_forward"]);
+    set(COLLECTIVE, has(COLLECTIVES) || has(FSDP) || in_ddp);
+    set(REDUCES, named(&["foreach_reduce", "_reduce_grad", "post_backward"]) || name.contains("reduce_scatter"));
+    set(WORKSPACE, name.contains("workspace"));
+    let tuners = ["triton_heuristics.py", "runtime/benchmarking.py", "autotune_process.py", "triton/testing.py"];
+    set(TUNING, has(&tuners) || named(&["do_bench", "autotune"]));
+    set(GENERATES, has(&["transformers/generation/"]) || named(&["generate", "_sample", "p_sample_loop", "ddim_sample"]));
+    set(CAPTURES, has(&["torch/cuda/graphs.py", "cudagraph_trees.py"]));
+    let low = name.to_ascii_lowercase();
+    let attends = low.contains("attention") || low.contains("attn") || (name == "forward" && short.contains("attention"));
+    set(ATTENDS, attends && !file.contains("torch/nn/functional.py"));
+    let tests = low.starts_with("eval")
+        || low.starts_with("valid")
+        || low == "test"
+        || low.ends_with("_eval")
+        || low.contains("validation");
+    let loops = has(&["loops/evaluation_loop.py"]) || named(&["validation_step", "evaluation_loop", "test_step", "predict_step"]);
+    set(EVALUATES, (tests && !is_library) || loops);
+    b
+}

@@ -1,0 +1,300 @@
+//! Steps at the level of the program's own loop, from stacks: runs of the optimizer, backward passes, calls of the outermost module.
+//! The layers of a network repeat within a step; they are lines of one call.
+
+use rustc_hash::FxHashMap;
+
+use super::frame::{CALL, CONTAINER, GENERATES, PYTHON};
+use super::period::periods;
+use super::phases::{Phases, Run};
+use super::sense::Part;
+use crate::anatomy::steps::{StepSource, Steps};
+use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+
+/// A loop counts from one part in so many of the allocations on.
+const LEAST_SHARE: usize = 20;
+
+/// The steps of a device; empty where nothing tells. O(lifetimes).
+pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
+    if !phases.has_stacks {
+        return by_period(device, tables, phases);
+    }
+    let events = device.events.len() as u32;
+    let cycles = cycles(device, tables, phases);
+    let full: Vec<&Cycle> = cycles.iter().filter(|c| c.has_backward).collect();
+    let fresh = with_fresh_gradients(&full);
+    if let Some((site, ends)) = by_optimizer(device, tables, phases) {
+        // Some optimizers allocate in their first step alone. New gradients tell the others; gradients in buckets never come anew.
+        if ends.len() == 1 && fresh.len() > 1 {
+            return of_cycles(&fresh, events);
+        }
+        if ends.len() == 1 && fresh.is_empty() && full.len() > 1 {
+            return of_cycles(&full, events);
+        }
+        return of_ends(&ends, phases, StepSource::Optimizer(site.map_or_else(String::new, |f| place(stacks, f))));
+    }
+    if !full.is_empty() {
+        // Gradients that are set to zero come once, and nothing tells steps from micro-batches.
+        return of_cycles(if fresh.len() * 2 >= full.len() { &fresh } else { &full }, events);
+    }
+    by_call(stacks, device, tables, phases).unwrap_or_else(|| by_period(device, tables, phases))
+}
+
+/// A forward pass and the backward pass after it.
+struct Cycle {
+    start: u32,
+    has_backward: bool,
+    /// Bytes that the backward pass leaves behind.
+    kept: u64,
+}
+
+fn cycles(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<Cycle> {
+    let mut cycles: Vec<Cycle> = Vec::new();
+    for run in &phases.runs {
+        let is_open = cycles.last().is_some_and(|c| !c.has_backward);
+        match run.part {
+            Part::Forward if !is_open => cycles.push(Cycle { start: run.events.0, has_backward: false, kept: 0 }),
+            Part::Backward => {
+                if cycles.is_empty() {
+                    cycles.push(Cycle { start: run.events.0, has_backward: false, kept: 0 });
+                }
+                if let Some(cycle) = cycles.last_mut() {
+                    cycle.has_backward = true;
+                    cycle.kept += kept_by(device, tables, run);
+                }
+            }
+            _ => {}
+        }
+    }
+    cycles
+}
+
+/// Bytes made in a run that live past its last allocation.
+fn kept_by(device: &DeviceRecording, tables: &DeviceTables, run: &Run) -> u64 {
+    let lifetimes = &tables.lifetimes;
+    let last = lifetimes.born(LifetimeId(run.rows.1 - 1));
+    run.ids().filter(|&id| lifetimes.gone(id) > last).map(|id| lifetimes.requested(device, id)).sum()
+}
+
+/// The cycles whose backward pass makes gradients anew, as those after `zero_grad` do.
+fn with_fresh_gradients<'a>(full: &[&'a Cycle]) -> Vec<&'a Cycle> {
+    let most = full.iter().map(|c| c.kept).max().unwrap_or(0);
+    full.iter().copied().filter(|c| c.kept > 0 && c.kept.saturating_mul(2) >= most).collect()
+}
+
+fn of_cycles(cycles: &[&Cycle], events: u32) -> Steps {
+    let bounds = cycles.iter().map(|c| c.start).chain([events]).collect();
+    steps(bounds, StepSource::Backward)
+}
+
+fn steps(mut bounds: Vec<u32>, source: StepSource) -> Steps {
+    bounds.dedup();
+    if bounds.len() < 2 {
+        return Steps::default();
+    }
+    // What was measured on recordings whose steps are known; without stacks what was never measured is trusted less.
+    let confidence = if source == StepSource::Period { 80 } else { 95 };
+    Steps { bounds, source, confidence, ..Steps::default() }
+}
+
+/// `train.py:71`.
+fn place(stacks: &StackTable, frame: FrameId) -> String {
+    stacks.frame(frame).map_or_else(String::new, |f| stacks.location(f))
+}
+
+/// A step ends where its optimizer run does; the first begins with the first pass.
+fn of_ends(ends: &[u32], phases: &Phases, source: StepSource) -> Steps {
+    let works = |r: &&Run| matches!(r.part, Part::Forward | Part::Backward | Part::Optimizer);
+    let first = phases.runs.iter().find(works).map_or(0, |r| r.events.0);
+    steps([first].into_iter().chain(ends.iter().copied()).collect(), source)
+}
+
+/// Where each step of the optimizer ends, of the place that calls it most often: a program may have several optimizers.
+fn by_optimizer(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Option<(Option<FrameId>, Vec<u32>)> {
+    #[derive(Default)]
+    struct Site {
+        ends: Vec<u32>,
+        allocations: usize,
+        forwards: Option<u32>,
+    }
+    let mut sites: FxHashMap<Option<FrameId>, Site> = FxHashMap::default();
+    let (mut forwards, mut all) = (0, 0);
+    for run in &phases.runs {
+        forwards += u32::from(run.part == Part::Forward);
+        if run.part != Part::Optimizer {
+            continue;
+        }
+        for row in run.rows.0..run.rows.1 {
+            let sense = phases.of_row(device, tables, row);
+            if sense.part != Part::Optimizer {
+                continue;
+            }
+            all += 1;
+            let site = sites.entry(sense.stepper).or_default();
+            site.allocations += 1;
+            // An optimizer in a hook of the backward pass runs many times between two forward passes, and steps once.
+            if site.forwards == Some(forwards) {
+                site.ends.pop();
+            }
+            site.forwards = Some(forwards);
+            site.ends.push(run.events.1);
+        }
+    }
+    let best = sites.into_iter().filter(|(_, s)| s.allocations * LEAST_SHARE >= all);
+    let best = best.max_by_key(|(frame, s)| (s.ends.len(), s.allocations, *frame))?;
+    Some((best.0, best.1.ends))
+}
+
+/// One place that calls the outermost module.
+struct Site {
+    frame: FrameId,
+    rows: Vec<u32>,
+    /// The first row of each iteration.
+    starts: Vec<u32>,
+}
+
+impl Site {
+    fn is_apart(&self, other: &Site) -> bool {
+        let span = |s: &Site| (s.rows[0], s.rows[s.rows.len() - 1]);
+        let (a, b) = (span(self), span(other));
+        a.1 < b.0 || b.1 < a.0
+    }
+}
+
+/// Iterations by the calls of the outermost module: of the place that allocates most often, and of other loops before and after it.
+fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Option<Steps> {
+    let lifetimes = &tables.lifetimes;
+    let mut rows_of: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
+    let mut all = 0;
+    for run in phases.runs.iter().filter(|r| r.part == Part::Forward) {
+        for row in run.rows.0..run.rows.1 {
+            all += 1;
+            if let Some(site) = phases.of_row(device, tables, row).site {
+                rows_of.entry(site).or_default().push(row);
+            }
+        }
+    }
+    let mut sites: Vec<Site> = rows_of
+        .into_iter()
+        .filter(|(_, rows)| rows.len() * LEAST_SHARE >= all)
+        .map(|(frame, rows)| Site { frame, starts: iterations(stacks, device, tables, phases, &rows), rows })
+        .collect();
+    sites.sort_by_key(|s| (std::cmp::Reverse((s.rows.len(), s.starts.len())), s.frame));
+    let (first, others) = sites.split_first()?;
+    let mut chosen = vec![first];
+    for site in others {
+        let is_loop = site.starts.len() > 1 && site.rows.len() * 4 >= first.rows.len();
+        if is_loop && chosen.iter().all(|c| c.is_apart(site)) {
+            chosen.push(site);
+        }
+    }
+    let mut starts: Vec<u32> = chosen.iter().flat_map(|s| &s.starts).copied().collect();
+    starts.sort_unstable();
+    let generates = phases.of_row(device, tables, starts[0]).bits & GENERATES != 0;
+    let place = place(stacks, first.frame);
+    let source = if generates { StepSource::Generation(place) } else { StepSource::Call(place) };
+    let bounds = starts.iter().map(|&row| lifetimes.born(LifetimeId(row))).chain([device.events.len() as u32]);
+    Some(steps(bounds.collect(), source))
+}
+
+/// The modules that a stack passes through, outermost first: of each the line of its `forward` that goes on.
+fn chain(stacks: &StackTable, phases: &Phases, stack: StackId) -> Vec<FrameId> {
+    let frames = stacks.frames(stack);
+    let inside = (phases.sense(stack).inside as usize).min(frames.len());
+    let (mut lines, mut enters) = (Vec::new(), true);
+    for &f in frames[..inside].iter().rev() {
+        let bits = phases.bits.get(f.0 as usize).copied().unwrap_or(0);
+        if bits & CALL != 0 {
+            enters = true;
+        } else if bits & PYTHON != 0 && enters {
+            lines.push(f);
+            enters = false;
+        }
+    }
+    lines
+}
+
+/// The first row of each iteration of one place. The lines of the outermost module that has several come once an iteration, those in
+/// a loop over layers included, since the whole loop is one line; the median leaves out lines that do not. A module of one line
+/// begins anew where something else was allocated in between.
+fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, rows: &[u32]) -> Vec<u32> {
+    let stack_of = |row: u32| tables.lifetimes.stack(device, LifetimeId(row));
+    let mut chains: FxHashMap<StackId, Vec<FrameId>> = FxHashMap::default();
+    for &row in rows {
+        chains.entry(stack_of(row)).or_insert_with_key(|&stack| chain(stacks, phases, stack));
+    }
+    let line = |row: u32, depth: usize| chains.get(&stack_of(row)).and_then(|c| c.get(depth)).copied();
+    let mostly = |n: usize| n * 10 >= rows.len() * 9;
+    // Down through modules that only pass on: wrappers.
+    let mut depth = 0;
+    loop {
+        let mut here = rows.iter().map(|&row| line(row, depth));
+        let Some(Some(first)) = here.next() else { break };
+        let is_container = phases.bits.get(first.0 as usize).is_some_and(|b| b & CONTAINER != 0);
+        let goes_on = mostly(rows.iter().filter(|&&row| line(row, depth + 1).is_some()).count());
+        if is_container || !goes_on || here.any(|f| f != Some(first)) {
+            break;
+        }
+        depth += 1;
+    }
+    let mut lines: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
+    let mut functions: FxHashMap<_, usize> = FxHashMap::default();
+    let mut last = None;
+    for &row in rows {
+        let Some(f) = line(row, depth) else { continue };
+        *functions.entry(stacks.frame(f).map(|f| (f.file, f.name))).or_default() += 1;
+        let starts = lines.entry(f).or_default();
+        if last != Some(f) {
+            starts.push(row);
+        }
+        last = Some(f);
+    }
+    if lines.len() > 1 && functions.values().any(|&n| mostly(n)) {
+        let mut counts: Vec<usize> = lines.values().map(Vec::len).collect();
+        counts.sort_unstable();
+        let median = counts[(counts.len() - 1) / 2];
+        if let Some(starts) = lines.into_values().filter(|s| s.len() == median).min_by_key(|s| s[0]) {
+            return starts;
+        }
+    }
+    let is_entry = |i: &usize| *i == 0 || rows[*i - 1] + 1 != rows[*i];
+    (0..rows.len()).filter(is_entry).map(|i| rows[i]).collect()
+}
+
+/// The shortest period in requests: stacks tell one line from another, sizes do not tell a step from the layers of one.
+const SHORTEST: usize = 3;
+const SHORTEST_OF_SIZES: usize = 32;
+/// A period of so few requests, of which so large a share stays, is a model that is loaded layer by layer.
+const REQUESTS_OF_A_LAYER: usize = 40;
+const SHARE_THAT_STAYS: usize = 4;
+/// Loading reads in at most so many times the bytes that it keeps: four bytes a weight for half a byte.
+const MOST_TEMPORARY: u64 = 8;
+
+/// Steps where no stack tells: requests that come again in the same order, by their stacks or, without those, by their sizes.
+fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
+    let lifetimes = &tables.lifetimes;
+    // Stacks of operators alone, as a trace without with_stack has them, are the same in each layer of one forward pass.
+    let is_trace = device.events.sizes_are_blocks && !phases.bits.is_empty();
+    if is_trace && phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0) {
+        return Steps::default();
+    }
+    let id = |at: usize| LifetimeId(phases.first_row + at as u32);
+    let count = lifetimes.len() - phases.first_row as usize;
+    let kind = |id| match phases.has_stacks {
+        true => u64::from(lifetimes.stack(device, id).0),
+        false => lifetimes.requested(device, id),
+    };
+    let kinds: Vec<u64> = (0..count).map(|at| kind(id(at))).collect();
+    let starts = periods(&kinds, if phases.has_stacks { SHORTEST } else { SHORTEST_OF_SIZES });
+    let (Some(&from), Some(&to)) = (starts.first(), starts.last()) else { return Steps::default() };
+    let bytes = |at: &usize| lifetimes.requested(device, id(*at));
+    let (stays, goes): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| lifetimes.gone(id(at)) == NO_EVENT);
+    let is_mostly_kept = stays.len() * SHARE_THAT_STAYS >= to - from
+        && goes.iter().map(bytes).sum::<u64>() <= stays.iter().map(bytes).sum::<u64>().saturating_mul(MOST_TEMPORARY);
+    if starts[1] - from <= REQUESTS_OF_A_LAYER && is_mostly_kept {
+        return Steps::default();
+    }
+    let events = device.events.len() as u32;
+    let bounds = starts.into_iter().map(|at| if at < count { lifetimes.born(id(at)) } else { events }).collect();
+    steps(bounds, StepSource::Period)
+}

@@ -1,0 +1,111 @@
+//! The anatomy of a recording: what the program was doing, found once and asked by everything else.
+//!
+//! [`Phases`] are runs of allocations in one part of the program, by the names in their call stacks. [`Steps`] are the iterations of
+//! its own loop. [`Role`]s say what each block is for, also of those older than the history: by phases, steps, sizes and lives. What is
+//! inferred from sizes and lives alone is marked as such, and told with "probably".
+//!
+//! Source of the rules: 210 recordings that others published, and programs whose tensors were asked for their addresses; how often each
+//! is right stands in `docs/FINDINGS.md`.
+
+mod assign;
+mod blind;
+mod cache;
+mod composition;
+mod forward;
+mod frame;
+mod loops;
+pub mod modules;
+mod older;
+mod period;
+mod phases;
+mod places;
+mod repeats;
+mod role;
+pub mod roles;
+mod sense;
+pub mod steps;
+#[cfg(test)]
+mod tests;
+
+pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld};
+pub use phases::{Phase, Phases, Run};
+pub use places::{OwnBlocks, Which, line_of, made_at, made_in};
+pub use repeats::Repeats;
+pub(crate) use role::Because;
+pub use role::Role;
+pub use roles::Roles;
+pub use sense::Part;
+
+use crate::anatomy::steps::{StepSource, Steps, number};
+use crate::model::{DeviceRecording, Recording, StackId};
+use crate::tables::DeviceTables;
+
+/// What a program was doing on one device.
+#[derive(Debug, Default)]
+pub struct Anatomy {
+    /// Its phases.
+    pub phases: Phases,
+    /// Its steps.
+    pub steps: Steps,
+}
+
+/// What each block is for, and why.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    of: Vec<(Role, Because)>,
+}
+
+impl Decisions {
+    /// The role of a block and why it has it; unknown for a row of another table.
+    pub(super) fn of(&self, row: u32) -> (Role, Because) {
+        self.of.get(row as usize).copied().unwrap_or_default()
+    }
+}
+
+impl Anatomy {
+    /// Reads the anatomy of a device. O(frames of all stacks + lifetimes + annotations).
+    #[must_use]
+    pub fn read(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
+        let phases = Phases::read(&recording.stacks, device, tables);
+        let annotated = crate::anatomy::steps::annotated(recording, device, tables);
+        let by_stacks = || loops::find(&recording.stacks, device, tables, &phases);
+        let steps = match annotated {
+            // Two optimizers step twice in one iteration, and their annotations do not tell them apart.
+            Some(found) if found.source.is_optimizer() && phases.has_stacks => {
+                let is_as_good = |s: &Steps| matches!(s.source, StepSource::Optimizer(_)) && s.len() * 3 >= found.len();
+                Some(by_stacks()).filter(is_as_good).unwrap_or(found)
+            }
+            Some(found) => found,
+            None => by_stacks(),
+        };
+        Anatomy { phases, steps }
+    }
+
+    /// Decides what every block is for. O(lifetimes).
+    pub(super) fn decide(&self, device: &DeviceRecording, tables: &DeviceTables) -> Decisions {
+        let case = assign::Case { device, tables, phases: &self.phases, steps: &self.steps };
+        Decisions { of: assign::decide(&case) }
+    }
+
+    /// What the program did at an event, in words after "at the peak, ": `in the backward pass of step 2`. Empty where nothing tells.
+    #[must_use]
+    pub fn words_at(&self, event: u32) -> String {
+        let Some(phase) = self.phases.at(event) else { return String::new() };
+        match self.steps.of(event) {
+            Some(step) if self.steps.len() > 1 => match phase {
+                Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Evaluation => {
+                    format!("{} of step {}", phase.in_words(), number(step))
+                }
+                Phase::Load | Phase::Generation | Phase::Capture | Phase::Between => {
+                    format!("in step {}, {}", number(step), phase.in_words())
+                }
+            },
+            _ => phase.in_words().to_owned(),
+        }
+    }
+
+    /// The frame of a stack that told its part, for reasons.
+    pub(super) fn telling_frame(&self, stack: StackId) -> Option<crate::model::FrameId> {
+        self.phases.sense(stack).frame
+    }
+}

@@ -1,0 +1,146 @@
+//! Blocks older than the history: what their number, their sizes and their end tell. All of it is "probably".
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::role::{Because, Role};
+use super::sense::Part;
+use crate::anatomy::assign::{Case, Decided, Sizes, by_stack_alone, has_adam, is_cublas_size, is_workspace_size};
+use crate::model::DeviceRecording;
+use crate::tables::{LifetimeId, NO_EVENT};
+
+/// Smaller sizes do not count: scalars, biases, norms come in any number.
+const LEAST: u64 = 4096;
+
+/// The roles of what was there before the first event. O(blocks log blocks).
+pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec<(LifetimeId, Decided)> {
+    let phases = case.phases;
+    let works = phases.has(Part::Forward) || phases.has(Part::Backward) || phases.has(Part::Optimizer);
+    let mut of: Vec<(LifetimeId, Decided)> = Vec::new();
+    let mut stays: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
+    let mut left: Vec<LifetimeId> = Vec::new();
+    let ids = || (0..phases.first_row).map(LifetimeId);
+    let mut of_size = Sizes::default();
+    for id in ids().filter(|&id| case.stays(id)) {
+        *of_size.entry(case.size(id)).or_default() += 1;
+    }
+    let first_backward = phases.runs.iter().find(|r| r.part == Part::Backward).map_or(u32::MAX, |r| r.events.1);
+    for id in ids() {
+        let (size, gone) = (case.size(id), case.gone(id));
+        let is_rare = of_size.get(&size).is_some_and(|&n| n <= 2) && size > 1 << 20;
+        if is_cublas_size(size) || (is_workspace_size(size) && is_rare && case.stays(id) && !gradients.contains_key(&size)) {
+            of.push((id, (Role::Workspaces, Because::LibrarySize)));
+            continue;
+        }
+        let has_stack = case.tables.lifetimes.stack(case.device, id).is_some();
+        if has_stack && let Some(decided) = by_stack_alone(case, id, weights) {
+            of.push((id, decided));
+            continue;
+        }
+        if case.tables.lifetimes.pending_at_start(id) {
+            of.push((id, (Role::Temporaries, Because::OlderLeftover)));
+            continue;
+        }
+        if !works {
+            continue;
+        }
+        let freed = case.tables.lifetimes.free_requested(id).min(gone);
+        let run = phases.run_at(freed).map(|r| &phases.runs[r]);
+        let part = run.map_or(Part::Unknown, |r| r.part);
+        let is_gradient = gradients.contains_key(&size);
+        // A model that is let go of at the end is no gradient that `zero_grad` frees.
+        if gone == NO_EVENT || (is_gradient && freed > first_backward && part != Part::Optimizer) {
+            stays.entry(size).or_default().push(id);
+            continue;
+        }
+        // Freed between two allocations of the optimizer: what it keeps, and makes anew in every step.
+        let is_replaced = part == Part::Optimizer && run.is_some_and(|r| freed < case.last_birth(r));
+        of.push((
+            id,
+            match part {
+                _ if is_gradient && is_replaced => (Role::OptimizerState, Because::OlderReplaced),
+                _ if is_gradient && part != Part::Backward => (Role::Gradients, Because::OlderFreedByZeroGrad),
+                Part::Backward => (Role::Activations, Because::OlderFreedInBackward),
+                _ => {
+                    left.push(id);
+                    continue;
+                }
+            },
+        ));
+    }
+    of.extend(leftovers(case, &left));
+    of.extend(model(case, stays, gradients));
+    of
+}
+
+/// What is left from the iteration before: its graph where it is much, of many sizes.
+fn leftovers(case: &Case<'_>, left: &[LifetimeId]) -> Vec<(LifetimeId, Decided)> {
+    let sizes: FxHashSet<u64> = left.iter().map(|&id| case.size(id)).collect();
+    let role = if left.len() >= 12 && sizes.len() >= 3 { Role::Activations } else { Role::Temporaries };
+    left.iter().map(|&id| (id, (role, Because::OlderLeftover))).collect()
+}
+
+/// What stays is the model: weights, what the optimizer keeps for each, gradients that are set to zero in place.
+fn model(case: &Case<'_>, stays: FxHashMap<u64, Vec<LifetimeId>>, gradients: &Sizes) -> Vec<(LifetimeId, Decided)> {
+    let a_weight = blocks_a_weight(&stays, gradients);
+    let is_adam = gradients.is_empty() && has_adam(case);
+    let copies = if gradients.is_empty() { copies(&stays) } else { 1 };
+    let mut of = Vec::new();
+    for (size, mut list) in stays {
+        // The driver hands out segments downwards, and a segment its blocks upwards: weights were made first.
+        list.sort_by_key(|&id| {
+            let address = case.tables.lifetimes.address(case.device, id);
+            (std::cmp::Reverse(segment_of(case.device, address)), address)
+        });
+        let (weights, each) = match gradients.get(&size) {
+            Some(&g) if a_weight > 1 && list.len() >= g as usize => (g as usize, a_weight),
+            None if is_adam && list.len() % 3 == 0 => (list.len() / 3, 3),
+            None if copies > 1 && list.len() % copies == 0 => (list.len() / copies, copies),
+            _ => (list.len(), 1),
+        };
+        for (i, id) in list.into_iter().enumerate() {
+            let decided = if each == 1 {
+                (Role::Weights, Because::OlderAndStays)
+            } else if i < weights {
+                (Role::Weights, Because::OlderByCount)
+            } else if each == 4 && i >= 3 * weights {
+                (Role::Gradients, Because::OlderByCount)
+            } else {
+                (Role::OptimizerState, Because::OlderByCount)
+            };
+            of.push((id, decided));
+        }
+    }
+    of
+}
+
+/// How many blocks stay for each gradient, as most bytes have it: the weight, and what the optimizer keeps for it.
+fn blocks_a_weight(stays: &FxHashMap<u64, Vec<LifetimeId>>, gradients: &Sizes) -> usize {
+    let mut votes: FxHashMap<usize, u64> = FxHashMap::default();
+    for (size, list) in stays {
+        if let Some(&g) = gradients.get(size).filter(|&&g| g > 0 && *size >= 1024) {
+            *votes.entry((list.len() + g as usize / 2) / g as usize).or_default() += size * u64::from(g);
+        }
+    }
+    votes.into_iter().max_by_key(|&(n, bytes)| (bytes, n)).map_or(1, |v| v.0)
+}
+
+/// How often the whole model is there, without a gradient to compare with: four times is weights, gradients and Adam's two, three
+/// times the same without gradients. Sizes that come once or twice, as an embedding does, tell copies of a model from its layers.
+fn copies(stays: &FxHashMap<u64, Vec<LifetimeId>>) -> usize {
+    let sizes: Vec<(u64, usize)> =
+        stays.iter().filter(|(size, _)| **size >= LEAST).map(|(s, l)| (*s * l.len() as u64, l.len())).collect();
+    let all: u64 = sizes.iter().map(|s| s.0).sum();
+    let rarest = sizes.iter().filter(|s| s.0.saturating_mul(200) >= all).map(|s| s.1).min().unwrap_or(1);
+    let fits = |n: usize| {
+        let bytes: u64 = sizes.iter().filter(|s| s.1 % n == 0).map(|s| s.0).sum();
+        sizes.len() > 1 && rarest % n == 0 && rarest <= 2 * n && bytes.saturating_mul(100) >= all.saturating_mul(97)
+    };
+    [4, 3].into_iter().find(|&n| fits(n)).unwrap_or(1)
+}
+
+/// The first byte of the segment that holds an address at the end; the address itself where none does.
+fn segment_of(device: &DeviceRecording, address: u64) -> u64 {
+    let at = device.segments.partition_point(|s| s.address <= address).checked_sub(1);
+    let segment = at.and_then(|i| device.segments.get(i));
+    segment.filter(|s| address - s.address < s.size).map_or(address, |s| s.address)
+}

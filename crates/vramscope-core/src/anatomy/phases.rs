@@ -1,0 +1,276 @@
+//! [`Phases`]: the parts of the program as runs of allocations, one after the other.
+
+use super::frame::{ATTENDS, CAPTURES, EVALUATES, GENERATES};
+use super::sense::{self, Part, Sense};
+use crate::model::{DeviceRecording, StackId, StackTable};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+
+/// Allocations one after the other in the same part of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The part.
+    pub part: Part,
+    /// What the program did in it.
+    pub phase: Phase,
+    /// Rows of the lifetimes' table: the first, and the one after the last.
+    pub rows: (u32, u32),
+    /// Its first event, and the one after its last: what is freed after its last allocation belongs to it, but at the exit.
+    pub events: (u32, u32),
+    /// The bits of all its stacks.
+    pub(super) bits: u32,
+}
+
+impl Run {
+    /// Its ids.
+    pub(super) fn ids(&self) -> impl Iterator<Item = LifetimeId> + use<> {
+        (self.rows.0..self.rows.1).map(LifetimeId)
+    }
+}
+
+/// What the program was doing, for sentences and lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// A model is built or loaded.
+    Load,
+    /// The forward pass.
+    Forward,
+    /// The backward pass.
+    Backward,
+    /// The optimizer.
+    Optimizer,
+    /// A forward pass of an evaluation.
+    Evaluation,
+    /// A loop that makes tokens or images.
+    Generation,
+    /// A CUDA graph is captured.
+    Capture,
+    /// Something else.
+    Between,
+}
+
+impl Phase {
+    /// Its name in sentences, lanes and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Load => "load",
+            Phase::Forward => "forward",
+            Phase::Backward => "backward",
+            Phase::Optimizer => "optimizer",
+            Phase::Evaluation => "evaluation",
+            Phase::Generation => "generation",
+            Phase::Capture => "capture",
+            Phase::Between => "between",
+        }
+    }
+
+    /// With its article, after "in": "in the backward pass".
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Phase::Load => "while the model is built or loaded",
+            Phase::Forward => "in the forward pass",
+            Phase::Backward => "in the backward pass",
+            Phase::Optimizer => "in optimizer.step()",
+            Phase::Evaluation => "in an evaluation",
+            Phase::Generation => "while it generates",
+            Phase::Capture => "while a CUDA graph is captured",
+            Phase::Between => "between the passes",
+        }
+    }
+}
+
+/// The phases of a device, and what its stacks say.
+#[derive(Debug, Default)]
+pub struct Phases {
+    /// In order; they cover every allocation of the trace.
+    pub runs: Vec<Run>,
+    senses: Vec<Sense>,
+    without_stack: Sense,
+    /// The bits of every frame.
+    pub(super) bits: Vec<u32>,
+    /// The first row that the trace allocates.
+    pub(super) first_row: u32,
+    /// The trace has call stacks.
+    pub(super) has_stacks: bool,
+}
+
+impl Phases {
+    /// Reads the phases of a device. O(frames of all stacks + lifetimes).
+    #[must_use]
+    pub(super) fn read(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables) -> Self {
+        let lifetimes = &tables.lifetimes;
+        let (first, end) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
+        let has_stacks = (first..end).any(|row| lifetimes.stack(device, LifetimeId(row)).is_some());
+        let (senses, bits) = sense::read(stacks);
+        // Where no stack is of a pass, none is missing from one.
+        let has_passes = senses.iter().any(|s| matches!(s.part, Part::Forward | Part::Backward | Part::Optimizer));
+        let without_stack = sense::without_stack(has_stacks && has_passes);
+        let mut phases = Phases { senses, bits, without_stack, first_row: first, has_stacks, ..Phases::default() };
+        let mut parts: Vec<Part> = (first..end).map(|row| phases.of_row(device, tables, row).part).collect();
+        settle(&mut parts, tables, first);
+        let events = device.events.len() as u32;
+        for (row, part) in (first..end).zip(parts) {
+            let (bits, born) = (phases.of_row(device, tables, row).bits, lifetimes.born(LifetimeId(row)));
+            match phases.runs.last_mut() {
+                Some(run) if run.part == part => {
+                    run.rows.1 = row + 1;
+                    run.bits |= bits;
+                }
+                last => {
+                    if let Some(run) = last {
+                        run.events.1 = born;
+                    }
+                    let from = if phases.runs.is_empty() { 0 } else { born };
+                    phases.runs.push(Run { part, phase: Phase::Between, rows: (row, row + 1), events: (from, events), bits });
+                }
+            }
+        }
+        phases.leave_out_the_exit(tables);
+        for run in 0..phases.runs.len() {
+            phases.runs[run].phase = phases.decide(run);
+        }
+        phases
+    }
+
+    /// The last run ends where, after its last allocation, something older than the last forward pass is freed: the program gives back
+    /// what it has.
+    fn leave_out_the_exit(&mut self, tables: &DeviceTables) {
+        let pass = self.runs.iter().rfind(|run| run.part == Part::Forward).map(|run| run.rows.0);
+        let Some(run) = self.runs.last_mut() else { return };
+        let lifetimes = &tables.lifetimes;
+        let last = lifetimes.born(LifetimeId(run.rows.1 - 1));
+        let older = (0..pass.unwrap_or(run.rows.0)).map(|row| lifetimes.gone(LifetimeId(row)));
+        if let Some(exit) = older.filter(|&gone| gone != NO_EVENT && gone > last).min() {
+            run.events.1 = exit;
+        }
+    }
+
+    /// Each stretch of one phase, with its first event and the one after its last; what no stack tells is left out. O(runs).
+    pub fn stretches(&self) -> impl Iterator<Item = (Phase, (u32, u32))> {
+        let known = self.runs.iter().filter(|r| self.has_stacks && r.phase != Phase::Between && r.events.0 < r.events.1);
+        let mut known = known.map(|r| (r.phase, r.events)).peekable();
+        std::iter::from_fn(move || {
+            let (phase, (from, mut to)) = known.next()?;
+            while let Some((_, next)) = known.next_if(|(other, next)| *other == phase && next.0 == to) {
+                to = next.1;
+            }
+            Some((phase, (from, to)))
+        })
+    }
+
+    /// What a stack says.
+    pub(super) fn sense(&self, stack: StackId) -> &Sense {
+        self.senses.get(stack.0 as usize).unwrap_or(&self.without_stack)
+    }
+
+    pub(super) fn of_row(&self, device: &DeviceRecording, tables: &DeviceTables, row: u32) -> &Sense {
+        self.sense(tables.lifetimes.stack(device, LifetimeId(row)))
+    }
+
+    /// The run that holds an event. O(log runs).
+    #[must_use]
+    pub fn run_at(&self, event: u32) -> Option<usize> {
+        let at = self.runs.partition_point(|r| r.events.0 <= event).checked_sub(1)?;
+        (event < self.runs[at].events.1).then_some(at)
+    }
+
+    /// The stack stands in the capture of a CUDA graph.
+    #[must_use]
+    pub fn captures(&self, stack: StackId) -> bool {
+        self.sense(stack).bits & CAPTURES != 0
+    }
+
+    /// The stack stands in attention that is written out in Python.
+    #[must_use]
+    pub fn is_attention(&self, stack: StackId) -> bool {
+        self.sense(stack).bits & ATTENDS != 0
+    }
+
+    /// Some run is of this part.
+    pub(super) fn has(&self, part: Part) -> bool {
+        self.runs.iter().any(|r| r.part == part)
+    }
+
+    /// What the program did in a run, from its own stacks and the part that follows.
+    fn decide(&self, run: usize) -> Phase {
+        let r = &self.runs[run];
+        let trains = self.runs.get(run + 1..).and_then(|rest| rest.iter().find(|r| r.part != Part::Unknown));
+        let leads_to_backward = trains.is_some_and(|r| r.part == Part::Backward);
+        match r.part {
+            _ if r.bits & CAPTURES != 0 => Phase::Capture,
+            Part::Load => Phase::Load,
+            Part::Forward if r.bits & GENERATES != 0 => Phase::Generation,
+            Part::Forward if r.bits & EVALUATES != 0 && !leads_to_backward => Phase::Evaluation,
+            Part::Forward => Phase::Forward,
+            Part::Backward => Phase::Backward,
+            Part::Optimizer => Phase::Optimizer,
+            Part::Unknown => Phase::Between,
+        }
+    }
+
+    /// What the program did when it made an allocation; `None` where the allocation is older than the trace or no stack tells. O(log runs).
+    #[must_use]
+    pub fn of(&self, id: LifetimeId) -> Option<Phase> {
+        let at = self.runs.partition_point(|r| r.rows.0 <= id.0).checked_sub(1)?;
+        let run = self.runs[at];
+        (id.0 < run.rows.1 && self.has_stacks && run.phase != Phase::Between).then_some(run.phase)
+    }
+
+    /// What the program did at an event; `None` where no stack tells.
+    #[must_use]
+    pub fn at(&self, event: u32) -> Option<Phase> {
+        let phase = self.runs[self.run_at(event)?].phase;
+        (self.has_stacks && phase != Phase::Between).then_some(phase)
+    }
+}
+
+/// How many allocations before one are of the same part as the last of them.
+fn stretch_before(parts: &[Part], at: usize) -> usize {
+    let before = parts.get(..at).unwrap_or_default();
+    before.iter().rev().take_while(|part| Some(*part) == before.last()).count()
+}
+
+/// Gives allocations that no frame places to the part around them: a few between two stretches of the forward pass, the loss before
+/// the backward pass, what a function without modules makes and the backward pass then frees.
+fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32) {
+    const A_FEW: usize = 2;
+    const MOST_OF_A_FUNCTION: usize = 4;
+    let id = |at: usize| LifetimeId(first + at as u32);
+    let mut at = 0;
+    while at < parts.len() {
+        if parts[at] != Part::Unknown {
+            at += 1;
+            continue;
+        }
+        let end = at + parts[at..].iter().take_while(|&&p| p == Part::Unknown).count();
+        let before = at.checked_sub(1).map_or(Part::Unknown, |i| parts[i]);
+        let after = parts.get(end).copied().unwrap_or_default();
+        // What backward frees, and what comes after the first of that.
+        let feeds = |i: usize| {
+            let gone = tables.lifetimes.gone(id(i));
+            gone != NO_EVENT && gone > tables.lifetimes.born(id(end))
+        };
+        let fed = if after == Part::Backward { (at..end).find(|&i| feeds(i)).unwrap_or(end) } else { end };
+        let feeds_backward = || {
+            let kept = (fed..end).filter(|&i| feeds(i)).count();
+            end - fed >= MOST_OF_A_FUNCTION && kept * 4 >= end - fed
+        };
+        let part = match (before, after) {
+            (Part::Forward, Part::Forward) if end - at <= A_FEW => Part::Forward,
+            (Part::Forward, Part::Forward) => Part::Unknown,
+            (Part::Forward, Part::Backward) => Part::Forward,
+            (_, Part::Backward) if feeds_backward() => {
+                parts[fed..end].fill(Part::Forward);
+                Part::Unknown
+            }
+            // What is longer than the stretch before it is something of its own: a server between two loads.
+            (a, b) if a == b && (end - at <= A_FEW || end - at <= stretch_before(parts, at)) => a,
+            _ => Part::Unknown,
+        };
+        if part != Part::Unknown {
+            parts[at..end].fill(part);
+        }
+        at = end;
+    }
+}

@@ -1,0 +1,272 @@
+//! Where blocks stand in the tables of lines and modules, and which blocks are those of one row.
+
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+use super::frame::{CALL, CONTAINER, PYTHON};
+use super::sense::Part;
+use super::{Anatomy, Role};
+use crate::anatomy::modules::module_class;
+use crate::anatomy::roles::Roles;
+use crate::model::{BEFORE_PROFILING, DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
+use crate::tables::naming::{is_compiled, is_of_operators};
+use crate::tables::{DeviceTables, LifetimeId, StackNames};
+
+/// What decides where a block stands: blocks that agree in it stand in the same rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    pub(super) stack: StackId,
+    pub(super) role: Role,
+    is_older: bool,
+}
+
+impl Kind {
+    pub(super) fn of(device: &DeviceRecording, tables: &DeviceTables, roles: &Roles, id: LifetimeId) -> Self {
+        let is_older = (id.0 as usize) < tables.lifetimes.initial_count();
+        Kind { stack: tables.lifetimes.stack(device, id), role: roles.of(id), is_older }
+    }
+
+    /// Of what a stack makes in a forward pass, whatever it is for: its modules tell how often they are called.
+    pub(super) fn in_pass(stack: StackId) -> Self {
+        Kind { stack, role: Role::Activations, is_older: false }
+    }
+}
+
+/// A module that a block was made in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Call {
+    /// `GPT2Block` where the recording names modules; else the line that calls it, `modeling_gpt2.py:608`, or a group in words.
+    pub(super) name: String,
+    /// Which of several modules of this class, where they have names.
+    pub(super) instance: Option<FrameId>,
+    /// The line that calls it.
+    pub(super) line: Option<FrameId>,
+    /// It is a module, and no group.
+    pub(super) is_module: bool,
+    /// It is a container, which calls what it holds one after the other.
+    pub(super) loops: bool,
+}
+
+impl Call {
+    fn new(name: String, line: Option<FrameId>) -> Self {
+        Call { name, line, instance: None, is_module: false, loops: false }
+    }
+}
+
+/// Names the places of blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'a> {
+    stacks: &'a StackTable,
+    names: &'a StackNames,
+    anatomy: &'a Anatomy,
+    has_history: bool,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn of(recording: &'a Recording, device: &DeviceRecording, names: &'a StackNames, roles: &'a Roles) -> Self {
+        Places { stacks: &recording.stacks, names, anatomy: &roles.anatomy, has_history: !device.events.is_empty() }
+    }
+
+    /// Where the history has stacks, those of the backward pass alone have none.
+    fn has_stacks(&self) -> bool {
+        self.has_history && self.anatomy.phases.has_stacks
+    }
+
+    /// Its row in a table of lines.
+    pub(super) fn line(&self, kind: Kind) -> String {
+        match (kind.stack.is_some(), kind.role) {
+            (true, role) => made_at(self.stacks, self.names, kind.stack, role),
+            (false, Role::Unknown) if !self.has_stacks() => "no stack".to_owned(),
+            (false, role) if !self.has_stacks() => format!("{}, no stack", role.text()),
+            (false, Role::Unknown) if kind.is_older => "older, role unknown".to_owned(),
+            (false, role) if kind.is_older => format!("older {}", role.text()),
+            (false, Role::Gradients) => "gradients, no stack".to_owned(),
+            (false, _) => "backward, no stack".to_owned(),
+        }
+    }
+
+    /// The modules around it, outermost first; where there is none what it is listed under instead: its line, as of a loss, or its role.
+    pub(super) fn modules(&self, kind: Kind) -> Vec<Call> {
+        let by_role = || vec![Call::new(kind.role.text().to_owned(), None)];
+        let backward = || vec![Call::new("backward, no stack".to_owned(), None)];
+        match kind.role {
+            Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown => {}
+            _ => return by_role(),
+        }
+        if !kind.stack.is_some() {
+            let is_backward = kind.role == Role::Temporaries && !kind.is_older && self.has_stacks();
+            return if is_backward { backward() } else { by_role() };
+        }
+        let calls = chain(self.stacks, self.anatomy, kind.stack);
+        if !calls.is_empty() {
+            return calls;
+        }
+        // A function of compiled code, as a node of the backward pass, is neither a module nor a line of the program.
+        let is_line = |&f: &FrameId| self.stacks.frame(f).is_some_and(|f| f.line > 0 && !is_compiled(self.stacks, f));
+        match made_in(self.stacks, self.names, kind.stack, kind.role).filter(is_line) {
+            Some(line) => vec![Call::new(self.line(kind), Some(line))],
+            None if self.anatomy.phases.sense(kind.stack).part == Part::Backward => backward(),
+            None => by_role(),
+        }
+    }
+}
+
+/// The row of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All of a role.
+    Role(Role),
+    /// All that one line made.
+    Line(String),
+    /// All that was made inside a module, by the names around it, outermost first.
+    Module(Vec<String>),
+    /// Of those what was made in none of the modules inside it.
+    Directly(Vec<String>),
+    /// Blocks of a size.
+    Size(u64),
+}
+
+/// The blocks of one row, whenever they are live: what stays bright while the rest of a picture is dimmed.
+pub struct OwnBlocks {
+    /// The row.
+    pub which: Which,
+    roles: Arc<Roles>,
+    /// Whether blocks of a kind are in it.
+    kinds: FxHashMap<Kind, bool>,
+}
+
+impl OwnBlocks {
+    /// The blocks of a row. O(lifetimes) for lines and modules.
+    #[must_use]
+    pub fn of(
+        recording: &Recording,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        names: &StackNames,
+        roles: &Arc<Roles>,
+        which: Which,
+    ) -> Self {
+        let places = Places::of(recording, device, names, roles);
+        let mut kinds: FxHashMap<Kind, bool> = FxHashMap::default();
+        if !matches!(which, Which::Role(_) | Which::Size(_)) {
+            for id in (0..tables.lifetimes.len() as u32).map(LifetimeId) {
+                let kind = Kind::of(device, tables, roles, id);
+                kinds.entry(kind).or_insert_with(|| is_within(&places, &which, kind));
+            }
+        }
+        OwnBlocks { which, roles: Arc::clone(roles), kinds }
+    }
+
+    /// True for a block of the row. O(1).
+    #[must_use]
+    pub fn contains(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
+        match self.which {
+            Which::Role(role) => self.roles.of(id) == role,
+            Which::Size(size) => tables.lifetimes.block_size(id) == size,
+            _ => self.kinds.get(&Kind::of(device, tables, &self.roles, id)).copied().unwrap_or(false),
+        }
+    }
+
+    /// True where what a trace says was held before profiling is of the row.
+    #[must_use]
+    pub fn has_before_profiling(&self) -> bool {
+        match &self.which {
+            Which::Role(role) => *role == Role::Unknown,
+            Which::Line(name) => name == BEFORE_PROFILING,
+            Which::Module(path) | Which::Directly(path) => matches!(&path[..], [name] if name == BEFORE_PROFILING),
+            Which::Size(_) => false,
+        }
+    }
+
+    /// True while its roles are those in force.
+    #[must_use]
+    pub fn is_by(&self, roles: &Arc<Roles>) -> bool {
+        Arc::ptr_eq(&self.roles, roles)
+    }
+}
+
+impl PartialEq for OwnBlocks {
+    fn eq(&self, other: &Self) -> bool {
+        self.which == other.which && self.is_by(&other.roles)
+    }
+}
+
+impl std::fmt::Debug for OwnBlocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.which.fmt(f)
+    }
+}
+
+fn is_within(places: &Places<'_>, which: &Which, kind: Kind) -> bool {
+    let path = || -> Vec<String> { places.modules(kind).into_iter().map(|call| call.name).collect() };
+    match which {
+        Which::Line(line) => places.line(kind) == *line,
+        Which::Module(of) => path().starts_with(of),
+        Which::Directly(of) => path() == *of,
+        Which::Role(_) | Which::Size(_) => false,
+    }
+}
+
+/// Where a block of a role was made, `modeling_gpt2.py:240`: the innermost line outside of torch, also in a library, for that is where
+/// an activation is made. Of weights and what the optimizer makes of them the line of the user's own code, which says more.
+#[must_use]
+pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> String {
+    match outside_torch(stacks, stack, role).and_then(|f| stacks.frame(f)) {
+        Some(frame) => stacks.location(frame),
+        None => names.of_stack(stack).to_owned(),
+    }
+}
+
+/// The frame of [`made_at`], where a line is known.
+#[must_use]
+pub fn made_in(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> Option<FrameId> {
+    outside_torch(stacks, stack, role).or_else(|| names.frame(names.index(stack)?))
+}
+
+fn outside_torch(stacks: &StackTable, stack: StackId, role: Role) -> Option<FrameId> {
+    let is_of_model = !matches!(role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::Buckets);
+    line_of(stacks, stack).filter(|_| is_of_model)
+}
+
+/// The innermost Python line outside of torch and of what only hands on to its operators; `None` where a stack has none, as in the backward pass. O(depth).
+#[must_use]
+pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
+    let is_outside = |f: Frame| {
+        let file = stacks.text(f.file);
+        file.ends_with(".py") && !is_of_operators(file)
+    };
+    stacks.frames(stack).iter().copied().find(|&f| stacks.frame(f).is_some_and(is_outside))
+}
+
+/// The modules which a forward stack goes through, outermost first: by their class where the recording names them, else by the lines
+/// that call them. Lines of torch's own containers call what the user put into them, and those of wrappers call the function they
+/// wrap: neither says which module it is.
+fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
+    let sense = anatomy.phases.sense(stack);
+    if !matches!(sense.part, Part::Forward | Part::Backward) {
+        return Vec::new();
+    }
+    let frames = stacks.frames(stack);
+    let bits = |f: FrameId| anatomy.phases.bits.get(f.0 as usize).copied().unwrap_or(0);
+    // A layer's own `__call__` around the module's, and checkpointing, only hand on what the line outside of them calls.
+    let wraps = |f: FrameId| {
+        let hands_on = |file: &str| file.contains("torch/utils/") || file.contains("torch/_dynamo/");
+        stacks.frame(f).is_some_and(|f| stacks.text(f.name) == "__call__" || hands_on(stacks.text(f.file)))
+    };
+    // The innermost line is the operator's: it belongs to the module, and is told by the table of lines.
+    let (mut calls, mut last): (Vec<Call>, Option<FrameId>) = (Vec::new(), None);
+    for &f in frames[..(sense.inside as usize).min(frames.len())].iter().rev() {
+        if let Some(class) = stacks.frame(f).and_then(|f| module_class(stacks, f)) {
+            calls.push(Call { instance: Some(f), is_module: true, ..Call::new(class.to_owned(), last.take()) });
+        } else if bits(f) & CALL != 0 {
+            if let Some((line, frame)) = last.take().and_then(|f| Some((f, stacks.frame(f)?))) {
+                calls.push(Call { is_module: true, ..Call::new(stacks.location(frame), Some(line)) });
+            }
+        } else if bits(f) & CONTAINER != 0 {
+            calls.iter_mut().rev().take(1).for_each(|call| call.loops = true);
+        } else if bits(f) & PYTHON != 0 && (last.is_none() || !wraps(f)) {
+            last = Some(f);
+        }
+    }
+    calls
+}

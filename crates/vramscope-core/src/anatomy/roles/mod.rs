@@ -1,0 +1,208 @@
+//! What each allocation is for, with what the user and the profiler say above what the recording's [anatomy](crate::anatomy) tells.
+//!
+//! The sources, in the order they are believed: the user's own rules, the profiler's categories, the user's metadata, annotations that
+//! name a role, and last the anatomy: stacks, sizes and lives. [`Roles`] holds two bytes a lifetime; the reason is put into words
+//! when it is asked for ([`Roles::why`]).
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::anatomy::{Anatomy, Because, Decisions};
+use crate::model::{Cancelled, DeviceRecording, Format, Progress, Recording};
+use crate::tables::{DeviceTables, LifetimeId};
+use crate::units::{Bytes, counted};
+
+mod file;
+mod given;
+mod named;
+mod reason;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use crate::anatomy::Role;
+pub use file::{rules_from_text, rules_path, rules_to_text};
+use given::{Given, Source};
+pub use named::role_named;
+pub use reason::{Reason, Trust};
+pub use rules::{Rule, RuleError, Rules};
+
+/// A number of allocations and their requested bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Allocations.
+    pub count: u64,
+    /// Bytes the program asked for.
+    pub bytes: u64,
+    /// Bytes of their whole blocks.
+    pub block_bytes: u64,
+}
+
+impl Tally {
+    /// Said of what the user's own rules changed; `None` when that is nothing.
+    #[must_use]
+    pub fn rules_sentence(&self) -> Option<String> {
+        let is = if self.count == 1 { "is" } else { "are" };
+        (self.count > 0).then(|| {
+            format!(
+                "{} ({}) {is} in another role because of your own rules.",
+                counted(self.count, "allocation", "allocations"),
+                Bytes(self.bytes)
+            )
+        })
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.block_bytes = self.block_bytes.saturating_add(other.block_bytes);
+    }
+}
+
+/// A tally for each of [`Role::ALL`], in that order.
+pub type ByRole = [Tally; Role::ALL.len()];
+
+/// What every allocation of a device is for.
+#[derive(Debug)]
+pub struct Roles {
+    of: Vec<Role>,
+    given: Given,
+    decisions: Decisions,
+    /// What the program was doing.
+    pub anatomy: Anatomy,
+    /// Every allocation of the recording, by role: bytes handed out, not bytes held at once.
+    pub handed_out: ByRole,
+    /// What each of the user's rules decided, in the order of the rules given.
+    pub by_rule: Vec<Tally>,
+    /// Allocations that are in another role because of those rules.
+    pub changed: Tally,
+}
+
+impl Roles {
+    /// Decides what every allocation of a device is for. O(frames + lifetimes): about 100 ns a lifetime.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when `progress` was asked to stop.
+    pub fn build(
+        recording: &Recording,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        rules: &Rules,
+        progress: &Progress,
+    ) -> Result<Self, Cancelled> {
+        progress.check()?;
+        let anatomy = Anatomy::read(recording, device, tables);
+        progress.check()?;
+        // The anatomy knows PyTorch's programs: names and sizes of JAX's mean other things.
+        let is_jax = recording.source.format == Format::JaxMemoryProfile;
+        let decisions = if is_jax { Decisions::default() } else { anatomy.decide(device, tables) };
+        progress.check()?;
+        let given = Given::read(recording, device, tables, rules);
+        let mut of = vec![Role::default(); tables.lifetimes.len()];
+        let mut whole = Roles {
+            of: Vec::new(),
+            given,
+            decisions,
+            anatomy,
+            handed_out: ByRole::default(),
+            by_rule: vec![Tally::default(); rules.len()],
+            changed: Tally::default(),
+        };
+        of.par_iter_mut().with_min_len(1 << 14).enumerate().for_each(|(i, of)| {
+            *of = whole.decide(device, tables, LifetimeId(i as u32)).0;
+        });
+        progress.check()?;
+        for (i, &role) in of.iter().enumerate() {
+            let id = LifetimeId(i as u32);
+            let tally = tally(device, tables, id);
+            whole.handed_out[role.index()].add(tally);
+            if !rules.is_empty()
+                && let (_, Source::Rule(rule, _)) = whole.decide(device, tables, id)
+            {
+                if let Some(sum) = whole.by_rule.get_mut(usize::from(rule)) {
+                    sum.add(tally);
+                }
+                if whole.given.without_rules(device, tables, id).map_or(whole.decisions.of(id.0).0, |g| g.0) != role {
+                    whole.changed.add(tally);
+                }
+            }
+        }
+        whole.of = of;
+        Ok(whole)
+    }
+
+    fn decide(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> (Role, Source) {
+        let given = self.given.by_rule(device, tables, id).or_else(|| self.given.without_rules(device, tables, id));
+        given.unwrap_or_else(|| {
+            let (role, because) = self.decisions.of(id.0);
+            (role, Source::Anatomy(because))
+        })
+    }
+
+    /// The role of an allocation; [`Role::Unknown`] for an id of another table. O(1).
+    #[must_use]
+    #[inline]
+    pub fn of(&self, id: LifetimeId) -> Role {
+        self.of.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Why an allocation is in its role. Decides again, for this one.
+    #[must_use]
+    pub fn why(&self, recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Reason {
+        let (role, source) = self.decide(device, tables, id);
+        let told = self.anatomy.telling_frame(tables.lifetimes.stack(device, id));
+        self.given.reason(recording, role, source, told)
+    }
+
+    /// Why some allocations are in their roles: each reason with what it decided, most bytes first. Decides again, for these.
+    #[must_use]
+    pub fn reasons(
+        &self,
+        recording: &Recording,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        ids: impl Iterator<Item = LifetimeId>,
+    ) -> Vec<(Reason, Tally)> {
+        let mut by_source: FxHashMap<(Role, Source), Tally> = FxHashMap::default();
+        for id in ids {
+            by_source.entry(self.decide(device, tables, id)).or_default().add(tally(device, tables, id));
+        }
+        let reason = |((role, source), tally)| (self.given.reason(recording, role, source, None), tally);
+        let mut found: Vec<(Reason, Tally)> = by_source.into_iter().map(reason).collect();
+        found.sort_by(|(a, of_a), (b, of_b)| (of_b.block_bytes, &a.sentence).cmp(&(of_a.block_bytes, &b.sentence)));
+        found
+    }
+
+    /// True where the role of an allocation is inferred from its size, its number or its life alone. O(1).
+    #[must_use]
+    pub fn is_probable(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
+        matches!(self.decide(device, tables, id).1, Source::Anatomy(because) if because.is_probable())
+    }
+
+    /// True for what a forward pass keeps in a graph that no backward pass uses. O(1).
+    #[must_use]
+    pub fn is_kept_by_graph(&self, id: LifetimeId) -> bool {
+        self.decisions.of(id.0).1 == Because::KeptByGraph
+    }
+
+    /// What is held after `event` ([`NO_EVENT`](crate::tables::NO_EVENT): before the first), by role; pending frees are among it.
+    /// Cost: the live set.
+    #[must_use]
+    pub fn live_by_role(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> ByRole {
+        let mut sums = ByRole::default();
+        for id in tables.states.live_at(&tables.lifetimes, event) {
+            sums[self.of(id).index()].add(tally(device, tables, id));
+        }
+        sums
+    }
+
+    /// True when some allocation is in a role other than [`Role::Unknown`].
+    #[must_use]
+    pub fn says_anything(&self) -> bool {
+        self.handed_out.iter().zip(Role::ALL).any(|(t, c)| c != Role::Unknown && t.count > 0)
+    }
+}
+
+fn tally(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Tally {
+    Tally { count: 1, bytes: tables.lifetimes.requested(device, id), block_bytes: tables.lifetimes.block_size(id) }
+}

@@ -1,0 +1,87 @@
+//! [`Reason`]: why an allocation is in its role, in a sentence.
+
+use super::Role;
+use super::given::{Given, Source};
+use crate::model::{FrameId, Recording};
+use crate::tables::frame_text;
+
+/// What a role rests on, most trusted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    /// A rule of the user's.
+    UserRule,
+    /// PyTorch's profiler.
+    Profiler,
+    /// The user's metadata.
+    Metadata,
+    /// An annotation.
+    Annotation,
+    /// A frame of the stack, and perhaps the lifetime.
+    Stack,
+    /// The lifetime alone.
+    Lifetime,
+    /// Nothing.
+    Nothing,
+}
+
+impl Trust {
+    /// A stable name, used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Trust::UserRule => "rule",
+            Trust::Profiler => "profiler",
+            Trust::Metadata => "metadata",
+            Trust::Annotation => "annotation",
+            Trust::Stack => "stack",
+            Trust::Lifetime => "lifetime",
+            Trust::Nothing => "nothing",
+        }
+    }
+}
+
+/// Why an allocation is in its role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The role.
+    pub role: Role,
+    /// What it rests on.
+    pub trust: Trust,
+    /// The frame that decided, when one did.
+    pub frame: Option<FrameId>,
+    /// True where it is inferred from sizes, numbers and lives alone.
+    pub is_probable: bool,
+    /// Without the name of the role: "adam.py:143 _init_group is part of an optimizer, and it was kept after the step".
+    pub sentence: String,
+}
+
+impl Given {
+    /// The reason in words. `told`: the frame of its stack that tells the part of the program.
+    pub(super) fn reason(&self, recording: &Recording, role: Role, source: Source, told: Option<FrameId>) -> Reason {
+        let stacks = &recording.stacks;
+        let place = |frame: FrameId| stacks.frame(frame).map_or_else(String::new, |frame| frame_text(stacks, frame));
+        let (trust, frame, sentence) = match source {
+            Source::Rule(rule, frame) => {
+                let pattern = self.rules.pattern(usize::from(rule));
+                let text = format!("Your rule {} (\"{pattern}\") matches {}.", rule + 1, place(frame));
+                (Trust::UserRule, Some(frame), text)
+            }
+            Source::Profiler(text) => {
+                (Trust::Profiler, None, format!("PyTorch's profiler recorded the category \"{}\".", stacks.text(text)))
+            }
+            Source::Metadata(text) => (Trust::Metadata, None, format!("Your metadata say \"{}\".", stacks.text(text))),
+            Source::Annotation(name) => {
+                (Trust::Annotation, None, format!("It was allocated inside the range \"{}\".", stacks.text(name)))
+            }
+            Source::Anatomy(because) if role == Role::Unknown => (Trust::Nothing, None, because.sentence().to_owned()),
+            Source::Anatomy(because) => match told.filter(|_| !because.is_probable()) {
+                Some(frame) => {
+                    (Trust::Stack, Some(frame), format!("{} Its stack goes through {}.", because.sentence(), place(frame)))
+                }
+                None => (Trust::Lifetime, None, because.sentence().to_owned()),
+            },
+        };
+        let is_probable = matches!(source, Source::Anatomy(because) if because.is_probable());
+        Reason { role, trust, frame, sentence, is_probable }
+    }
+}

@@ -1,0 +1,249 @@
+//! Each source of a role, on recordings made by hand.
+
+use super::*;
+use crate::model::{Action, Annotation, Frame, Note, NoteKind, PoolId, StackId, StackTableBuilder, StreamId};
+use crate::tables::NO_EVENT;
+
+/// Builds a recording event by event; each event is one microsecond after the last.
+#[derive(Default)]
+struct Script {
+    stacks: StackTableBuilder,
+    device: DeviceRecording,
+}
+
+impl Script {
+    fn stack(&mut self, frames: &[(&str, &str)]) -> StackId {
+        let frames: Vec<_> = frames
+            .iter()
+            .map(|(file, name)| {
+                let (file, name) = (self.stacks.string(file), self.stacks.string(name));
+                self.stacks.frame(Frame { name, file, line: 1 })
+            })
+            .collect();
+        self.stacks.stack(&frames)
+    }
+
+    fn event(&mut self, action: Action, address: u64, size: u64, stack: StackId) -> u32 {
+        let event = self.device.events.len() as u32;
+        self.device.events.has_time = true;
+        self.device.events.push(i64::from(event), action, address, size, StreamId(0), PoolId(0), stack);
+        event
+    }
+
+    fn alloc(&mut self, address: u64, size: u64, stack: StackId) -> u32 {
+        self.event(Action::Alloc, address, size, stack)
+    }
+
+    fn free(&mut self, address: u64, size: u64) {
+        self.event(Action::FreeRequested, address, size, StackId::NONE);
+        self.event(Action::FreeCompleted, address, size, StackId::NONE);
+    }
+
+    fn note(&mut self, event: u32, kind: NoteKind, text: &str) {
+        let text = self.stacks.string(text);
+        self.device.events.notes.push(Note { event, kind, text });
+    }
+
+    fn range(&mut self, name: &str, from: u32, to: u32) {
+        let name = self.stacks.string(name);
+        let depth = self.device.annotations.len() as u16;
+        self.device.annotations.push(Annotation { name, start_us: i64::from(from), end_us: Some(i64::from(to)), depth });
+    }
+
+    /// Role and trust of each allocation, in order of birth.
+    fn read(self) -> Vec<(Role, Trust)> {
+        let recording = Recording { devices: vec![self.device], stacks: self.stacks.finish(), ..Recording::default() };
+        let device = &recording.devices[0];
+        let progress = Progress::new();
+        let tables = DeviceTables::build(device, &progress).unwrap();
+        let roles = Roles::build(&recording, device, &tables, &Rules::default(), &progress).unwrap();
+        let end = roles.live_by_role(device, &tables, device.events.len() as u32 - 1);
+        let live = (0..tables.lifetimes.len() as u32).filter(|&i| tables.lifetimes.gone(LifetimeId(i)) == NO_EVENT).count();
+        assert_eq!(end.iter().map(|t| t.count).sum::<u64>(), live as u64);
+        (0..tables.lifetimes.len() as u32)
+            .map(|i| {
+                let why = roles.why(&recording, device, &tables, LifetimeId(i));
+                (why.role, why.trust)
+            })
+            .collect()
+    }
+}
+
+const MODULE: &str = "/site-packages/torch/nn/modules/module.py";
+const LINEAR: &str = "/site-packages/torch/nn/modules/linear.py";
+const ADAM: &str = "/site-packages/torch/optim/adam.py";
+
+#[test]
+fn what_is_recorded_stands_above_what_is_guessed() {
+    let mut s = Script::default();
+    let forward = s.stack(&[(LINEAR, "forward"), ("train.py", "step")]);
+    let script = s.stack(&[("train.py", "step")]);
+    let a = s.alloc(0x1000, 512, forward);
+    let b = s.alloc(0x2000, 512, forward);
+    let c = s.alloc(0x3000, 512, script);
+    s.alloc(0x4000, 512, forward);
+    s.alloc(0x5000, 512, script);
+    s.note(a, NoteKind::UserMetadata, "my kv_cache");
+    s.note(a, NoteKind::Category, "gradient");
+    s.note(b, NoteKind::UserMetadata, "{\"what\": \"kv_cache\"}");
+    s.range("load weights", c, c);
+    assert_eq!(
+        s.read(),
+        [
+            (Role::Gradients, Trust::Profiler),
+            (Role::KvCache, Trust::Metadata),
+            (Role::Weights, Trust::Annotation),
+            (Role::Temporaries, Trust::Stack),
+            (Role::Unknown, Trust::Nothing),
+        ]
+    );
+}
+
+#[test]
+fn the_innermost_telling_frame_decides() {
+    let mut s = Script::default();
+    let stacks = [
+        vec![(MODULE, "<lambda>"), (MODULE, "_apply"), (MODULE, "cuda"), ("train.py", "main")],
+        vec![("/x/transformers/cache_utils.py", "update"), ("/x/model.py", "forward"), (MODULE, "_call_impl")],
+        vec![("/x/torch/distributed/distributed_c10d.py", "all_reduce"), ("/x/model.py", "forward")],
+        vec![("/x/torch/_inductor/runtime/triton_heuristics.py", "prepare_arg"), ("t.py", "call")],
+        vec![("/tmp/torchinductor_me/a.py", "call"), ("/x/torch/_functorch/wrappers.py", "backward"), ("t.py", "main")],
+        vec![("/tmp/torchinductor_me/a.py", "call"), ("t.py", "main")],
+        vec![("flashinfer/prefill.py", "_get_workspace_buffer"), ("t.py", "forward")],
+        // A custom Function runs forward under a script and backward under autograd's thread.
+        vec![("my.py", "gelu"), ("/x/torch/autograd/function.py", "apply"), ("t.py", "forward")],
+        vec![("my.py", "gelu_back"), ("/x/torch/autograd/function.py", "apply")],
+        vec![("t.py", "kv_append"), ("t.py", "main")],
+        vec![("/site-packages/x.py", "kv_proj"), ("t.py", "forward")],
+    ];
+    for (i, frames) in stacks.iter().enumerate() {
+        let stack = s.stack(frames);
+        let address = 0x1000 * (i as u64 + 1);
+        s.alloc(address, 512, stack);
+    }
+    let found: Vec<Role> = s.read().into_iter().map(|(c, _)| c).collect();
+    use Role as C;
+    assert_eq!(
+        found,
+        [
+            C::Weights,
+            // A program that trains keeps in a cache's class what backward needs.
+            C::Activations,
+            C::Buckets,
+            C::Temporaries,
+            C::Gradients,
+            C::Inputs,
+            C::Workspaces,
+            C::Activations,
+            C::Gradients,
+            C::KvCache,
+            C::Temporaries,
+        ]
+    );
+}
+
+/// Two training steps; with `stacks`, as PyTorch records them, and without.
+fn training(with_stacks: bool, with_ranges: bool) -> Vec<Role> {
+    let mut s = Script::default();
+    let mut stack = |frames: &[(&str, &str)]| {
+        let id = s.stack(frames);
+        if with_stacks { id } else { StackId::NONE }
+    };
+    let model = stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("train.py", "main")]);
+    let forward = stack(&[(LINEAR, "forward"), ("train.py", "main")]);
+    let adam = stack(&[(ADAM, "step"), ("train.py", "main")]);
+    if !with_stacks {
+        s.stacks = StackTableBuilder::new();
+    }
+    s.alloc(0x10000, 4096, model); // parameter
+    for step in 0..2 {
+        s.alloc(0x20000, 9000, forward); // activation
+        s.alloc(0x30000, 4096, StackId::NONE); // gradient
+        s.alloc(0x40000, 9000, StackId::NONE); // on the way to it
+        s.free(0x40000, 9000);
+        s.free(0x20000, 9000);
+        let from = s.device.events.len() as u32;
+        if step == 0 {
+            s.alloc(0x50000, 4096, adam); // state
+        }
+        s.alloc(0x60000, 4096, adam); // scratch
+        s.free(0x60000, 4096);
+        let to = s.device.events.len() as u32 - 1;
+        if with_ranges {
+            s.range("Optimizer.step#Adam.step", from, to);
+        }
+        s.free(0x30000, 4096);
+    }
+    s.read().into_iter().map(|(c, _)| c).collect()
+}
+
+#[test]
+fn lifetimes_beside_the_optimizers_steps_tell_the_rest() {
+    use Role as C;
+    let first = [C::Weights, C::Activations, C::Gradients, C::Temporaries, C::OptimizerState, C::Temporaries];
+    let second = [C::Activations, C::Gradients, C::Temporaries, C::Temporaries];
+    let expected = [first.as_slice(), second.as_slice()].concat();
+    assert_eq!(training(true, true), expected);
+    assert_eq!(training(true, false), expected, "steps are found from the optimizer's own allocations");
+    let mut without = training(false, true);
+    // Without stacks, what lives and dies within a step is told from nothing else.
+    without.iter_mut().zip(&expected).filter(|(f, e)| **f == C::Activations && **e == C::Temporaries).for_each(|(f, e)| *f = *e);
+    assert_eq!(without, expected);
+    assert_eq!(training(false, false), vec![C::Unknown; expected.len()], "nothing is known, and nothing is made up");
+}
+
+/// Layers built at the start, and requests of which each keeps a block that grows by copies: no optimizer, no library.
+fn serving(name: &str, replaces: bool) -> Vec<(Role, Trust)> {
+    let mut s = Script::default();
+    let layer = s.stack(&[("serve.py", "__init__"), ("serve.py", "main")]);
+    let request = s.stack(&[("serve.py", "admit"), ("serve.py", "main")]);
+    let grow = s.stack(&[("serve.py", name), ("serve.py", "decode"), ("serve.py", "main")]);
+    s.alloc(0x1000, 4096, layer); // kept
+    s.alloc(0x3000, 4096, layer); // scratch of the same line
+    s.free(0x3000, 4096);
+    let mut size = 8192;
+    let mut at = 0x1_0000;
+    s.alloc(at, size, request);
+    for step in 0..40 {
+        let next = 0x1_0000 * (step + 2);
+        s.alloc(next, size + 512, grow);
+        if replaces {
+            s.free(at, size);
+        }
+        (at, size) = (next, size + 512);
+    }
+    s.read()
+}
+
+#[test]
+fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kept_is_parameters() {
+    use Role as C;
+    let found = serving("grow_cache", true);
+    assert_eq!(found[..3], [(C::Weights, Trust::Lifetime), (C::Temporaries, Trust::Stack), (C::KvCache, Trust::Lifetime)]);
+    assert!(found[3..].iter().all(|&f| f == (C::KvCache, Trust::Lifetime)), "{found:?}");
+    // Neither a name alone nor copies alone are enough.
+    for (name, replaces) in [("grow_cache", false), ("grow_buffer", true)] {
+        let found = serving(name, replaces);
+        assert!(found[2..].iter().all(|f| f.0 != C::KvCache), "{name}: {found:?}");
+    }
+    // A constructor that goes on allocating builds no model.
+    let mut s = Script::default();
+    let request = s.stack(&[("serve.py", "__init__"), ("serve.py", "main")]);
+    for i in 1..40 {
+        s.alloc(0x1000 * i, 512, request);
+    }
+    assert!(s.read().iter().all(|&f| f == (C::Unknown, Trust::Nothing)));
+}
+
+#[test]
+fn words_name_roles_only_when_whole() {
+    assert_eq!(role_named("KV cache of layer 3"), Some(Role::KvCache));
+    assert_eq!(role_named("optimizer_state"), Some(Role::OptimizerState));
+    assert_eq!(role_named("grads: bucket 2"), Some(Role::Gradients));
+    assert_eq!(role_named("no_grad"), None);
+    assert_eq!(role_named("forward"), None);
+    for c in Role::ALL {
+        assert!(c == Role::Unknown || role_named(c.name()) == Some(c), "{c:?}");
+        assert_eq!(Role::ALL[c.index()], c);
+    }
+}

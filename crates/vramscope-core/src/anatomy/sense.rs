@@ -1,0 +1,140 @@
+//! [`Sense`]: what a call stack says of the program, by the names in its frames: the phase it stands in, the loop it is called from,
+//! whether it makes weights.
+
+use super::frame::{self, *};
+use crate::model::{FrameId, StackId, StackTable};
+use crate::tables::is_framework;
+
+/// The part of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// No frame tells.
+    #[default]
+    Unknown,
+    /// A model is built, moved or loaded.
+    Load,
+    /// The forward pass, with its loss.
+    Forward,
+    /// The backward pass, with what checkpointing computes again in it.
+    Backward,
+    /// The optimizer, with the clipping and unscaling of gradients before it.
+    Optimizer,
+}
+
+/// What a stack says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sense {
+    pub(super) part: Part,
+    /// The bits of all its frames, see [`frame`].
+    pub(super) bits: u32,
+    /// The frame nearest to the allocation that tells anything makes or loads weights.
+    pub(super) makes_weights: bool,
+    /// Forward code that runs again inside backward: checkpointing.
+    pub(super) is_recomputed: bool,
+    /// It prepares gradients for the optimizer, and keeps nothing.
+    pub(super) clips: bool,
+    /// Where the outermost module, or the outermost `generate`, is called.
+    pub(super) site: Option<FrameId>,
+    /// How many of its frames, from the innermost on, stand inside that call.
+    pub(super) inside: u32,
+    /// Where the optimizer is called.
+    pub(super) stepper: Option<FrameId>,
+    /// The frame that decided, for the reason.
+    pub(super) frame: Option<FrameId>,
+    /// The same for stacks that agree in their frames of Python.
+    pub(super) python: u64,
+}
+
+/// What the absence of a stack says where others stand in a pass: the threads of the backward pass run no Python.
+pub(super) fn without_stack(others_tell: bool) -> Sense {
+    Sense { part: if others_tell { Part::Backward } else { Part::Unknown }, ..Sense::default() }
+}
+
+/// What every stack says, and the bits of every frame. O(frames of all stacks).
+pub(super) fn read(stacks: &StackTable) -> (Vec<Sense>, Vec<u32>) {
+    let bits: Vec<u32> =
+        (0..stacks.frame_count()).map(|i| stacks.frame(FrameId(i as u32)).map_or(0, |f| frame::bits(stacks, f))).collect();
+    ((0..stacks.len()).map(|i| sense(stacks, &bits, StackId(i as u32))).collect(), bits)
+}
+
+fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
+    let frames = stacks.frames(stack);
+    let of = |f: FrameId| bits.get(f.0 as usize).copied().unwrap_or(0);
+    let mut s = Sense::default();
+    // The first that tells, from the allocation outwards.
+    let (mut first, mut in_closure) = (0, false);
+    for &f in frames {
+        let mut b = of(f);
+        in_closure |= b & CLOSURE != 0;
+        if in_closure {
+            // A closure that an optimizer calls holds the program's own forward and backward passes.
+            b &= !(OPTIMIZER | CLIPS | STEP | ADAM);
+        }
+        s.bits |= b;
+        if first == 0 {
+            first = b & (CALL | FORWARD | BACKWARD | OPTIMIZER | LOADS | CLIPS);
+            s.frame = (first != 0).then_some(f);
+        }
+        if b & PYTHON != 0 {
+            s.python = (s.python.rotate_left(5) ^ u64::from(f.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+    let in_module = s.bits & (CALL | FORWARD) != 0;
+    s.makes_weights = first & LOADS != 0 && first & (OPTIMIZER | BACKWARD) == 0;
+    s.clips = first & CLIPS != 0;
+    s.part = if first & (OPTIMIZER | CLIPS) != 0 || (s.bits & STEP != 0 && !in_module && first & BACKWARD == 0) {
+        Part::Optimizer
+    } else if s.bits & BACKWARD != 0 || begins_in_backward(stacks, frames) {
+        // A module that is called again stands inside of the backward frame.
+        let first = |bit: u32| frames.iter().position(|&f| of(f) & bit != 0);
+        s.is_recomputed = first(CALL).is_some_and(|call| first(BACKWARD).is_some_and(|backward| call < backward));
+        Part::Backward
+    } else if s.makes_weights && !in_module {
+        Part::Load
+    } else if in_module || s.bits & (FUNCTIONAL | GENERATES | CASTS) != 0 {
+        Part::Forward
+    } else if s.bits & BUILDS != 0 {
+        Part::Load
+    } else {
+        Part::Unknown
+    };
+    match s.part {
+        Part::Optimizer => {
+            let outermost = frames.iter().rposition(|&f| of(f) & (OPTIMIZER | CLIPS | STEP) != 0);
+            s.stepper = outermost.and_then(|i| frames.get(i + 1)).copied();
+            s.frame = s.frame.or_else(|| outermost.map(|i| frames[i]));
+        }
+        Part::Forward => (s.site, s.inside) = site(stacks, frames, of),
+        Part::Load if s.frame.is_none() => s.frame = frames.iter().copied().find(|&f| of(f) & BUILDS != 0),
+        _ => {}
+    }
+    s
+}
+
+/// Where the outermost module is called, and how many frames stand inside. A model that is tried while it is built is no loop.
+fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> (Option<FrameId>, u32) {
+    let Some(outermost) = frames.iter().rposition(|&f| of(f) & (CALL | FORWARD | GENERATES) != 0) else { return (None, 0) };
+    let mut outside = &frames[outermost + 1..];
+    // Frames of C++, and a library's own `__call__` around the module's, are no place of the program.
+    let is_passed = |f: FrameId| {
+        let calls = |f| stacks.text(stacks.frame(f).map_or_else(Default::default, |f| f.name)) == "__call__";
+        of(f) & PYTHON == 0 || (calls(f) && stacks.frame(f).is_some_and(|f| is_framework(stacks, f)))
+    };
+    while let Some((&f, rest)) = outside.split_first()
+        && is_passed(f)
+    {
+        outside = rest;
+    }
+    if outside.iter().any(|&f| of(f) & LOADS != 0) {
+        return (None, 0);
+    }
+    let inside = outermost as u32 + u32::from(of(frames[outermost]) & CALL == 0);
+    (outside.first().copied().or(Some(frames[outermost])), inside)
+}
+
+/// True where the outermost frame of Python is one that autograd's own threads call back.
+fn begins_in_backward(stacks: &StackTable, frames: &[FrameId]) -> bool {
+    let Some(root) = frames.last().and_then(|&f| stacks.frame(f)) else { return false };
+    let (file, name) = (stacks.text(root.file), stacks.text(root.name));
+    file.ends_with(".py") && (name.contains("backward") || (name == "apply" && file.ends_with("autograd/function.py")))
+}

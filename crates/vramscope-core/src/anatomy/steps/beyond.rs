@@ -1,0 +1,166 @@
+//! Steps beyond those that annotations mark: a call stack that allocates once in every marked step, and goes on doing so.
+
+use rustc_hash::FxHashMap;
+
+use super::{FEWEST, StepSource, Steps, percent, unevenness_of};
+use crate::model::{DeviceRecording, StackId};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+
+/// More allocations than this by one stack are not one a step.
+const MOST: usize = 20_000;
+
+/// When each stack allocated, for the stacks that may do so once a step. O(lifetimes).
+fn births(device: &DeviceRecording, tables: &DeviceTables) -> FxHashMap<StackId, Vec<u32>> {
+    let mut births: FxHashMap<StackId, Vec<u32>> = FxHashMap::default();
+    for i in 0..tables.lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let stack = tables.lifetimes.stack(device, id);
+        let born = tables.lifetimes.born(id);
+        if stack.is_some() && born != NO_EVENT {
+            let list = births.entry(stack).or_default();
+            if list.len() < MOST {
+                list.push(born);
+            }
+        }
+    }
+    births.retain(|_, list| (FEWEST..MOST).contains(&list.len()));
+    births
+}
+
+/// A stretch outside the marked steps is one of them, or part of one, up to this many times the longest.
+const LONGEST: u32 = 2;
+
+/// Continues marked steps before and after the part of the recording that their annotations cover. `sure` is the first bound that
+/// an annotation gives (an optimizer step's end says nothing of where its own step began). What no stack continues stays outside
+/// the steps, and the confidence says so. O(lifetimes) when something is to be continued, else O(steps).
+pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording, tables: &DeviceTables) -> Steps {
+    let n = device.events.len() as u32;
+    steps.marked = 0..steps.len();
+    let marked = &steps.bounds[sure.min(steps.bounds.len())..];
+    let (Some(&first), Some(&last)) = (marked.first(), marked.last()) else { return steps };
+    let longest = marked.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+    // A first step that also sets everything up is longer than the others; only one that holds many of them is divided.
+    let wants_before = first > 2 * LONGEST * longest.max(1) && first > n / 4;
+    let wants_after = n - last > LONGEST * longest.max(1);
+    if longest == 0 || !(wants_before || wants_after) {
+        // What follows the last one is a step of its own only when it is as long as one.
+        let typical = n / steps.bounds.len().max(1) as u32;
+        if n.saturating_sub(last) > typical / 2 && !matches!(steps.source, StepSource::Range(_)) {
+            steps.bounds.push(n);
+            steps.marked.end = steps.len();
+        }
+        return steps;
+    }
+    let best = if marked.len() > FEWEST { candidates(marked, wants_before, wants_after, device, tables) } else { None };
+    let (before, after) = best.as_ref().map_or((&[][..], &[][..]), |b| (&b.before, &b.after));
+    let sure_events = u64::from(last - if wants_before { first } else { steps.bounds[0] });
+    let mut bounds = before.to_vec();
+    // What is before the first annotation may be all set-up: undivided it stays with the step that the annotation ends.
+    let kept = if before.is_empty() { &steps.bounds[..] } else { &steps.bounds[sure..] };
+    let shift = bounds.len() + if wants_before && before.is_empty() { sure } else { 0 };
+    bounds.extend(kept);
+    steps.marked = shift..bounds.len() - 1;
+    bounds.extend(after);
+    let divided =
+        |bounds: &[u32], edge: u32| bounds.first().zip(bounds.last()).map_or(0, |(a, b)| u64::from(b.max(&edge) - a.min(&edge)));
+    let others = divided(before, first) + divided(after, last);
+    let trust = best.as_ref().map_or(0, |b| u64::from(b.confidence));
+    let sum = sure_events * u64::from(steps.confidence) + others * trust;
+    steps.bounds = bounds;
+    steps.confidence = (sum / u64::from(n).max(1)).min(if sure_events < u64::from(n) { 99 } else { 100 }) as u8;
+    steps.continued_by = best.map(|b| b.stack);
+    steps
+}
+
+/// What a stack says of the steps outside the marked ones.
+struct Beyond {
+    stack: StackId,
+    /// Bounds before the first marked one, ascending.
+    before: Vec<u32>,
+    /// Bounds after the last marked one, ascending.
+    after: Vec<u32>,
+    confidence: u8,
+}
+
+/// The stack that divides what is outside most evenly, of those that allocate once in every marked step.
+fn candidates(
+    marked: &[u32],
+    wants_before: bool,
+    wants_after: bool,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+) -> Option<Beyond> {
+    let n = device.events.len() as u32;
+    let (first, last) = (marked[0], marked[marked.len() - 1]);
+    let count = marked.len() - 1;
+    let mean = f64::from(last - first) / count as f64;
+    let mut best: Option<(u32, u32, Beyond)> = None;
+    for (stack, births) in births(device, tables) {
+        let from = births.partition_point(|&b| b < first);
+        let to = births.partition_point(|&b| b < last);
+        // Once a step, but for a step in ten that may differ: the first often does.
+        if (to - from).abs_diff(count) * 10 > count {
+            continue;
+        }
+        let mut offsets: Vec<u32> = Vec::with_capacity(count);
+        let mut agree = 0;
+        for step in marked.windows(2) {
+            let at = births.partition_point(|&b| b < step[0]);
+            let end = births.partition_point(|&b| b < step[1]);
+            if end - at == 1 {
+                offsets.push(births[at] - step[0]);
+                agree += 1;
+            }
+        }
+        if agree * 10 < count * 9 {
+            continue;
+        }
+        offsets.sort_unstable();
+        let offset = offsets[offsets.len() / 2];
+        let spread: u64 = offsets.iter().map(|&o| u64::from(o.abs_diff(offset))).sum();
+        let begins = |births: &[u32]| -> Vec<u32> { births.iter().map(|&b| b.saturating_sub(offset)).collect() };
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        if wants_after {
+            let starts = begins(&births[to..]);
+            // The first of them begins where the last marked step ends.
+            let Some(&next) = starts.first() else { continue };
+            if f64::from(next.abs_diff(last)) > mean / 2.0 {
+                continue;
+            }
+            after.extend(starts.iter().skip(1).copied().filter(|&s| s > last));
+            let open = after.last().copied().unwrap_or(last);
+            let end = (f64::from(open) + mean).min(f64::from(n)) as u32;
+            // What is left after the last whole step, up to half a one, belongs to it.
+            after.push(if f64::from(n - end) < mean / 2.0 { n } else { end });
+        }
+        if wants_before {
+            before = begins(&births[..from]);
+            before.retain(|&s| s < first);
+            let reaches = before.last().is_some_and(|&s| f64::from(first - s) < mean * 1.5);
+            if !reaches {
+                if !wants_after {
+                    continue;
+                }
+                before.clear();
+            }
+        }
+        let uneven = |places: &[u32]| if places.len() > 2 { unevenness_of(places) } else { (mean, 0.0) };
+        let joined: Vec<u32> = std::iter::once(last).chain(after.iter().copied()).collect();
+        let led: Vec<u32> = before.iter().copied().chain(std::iter::once(first)).collect();
+        let (long_after, uneven_after) = uneven(&joined);
+        let (long_before, uneven_before) = uneven(&led);
+        // Steps outside that are much shorter or longer than the marked ones are something else.
+        let alike = [long_after, long_before].into_iter().map(|l| l.min(mean) / l.max(mean).max(1.0)).fold(1.0, f64::min);
+        let unevenness = uneven_after.max(uneven_before);
+        if alike < 0.5 || unevenness > 0.6 {
+            continue;
+        }
+        let trust = f64::from(percent(unevenness)) * alike * agree as f64 / (agree + 1) as f64;
+        let key = ((unevenness * 10.0) as u32, (spread / u64::from(agree.max(1) as u32)) as u32);
+        let is_better = best.as_ref().is_none_or(|(u, s, b)| (key.0, key.1, stack) < (*u, *s, b.stack));
+        if is_better {
+            best = Some((key.0, key.1, Beyond { stack, before, after, confidence: trust as u8 }));
+        }
+    }
+    best.map(|b| b.2)
+}

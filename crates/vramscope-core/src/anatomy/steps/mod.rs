@@ -1,0 +1,610 @@
+//! Steps: the iterations of a program's own loop, from annotations where the recording has them, else from what its stacks say
+//! ([`Anatomy`](crate::anatomy::Anatomy)); and what each step did to memory.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+mod beyond;
+
+use crate::anatomy::Anatomy;
+use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
+use crate::units::{count, counted};
+
+/// How steps were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StepSource {
+    /// They were not: the recording is one stretch.
+    #[default]
+    None,
+    /// Ranges of this name ended them: `ProfilerStep`, `Optimizer.step`.
+    Annotation(String),
+    /// Ranges of this name, the program's own (`record_function("train_step")`), began them: they come evenly and fill the recording.
+    Range(String),
+    /// The optimizer ends each; where it is called: `train.py:71`.
+    Optimizer(String),
+    /// Each is a forward and a backward pass.
+    Backward,
+    /// Each is one call of the model, from here: `eval.py:30`.
+    Call(String),
+    /// Each is one call of `generate`, from here.
+    Generation(String),
+    /// The same requests come again in the same order. Inferred, and to be shown as such.
+    Period,
+}
+
+impl StepSource {
+    /// PyTorch's own annotations of optimizers.
+    pub(crate) fn is_optimizer(&self) -> bool {
+        matches!(self, StepSource::Annotation(name) if name == "Optimizer.step")
+    }
+}
+
+/// The steps of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Step i holds events `bounds[i]..bounds[i + 1]`; empty when no steps were found.
+    pub bounds: Vec<u32>,
+    /// Where they come from.
+    pub source: StepSource,
+    /// How sure it is that these are the steps of the recording, in percent: 100 where PyTorch's own annotations say so, less
+    /// the more the distances between repetitions differ. Events outside all steps count as nothing, those of continued steps
+    /// as their repetition deserves.
+    pub confidence: u8,
+    /// The steps that annotations mark, by their index; empty where none do.
+    pub marked: Range<usize>,
+    /// The stack whose allocations, once in every marked step, continue the steps beyond the marked ones.
+    pub continued_by: Option<StackId>,
+}
+
+/// The number of a step for people, who count from 1: that of the first is `1`. In JSON it is its index.
+#[must_use]
+pub fn number(step: usize) -> String {
+    count(step as u64 + 1)
+}
+
+/// Fewest repetitions that make a pattern.
+const FEWEST: usize = 4;
+
+impl Steps {
+    /// Finds the steps of a device. O(events + annotations).
+    #[must_use]
+    pub fn find(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
+        Anatomy::read(recording, device, tables).steps
+    }
+
+    /// How they were found, for a line under a title: `each ends with the optimizer's step (train.py:71)`.
+    #[must_use]
+    pub fn how(&self) -> String {
+        let at = |place: &str| if place.is_empty() { String::new() } else { format!(" ({place})") };
+        match &self.source {
+            StepSource::None => "no steps were found".to_owned(),
+            StepSource::Annotation(name) => format!("from the annotation {name}"),
+            StepSource::Range(name) => format!("from the range \u{201c}{name}\u{201d}"),
+            StepSource::Optimizer(place) => format!("each ends with the optimizer's step{}", at(place)),
+            StepSource::Backward => "each is a forward and a backward pass".to_owned(),
+            StepSource::Call(place) => format!("each is one call of the model{}", at(place)),
+            StepSource::Generation(place) => format!("each is one call of generate{}", at(place)),
+            StepSource::Period => "inferred from requests that repeat".to_owned(),
+        }
+    }
+
+    /// What annotations leave open, and what was made of it; `None` where they mark every step and cover the recording.
+    #[must_use]
+    pub fn caveat(&self, names: &crate::tables::StackNames, events: usize) -> Option<String> {
+        if self.marked.is_empty() || events == 0 {
+            return None;
+        }
+        let within = |bounds: &[u32]| match bounds {
+            [first, .., last] => f64::from(last - first) / events as f64 * 100.0,
+            _ => 0.0,
+        };
+        let marked = within(self.bounds.get(self.marked.start..=self.marked.end)?);
+        let all = within(&self.bounds);
+        let covers =
+            format!("Annotations cover {marked:.0} % of the events, {}", counted(self.marked.len() as u64, "step", "steps"));
+        match self.continued_by {
+            Some(stack) => Some(format!(
+                "{covers}. The other {} are continued from {}, which allocates once in every annotated step.",
+                count((self.len() - self.marked.len()) as u64),
+                names.of_stack(stack)
+            )),
+            None if all < 90.0 && self.bounds.last().is_some_and(|&b| (b as usize) < events) => {
+                Some(format!("{covers}; beyond them no call stack goes on evenly, so the rest is in no step."))
+            }
+            None => None,
+        }
+    }
+
+    /// Number of steps.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bounds.len().saturating_sub(1)
+    }
+
+    /// True when none were found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True where neither annotations nor stacks say so, but only requests that come again.
+    #[must_use]
+    pub fn is_inferred(&self) -> bool {
+        self.source == StepSource::Period
+    }
+
+    /// True for a step that no annotation marks: an inferred one, or one that continues the marked ones.
+    #[must_use]
+    pub fn is_inferred_at(&self, step: usize) -> bool {
+        self.is_inferred() || (self.continued_by.is_some() && !self.marked.contains(&step))
+    }
+
+    /// The step that holds an event, in words: `2`, `2, inferred`, `before the first`; `None` where there are no steps.
+    #[must_use]
+    pub fn words_at(&self, event: u32) -> Option<String> {
+        let (&first, true) = (self.bounds.first()?, !self.is_empty()) else { return None };
+        Some(match self.of(event) {
+            Some(step) if self.is_inferred_at(step) => format!("{}, inferred", number(step)),
+            Some(step) => number(step),
+            None if event < first => "before the first".to_owned(),
+            None => "after the last".to_owned(),
+        })
+    }
+
+    /// The step that holds an event.
+    #[must_use]
+    pub fn of(&self, event: u32) -> Option<usize> {
+        let at = self.bounds.partition_point(|&b| b <= event).checked_sub(1)?;
+        (at < self.len()).then_some(at)
+    }
+}
+
+/// The steps that annotations mark: PyTorch's, else ranges of the user's; `None` where there are none.
+pub(super) fn annotated(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
+    by_annotation(recording, device, tables).or_else(|| by_range(recording, device, tables))
+}
+
+/// A step ends where its optimizer step ends, or where the profiler's step does. The profiler's also begins: what is before the
+/// first is set-up. An optimizer step does not say where its own step began.
+fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
+    if !device.events.has_time {
+        return None;
+    }
+    let times = &device.events.time_us;
+    let mut ends: FxHashMap<&str, Vec<u32>> = FxHashMap::default();
+    let mut begins = None;
+    for a in &device.annotations {
+        let name = recording.stacks.text(a.name);
+        let key = name.split('#').next().unwrap_or(name).trim();
+        if (key == "ProfilerStep" || key == "Optimizer.step")
+            && let Some(end) = a.end_us
+        {
+            ends.entry(key).or_default().push(times.partition_point(|&t| t <= end) as u32);
+            if key == "ProfilerStep" {
+                let start = times.partition_point(|&t| t < a.start_us) as u32;
+                begins = Some(begins.map_or(start, |first: u32| first.min(start)));
+            }
+        }
+    }
+    let key = ["ProfilerStep", "Optimizer.step"].into_iter().find(|k| ends.get(k).is_some_and(|e| e.len() >= 2))?;
+    let mut bounds = ends.remove(key)?;
+    let begins = begins.filter(|_| key == "ProfilerStep");
+    bounds.push(begins.unwrap_or(0));
+    bounds.sort_unstable();
+    bounds.dedup();
+    if bounds.len() < 3 {
+        return None;
+    }
+    let found = Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100, ..Steps::default() };
+    Some(beyond::continued(found, usize::from(begins.is_none()), device, tables))
+}
+
+/// The name that ranges of one kind share: `step 12`, `step#13` and `step_14` are all `step`.
+#[must_use]
+pub fn kind(name: &str) -> &str {
+    let cut = name.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_whitespace() || "#_-:/[]()=".contains(c));
+    if cut.is_empty() { name } else { cut }
+}
+
+/// The user's ranges that follow one another evenly over most of the recording; of several kinds the one that covers most of it.
+fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
+    if !device.events.has_time {
+        return None;
+    }
+    let times = &device.events.time_us;
+    let n = times.len() as u32;
+    let mut kinds: FxHashMap<&str, Vec<(u32, u32)>> = FxHashMap::default();
+    for a in &device.annotations {
+        let Some(end) = a.end_us else { continue };
+        // Parts of a model that are loaded one after the other are no steps.
+        if recording.stacks.text(a.name).to_ascii_lowercase().contains("load") {
+            continue;
+        }
+        let place = (times.partition_point(|&t| t < a.start_us) as u32, times.partition_point(|&t| t <= end) as u32);
+        kinds.entry(kind(recording.stacks.text(a.name))).or_default().push(place);
+    }
+    let mut best: Option<(u32, f64, &str)> = None;
+    for (&name, list) in &mut kinds {
+        list.sort_unstable();
+        if list.len() < FEWEST || list.windows(2).any(|w| w[1].0 < w[0].1) {
+            continue;
+        }
+        let starts: Vec<u32> = list.iter().map(|r| r.0).collect();
+        let covered: u32 = list.iter().map(|r| r.1 - r.0).sum();
+        // The annotations may stop long before the events do; within their own part they have to follow one another.
+        let span = list[list.len() - 1].1 - list[0].0;
+        let Some(uneven) = unevenness(&starts, span) else { continue };
+        let better = best.is_none_or(|(c, _, other)| (covered, std::cmp::Reverse(name)) > (c, std::cmp::Reverse(other)));
+        if uneven < 0.5 && covered > span / 2 && better {
+            best = Some((covered, uneven, name));
+        }
+    }
+    let (_, uneven, name) = best?;
+    let list = kinds.remove(name)?;
+    let mut bounds: Vec<u32> = list.iter().map(|r| r.0).collect();
+    bounds.extend(list.last().map(|r| r.1));
+    bounds.dedup();
+    let found = Steps { bounds, source: StepSource::Range(name.to_owned()), confidence: percent(uneven), ..Steps::default() };
+    let steps = beyond::continued(found, 0, device, tables);
+    // Ranges in a small part of the recording, which nothing continues, are not its steps.
+    let covered = steps.bounds.last()? - steps.bounds.first()?;
+    (covered > n / 2).then_some(steps)
+}
+
+/// Standard deviation of the distances between places over their mean; `None` when they cannot be steps: too close, or in too
+/// small a part of the recording's `n` events.
+fn unevenness(places: &[u32], n: u32) -> Option<f64> {
+    let (first, last) = (*places.first()?, *places.last()?);
+    let span = last - first;
+    let mean = f64::from(span) / (places.len().max(2) - 1) as f64;
+    // A step is more than a handful of events, and steps fill most of a recording.
+    if mean < 6.0 || f64::from(span) < 0.5 * f64::from(n) {
+        return None;
+    }
+    Some(unevenness_of(places).1)
+}
+
+/// Mean of the distances between ascending places, at least two, and their standard deviation over it.
+fn unevenness_of(places: &[u32]) -> (f64, f64) {
+    let number = (places.len().max(2) - 1) as f64;
+    let mean = f64::from(places[places.len() - 1] - places[0]) / number;
+    let variance = places.windows(2).map(|w| (f64::from(w[1] - w[0]) - mean).powi(2)).sum::<f64>() / number;
+    (mean, variance.sqrt() / mean.max(1.0))
+}
+
+/// Confidence in repetitions of this unevenness.
+fn percent(unevenness: f64) -> u8 {
+    ((1.0 - unevenness) * 99.0).clamp(0.0, 99.0) as u8
+}
+
+/// What a step did to memory. Bytes are whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepFigures {
+    /// Its first event.
+    pub first: u32,
+    /// The event after its last.
+    pub end: u32,
+    /// Bytes in use before its first event.
+    pub before: u64,
+    /// The most bytes in use within it.
+    pub peak: u64,
+    /// The first event that reached the peak.
+    pub peak_event: u32,
+    /// The fewest bytes in use within it.
+    pub floor: u64,
+    /// Bytes in use after its last event.
+    pub after: u64,
+    /// The most reserved within it.
+    pub reserved: u64,
+    /// Bytes allocated within it, freed since or not.
+    pub allocated: u64,
+    /// Allocations within it.
+    pub allocations: u64,
+    /// Bytes allocated within it that are in use after its last event.
+    pub kept: u64,
+    /// Microseconds from its first event to its last; 0 without times.
+    pub micros: i64,
+}
+
+impl StepFigures {
+    /// Bytes in use after it less those before it.
+    #[must_use]
+    pub fn growth(&self) -> i64 {
+        self.after as i64 - self.before as i64
+    }
+}
+
+/// The figures of every step. O(lifetimes + steps).
+///
+/// # Errors
+/// When cancelled.
+pub fn figures(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    steps: &Steps,
+    progress: &Progress,
+) -> Result<Vec<StepFigures>, Cancelled> {
+    let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
+    let active = curves.columns(device, lifetimes, Quantity::Active, &steps.bounds);
+    let reserved = curves.columns(device, lifetimes, Quantity::Reserved, &steps.bounds);
+    let time = |event: u32| device.events.time_us.get(event as usize).copied().unwrap_or(0);
+    let mut out: Vec<StepFigures> = Vec::with_capacity(steps.len());
+    for (i, w) in steps.bounds.windows(2).enumerate() {
+        progress.check()?;
+        let (first, end) = (w[0], w[1]);
+        let before = match out.last() {
+            Some(last) => last.after,
+            None => curves.at(device, lifetimes, Quantity::Active, first.checked_sub(1).unwrap_or(NO_EVENT)),
+        };
+        let (peak, peak_event) = curves.peak_in(device, lifetimes, Quantity::Active, first, end).unwrap_or((before, first));
+        out.push(StepFigures {
+            first,
+            end,
+            before,
+            peak,
+            peak_event,
+            floor: active[i].min,
+            after: active[i].last,
+            reserved: reserved[i].max,
+            micros: if device.events.has_time { time(end.saturating_sub(1)) - time(first) } else { 0 },
+            ..StepFigures::default()
+        });
+    }
+    for i in lifetimes.initial_count() as u32..lifetimes.len() as u32 {
+        if i % (1 << 16) == 0 {
+            progress.check()?;
+        }
+        let id = LifetimeId(i);
+        let Some(step) = steps.of(lifetimes.born(id)) else { continue };
+        let step = &mut out[step];
+        let bytes = lifetimes.block_size(id);
+        step.allocations += 1;
+        step.allocated += bytes;
+        if lifetimes.is_live_at(id, step.end.saturating_sub(1)) {
+            step.kept += bytes;
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Action, Annotation, PoolId, StackTableBuilder, StreamId};
+
+    /// `steps` steps of ten allocations and ten frees, a microsecond each; in each step `kept` bytes stay.
+    fn training(steps: i64, kept: u64) -> DeviceRecording {
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        let mut at = 0;
+        let mut push = |action, address, size| {
+            d.events.push(at, action, address, size, StreamId(0), PoolId(0), StackId::NONE);
+            at += 1;
+        };
+        for step in 0..steps as u64 {
+            for i in 0..10 {
+                push(Action::Alloc, 0x1000 + i * 0x1000, 1024);
+            }
+            if kept > 0 {
+                push(Action::Alloc, 0x10_0000 + step * 0x10_0000, kept);
+            }
+            for i in 0..10 {
+                push(Action::FreeRequested, 0x1000 + i * 0x1000, 1024);
+                push(Action::FreeCompleted, 0x1000 + i * 0x1000, 1024);
+            }
+        }
+        d
+    }
+
+    fn recording(mut device: DeviceRecording, ranges: &[(&str, i64, i64)]) -> Recording {
+        let mut b = StackTableBuilder::new();
+        for &(name, start_us, end_us) in ranges {
+            device.annotations.push(Annotation { name: b.string(name), start_us, end_us: Some(end_us), depth: 0 });
+        }
+        Recording { devices: vec![device], stacks: b.finish(), ..Recording::default() }
+    }
+
+    #[test]
+    fn ranges_of_the_users_that_repeat_are_steps() {
+        let ranges: Vec<(String, i64, i64)> = (0..8).map(|i| (format!("step {i}"), i * 31, i * 31 + 30)).collect();
+        let mut named: Vec<(&str, i64, i64)> = ranges.iter().map(|r| (r.0.as_str(), r.1, r.2)).collect();
+        named.extend([("eval", 10, 12), ("eval", 100, 105)]);
+        let r = recording(training(8, 512), &named);
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        let steps = Steps::find(&r, &r.devices[0], &tables);
+        assert_eq!(steps.source, StepSource::Range("step".to_owned()));
+        assert_eq!((steps.len(), steps.bounds[1], steps.confidence), (8, 31, 99));
+        let f = figures(&r.devices[0], &tables, &steps, &Progress::new()).expect("not cancelled");
+        assert_eq!(f.iter().map(|s| s.allocations).collect::<Vec<_>>(), [11; 8]);
+        assert!(f.iter().all(|s| s.growth() == 512 && s.kept == 512 && s.allocated == 10 * 1024 + 512));
+        for s in &f {
+            let curve = |e| tables.curves.at(&r.devices[0], &tables.lifetimes, Quantity::Active, e);
+            assert_eq!(curve(s.peak_event), s.peak);
+            assert_eq!((s.first..s.end).map(curve).max(), Some(s.peak));
+            assert_eq!((s.first..s.end).map(curve).min(), Some(s.floor));
+            assert_eq!(s.micros, 30);
+        }
+    }
+
+    #[test]
+    fn what_comes_before_the_first_profiled_step_is_none_of_it() {
+        // The first two of eight stretches set up; the profiler begins after them.
+        let ranges: Vec<(String, i64, i64)> =
+            (0..6).map(|i| (format!("ProfilerStep#{i}"), (i + 2) * 31, (i + 2) * 31 + 30)).collect();
+        let named: Vec<(&str, i64, i64)> = ranges.iter().map(|r| (r.0.as_str(), r.1, r.2)).collect();
+        let r = recording(training(8, 512), &named);
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        let steps = Steps::find(&r, &r.devices[0], &tables);
+        assert_eq!((steps.len(), steps.bounds[0], steps.of(61), steps.of(62)), (6, 62, None, Some(0)));
+        let f = figures(&r.devices[0], &tables, &steps, &Progress::new()).expect("not cancelled");
+        assert!(f.iter().all(|s| s.allocations == 11 && s.growth() == 512), "{f:?}");
+        // The end of an optimizer's step says nothing of where its own step began.
+        let named: Vec<(&str, i64, i64)> = ranges.iter().map(|r| ("Optimizer.step#SGD", r.1 + 25, r.2)).collect();
+        let r = recording(training(8, 512), &named);
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        assert_eq!(Steps::find(&r, &r.devices[0], &tables).bounds[0], 0);
+    }
+
+    /// `steps` steps without annotations, after a model of four blocks: five allocations of one stack, then one of another, which
+    /// lives until every seventh step frees all of those.
+    fn collected(steps: u64) -> Recording {
+        let mut b = StackTableBuilder::new();
+        let mut d = DeviceRecording::default();
+        let mut stack_of = |name: &str| {
+            let name = b.string(name);
+            let frame = b.frame(crate::model::Frame { name, file: name, line: 1 });
+            b.stack(&[frame])
+        };
+        let (model, work, node) = (stack_of("model"), stack_of("train_step"), stack_of("node"));
+        let mut push = |action, address, stack| d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), stack);
+        for i in 0..4 {
+            push(Action::Alloc, 0x9000_0000 + (i << 24), model);
+        }
+        for step in 0..steps {
+            for i in 0..5 {
+                push(Action::Alloc, 0x1_0000_0000 + (i << 24), work);
+            }
+            push(Action::Alloc, 0x2_0000_0000 + ((step % 7) << 24), node);
+            for i in 0..5 {
+                push(Action::FreeCompleted, 0x1_0000_0000 + (i << 24), work);
+            }
+            if step % 7 == 6 {
+                for i in 0..7 {
+                    push(Action::FreeCompleted, 0x2_0000_0000 + (i << 24), work);
+                }
+            }
+        }
+        Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }
+    }
+
+    #[test]
+    fn steps_that_a_collector_makes_uneven_are_found_and_none_is_lost() {
+        for steps in [40, 42] {
+            let (found, _) = found(&collected(steps));
+            assert_eq!((found.len() as u64, found.bounds[0], found.confidence), (steps, 4, 80), "{found:?}");
+            // Each begins with its first allocation, and the last ends with the recording.
+            let frees = (0..steps).filter(|step| step % 7 == 6).count() as u64;
+            assert_eq!(u64::from(found.bounds[found.len()]), 4 + steps * 11 + frees * 7);
+            assert_eq!(found.bounds[1], 15);
+        }
+    }
+
+    #[test]
+    fn ranges_that_overlap_or_cover_little_are_not_steps() {
+        let few: Vec<(&str, i64, i64)> = (0..8).map(|i| ("eval", i * 31, i * 31 + 3)).collect();
+        let over: Vec<(&str, i64, i64)> = (0..8).map(|i| ("nest", i * 31, i * 31 + 60)).collect();
+        for ranges in [few, over] {
+            let r = recording(training(8, 0), &ranges);
+            let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+            assert_eq!(Steps::find(&r, &r.devices[0], &tables).source, StepSource::None);
+        }
+    }
+
+    /// `steps` steps of training with stacks: one that allocates first in every step, one ten times in it. After step `broken`
+    /// nothing comes back: every allocation has a stack of its own.
+    fn with_stacks(steps: u64, broken: u64, annotated: std::ops::Range<i64>, name: &str) -> Recording {
+        let mut b = StackTableBuilder::new();
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        let mut stack_of = |name: &str| {
+            let name = b.string(name);
+            let frame = b.frame(crate::model::Frame { name, file: name, line: 1 });
+            b.stack(&[frame])
+        };
+        let (once, often) = (stack_of("zero_grad"), stack_of("linear"));
+        let mut at = 0;
+        let mut push = |action, address: u64, stack| {
+            d.events.push(at, action, address, 1024, StreamId(0), PoolId(0), stack);
+            at += 1;
+        };
+        let mut ends = Vec::new();
+        for step in 0..steps {
+            let extra = if step < broken { 0 } else { (step * 7) % 23 };
+            for i in 0..11 + extra {
+                let own = if step < broken { if i == 2 { once } else { often } } else { stack_of(&format!("{step} {i}")) };
+                push(Action::Alloc, 0x1000 + i * 0x1000, own);
+            }
+            for i in 0..11 + extra {
+                push(Action::FreeRequested, 0x1000 + i * 0x1000, often);
+                push(Action::FreeCompleted, 0x1000 + i * 0x1000, often);
+            }
+            ends.push(i64::from(step as u32 + 1) * 33);
+        }
+        for step in annotated {
+            let end = ends[step as usize] - 1;
+            d.annotations.push(Annotation { name: b.string(name), start_us: end - 3, end_us: Some(end), depth: 0 });
+        }
+        Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }
+    }
+
+    fn found(r: &Recording) -> (Steps, Option<String>) {
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        let steps = Steps::find(r, &r.devices[0], &tables);
+        let caveat = steps.caveat(&crate::tables::StackNames::of(&r.stacks), r.devices[0].events.len());
+        (steps, caveat)
+    }
+
+    #[test]
+    fn steps_go_on_where_annotations_stop_and_say_so() {
+        // Eight of forty steps are annotated, at the start, in the middle, at the end.
+        for annotated in [0..8, 16..24, 32..40] {
+            let (steps, caveat) = found(&with_stacks(40, 40, annotated.clone(), "Optimizer.step"));
+            assert_eq!(steps.len(), 40, "{annotated:?} {steps:?}");
+            assert!(steps.bounds.iter().enumerate().all(|(i, &b)| b == i as u32 * 33), "{:?}", steps.bounds);
+            assert!(steps.continued_by.is_some() && steps.source == StepSource::Annotation("Optimizer.step".to_owned()));
+            assert!((80..100).contains(&steps.confidence), "{}", steps.confidence);
+            let marked = steps.marked.clone();
+            assert!(marked.len() == 8 || marked.len() == 7, "{marked:?}");
+            let inferred: Vec<usize> = (0..40).filter(|&i| steps.is_inferred_at(i)).collect();
+            assert_eq!(inferred, (0..40).filter(|i| !marked.contains(i)).collect::<Vec<_>>());
+            let (sure, open) = (steps.bounds[marked.start], steps.bounds[inferred[0]]);
+            assert_eq!(steps.words_at(sure), Some((marked.start + 1).to_string()), "people count from 1");
+            assert_eq!(steps.words_at(open), Some(format!("{}, inferred", inferred[0] + 1)));
+            let caveat = caveat.expect("a part is annotated");
+            assert!(caveat.contains("continued from zero_grad:1") && caveat.contains(" % of the events"), "{caveat}");
+        }
+        // Where they cover everything there is nothing to add.
+        let (steps, caveat) = found(&with_stacks(40, 40, 0..40, "ProfilerStep"));
+        assert_eq!((steps.len(), steps.confidence, steps.marked.clone(), caveat), (40, 100, 0..40, None));
+        assert_eq!(steps.continued_by, None);
+    }
+
+    #[test]
+    fn what_nothing_continues_is_in_no_step() {
+        let r = with_stacks(40, 8, 0..8, "Optimizer.step");
+        let (steps, caveat) = found(&r);
+        assert_eq!((steps.len(), steps.continued_by, steps.of(steps.bounds[8] + 5)), (8, None, None));
+        assert_eq!(steps.words_at(steps.bounds[8] + 5).as_deref(), Some("after the last"));
+        assert!((0..8).all(|i| !steps.is_inferred_at(i)));
+        assert_eq!(Steps::default().words_at(5), None);
+        let share = (8 * 33 * 100 / r.devices[0].events.len()) as u8;
+        assert!(steps.confidence <= share && steps.confidence > 5, "{} {share}", steps.confidence);
+        assert!(caveat.expect("a part is annotated").contains("in no step"));
+    }
+
+    #[test]
+    fn a_users_ranges_are_continued_too() {
+        let r = with_ranges(10);
+        let (steps, caveat) = found(&r);
+        assert_eq!((steps.len(), steps.source), (40, StepSource::Range("train".to_owned())));
+        assert!(caveat.is_some_and(|c| c.contains("25 %")));
+    }
+
+    /// Forty steps, the first `annotated` of them inside `train N`.
+    fn with_ranges(annotated: i64) -> Recording {
+        let mut r = with_stacks(40, 40, 0..annotated, "train 0");
+        for (i, a) in r.devices[0].annotations.iter_mut().enumerate() {
+            a.start_us = i as i64 * 33;
+        }
+        r
+    }
+
+    #[test]
+    fn numbers_are_no_part_of_a_kind() {
+        assert_eq!(kind("ProfilerStep#7"), "ProfilerStep");
+        assert_eq!(kind("iteration_12"), "iteration");
+        assert_eq!(kind("12"), "12");
+    }
+}

@@ -1,0 +1,531 @@
+//! Comparing live memory: two instants, two recordings, two ranks, or a recording and a simulation of it. By call stack, by
+//! role, and, within one recording, by which very blocks.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::anatomy::roles::{Role, Roles};
+use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable, StackTableBuilder};
+use crate::tables::{DeviceTables, LifetimeId, Totals};
+use crate::units::Bytes;
+
+mod places;
+
+pub use places::{Parts, Places};
+
+/// One side of a comparison: a device of a recording at an instant.
+#[derive(Clone, Copy)]
+pub struct Instant<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// Its device.
+    pub device: &'a DeviceRecording,
+    /// The device's tables.
+    pub tables: &'a DeviceTables,
+    /// What its allocations are for, when that is known.
+    pub roles: Option<&'a Roles>,
+    /// The state after this event.
+    pub event: u32,
+}
+
+/// Live allocations, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
+    pub bytes: u64,
+    /// What programs asked for.
+    pub requested: u64,
+    /// Number of blocks.
+    pub count: u64,
+}
+
+impl Held {
+    /// Adds another sum.
+    pub fn add(&mut self, other: Held) {
+        self.bytes += other.bytes;
+        self.requested += other.requested;
+        self.count += other.count;
+    }
+}
+
+/// One stack on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The stack, in the table of [`Comparison::stacks`].
+    pub stack: StackId,
+    /// Its id in A's own recording, when it is live there.
+    pub in_a: Option<StackId>,
+    /// Its id in B's own recording, when it is live there.
+    pub in_b: Option<StackId>,
+    /// Live in A.
+    pub a: Held,
+    /// Live in B.
+    pub b: Held,
+    /// What most of its bytes are for.
+    pub role: Role,
+    /// Each purpose of its bytes, in A and in B, in the order of [`Role::ALL`]: one line may make several kinds of tensor.
+    pub purposes: Vec<Purpose>,
+}
+
+/// What is live for one purpose, in A and in B.
+pub type Purpose = (Role, Held, Held);
+
+/// `activations`; where there are several purposes, each with the larger of its two sides: `activations 180 MiB, workspaces 33 MiB`.
+#[must_use]
+pub fn purposes_text(purposes: &[Purpose]) -> String {
+    let weight = |p: &Purpose| p.1.bytes.max(p.2.bytes);
+    let mut order: Vec<&Purpose> = purposes.iter().collect();
+    order.sort_by_key(|p| (std::cmp::Reverse(weight(p)), p.0));
+    match order.as_slice() {
+        [] => String::new(),
+        [one] => one.0.text().to_owned(),
+        all => all.iter().map(|p| format!("{} {}", p.0.text(), Bytes(weight(p)))).collect::<Vec<_>>().join(", "),
+    }
+}
+
+impl Row {
+    /// Bytes in B less those in A.
+    #[must_use]
+    pub fn change(&self) -> i64 {
+        self.b.bytes as i64 - self.a.bytes as i64
+    }
+
+    /// Bytes on both sides.
+    #[must_use]
+    pub fn common(&self) -> u64 {
+        self.a.bytes.min(self.b.bytes)
+    }
+}
+
+/// Segments and free memory at an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserve {
+    /// Reserved, active, allocated, requested.
+    pub totals: [u64; 4],
+    /// Segments.
+    pub segments: u64,
+    /// Free bytes inside them.
+    pub free: u64,
+    /// The largest hole.
+    pub largest_hole: u64,
+}
+
+/// Which blocks live on one side or both, by identity: the same allocation, not one like it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// Alive in A, gone or not yet born in B.
+    pub only_a: Held,
+    /// Alive in both.
+    pub both: Held,
+    /// Alive in B, gone or not yet born in A.
+    pub only_b: Held,
+}
+
+/// A comparison of two instants.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// Every stack of either side, largest change first.
+    pub rows: Vec<Row>,
+    /// All that is live in A.
+    pub a: Held,
+    /// All that is live in B.
+    pub b: Held,
+    /// By role, in the order of [`Role::ALL`]: A, B.
+    pub roles: Vec<(Role, Held, Held)>,
+    /// Segments of A.
+    pub reserve_a: Reserve,
+    /// Segments of B.
+    pub reserve_b: Reserve,
+    /// Which blocks, when both are instants of one device of one recording.
+    pub blocks: Option<Blocks>,
+    /// Of two recordings, the blocks without a stack that are on both sides, by role: all of them where each size is there as
+    /// often in A as in B, and else none, for an equal sum says nothing. Within one recording they are compared as any stack is,
+    /// and [`Self::blocks`] tells which are the same.
+    pub untold: Vec<(Role, Held)>,
+    /// The stacks of both recordings in one table; `None` when both share theirs.
+    merged: Option<StackTable>,
+}
+
+impl Comparison {
+    /// The table that the rows' stacks are in; `own` is the table of B's recording.
+    #[must_use]
+    pub fn stacks<'a>(&'a self, own: &'a StackTable) -> &'a StackTable {
+        self.merged.as_ref().unwrap_or(own)
+    }
+
+    /// Bytes in B less those in A.
+    #[must_use]
+    pub fn change(&self) -> i64 {
+        self.b.bytes as i64 - self.a.bytes as i64
+    }
+
+    /// Whether what a row holds in A and in B can be set against each other: it has a stack, or both are of one recording.
+    #[must_use]
+    pub fn is_told(&self, row: &Row) -> bool {
+        row.stack.is_some() || self.blocks.is_some()
+    }
+
+    /// Bytes by whole stack only in A, on both sides, only in B. Blocks without a stack are on both sides as [`Self::untold`] has it.
+    #[must_use]
+    pub fn parts_by_stack(&self) -> [u64; 3] {
+        let told: u64 = self.rows.iter().filter(|r| self.is_told(r)).map(Row::common).sum();
+        let common = told + self.untold.iter().map(|u| u.1.bytes).sum::<u64>();
+        [self.a.bytes - common, common, self.b.bytes - common]
+    }
+}
+
+/// Stacks that allocate in one place, called from one line of the user's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The stack of its heaviest row, in the table of [`Comparison::stacks`].
+    pub stack: StackId,
+    /// Its rows, by their index.
+    pub rows: Vec<u32>,
+    /// Live in A.
+    pub a: Held,
+    /// Live in B.
+    pub b: Held,
+    /// What most of its bytes are for.
+    pub role: Role,
+    /// Each purpose of its bytes.
+    pub purposes: Vec<Purpose>,
+}
+
+impl Group {
+    /// Bytes in B less those in A.
+    #[must_use]
+    pub fn change(&self) -> i64 {
+        self.b.bytes as i64 - self.a.bytes as i64
+    }
+}
+
+impl Comparison {
+    /// Rows that allocate in the same place for the same line of the user's, together; largest change first. Two runs of one
+    /// program seldom share whole stacks: their outermost lines differ. `own` is the table of B's recording. O(rows × depth).
+    #[must_use]
+    pub fn by_place(&self, own: &StackTable) -> Vec<Group> {
+        let stacks = self.stacks(own);
+        let mut groups: FxHashMap<(Option<FrameId>, Option<FrameId>), Group> = FxHashMap::default();
+        for (i, row) in self.rows.iter().enumerate() {
+            let place = (crate::tables::innermost(stacks, row.stack), crate::tables::own_frame(stacks, row.stack));
+            let group = groups.entry(place).or_insert_with(|| Group {
+                stack: row.stack,
+                rows: Vec::new(),
+                a: Held::default(),
+                b: Held::default(),
+                role: row.role,
+                purposes: Vec::new(),
+            });
+            let weight = |r: &Row| r.a.bytes.max(r.b.bytes);
+            if group.rows.iter().all(|&other| weight(&self.rows[other as usize]) < weight(row)) {
+                group.stack = row.stack;
+            }
+            for &(role, a, b) in &row.purposes {
+                match group.purposes.iter_mut().find(|p| p.0 == role) {
+                    Some(known) => {
+                        known.1.add(a);
+                        known.2.add(b);
+                    }
+                    None => group.purposes.push((role, a, b)),
+                }
+            }
+            group.rows.push(i as u32);
+            group.a.add(row.a);
+            group.b.add(row.b);
+        }
+        let mut groups: Vec<Group> = groups.into_values().collect();
+        for group in &mut groups {
+            group.purposes.sort_by_key(|p| p.0.index());
+            group.role = most(&group.purposes);
+        }
+        groups.sort_by_key(|g| (std::cmp::Reverse(g.change().unsigned_abs()), std::cmp::Reverse(g.b.bytes), g.stack));
+        groups
+    }
+}
+
+/// The purpose of most bytes; of equal ones the first.
+fn most(purposes: &[Purpose]) -> Role {
+    let heaviest = purposes.iter().max_by_key(|p| (p.1.bytes + p.2.bytes, std::cmp::Reverse(p.0.index())));
+    heaviest.map_or(Role::Unknown, |p| p.0)
+}
+
+/// What is live at an instant: by stack and role.
+fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Role::ALL.len()]>) {
+    let lifetimes = &at.tables.lifetimes;
+    let ids = at.tables.states.live_at(lifetimes, at.event);
+    let mut by_stack: FxHashMap<StackId, [Held; Role::ALL.len()]> = FxHashMap::default();
+    for &id in &ids {
+        let role = at.roles.map_or(Role::Unknown, |c| c.of(id));
+        let held = held(at, id);
+        by_stack.entry(lifetimes.stack(at.device, id)).or_default()[role.index()].add(held);
+    }
+    (ids, by_stack)
+}
+
+fn held(at: &Instant<'_>, id: LifetimeId) -> Held {
+    let lifetimes = &at.tables.lifetimes;
+    Held { bytes: lifetimes.block_size(id), requested: lifetimes.requested(at.device, id), count: 1 }
+}
+
+/// Compares two instants. O(live + stacks × depth), and one state of each side.
+#[must_use]
+pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
+    let ((ids_a, live_a), (ids_b, live_b)) = (live(a), live(b));
+    let shares_stacks = std::ptr::eq(a.recording, b.recording);
+    let mut merging = (!shares_stacks).then(StackTableBuilder::new);
+    let mut rows: FxHashMap<StackId, (Row, [(Held, Held); Role::ALL.len()])> = FxHashMap::default();
+    let mut roles: Vec<(Role, Held, Held)> = Role::ALL.iter().map(|&c| (c, Held::default(), Held::default())).collect();
+    for (side, at, live) in [(0, a, &live_a), (1, b, &live_b)] {
+        let mut memo = FxHashMap::default();
+        let mut order: Vec<_> = live.iter().collect();
+        order.sort_unstable_by_key(|(id, _)| **id);
+        for (&own, by_role) in order {
+            let stack = match &mut merging {
+                // Two recordings number their stacks differently; functions, files and lines are what they share.
+                Some(builder) => intern(builder, &at.recording.stacks, at.recording.stacks.frames(own), &mut memo),
+                None => own,
+            };
+            let (row, weights) = rows.entry(stack).or_insert_with(|| {
+                let row = Row {
+                    stack,
+                    in_a: None,
+                    in_b: None,
+                    a: Held::default(),
+                    b: Held::default(),
+                    role: Role::Unknown,
+                    purposes: Vec::new(),
+                };
+                (row, Default::default())
+            });
+            let place = if side == 0 { (&mut row.in_a, &mut row.a) } else { (&mut row.in_b, &mut row.b) };
+            place.0.get_or_insert(own);
+            for (i, held) in by_role.iter().enumerate() {
+                place.1.add(*held);
+                (if side == 0 { &mut weights[i].0 } else { &mut weights[i].1 }).add(*held);
+                let sums = &mut roles[i];
+                (if side == 0 { &mut sums.1 } else { &mut sums.2 }).add(*held);
+            }
+        }
+    }
+    let is_one = std::ptr::eq(a.device, b.device);
+    let mut comparison = Comparison {
+        reserve_a: reserve(a),
+        reserve_b: reserve(b),
+        blocks: is_one.then(|| same_blocks(a, &ids_a, b, &ids_b)),
+        untold: if is_one { Vec::new() } else { alike_untold(a, &ids_a, b, &ids_b) },
+        merged: merging.map(StackTableBuilder::finish),
+        ..Comparison::default()
+    };
+    comparison.rows = rows
+        .into_values()
+        .map(|(mut row, weights)| {
+            let all = Role::ALL.iter().zip(weights).map(|(&c, (a, b))| (c, a, b));
+            row.purposes = all.filter(|p| p.1.count + p.2.count > 0).collect();
+            row.role = most(&row.purposes);
+            row
+        })
+        .collect();
+    for row in &comparison.rows {
+        comparison.a.add(row.a);
+        comparison.b.add(row.b);
+    }
+    comparison.rows.sort_by_key(|r| (std::cmp::Reverse(r.change().unsigned_abs()), std::cmp::Reverse(r.b.bytes), r.stack));
+    comparison.roles = roles.into_iter().filter(|c| c.1.count + c.2.count > 0).collect();
+    comparison
+}
+
+/// Frames of another table as a stack of the merged one. `memo` keeps the frames that were copied.
+fn intern(
+    builder: &mut StackTableBuilder,
+    from: &StackTable,
+    frames: &[FrameId],
+    memo: &mut FxHashMap<FrameId, FrameId>,
+) -> StackId {
+    let frames: Vec<FrameId> = frames
+        .iter()
+        .map(|&f| {
+            *memo.entry(f).or_insert_with(|| {
+                let frame = from.frame(f).unwrap_or(Frame { name: Default::default(), file: Default::default(), line: 0 });
+                let (name, file) = (builder.string(from.text(frame.name)), builder.string(from.text(frame.file)));
+                builder.frame(Frame { name, file, line: frame.line })
+            })
+        })
+        .collect();
+    builder.stack(&frames)
+}
+
+/// Of the blocks without a stack those that are on both sides, as [`Comparison::untold`] has them.
+fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Role, Held)> {
+    let untold = |at: &Instant<'_>, ids: &[LifetimeId]| -> Vec<LifetimeId> {
+        ids.iter()
+            .copied()
+            .filter(|&id| at.recording.stacks.frames(at.tables.lifetimes.stack(at.device, id)).is_empty())
+            .collect()
+    };
+    let (of_a, of_b) = (untold(a, ids_a), untold(b, ids_b));
+    let sizes = |at: &Instant<'_>, ids: &[LifetimeId]| {
+        let mut sizes: Vec<u64> = ids.iter().map(|&id| at.tables.lifetimes.block_size(id)).collect();
+        sizes.sort_unstable();
+        sizes
+    };
+    let alike = if sizes(a, &of_a) == sizes(b, &of_b) { of_b } else { Vec::new() };
+    let mut sums = [Held::default(); Role::ALL.len()];
+    for id in alike {
+        sums[b.roles.map_or(Role::Unknown, |c| c.of(id)).index()].add(held(b, id));
+    }
+    Role::ALL.into_iter().zip(sums).filter(|s| s.1.count > 0).collect()
+}
+
+fn same_blocks(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Blocks {
+    let in_a: FxHashSet<LifetimeId> = ids_a.iter().copied().collect();
+    let in_b: FxHashSet<LifetimeId> = ids_b.iter().copied().collect();
+    let mut blocks = Blocks::default();
+    for &id in ids_a.iter().filter(|id| !in_b.contains(id)) {
+        blocks.only_a.add(held(a, id));
+    }
+    for &id in ids_b {
+        if in_a.contains(&id) { blocks.both.add(held(b, id)) } else { blocks.only_b.add(held(b, id)) }
+    }
+    blocks
+}
+
+fn reserve(at: &Instant<'_>) -> Reserve {
+    let state = at.tables.states.at(at.device, &at.tables.lifetimes, at.event);
+    let Totals { reserved, active, allocated, requested } = state.totals;
+    let (free, largest_hole) = state.holes().fold((0, 0), |(sum, most), h| (sum + h.size, most.max(h.size)));
+    Reserve { totals: [reserved, active, allocated, requested], segments: state.segments.len() as u64, free, largest_hole }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Action, PoolId, Progress, StreamId};
+
+    /// A recording that allocates these sizes by these functions, one after the other, and frees those of `freed`.
+    fn recording(allocations: &[(&str, u64)], freed: &[usize]) -> (Recording, DeviceTables) {
+        let mut b = StackTableBuilder::new();
+        let mut d = DeviceRecording::default();
+        for (i, (name, size)) in allocations.iter().enumerate() {
+            let (name, file) = (b.string(name), b.string("/home/me/train.py"));
+            let frame = b.frame(Frame { name, file, line: 1 });
+            let stack = b.stack(&[frame]);
+            d.events.push(i as i64, Action::Alloc, 0x10_0000 * (i as u64 + 1), *size, StreamId(0), PoolId(0), stack);
+        }
+        for &i in freed {
+            for action in [Action::FreeRequested, Action::FreeCompleted] {
+                d.events.push(99, action, 0x10_0000 * (i as u64 + 1), allocations[i].1, StreamId(0), PoolId(0), StackId::NONE);
+            }
+        }
+        let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
+        (Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }, tables)
+    }
+
+    fn at<'a>(of: &'a (Recording, DeviceTables), event: u32) -> Instant<'a> {
+        Instant { recording: &of.0, device: &of.0.devices[0], tables: &of.1, roles: None, event }
+    }
+
+    fn names(c: &Comparison, own: &StackTable) -> Vec<(String, i64)> {
+        let stacks = c.stacks(own);
+        c.rows.iter().map(|r| (crate::tables::stack_text(stacks, r.stack), r.change())).collect()
+    }
+
+    #[test]
+    fn changes_add_up_to_the_difference_of_the_sides() {
+        // Numbered differently in the two recordings, so that only their text tells that they are the same.
+        let a = recording(&[("x", 1024), ("y", 512)], &[]);
+        let b = recording(&[("z", 4096), ("y", 2048), ("y", 512)], &[]);
+        let c = compare(&at(&a, 1), &at(&b, 2));
+        let row = |name: &str, change| (format!("/home/me/train.py:1 {name}"), change);
+        assert_eq!(names(&c, &b.0.stacks), [row("z", 4096), row("y", 2048), row("x", -1024)]);
+        assert_eq!(c.rows.iter().map(Row::change).sum::<i64>(), c.change());
+        assert_eq!(c.parts_by_stack(), [1024, 512, 6144]);
+        assert_eq!((c.a.count, c.b.count, c.blocks), (2, 3, None));
+        assert_eq!(c.rows[1].in_a.map(|s| s.0), Some(1));
+    }
+
+    /// A recording of a program whose outermost line is `main`: allocations by a function, `None` for no stack.
+    fn program(main: &str, allocations: &[(Option<&str>, u64)]) -> (Recording, DeviceTables) {
+        let mut b = StackTableBuilder::new();
+        let mut d = DeviceRecording::default();
+        for (i, (name, size)) in allocations.iter().enumerate() {
+            let stack = name.map_or(StackId::NONE, |name| {
+                let file = b.string("/home/me/train.py");
+                let frames = [name, main].map(|name| {
+                    let name = b.string(name);
+                    b.frame(Frame { name, file, line: 1 })
+                });
+                b.stack(&frames)
+            });
+            d.events.push(i as i64, Action::Alloc, 0x10_0000 * (i as u64 + 1), *size, StreamId(0), PoolId(0), stack);
+        }
+        let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
+        (Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }, tables)
+    }
+
+    /// Two programs share their places and no whole stack; sentence, rows and flame graph match them the same way, and blocks
+    /// without a stack are set against nothing.
+    #[test]
+    fn two_programs_are_matched_by_place_everywhere() {
+        use super::super::flame::{Flame, Shape, entries_of};
+        let a = program("gpt_train", &[(Some("forward"), 1024), (Some("step"), 512), (None, 2048), (None, 1024)]);
+        let b = program("gpt_varlen", &[(Some("forward"), 4096), (Some("step"), 512), (None, 3072)]);
+        let c = compare(&at(&a, 3), &at(&b, 2));
+        let own = &b.0.stacks;
+        assert_eq!(c.parts_by_stack(), [4608, 0, 7680], "no whole stack is on both sides");
+        let groups = c.by_place(own);
+        let parts = c.parts(&groups);
+        assert_eq!((parts.only_a, parts.both, parts.only_b), (0, 1536, 3072));
+        assert_eq!(parts.untold.map(|h| (h.bytes, h.count)), [(3072, 2), (3072, 1)]);
+        let places = Places::of(&c, own, &groups).expect("they share places alone");
+        let flame = Flame::build(places.stacks(), &places.gather(entries_of(&c)), Shape::default());
+        let root = &flame.nodes[0];
+        assert_eq!((root.before, root.after, root.common), (c.a.bytes, c.b.bytes, parts.both));
+        let forward = flame.nodes.iter().find(|n| n.depth == 1 && n.total == 4096).expect("the place is at the root");
+        assert_eq!((forward.before, forward.after, forward.common), (1024, 4096, 1024));
+    }
+
+    #[test]
+    fn runs_of_one_program_are_matched_by_whole_stack() {
+        let a = program("main", &[(Some("forward"), 1024), (None, 2048), (None, 1024)]);
+        let b = program("main", &[(Some("forward"), 4096), (None, 1024), (None, 2048)]);
+        let c = compare(&at(&a, 2), &at(&b, 2));
+        let groups = c.by_place(&b.0.stacks);
+        assert!(Places::of(&c, &b.0.stacks, &groups).is_none());
+        let parts = c.parts(&groups);
+        assert_eq!((parts.only_a, parts.both, parts.only_b), (0, 4096, 3072), "the same sizes as often: alike without a stack");
+        assert_eq!(parts.untold, [Held::default(); 2]);
+        assert_eq!(c.parts_by_stack(), [0, 4096, 3072]);
+    }
+
+    #[test]
+    fn a_line_that_makes_several_kinds_of_tensor_says_how_much_of_each() {
+        let held = |bytes| Held { bytes, requested: bytes, count: 1 };
+        let activations = (Role::Activations, held(9 << 20), held(180 << 20));
+        let workspaces = (Role::Workspaces, held(33 << 20), held(33 << 20));
+        let text = purposes_text(&[workspaces, activations]).replace('\u{a0}', " ");
+        assert_eq!(text, "activations 180 MiB, workspaces 33 MiB");
+        assert_eq!(purposes_text(&[activations]), "activations");
+        assert_eq!(most(&[workspaces, activations]), Role::Activations);
+        let row = Row {
+            stack: StackId(0),
+            in_a: None,
+            in_b: None,
+            a: held(42 << 20),
+            b: held(213 << 20),
+            role: Role::Activations,
+            purposes: vec![activations, workspaces],
+        };
+        let c = Comparison { rows: vec![row], ..Comparison::default() };
+        let weights: Vec<(Role, u64)> = super::super::flame::entries_of(&c).iter().map(|e| (e.role, e.weight >> 20)).collect();
+        assert_eq!(weights, [(Role::Activations, 180), (Role::Workspaces, 33)]);
+    }
+
+    #[test]
+    fn two_instants_of_a_recording_know_which_blocks_stayed() {
+        let r = recording(&[("x", 1024), ("y", 512), ("x", 1024)], &[0]);
+        let c = compare(&at(&r, 1), &at(&r, 4));
+        let blocks = c.blocks.expect("one recording");
+        assert_eq!((blocks.only_a.bytes, blocks.both.bytes, blocks.only_b.bytes), (1024, 512, 1024));
+        // The stack holds as much as before, in another block.
+        assert_eq!((c.change(), c.parts_by_stack()), (0, [0, 1536, 0]));
+    }
+}

@@ -1,0 +1,136 @@
+//! Matching by place: the line that allocates, and the user's line that calls it. Two programs, or two versions of one, share
+//! those and seldom a whole stack, for their outermost lines differ.
+
+use rustc_hash::FxHashMap;
+
+use super::{Comparison, Group, Held, intern};
+use crate::anatomy::roles::Role;
+use crate::compare::flame::Entry;
+use crate::model::{StackId, StackTable, StackTableBuilder};
+use crate::tables::own_frame;
+
+/// What is live on both sides, matched one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Bytes only in A.
+    pub only_a: u64,
+    /// Bytes on both sides.
+    pub both: u64,
+    /// Bytes only in B.
+    pub only_b: u64,
+    /// Blocks without a stack that nothing tells to be alike: in A and in B. They are in none of the other three.
+    pub untold: [Held; 2],
+}
+
+impl Comparison {
+    /// Bytes by place only in A, on both sides and only in B: those of the rows that people are shown. `groups` are
+    /// [`by_place`](Self::by_place)'s. O(groups).
+    #[must_use]
+    pub fn parts(&self, groups: &[Group]) -> Parts {
+        let mut parts = Parts::default();
+        for group in groups {
+            let both = self.alike_in(group);
+            parts.both += both;
+            if group.is_told(self) {
+                parts.only_a += group.a.bytes - both;
+                parts.only_b += group.b.bytes - both;
+            } else {
+                parts.untold = self.apart_in(group);
+            }
+        }
+        parts
+    }
+
+    /// Bytes of a place that are on both sides.
+    #[must_use]
+    pub fn alike_in(&self, group: &Group) -> u64 {
+        if group.is_told(self) { group.a.bytes.min(group.b.bytes) } else { self.untold.iter().map(|u| u.1.bytes).sum() }
+    }
+
+    /// What of the blocks without a stack is not known to be on both sides.
+    fn apart_in(&self, group: &Group) -> [Held; 2] {
+        let alike = self.untold.iter().fold(Held::default(), |mut sum, u| {
+            sum.add(u.1);
+            sum
+        });
+        let less = |of: Held| Held {
+            bytes: of.bytes.saturating_sub(alike.bytes),
+            requested: of.requested.saturating_sub(alike.requested),
+            count: of.count.saturating_sub(alike.count),
+        };
+        [less(group.a), less(group.b)]
+    }
+}
+
+impl Group {
+    /// Whether its blocks in A and in B can be set against each other, as [`Comparison::is_told`] has it.
+    #[must_use]
+    pub fn is_told(&self, comparison: &Comparison) -> bool {
+        self.rows.iter().all(|&row| comparison.rows.get(row as usize).is_none_or(|r| comparison.is_told(r)))
+    }
+}
+
+/// Stacks cut off above the user's own line, one for each place: what a flame graph of two different programs is made of.
+#[derive(Clone, Debug)]
+pub struct Places {
+    table: StackTable,
+    /// The stack of a place, by a stack of [`Comparison::stacks`].
+    of: FxHashMap<StackId, StackId>,
+}
+
+impl Places {
+    /// The places of two recordings that share few whole stacks; `None` where whole stacks match nearly as much, as those of two
+    /// ranks of one program do, and within one recording. `own` is the table of B's recording. O(rows × depth).
+    #[must_use]
+    pub fn of(comparison: &Comparison, own: &StackTable, groups: &[Group]) -> Option<Self> {
+        // Nine tenths: a few calls from another line do not make another program.
+        let of_stacks: u64 = comparison.rows.iter().filter(|r| r.stack.is_some()).map(super::Row::common).sum();
+        let of_places: u64 = groups.iter().filter(|g| g.is_told(comparison)).map(|g| g.a.bytes.min(g.b.bytes)).sum();
+        if comparison.merged.is_none() || u128::from(of_stacks) * 10 >= u128::from(of_places) * 9 {
+            return None;
+        }
+        let stacks = comparison.stacks(own);
+        let mut whole = StackTableBuilder::new();
+        let mut memo = FxHashMap::default();
+        let mut of = FxHashMap::default();
+        for group in groups {
+            let (frames, last) = (stacks.frames(group.stack), own_frame(stacks, group.stack));
+            let end = frames.iter().position(|&f| Some(f) == last).map_or(frames.len(), |at| at + 1);
+            let stack = intern(&mut whole, stacks, &frames[..end], &mut memo);
+            of.extend(group.rows.iter().filter_map(|&row| Some((comparison.rows.get(row as usize)?.stack, stack))));
+        }
+        Some(Places { table: whole.finish(), of })
+    }
+
+    /// The table its stacks are in.
+    #[must_use]
+    pub fn stacks(&self) -> &StackTable {
+        &self.table
+    }
+
+    /// The stack of the place of a row.
+    #[must_use]
+    pub fn stack_of(&self, row: StackId) -> Option<StackId> {
+        self.of.get(&row).copied()
+    }
+
+    /// Entries by whole stack to entries by place: those of one place and role together. O(entries).
+    #[must_use]
+    pub fn gather(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        let (mut out, mut sums): (Vec<Entry>, FxHashMap<(StackId, Role), Entry>) = Default::default();
+        for entry in entries {
+            let Some(stack) = self.stack_of(entry.stack).filter(|_| entry.stack.is_some()) else {
+                // Both sides of what has no stack are entries of their own.
+                out.push(entry);
+                continue;
+            };
+            let sum = sums.entry((stack, entry.role)).or_insert(Entry { stack, weight: 0, before: 0, count: 0, ..entry });
+            sum.weight += entry.weight;
+            sum.before += entry.before;
+            sum.count += entry.count;
+        }
+        out.extend(sums.into_values());
+        out.sort_by_key(|e| (e.stack, e.role));
+        out
+    }
+}

@@ -1,0 +1,549 @@
+//! Flame graphs: bytes by call stack, file, module, role or phase, as a tree; and two of them held against each other.
+
+use rustc_hash::FxHashMap;
+
+use super::diff::{Comparison, Held, Instant, Row};
+use crate::anatomy::Phase;
+use crate::anatomy::roles::{Role, Roles};
+use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
+use crate::query::matching::Matching;
+use crate::tables::naming::{function_label, innermost, is_framework};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+
+/// What a frame's width means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Measure {
+    /// Bytes live after an event.
+    LiveAt(u32),
+    /// Bytes allocated in a range of events, first and last.
+    Allocated(u32, u32),
+    /// Bytes allocated and freed again within a range.
+    Churn(u32, u32),
+    /// Bytes times events lived within a range: what keeps memory busy longest.
+    BytesTimesLife(u32, u32),
+}
+
+/// Which size of an allocation counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Size {
+    /// Whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
+    #[default]
+    Block,
+    /// What the program asked for, before rounding.
+    Requested,
+}
+
+/// What the allocations of one stack, role and phase weigh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The stack.
+    pub stack: StackId,
+    /// What the allocations are for; [`Role::Unknown`] where nobody said.
+    pub role: Role,
+    /// What the program was doing when it made them; `None` where nothing tells, as of what is older than the recording.
+    pub phase: Option<Phase>,
+    /// Its weight.
+    pub weight: u64,
+    /// What it weighed before, when two instants are held against each other.
+    pub before: u64,
+    /// Allocations.
+    pub count: u64,
+}
+
+/// What stacks weigh, in order of stack, role and phase; without `roles` neither is known. O(lifetimes), or O(live) for [`Measure::LiveAt`].
+#[must_use]
+pub fn weigh(device: &DeviceRecording, tables: &DeviceTables, roles: Option<&Roles>, measure: Measure, size: Size) -> Vec<Entry> {
+    weigh_some(device, tables, roles, measure, size, None)
+}
+
+/// As [`weigh`], of the allocations in a set alone.
+#[must_use]
+pub fn weigh_some(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    roles: Option<&Roles>,
+    measure: Measure,
+    size: Size,
+    only: Option<&Matching>,
+) -> Vec<Entry> {
+    let lifetimes = &tables.lifetimes;
+    let size_of = |id: LifetimeId| match size {
+        Size::Block => lifetimes.block_size(id),
+        Size::Requested => lifetimes.requested(device, id),
+    };
+    let mut sums: FxHashMap<(StackId, Role, Option<Phase>), (u64, u64)> = FxHashMap::default();
+    let mut add = |id: LifetimeId, weight: u64| {
+        if only.is_some_and(|only| !only.contains(id)) {
+            return;
+        }
+        let role = roles.map_or(Role::Unknown, |c| c.of(id));
+        let phase = roles.and_then(|r| r.anatomy.phases.of(id));
+        let entry = sums.entry((lifetimes.stack(device, id), role, phase)).or_default();
+        entry.0 = entry.0.saturating_add(weight);
+        entry.1 += 1;
+    };
+    if let Measure::LiveAt(event) = measure {
+        let live = tables.states.live_at(lifetimes, event);
+        let known = live.iter().fold(0u64, |sum, &id| sum.saturating_add(lifetimes.block_size(id)));
+        live.into_iter().for_each(|id| add(id, size_of(id)));
+        let before = device.told.beyond(event, known);
+        if only.is_none() && before > 0 {
+            sums.entry((StackId::NONE, Role::Unknown, None)).or_default().0 += before;
+        }
+    } else {
+        let last_event = device.events.len().saturating_sub(1) as u32;
+        for i in 0..lifetimes.len() as u32 {
+            let id = LifetimeId(i);
+            let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
+            match measure {
+                Measure::Allocated(first, last) if born != NO_EVENT && (first..=last).contains(&born) => add(id, size_of(id)),
+                Measure::Churn(first, last)
+                    if born != NO_EVENT && (first..=last).contains(&born) && (first..=last).contains(&gone) =>
+                {
+                    add(id, size_of(id));
+                }
+                Measure::BytesTimesLife(first, last) => {
+                    let from = if born == NO_EVENT { 0 } else { born }.max(first);
+                    let to = gone.min(last).min(last_event);
+                    if to > from {
+                        add(id, size_of(id).saturating_mul(u64::from(to - from)));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut entries: Vec<Entry> = sums
+        .into_iter()
+        .map(|((stack, role, phase), (weight, count))| Entry { stack, role, phase, weight, before: 0, count })
+        .collect();
+    entries.sort_unstable_by_key(|e| (e.stack, e.role, e.phase));
+    entries
+}
+
+/// The entries of a comparison: what B weighs, with A before. Its stacks are those of [`Comparison::stacks`].
+#[must_use]
+pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = comparison.rows.iter().flat_map(|r| of_purposes(comparison, r)).collect();
+    entries.sort_unstable_by_key(|e| (e.stack, e.role));
+    entries
+}
+
+/// As [`entries_of`], of some of what is live alone: bytes by stack in A's and in B's own recording, as [`held_by_stack`] gives them.
+/// What a stack holds none of on either side is left out.
+#[must_use]
+pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>; 2]) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = comparison
+        .rows
+        .iter()
+        .flat_map(|r| {
+            let [before, weight] = of_row(r, held);
+            if [before, weight] == [r.a.bytes, r.b.bytes] {
+                return of_purposes(comparison, r);
+            }
+            // The sums by stack do not tell which of its purposes pass.
+            vec![Entry { stack: r.stack, role: r.role, phase: None, weight, before, count: r.b.count }]
+        })
+        .filter(|e| e.weight > 0 || e.before > 0)
+        .collect();
+    entries.sort_unstable_by_key(|e| (e.stack, e.role));
+    entries
+}
+
+/// An entry for each purpose of a row. Of two recordings, blocks without a stack that nothing tells to be alike are not set against each other: those
+/// of A and those of B are entries of their own.
+fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
+    let entry = |role, weight, before, count| Entry { stack: row.stack, role, phase: None, weight, before, count };
+    let mut entries = Vec::with_capacity(row.purposes.len());
+    for &(role, a, b) in &row.purposes {
+        if comparison.is_told(row) {
+            entries.push(entry(role, b.bytes, a.bytes, b.count));
+            continue;
+        }
+        let alike = comparison.untold.iter().find(|u| u.0 == role).map_or_else(Held::default, |u| u.1);
+        let both = alike.bytes.min(a.bytes).min(b.bytes);
+        let parts = [
+            entry(role, both, both, alike.count.min(b.count)),
+            entry(role, 0, a.bytes - both, 0),
+            entry(role, b.bytes - both, 0, b.count - alike.count.min(b.count)),
+        ];
+        entries.extend(parts.into_iter().filter(|e| e.weight > 0 || e.before > 0));
+    }
+    entries
+}
+
+/// What a row of a comparison holds on both sides of the bytes by stack.
+#[must_use]
+pub fn of_row(row: &Row, held: [&FxHashMap<StackId, u64>; 2]) -> [u64; 2] {
+    let on = |own: Option<StackId>, held: &FxHashMap<StackId, u64>| own.and_then(|s| held.get(&s)).copied().unwrap_or(0);
+    [on(row.in_a, held[0]), on(row.in_b, held[1])]
+}
+
+/// Bytes of whole blocks by stack, of what is live at an instant and passes. O(live).
+#[must_use]
+pub fn held_by_stack(at: &Instant<'_>, passes: impl Fn(LifetimeId) -> bool) -> FxHashMap<StackId, u64> {
+    let lifetimes = &at.tables.lifetimes;
+    let mut held: FxHashMap<StackId, u64> = FxHashMap::default();
+    for id in at.tables.states.live_at(lifetimes, at.event).into_iter().filter(|&id| passes(id)) {
+        *held.entry(lifetimes.stack(at.device, id)).or_default() += lifetimes.block_size(id);
+    }
+    held
+}
+
+/// From which end of the stacks the tree grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Root {
+    /// The outermost call: `main` at the root.
+    #[default]
+    Outermost,
+    /// The innermost call: the allocating function at the root.
+    Innermost,
+}
+
+/// What the frames of the graph are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum By {
+    /// Functions with their lines.
+    #[default]
+    Stack,
+    /// Source files: calls within a file are one frame.
+    File,
+    /// Modules: the `forward` functions, and the `nn.Module: …` frames of profiler traces; the rest is left out.
+    Module,
+    /// What the memory is for, then functions.
+    Role,
+    /// What the program was doing when it allocated, then functions.
+    Phase,
+}
+
+impl By {
+    /// Every choice, in menu order.
+    pub const ALL: [By; 5] = [By::Stack, By::File, By::Module, By::Role, By::Phase];
+
+    /// Its name, in menus and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Stack => "stack",
+            By::File => "file",
+            By::Module => "module",
+            By::Role => "role",
+            By::Phase => "phase",
+        }
+    }
+}
+
+/// How a graph is built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// From which end.
+    pub root: Root,
+    /// What the frames are.
+    pub by: By,
+    /// Leave out frames of PyTorch, Python and installed packages, but for the one that allocates.
+    pub folds_framework: bool,
+}
+
+/// What a frame of the graph stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum What {
+    /// Everything: the root.
+    All,
+    /// Allocations without a recorded stack, never spread over others.
+    NoStack,
+    /// A function at a line.
+    Frame(FrameId),
+    /// A source file.
+    File(StrId),
+    /// No module's `forward` was running.
+    NoModule,
+    /// A role.
+    Role(Role),
+    /// What the program was doing; `None` where nothing tells.
+    Phase(Option<Phase>),
+}
+
+/// One frame of the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// What it stands for.
+    pub what: What,
+    /// Index of its parent; the root is its own.
+    pub parent: u32,
+    /// Distance from the root.
+    pub depth: u32,
+    /// Its width: the weight of everything through here. Where two instants are compared, for each stack the larger of the two.
+    pub total: u64,
+    /// Weight of stacks that end here.
+    pub own: u64,
+    /// Allocations through here.
+    pub count: u64,
+    /// Weight before, when two instants are compared; 0 otherwise.
+    pub before: u64,
+    /// Weight after: the same as `total` unless something shrank.
+    pub after: u64,
+    /// As much as was there before and still is, stack by stack.
+    pub common: u64,
+    /// Indices of its children, heaviest first.
+    pub children: Vec<u32>,
+    /// A stack that passes through here, for the inspector: the heaviest.
+    pub stack: StackId,
+    /// What everything through here is for; `None` when it differs.
+    pub role: Option<Role>,
+    /// The weight of each purpose of what goes through here, in the order they came.
+    pub mix: Vec<(Role, u64)>,
+}
+
+impl Node {
+    fn new(what: What, parent: u32, depth: u32) -> Self {
+        Node {
+            what,
+            parent,
+            depth,
+            total: 0,
+            own: 0,
+            count: 0,
+            before: 0,
+            after: 0,
+            common: 0,
+            children: Vec::new(),
+            stack: StackId::NONE,
+            role: None,
+            mix: Vec::new(),
+        }
+    }
+}
+
+/// A flame graph. Node 0 is the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flame {
+    /// All nodes; a parent stands before its children.
+    pub nodes: Vec<Node>,
+    /// Frames left out because they belong to frameworks.
+    pub folded_frames: u64,
+}
+
+impl Flame {
+    /// Builds the tree. O(stacks × depth).
+    #[must_use]
+    pub fn build(stacks: &StackTable, entries: &[Entry], shape: Shape) -> Self {
+        let mut nodes = vec![Node::new(What::All, 0, 0)];
+        let mut heaviest = vec![0u64];
+        let mut index: FxHashMap<(u32, What), u32> = FxHashMap::default();
+        let mut folded_frames = 0;
+        for e in entries {
+            let (path, folded) = path(stacks, e, shape);
+            folded_frames += folded;
+            let weight = e.weight.max(e.before);
+            let mut at = 0u32;
+            for step in std::iter::once(None).chain(path.into_iter().map(Some)) {
+                if let Some(what) = step {
+                    let parent = at;
+                    at = match index.get(&(parent, what)) {
+                        Some(&known) => known,
+                        None => {
+                            let new = nodes.len() as u32;
+                            let depth = nodes[parent as usize].depth + 1;
+                            nodes.push(Node::new(what, parent, depth));
+                            nodes[parent as usize].children.push(new);
+                            heaviest.push(0);
+                            index.insert((parent, what), new);
+                            new
+                        }
+                    };
+                }
+                let node = &mut nodes[at as usize];
+                node.role = if node.total == 0 || node.role == Some(e.role) { Some(e.role) } else { None };
+                match node.mix.iter_mut().find(|m| m.0 == e.role) {
+                    Some(known) => known.1 = known.1.saturating_add(weight),
+                    None => node.mix.push((e.role, weight)),
+                }
+                node.total = node.total.saturating_add(weight);
+                node.before = node.before.saturating_add(e.before);
+                node.after = node.after.saturating_add(e.weight);
+                node.common = node.common.saturating_add(e.before.min(e.weight));
+                node.count += e.count;
+                if weight >= heaviest[at as usize] {
+                    heaviest[at as usize] = weight;
+                    node.stack = e.stack;
+                }
+            }
+            nodes[at as usize].own = nodes[at as usize].own.saturating_add(weight);
+        }
+        let totals: Vec<u64> = nodes.iter().map(|n| n.total).collect();
+        for node in &mut nodes {
+            node.children.sort_by_key(|&c| (std::cmp::Reverse(totals[c as usize]), c));
+        }
+        Flame { nodes, folded_frames }
+    }
+
+    /// The frame where a stack ends, when it is in the graph. O(depth × children).
+    #[must_use]
+    pub fn leaf_of(&self, stacks: &StackTable, stack: StackId, shape: Shape) -> Option<u32> {
+        let entry = Entry { stack, role: Role::Unknown, phase: None, weight: 0, before: 0, count: 0 };
+        let mut path = path(stacks, &entry, shape).0;
+        let mut tops = vec![0u32];
+        if matches!(shape.by, By::Role | By::Phase) {
+            path.remove(0);
+            // The stack may be under any role or phase; the heaviest that has it is meant.
+            tops = self.nodes.first()?.children.clone();
+        }
+        tops.into_iter().find_map(|top| {
+            path.iter().try_fold(top, |at, what| {
+                self.nodes[at as usize].children.iter().copied().find(|&c| self.nodes[c as usize].what == *what)
+            })
+        })
+    }
+
+    /// A name for each node that stays when the graph is built again: of its frames from the root down. O(nodes).
+    #[must_use]
+    pub fn keys(&self) -> Vec<u64> {
+        use std::hash::{Hash, Hasher};
+        let mut keys: Vec<u64> = Vec::with_capacity(self.nodes.len());
+        for (i, node) in self.nodes.iter().enumerate() {
+            let mut hasher = rustc_hash::FxHasher::default();
+            if i > 0 {
+                keys[node.parent as usize].hash(&mut hasher);
+            }
+            node.what.hash(&mut hasher);
+            keys.push(hasher.finish());
+        }
+        keys
+    }
+
+    /// The frames from the root down to a node, both included.
+    #[must_use]
+    pub fn ancestors(&self, node: u32) -> Vec<u32> {
+        let mut path = vec![node];
+        let mut at = node;
+        while at != 0 {
+            at = self.nodes.get(at as usize).map_or(0, |n| n.parent);
+            path.push(at);
+        }
+        path.reverse();
+        path
+    }
+
+    /// What the frames that match weigh together, each byte once however many frames of its stack match; and their number.
+    /// `hits` says for each node whether it matches; the root never does. O(nodes).
+    #[must_use]
+    pub fn matched(&self, hits: &[bool]) -> (u64, u64) {
+        let (weights, number) = self.matched_by(hits, |n| [n.total]);
+        (weights[0], number)
+    }
+
+    /// As [`matched`](Self::matched), with other weights of the nodes.
+    #[must_use]
+    pub fn matched_by<const N: usize>(&self, hits: &[bool], of: impl Fn(&Node) -> [u64; N]) -> ([u64; N], u64) {
+        let (mut weights, mut number) = ([0u64; N], 0u64);
+        let mut inside = vec![false; self.nodes.len()];
+        for (i, node) in self.nodes.iter().enumerate().skip(1) {
+            let is_match = hits.get(i).copied().unwrap_or(false);
+            let covered = inside[node.parent as usize];
+            number += u64::from(is_match);
+            if is_match && !covered {
+                for (sum, weight) in weights.iter_mut().zip(of(node)) {
+                    *sum = sum.saturating_add(weight);
+                }
+            }
+            inside[i] = covered || is_match;
+        }
+        (weights, number)
+    }
+
+    /// Collapsed stacks, one a line, heaviest first: what flame graph scripts and speedscope read.
+    #[must_use]
+    pub fn collapsed(&self, stacks: &StackTable) -> String {
+        let mut lines: Vec<(u64, String)> = Vec::new();
+        for node in self.nodes.iter().skip(1).filter(|n| n.own > 0) {
+            // Without the separators of the format.
+            let part = |node: &Node| node_name(stacks, node).replace([';', '\n'], ",");
+            let mut names = vec![part(node)];
+            let mut at = node.parent;
+            while at != 0 {
+                names.push(part(&self.nodes[at as usize]));
+                at = self.nodes[at as usize].parent;
+            }
+            names.reverse();
+            lines.push((node.own, names.join(";")));
+        }
+        lines.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        lines.into_iter().map(|(weight, path)| format!("{path} {weight}\n")).collect()
+    }
+}
+
+/// The frames of a stack as the shape wants them, and how many were folded.
+fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
+    let frames = stacks.frames(entry.stack);
+    let mut kept: Vec<FrameId> = frames.to_vec();
+    let mut folded = 0;
+    if shape.folds_framework {
+        // What allocates is the answer, whoever wrote it: `cross_entropy` says more than the line that calls it.
+        let innermost = innermost(stacks, entry.stack);
+        kept.retain(|&f| Some(f) == innermost || stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)));
+        folded = (frames.len() - kept.len()) as u64;
+    }
+    let mut path: Vec<What> = match shape.by {
+        By::Stack | By::Role | By::Phase => kept.into_iter().map(What::Frame).collect(),
+        By::File => {
+            let mut files: Vec<What> = kept.iter().filter_map(|&f| stacks.frame(f)).map(|f| What::File(f.file)).collect();
+            files.dedup();
+            files
+        }
+        By::Module => {
+            let module = |f: &FrameId| {
+                let name = stacks.frame(*f).map_or("", |f| stacks.text(f.name));
+                name == "forward" || name.starts_with("nn.Module: ")
+            };
+            let modules: Vec<What> = frames.iter().filter(|f| module(f)).map(|&f| What::Frame(f)).collect();
+            if modules.is_empty() && !frames.is_empty() { vec![What::NoModule] } else { modules }
+        }
+    };
+    if path.is_empty() {
+        path.push(What::NoStack);
+    }
+    if shape.root == Root::Outermost {
+        path.reverse();
+    }
+    match shape.by {
+        By::Role => path.insert(0, What::Role(entry.role)),
+        By::Phase => path.insert(0, What::Phase(entry.phase)),
+        By::Stack | By::File | By::Module => {}
+    }
+    (path, folded)
+}
+
+/// What a frame is called in short, and where it is: `forward` and `model.py:71`. The place may be empty.
+#[must_use]
+pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
+    match what {
+        What::All => ("all".to_owned(), String::new()),
+        What::NoStack => (crate::tables::NO_STACK.to_owned(), String::new()),
+        What::NoModule => ("outside modules".to_owned(), String::new()),
+        What::Role(role) => (role.text().to_owned(), String::new()),
+        What::Phase(phase) => (phase.map_or("phase unknown", Phase::name).to_owned(), String::new()),
+        What::File(file) => {
+            let path = stacks.text(file);
+            (path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned(), String::new())
+        }
+        What::Frame(frame) => match stacks.frame(frame) {
+            Some(frame) => (function_label(stacks.text(frame.name)).to_owned(), stacks.location(frame)),
+            None => (crate::tables::NO_STACK.to_owned(), String::new()),
+        },
+    }
+}
+
+/// `name (file.py:71)`.
+#[must_use]
+pub fn node_name(stacks: &StackTable, node: &Node) -> String {
+    let (short, place) = node_text(stacks, node.what);
+    // In full, for other programs and for what is looked for.
+    let name = match node.what {
+        What::Frame(frame) => stacks.frame(frame).map_or(short, |f| stacks.text(f.name).to_owned()),
+        _ => short,
+    };
+    if place.is_empty() { name } else { format!("{name} ({place})") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! The whole card accounted for: from its total to the last byte a tensor asked for, at one instant.
+
+use crate::model::{BEFORE_PROFILING, BlockState, DeviceRecording, Sample};
+use crate::tables::State;
+
+/// What a part of the waterfall is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Kept by the driver.
+    Driver,
+    /// Held by other processes.
+    OtherProcesses,
+    /// This process outside PyTorch's allocator: context, kernels, libraries.
+    OutsidePytorch,
+    /// Whole free segments: what `empty_cache` gives back.
+    CachedWhole,
+    /// Free memory in segments that hold live blocks: what `empty_cache` cannot give back.
+    CachedPinned,
+    /// Free inside what PyTorch reserved, where the source does not tell how much of it lies in whole segments.
+    Cached,
+    /// Freed by the program, waiting for another stream.
+    PendingFree,
+    /// Blocks larger than what was asked for.
+    Rounding,
+    /// Allocated before profiling began: the source tells its bytes and nothing else.
+    Before,
+    /// What tensors asked for.
+    Requested,
+    /// Free on the device.
+    DeviceFree,
+}
+
+impl Part {
+    /// Its name in a row.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Part::Driver => "driver",
+            Part::OtherProcesses => "other processes",
+            Part::OutsidePytorch => "outside PyTorch",
+            Part::CachedWhole => "cached, whole segments",
+            Part::CachedPinned => "cached, pinned by live blocks",
+            Part::Cached => "cached",
+            Part::PendingFree => "freed, waiting for a stream",
+            Part::Rounding => "lost to rounding",
+            Part::Before => BEFORE_PROFILING,
+            Part::Requested => "tensors",
+            Part::DeviceFree => "free on the device",
+        }
+    }
+
+    /// What it means for the user.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Part::Driver => "Reserved by the NVIDIA driver; nobody can use it.",
+            Part::OtherProcesses => "Used by other programs on this device.",
+            Part::OutsidePytorch => {
+                "CUDA context, kernels, cuBLAS, cuDNN and NCCL: nvidia-smi counts it, memory_allocated and memory_reserved do not."
+            }
+            Part::CachedWhole => {
+                "PyTorch keeps whole free segments for reuse. torch.cuda.empty_cache() gives exactly these back."
+            }
+            Part::CachedPinned => "Holes between live blocks. PyTorch can reuse them; empty_cache() cannot give them back.",
+            Part::Cached => {
+                "Reserved and not in use. The file does not tell how much of it lies in whole free segments, which is what empty_cache gives back."
+            }
+            Part::PendingFree => "Freed by the program, but another stream may still use it (record_stream).",
+            Part::Rounding => "The difference between blocks and what was requested.",
+            Part::Before => {
+                "Allocated before profiling began. The trace's totals count it, but it has no blocks and no stacks for it."
+            }
+            Part::Requested => "What live tensors requested.",
+            Part::DeviceFree => "Nobody uses it.",
+        }
+    }
+}
+
+impl Waterfall {
+    /// The rows that the source does not tell, in one sentence; `None` when it tells all.
+    #[must_use]
+    pub fn untold(&self) -> Option<String> {
+        let names: Vec<&str> = self.rows.iter().filter(|r| r.bytes.is_none()).map(|r| r.part.title()).collect();
+        let (last, rest) = names.split_last()?;
+        // Some names hold a comma themselves.
+        let between = if names.iter().any(|name| name.contains(',')) { "; " } else { ", " };
+        let list = if rest.is_empty() { (*last).to_owned() } else { format!("{} and {last}", rest.join(between)) };
+        Some(format!("Not in this file: {list}."))
+    }
+}
+
+/// One row of the waterfall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which.
+    pub part: Part,
+    /// Bytes; `None` where the source cannot tell.
+    pub bytes: Option<u64>,
+}
+
+/// The waterfall of one instant. The known parts of PyTorch add up to `reserved`, to the byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waterfall {
+    /// The card's total, when known.
+    pub total: Option<u64>,
+    /// What PyTorch reserved; `None` where segments are not in the file.
+    pub reserved: Option<u64>,
+    /// The rows, from the card down to the tensors.
+    pub rows: Vec<Row>,
+}
+
+/// Accounts for a state; the sample nearest in time tells what is outside PyTorch. `has_segments` as
+/// [`has_segments`](super::oom::has_segments) says: without, what PyTorch reserved is known as a sum from the source's totals, or not.
+#[must_use]
+pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> Waterfall {
+    let mut whole = 0;
+    let mut pinned = 0;
+    let (mut pending, mut live, mut requested) = (0, 0, 0);
+    for segment in &state.segments {
+        let blocks = state.blocks_of(segment);
+        let free: u64 = blocks.iter().filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum();
+        if free == segment.size {
+            whole += free;
+        } else {
+            pinned += free;
+        }
+    }
+    for block in &state.blocks {
+        match block.state {
+            BlockState::PendingFree => pending += block.size,
+            BlockState::Active => {
+                live += block.size;
+                requested += block.requested.min(block.size);
+            }
+            BlockState::Inactive => {}
+        }
+    }
+    let sample = nearest_sample(device, state.event);
+    let reserved = Some(state.totals.reserved).filter(|_| has_segments || device.told.reserved.is_told());
+    let before = device.told.beyond(state.event, live);
+    let cached = reserved.filter(|_| !has_segments).map(|r| r.saturating_sub(before + live + pending));
+    let outside = sample.and_then(|s| s.process).zip(reserved).map(|(p, reserved)| p.saturating_sub(reserved));
+    let total = device.capacity;
+    let used = sample.and_then(|s| s.used);
+    // A failed request says what the device had left, where no sample does.
+    let free = total.zip(used).map(|(t, u)| t.saturating_sub(u)).or_else(|| device.events.device_free_told(state.event));
+    let row = |part, bytes| Row { part, bytes };
+    Waterfall {
+        total,
+        reserved,
+        rows: [
+            row(Part::DeviceFree, free),
+            row(Part::Driver, sample.and_then(|s| s.driver)),
+            row(Part::OtherProcesses, sample.and_then(|s| s.others)),
+            row(Part::OutsidePytorch, outside),
+        ]
+        .into_iter()
+        .chain(match cached {
+            Some(cached) => vec![row(Part::Cached, Some(cached))],
+            None => vec![
+                row(Part::CachedWhole, has_segments.then_some(whole)),
+                row(Part::CachedPinned, has_segments.then_some(pinned)),
+            ],
+        })
+        .chain([
+            row(Part::PendingFree, (has_segments || pending > 0).then_some(pending)),
+            row(Part::Rounding, has_segments.then_some(live - requested)),
+        ])
+        .chain((before > 0).then(|| row(Part::Before, Some(before))))
+        .chain([row(Part::Requested, Some(requested))])
+        .collect(),
+    }
+}
+
+/// A sample further away than this, µs, tells nothing of an instant.
+const FAR_US: u64 = 30_000_000;
+
+fn nearest_sample(device: &DeviceRecording, event: u32) -> Option<&Sample> {
+    let samples = &device.samples;
+    let Some(&time) = device.events.time_us.get(event as usize) else { return samples.last() };
+    let after = samples.partition_point(|s| s.time_us < time);
+    let nearest = match (after.checked_sub(1).map(|i| &samples[i]), samples.get(after)) {
+        (Some(a), Some(b)) => Some(if time - a.time_us <= b.time_us - time { a } else { b }),
+        (a, b) => a.or(b),
+    };
+    // A watch may have seen only a part of the recording.
+    nearest.filter(|s| s.time_us.abs_diff(time) <= FAR_US)
+}

@@ -1,0 +1,105 @@
+//! What the peak would have been, had some allocations been smaller or never made.
+//!
+//! The recorded events are played again with other sizes. The order of the events stays as it was, so the answer is exact where a change
+//! only takes bytes away, and about right where it also moves work (checkpointing computes twice, chunks come one after the other).
+
+use crate::model::DeviceRecording;
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+
+/// The peak of active bytes if every allocation had the size that `size` gives for it and its recorded block. O(events + lifetimes), and
+/// eight bytes an event while it runs.
+#[must_use]
+pub fn peak_with(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
+    live_with(device, tables, &size).max().unwrap_or(0)
+}
+
+/// As [`peak_with`], on top of what the source tells beyond its allocations, which stays as it is.
+#[must_use]
+pub fn peak_after(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
+    let told = &device.told;
+    if !told.allocated.is_told() {
+        return peak_with(device, tables, size);
+    }
+    let known = live_with(device, tables, &|_, block| block);
+    let events = std::iter::once(NO_EVENT).chain(0..);
+    let held = live_with(device, tables, &size).zip(known).zip(events);
+    held.map(|((live, known), event)| live.saturating_add(told.beyond(event, known))).max().unwrap_or(0)
+}
+
+/// What would be live before the first event and after each.
+fn live_with(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    size: &dyn Fn(LifetimeId, u64) -> u64,
+) -> impl Iterator<Item = u64> + use<> {
+    let lifetimes = &tables.lifetimes;
+    let mut changes = vec![0i64; device.events.len()];
+    let mut before = 0i64;
+    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+        let bytes = i64::try_from(size(id, lifetimes.block_size(id))).unwrap_or(i64::MAX);
+        match changes.get_mut(lifetimes.born(id) as usize) {
+            Some(change) => *change = change.saturating_add(bytes),
+            None => before = before.saturating_add(bytes),
+        }
+        if let Some(change) = changes.get_mut(lifetimes.gone(id) as usize) {
+            *change = change.saturating_sub(bytes);
+        }
+    }
+    let mut live = before;
+    let after = changes.into_iter().map(move |change| {
+        live = live.saturating_add(change);
+        live
+    });
+    std::iter::once(before).chain(after).map(|live| u64::try_from(live).unwrap_or(0))
+}
+
+/// What a change would do to the peak of active bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saving {
+    /// The peak as recorded.
+    pub before: u64,
+    /// The peak with the change.
+    pub after: u64,
+}
+
+impl Saving {
+    /// By how much the peak falls.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.before.saturating_sub(self.after)
+    }
+
+    /// True where the peak stays, within a hundredth: another moment is as high.
+    #[must_use]
+    pub fn is_nothing(self) -> bool {
+        self.bytes().saturating_mul(100) < self.before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::{AllocConf, Progress};
+    use crate::tables::Quantity;
+    use crate::toy::{Toy, ops};
+
+    proptest! {
+        #[test]
+        fn with_the_recorded_sizes_the_peak_is_the_recorded_one(script in ops(80), from in 0usize..40) {
+            let toy = Toy::run(AllocConf::default(), &script);
+            let (device, _) = toy.recording(from.min(toy.states.len()));
+            let tables = DeviceTables::build(&device, &Progress::new()).unwrap();
+            let peak = tables.curves.peak(Quantity::Active).0;
+            prop_assert_eq!(peak_with(&device, &tables, |_, size| size), peak);
+            prop_assert_eq!(peak_with(&device, &tables, |_, size| size * 3), peak * 3);
+            prop_assert_eq!(peak_with(&device, &tables, |_, _| 0), 0);
+            // Without the first allocation the peak falls by at most that allocation.
+            let first = LifetimeId(0);
+            let without = peak_with(&device, &tables, |id, size| if id == first { 0 } else { size });
+            let size = if tables.lifetimes.is_empty() { 0 } else { tables.lifetimes.block_size(first) };
+            prop_assert!(without <= peak && without + size >= peak);
+        }
+    }
+}

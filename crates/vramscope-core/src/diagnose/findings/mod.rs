@@ -1,0 +1,409 @@
+//! The diagnosis rules: what is wrong with a recording, each with its numbers, its place, its remedy and how to check it.
+//!
+//! A rule fires on numbers alone. Failures stand first and leaks second; the rest goes by what acting on it would take off the peak.
+
+mod rules;
+
+use std::sync::Arc;
+
+use super::counterfactual::Saving;
+use super::leaks::{Growth, growth};
+use super::oom::{Autopsy, Helped, closest, examine};
+use crate::anatomy::roles::{Roles, Rules, Tally};
+use crate::anatomy::steps::Steps;
+use crate::diagnose::vendor::Words;
+use crate::inference::Caps;
+use crate::model::{Cancelled, DeviceRecording, EventId, Progress, Recording, StackId};
+use crate::tables::{DeviceTables, LifetimeId, Quantity, StackNames, State};
+use crate::units::{Bytes, count, counted};
+
+pub use self::rules::{RULES, Rule, as_table};
+
+/// What kind of trouble a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A request failed.
+    OutOfMemory,
+    /// Memory grows with every step.
+    Leak,
+    /// How memory is held: fragmentation, cache, pools.
+    Structure,
+    /// What makes the peak.
+    Peak,
+    /// Small losses, and things to know.
+    Hygiene,
+}
+
+impl Class {
+    /// A stable name, used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::OutOfMemory => "out_of_memory",
+            Class::Leak => "leak",
+            Class::Structure => "structure",
+            Class::Peak => "peak",
+            Class::Hygiene => "hygiene",
+        }
+    }
+}
+
+/// Where a finding points: a click takes every view there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The instant.
+    pub event: Option<u32>,
+    /// The stretch, first and last event.
+    pub range: Option<(u32, u32)>,
+    /// The stack.
+    pub stack: Option<StackId>,
+    /// The allocations.
+    pub lifetimes: Vec<LifetimeId>,
+}
+
+/// One line of evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// What.
+    pub label: String,
+    /// Its figure, with unit.
+    pub value: String,
+    /// True for the figure that failed.
+    pub is_red: bool,
+}
+
+/// One diagnosis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Stable name of the rule.
+    pub rule: &'static str,
+    /// Rank.
+    pub class: Class,
+    /// A few words.
+    pub title: String,
+    /// The bytes it speaks of.
+    pub bytes: u64,
+    /// What its remedy would do to the peak of active bytes, where the recorded events tell.
+    pub saving: Option<Saving>,
+    /// One or two sentences with numbers.
+    pub sentence: String,
+    /// The numbers behind it.
+    pub evidence: Vec<Evidence>,
+    /// Where to look.
+    pub place: Place,
+    /// What to do: a setting or a line of code to copy, when there is one.
+    pub remedy: Option<String>,
+    /// How the remedy is applied, in words.
+    pub advice: String,
+    /// How to check that it helped.
+    pub verify: String,
+}
+
+/// What the rules look at.
+pub struct Patient<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// The device.
+    pub device: &'a DeviceRecording,
+    /// The words of its vendor, in which every sentence is made.
+    pub words: &'static Words,
+    /// Its tables.
+    pub tables: &'a DeviceTables,
+    /// Short names of stacks.
+    pub names: &'a StackNames,
+    /// Its steps.
+    pub steps: Steps,
+    /// The state at the peak of active memory.
+    pub at_peak: State,
+    /// That instant.
+    pub peak_event: u32,
+    /// The autopsies of its out-of-memory events.
+    pub ooms: Vec<Autopsy>,
+    /// What each allocation is for.
+    pub roles: Roles,
+    /// What grows, by stack, most bytes first.
+    pub growth: Vec<Growth>,
+    /// Marks of each stack.
+    marks: Vec<u8>,
+}
+
+impl Patient<'_> {
+    /// The marks of a stack: see the rules.
+    fn flags(&self, stack: StackId) -> u8 {
+        self.marks.get(stack.0 as usize).copied().unwrap_or(0)
+    }
+
+    fn flags_of(&self, id: LifetimeId) -> u8 {
+        self.flags(self.tables.lifetimes.stack(self.device, id))
+    }
+
+    fn stack_of(&self, id: LifetimeId) -> Option<StackId> {
+        Some(self.tables.lifetimes.stack(self.device, id)).filter(|s| s.is_some())
+    }
+
+    fn last_event(&self) -> u32 {
+        self.device.events.len().saturating_sub(1) as u32
+    }
+
+    /// True when less would have helped: a request failed, or under a tenth of cap or device was left at the peak.
+    fn is_short(&self) -> bool {
+        if !self.ooms.is_empty() {
+            return true;
+        }
+        let room = closest(self.device, self.tables).and_then(|c| Some((c.room?, c.reserved)));
+        room.is_some_and(|(room, reserved)| room.bytes.saturating_mul(9) < reserved)
+    }
+}
+
+/// The result of the rules, with what they worked out on the way.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// Ranked.
+    pub findings: Vec<Finding>,
+    /// One an out-of-memory event, in order; the last of them where there are very many.
+    pub ooms: Vec<Arc<Autopsy>>,
+    /// Out-of-memory events that were not examined: before those that [`examined`] gives, and those of which the source does not tell
+    /// what was free.
+    pub ooms_left_out: usize,
+    /// Those among them of which the source does not tell what was free.
+    pub ooms_untold: usize,
+    /// The steps the rules used.
+    pub steps: Steps,
+    /// Allocations that the user's own rules put into another role.
+    pub changed_by_rules: Tally,
+}
+
+/// Failures examined at most; a program that fails that often fails for the same reasons.
+pub const EXAMINED: usize = 256;
+/// Blocks and segments that all examined failures look at together.
+const LOOKED_AT: usize = 1_000_000;
+
+/// The failures that are examined: the last ones, fewer where each takes long because very much is live.
+#[must_use]
+pub fn examined<'a>(device: &DeviceRecording, tables: &DeviceTables, failures: &'a [EventId]) -> &'a [EventId] {
+    let Some(&last) = failures.last() else { return failures };
+    let state = tables.states.at(device, &tables.lifetimes, last);
+    let size = (state.blocks.len() + state.segments.len()).max(1);
+    let most = (LOOKED_AT / size).clamp(4, EXAMINED);
+    &failures[failures.len().saturating_sub(most)..]
+}
+
+/// Runs every rule. `rules` are the user's own rules for roles. O(lifetimes).
+///
+/// # Errors
+/// When cancelled.
+pub fn diagnose(
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    names: &StackNames,
+    rules: &Rules,
+    progress: &Progress,
+) -> Result<Findings, Cancelled> {
+    let peak_event = tables.curves.peak(Quantity::Active).1;
+    let at_peak = tables.states.at(device, &tables.lifetimes, peak_event);
+    let failures = device.events.ooms();
+    let caps = Caps::of(device, None, progress)?;
+    let told = examined(device, tables, &failures);
+    let ooms: Vec<Autopsy> = told
+        .iter()
+        .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
+        .collect();
+    // `ooms` lists every failure, also of those that cannot be examined.
+    let ooms_left_out = failures.len() - ooms.len();
+    let ooms_untold = told.len() - ooms.len();
+    progress.check()?;
+    let roles = Roles::build(recording, device, tables, rules, progress)?;
+    let steps = roles.anatomy.steps.clone();
+    let marks = self::rules::marks(&recording.stacks);
+    progress.check()?;
+    let growth = growth(device, tables, &steps);
+    let words = Words::of(device);
+    let patient = Patient { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, roles, growth, marks };
+    let mut findings = Vec::new();
+    for rule in RULES {
+        progress.check()?;
+        findings.extend((rule.run)(&patient));
+    }
+    // Of failures the last stands first: it is the one that a program printed as it ended.
+    let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
+    findings.sort_by_key(|f| {
+        let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
+        (f.rule != self::rules::TRUNCATED, rank(f, &patient), !is_last(f), saved, f.rule)
+    });
+    let ooms = patient.ooms.into_iter().map(Arc::new).collect();
+    Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: patient.steps, changed_by_rules: patient.roles.changed })
+}
+
+/// The class a finding ranks with: what holds memory and what makes the peak are one list, and so is a failure that the program
+/// survived and that is not its last.
+fn rank(finding: &Finding, patient: &Patient<'_>) -> Class {
+    let last = patient.ooms.last().map(|a| a.event);
+    let is_survived = || patient.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
+    match finding.class {
+        Class::Peak => Class::Structure,
+        Class::OutOfMemory if is_survived() => Class::Structure,
+        class => class,
+    }
+}
+
+impl Findings {
+    /// Why failures were not examined, a sentence a cause; empty when all were.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<String> {
+        let beyond = self.ooms_left_out.saturating_sub(self.ooms_untold);
+        let failures = |n: usize| counted(n as u64, "failure was", "failures were");
+        let mut told = Vec::new();
+        if self.ooms_untold > 0 {
+            told.push(format!(
+                "{} not examined: the file does not tell what was free on the device.",
+                failures(self.ooms_untold)
+            ));
+        }
+        if beyond > 0 {
+            told.push(format!(
+                "{} not examined: the {} after are enough to tell why.",
+                failures(beyond),
+                count(self.ooms.len() as u64)
+            ));
+        }
+        told
+    }
+
+    /// What the user's own rules changed; `None` when nothing is in another role because of them.
+    #[must_use]
+    pub fn rules_sentence(&self) -> Option<String> {
+        self.changed_by_rules.rules_sentence()
+    }
+
+    /// Whether a remedy of some finding is chosen by trying settings on the recorded requests.
+    #[must_use]
+    pub fn depend_on_settings(&self) -> bool {
+        self.findings.iter().any(|f| f.class == Class::OutOfMemory || f.depends_on_settings())
+    }
+
+    /// Gives failures the settings that were tried on the recording and pass, and what concerns reserved memory those that
+    /// reserve less.
+    pub fn prescribe(&mut self, helped: &Helped) {
+        for finding in &mut self.findings {
+            if let Some((advice, remedy)) = finding.by_settings(helped) {
+                (finding.advice, finding.remedy) = (advice, remedy);
+                continue;
+            }
+            if finding.class != Class::OutOfMemory {
+                continue;
+            }
+            if let Some(autopsy) = self.ooms.iter().find(|a| Some(a.event) == finding.place.event) {
+                rules::prescribe(finding, autopsy, Some(helped));
+            }
+        }
+    }
+}
+
+impl Finding {
+    /// The bytes that acting on it would free at the peak: of allocated memory where a replay of the events tells, else all that it
+    /// speaks of.
+    #[must_use]
+    pub fn at_stake(&self) -> u64 {
+        self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
+    }
+
+    /// True where other settings may help and only a replay tells which.
+    #[must_use]
+    pub fn depends_on_settings(&self) -> bool {
+        rules::in_code(self.rule).is_some()
+    }
+
+    /// What to do when the recorded requests were served again under other settings, and the line to copy; `None` where
+    /// settings do not matter, or where those that serve a failed request are told with it.
+    #[must_use]
+    pub fn by_settings(&self, helped: &Helped) -> Option<(String, Option<String>)> {
+        rules::by_settings(self, helped)
+    }
+}
+
+/// Rules write their findings piece by piece.
+impl Finding {
+    fn new(rule: &'static str, class: Class, title: &str, bytes: u64) -> Self {
+        Finding {
+            rule,
+            class,
+            title: title.to_owned(),
+            bytes,
+            saving: None,
+            sentence: String::new(),
+            evidence: Vec::new(),
+            place: Place::default(),
+            remedy: None,
+            advice: String::new(),
+            verify: String::new(),
+        }
+    }
+
+    fn says(mut self, sentence: String) -> Self {
+        self.sentence = sentence;
+        self
+    }
+
+    /// Adds what a change, told in a few words ("In 8 chunks"), would do to the peak.
+    fn saves(mut self, change: &str, saving: Saving) -> Self {
+        self.sentence.push(' ');
+        self.sentence.push_str(&if saving.is_nothing() {
+            format!("{change} the peak stays at {}: another moment is as high.", Bytes(saving.before))
+        } else {
+            format!("{change} the peak falls from {} to about {}.", Bytes(saving.before), Bytes(saving.after))
+        });
+        self.saving = Some(saving);
+        self
+    }
+
+    fn bytes_of(mut self, label: &str, bytes: u64) -> Self {
+        self.evidence.push(Evidence::bytes(label, bytes));
+        self
+    }
+
+    fn red(mut self, label: &str, bytes: u64) -> Self {
+        self.evidence.push(Evidence::bytes(label, bytes).red());
+        self
+    }
+
+    fn shows(mut self, label: &str, value: String) -> Self {
+        self.evidence.push(Evidence::text(label, value));
+        self
+    }
+
+    fn at(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    fn remedy(mut self, line: &str) -> Self {
+        self.remedy = Some(line.to_owned());
+        self
+    }
+
+    fn advice(mut self, advice: &str) -> Self {
+        self.advice = advice.to_owned();
+        self
+    }
+
+    fn check(mut self, verify: &str) -> Self {
+        self.verify = verify.to_owned();
+        self
+    }
+}
+
+impl Evidence {
+    fn bytes(label: &str, bytes: u64) -> Self {
+        Evidence { label: label.to_owned(), value: Bytes(bytes).to_string(), is_red: false }
+    }
+
+    fn text(label: &str, value: impl Into<String>) -> Self {
+        Evidence { label: label.to_owned(), value: value.into(), is_red: false }
+    }
+
+    fn red(mut self) -> Self {
+        self.is_red = true;
+        self
+    }
+}

@@ -1,0 +1,353 @@
+//! Memory that grows: with every step, with every evaluation, in saw-teeth, or that stays after a failure.
+
+use super::shared::{self, EVALUATION};
+use crate::anatomy::Role;
+use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::diagnose::leaks::{Growth, adding, adds, how_often, pace};
+use crate::model::{StackId, StackTable};
+use crate::tables::{LifetimeId, Quantity, innermost, place_or_function};
+use crate::units::{Bytes, MEBIBYTE, count, counted};
+
+/// Memory that survives its step, step after step.
+pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
+    let (grown, bytes) = leaking(p, false);
+    if grown.is_empty() {
+        return Vec::new();
+    }
+    let first = &grown[0];
+    let all: Vec<&Growth> = grown.iter().collect();
+    let (blocks, lines): (u64, _) = (grown.iter().map(|g| g.count).sum(), by_line(p, &grown));
+    let what = "step";
+    let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
+    // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
+    let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
+    let kept = most_kept(p, &grown);
+    let keeps_losses = has_stacks && kept.is_none() && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
+    let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
+    let every = how_often(&all, what);
+    let (what_adds, slope) = adds(&all, what);
+    // One line of the program says enough, whatever it called.
+    let own = |g: &Growth| p.names.of_stack(g.stack);
+    let at = match grown.split_first() {
+        Some((first, rest)) if rest.iter().all(|g| own(g) == own(first)) => own(first).to_owned(),
+        _ => places(&lines),
+    };
+    let title = match freed.is_empty() {
+        true => format!("Memory grows with {every}"),
+        false => format!("Memory grows with {every}, and is freed at the end"),
+    };
+    // What lives at the end and what was freed before it are two things.
+    let fate = match freed.iter().min() {
+        Some(&event) if freed.len() == grown.len() => {
+            format!(
+                "{} kept until they are freed together, from event {} on",
+                if blocks == 1 { "is" } else { "are" },
+                count(u64::from(event))
+            )
+        }
+        Some(&event) => {
+            format!("pile up: some are freed together from event {} on, the others live at the end", count(u64::from(event)))
+        }
+        None => format!("{} still live at the end", if blocks == 1 { "is" } else { "are" }),
+    };
+    let mut evidence = vec![Evidence::bytes(&what_adds, slope).red()];
+    if lines.len() > 1 {
+        let named = lines.iter().take(NAMED).map(|(name, slope)| Evidence::bytes(name, *slope as u64));
+        evidence.extend(named);
+    }
+    let (steady, steps) = adding(&all);
+    let fit = grown.iter().map(|g| g.confidence).fold(1.0, f64::min);
+    evidence.extend([
+        Evidence::text("steps that add", format!("{steady} of {steps}")),
+        Evidence::text("fit of a line", format!("{fit:.3}")),
+        Evidence::text("call stacks", count(grown.len() as u64)),
+    ]);
+    vec![Finding {
+        rule: "leak",
+        class: Class::Leak,
+        title,
+        bytes,
+        saving: None,
+        sentence: format!(
+            "{} {} {fate}: {}. {}",
+            counted(blocks, "block", "blocks"),
+            if has_stacks { format!("allocated at {at}") } else { "whose call stacks were not recorded".to_owned() },
+            pace(&all, what),
+            match kept {
+                Some((what, _)) => what,
+                None if keeps_losses => "Something keeps them, most often a list of losses or outputs with their graphs.",
+                None => "They stay alive; this may be intended, as with a cache.",
+            },
+        ),
+        evidence,
+        place: Place {
+            event: Some(freed.iter().min().map_or(p.last_event(), |&event| event.saturating_sub(1))),
+            range: None,
+            stack: Some(first.stack),
+            lifetimes: grown.iter().flat_map(|g| g.examples.iter().copied()).take(1000).collect(),
+        },
+        remedy: keeps_losses.then(|| "total_loss += loss.item()".to_owned()),
+        advice: match (keeps_losses, has_stacks) {
+            _ if kept.is_some() => kept.map_or("", |k| k.1),
+            (true, _) => "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step.",
+            (false, true) => "If nothing should outlive its step, drop what refers to them: lists, dictionaries, closures, hooks. A cache needs a bound.",
+            (false, false) => "Record again with call stacks: they name the lines whose blocks stay.",
+        }
+        .to_owned(),
+        verify: "The slope is zero: memory after each step is the same.".to_owned(),
+    }]
+}
+
+/// What is kept, and what to do, where most of what grows has one role that tells it.
+fn most_kept(p: &Patient<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
+    let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.examples.iter().copied()).collect();
+    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
+    let bytes = |role: Role| all.iter().filter(|&&id| p.roles.of(id) == role).map(|&id| size(id)).sum::<u64>();
+    let of_all: u64 = all.iter().map(|&id| size(id)).sum();
+    let is_most = |role: &Role| bytes(*role) * 2 > of_all;
+    let role = [Role::Weights, Role::OptimizerState, Role::Inputs].into_iter().find(is_most)?;
+    Some(match role {
+        Role::Weights => (
+            "They are copies of weights, and something keeps them.",
+            "Keep one copy (of the best weights, of an average) and write the next one into it: p_copy.copy_(p). Move others to the CPU.",
+        ),
+        Role::OptimizerState => (
+            "They are states of optimizers, and something keeps them.",
+            "Make the optimizer once, before the loop, and drop the old one before another is made.",
+        ),
+        _ => (
+            "They are batches, and something keeps them.",
+            "Keep no batch after its step: drop lists of batches, or keep copies on the CPU.",
+        ),
+    })
+}
+
+/// A loss, reduced or one figure a sample, takes this much at most.
+const LOSS_BYTES: u64 = 4096;
+
+/// Steps from which on numbers that stay tell of a list of them: fewer may be the layers of a network.
+const FEWEST_FOR_NUMBERS: usize = 20;
+
+/// Small tensors of which nearly every step leaves one behind, too few bytes to be growth themselves.
+fn kept_numbers(p: &Patient<'_>) -> Vec<Growth> {
+    if p.steps.len() < FEWEST_FOR_NUMBERS {
+        return Vec::new();
+    }
+    let has_stack = |g: &&Growth| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty();
+    p.growth.iter().filter(|g| g.is_trickle()).filter(has_stack).cloned().collect()
+}
+
+/// Numbers kept as tensors, where nothing larger grows: `losses.append(loss)`.
+pub(super) fn numbers(p: &Patient<'_>) -> Vec<Finding> {
+    let kept = kept_numbers(p);
+    let Some(first) = kept.first().filter(|_| leaking(p, false).0.is_empty()) else { return Vec::new() };
+    let lifetimes = &p.tables.lifetimes;
+    let each = first.examples.first().map_or(0, |&id| lifetimes.block_size(id));
+    let number: u64 = kept.iter().map(|g| g.count).sum();
+    let asked: u64 = kept.iter().map(|g| g.bytes).sum();
+    // Every one of them takes a whole block.
+    let held = number.saturating_mul(each);
+    let lines = by_line(p, &kept);
+    vec![
+        Finding::new("kept_numbers", Class::Hygiene, "Numbers of every step stay on the device", held)
+            .says(format!(
+                "{} of {} in all, allocated at {}, still live at the end, about {} a step. They hold {} in blocks, and the graph that computed each of them where it was not detached.",
+                counted(number, "small tensor", "small tensors"),
+                Bytes(asked),
+                places(&lines),
+                counted((number / p.steps.len().max(1) as u64).max(1), "tensor", "tensors"),
+                Bytes(held),
+            ))
+            .shows("tensors", count(number))
+            .shows("steps that add", format!("{} of {}", first.steps_adding, first.steps))
+            .bytes_of("requested", asked)
+            .bytes_of("in blocks", held)
+            .at(Place {
+                event: Some(p.last_event()),
+                stack: Some(first.stack),
+                lifetimes: first.examples.clone(),
+                ..Place::default()
+            })
+            .remedy("losses.append(loss.item())")
+            .advice("Keep numbers, not tensors: loss.item(), or loss.detach() where it has to stay on the device.")
+            .check("As many blocks live after the last step as after the first."),
+    ]
+}
+
+/// Memory that grows where only evaluation allocates.
+pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
+    let (grown, bytes) = leaking(p, true);
+    let Some(first) = grown.first() else { return Vec::new() };
+    let what = "step";
+    vec![
+        Finding::new("evaluation_growth", Class::Leak, "Evaluation keeps what it makes", bytes)
+            .says(format!(
+                "{} allocated in evaluation at {} are still live {}, {}: predictions are kept on the device, or their graphs are.",
+                counted(grown.iter().map(|g| g.count).sum(), "block", "blocks"),
+                places(&by_line(p, &grown)),
+                match first.freed {
+                    Some(event) => format!("at event {}", count(u64::from(event.saturating_sub(1)))),
+                    None => "at the end".to_owned(),
+                },
+                pace(&grown.iter().collect::<Vec<_>>(), what)
+            ))
+            .red("kept from evaluation", bytes)
+            .shows("steps that add", format!("{} of {}", first.steps_adding, first.steps))
+            .shows("fit of a line", format!("{:.3}", first.confidence))
+            .at(Place {
+                event: Some(p.last_event()),
+                stack: Some(first.stack),
+                lifetimes: first.examples.clone(),
+                ..Place::default()
+            })
+            .remedy("with torch.inference_mode():")
+            .advice("Evaluate without gradients, and move predictions to the host as they come: pred.cpu(). With the Transformers Trainer also eval_accumulation_steps=8.")
+            .check("Memory after each evaluation is the same."),
+    ]
+}
+
+/// Lines of code named in a sentence and in its evidence; more are counted.
+const NAMED: usize = 3;
+
+/// The program's own line, and behind it what it called, where that is something else.
+fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
+    let inner = innermost(stacks, stack).and_then(|f| stacks.frame(f)).map(|f| place_or_function(stacks, f));
+    match inner.filter(|inner| !inner.is_empty() && inner != own) {
+        Some(inner) => format!("{own} in {inner}"),
+        None => own.to_owned(),
+    }
+}
+
+/// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost the line of
+/// the library below it. Stacks of one such pair are one; where all are, the program's own line says enough.
+fn by_line(p: &Patient<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
+    let stacks = &p.recording.stacks;
+    let mut lines: Vec<(String, f64)> = Vec::new();
+    for g in grown {
+        let name = line_of(stacks, p.names.of_stack(g.stack), g.stack);
+        match lines.iter_mut().find(|l| l.0 == name) {
+            Some(line) => line.1 += g.bytes_per_step,
+            None => lines.push((name, g.bytes_per_step)),
+        }
+    }
+    lines.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if let ([line], Some(first)) = (lines.as_mut_slice(), grown.first()) {
+        p.names.of_stack(first.stack).clone_into(&mut line.0);
+    }
+    lines
+}
+
+/// `a.py:1`, `a.py:1 and b.py:2`, `a.py:1, b.py:2, c.py:3 and 4 lines more`.
+fn places(lines: &[(String, f64)]) -> String {
+    let mut names: Vec<String> = lines.iter().take(NAMED).map(|l| l.0.clone()).collect();
+    if lines.len() > NAMED {
+        names.push(counted((lines.len() - NAMED) as u64, "line more", "lines more"));
+    }
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// The growing stacks, those of evaluation or the others, when they are worth a line; and their bytes.
+fn leaking(p: &Patient<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
+    // Where a file breaks off, what lives at its end is no leak; without steps nothing else would tell one.
+    if p.steps.is_empty() && p.recording.report.truncated().is_some() {
+        return (Vec::new(), 0);
+    }
+    let is_evaluation = |stack: StackId| p.flags(stack) & EVALUATION != 0;
+    let concerns = |g: &&Growth| g.is_leak() && is_evaluation(g.stack) == in_evaluation;
+    let grown: Vec<Growth> = p.growth.iter().filter(concerns).cloned().collect();
+    let bytes = grown.iter().map(|g| g.bytes).sum();
+    (grown, bytes)
+}
+
+/// What a failed request left behind: an exception keeps the frames of the failed call, and they keep their tensors.
+pub(super) fn after_failure(p: &Patient<'_>) -> Vec<Finding> {
+    const WAIT_US: i64 = 5_000_000;
+    let events = &p.device.events;
+    if !events.has_time {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for a in &p.ooms {
+        let at = a.event as usize;
+        let Some(&then) = events.time_us.get(at) else { continue };
+        let end = events.time_us.partition_point(|&t| t < then + WAIT_US);
+        // Somebody must have gone on for as long, and not by failing again.
+        if end >= events.len() || p.ooms.iter().any(|b| b.event > a.event && (b.event as usize) <= end) {
+            continue;
+        }
+        let columns = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Allocated, &[a.event, end as u32 + 1]);
+        let Some(least) = columns.first().map(|c| c.min) else { continue };
+        if a.allocated < 64 * MEBIBYTE || least.saturating_mul(10) < a.allocated.saturating_mul(9) {
+            continue;
+        }
+        found.push(
+            Finding::new("held_after_failure", Class::Leak, "Nothing was freed after the failure", least)
+                .says(format!(
+                    "For 5 s after the request of event {} failed, {} of the {} that were live stayed: the exception keeps the frames of the failed call, and they keep their tensors.",
+                    count(u64::from(a.event)),
+                    Bytes(least),
+                    Bytes(a.allocated)
+                ))
+                .bytes_of("live at the failure", a.allocated)
+                .red("still live 5 s later", least)
+                .at(Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() })
+                .remedy(&p.words.say("del e; torch.cuda.empty_cache()"))
+                .advice("Leave the except block before trying again. In a notebook clear sys.last_traceback, or run %reset -f.")
+                .check("Allocated memory falls before the next attempt."),
+        );
+        break;
+    }
+    found
+}
+
+/// Live data: what is allocated at the quietest moments keeps growing.
+pub(super) fn live_growth(p: &Patient<'_>) -> Vec<Finding> {
+    if !p.device.events.is_empty() {
+        return Vec::new();
+    }
+    let Some(trend) = shared::trend(p, |s| s.allocated) else { return Vec::new() };
+    if trend.grown < 256 * MEBIBYTE || trend.seconds < 60.0 || trend.rising < 10 || trend.confidence < 0.9 {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("live_growth", Class::Leak, "Tensor memory keeps growing", trend.grown)
+            .says(format!(
+                "At its quietest moments the program holds {} more than {:.0} s before: {} a minute.",
+                Bytes(trend.grown),
+                trend.seconds,
+                Bytes((trend.grown as f64 / trend.seconds * 60.0) as u64)
+            ))
+            .red("grown", trend.grown)
+            .shows("stretches that rise", format!("{} of {}", trend.rising, shared::STRETCHES - 1))
+            .shows("fit of a line", format!("{:.3}", trend.confidence))
+            .advice("Record a snapshot over some steps: it names the lines whose blocks stay. Most often numbers are kept as tensors: loss.item() instead of loss.")
+            .check("The line of allocated memory comes back to the same height."),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Frame, StackTableBuilder};
+
+    #[test]
+    fn a_line_never_ends_in_nothing() {
+        let mut b = StackTableBuilder::new();
+        let mut frame = |name: &str, file: &str, line| {
+            let (name, file) = (b.string(name), b.string(file));
+            b.frame(Frame { name, file, line })
+        };
+        let unwind = frame("torch::unwind::unwind()", "??", 0);
+        let mm = frame("at::_ops::mm::call(at::Tensor const&)", "??", 0);
+        let [linear, own] =
+            [("/v/site-packages/torch/linear.py", 134), ("/home/me/model.py", 40)].map(|(f, l)| frame("forward", f, l));
+        let stacks = [vec![unwind, own], vec![unwind, mm, own], vec![linear, own], vec![own]];
+        let ids: Vec<StackId> = stacks.iter().map(|frames| b.stack(frames)).collect();
+        let table = b.finish();
+        let told: Vec<String> = ids.into_iter().map(|id| line_of(&table, "model.py:40", id)).collect();
+        assert_eq!(told, ["model.py:40", "model.py:40 in mm", "model.py:40 in linear.py:134", "model.py:40"]);
+    }
+}

@@ -1,0 +1,181 @@
+//! What a pass keeps that it need not: a graph that nothing uses, autocast's copies, attention scores.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
+use super::shared::{LOSS, SOFTMAX};
+use crate::anatomy::roles::Role;
+use crate::anatomy::{Phase, line_of};
+use crate::diagnose::findings::{Class, Finding, Patient};
+use crate::model::{FrameId, StackId};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
+use crate::units::{Bytes, MEBIBYTE, counted};
+
+/// Below one part in so many of the peak nothing here is worth a word.
+const SHARE: u64 = 10;
+
+/// What is held at the peak and is worth a word.
+fn much<'a>(p: &'a Patient<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
+    Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
+}
+
+/// What a graph keeps that no backward pass used. Where a request failed the backward pass may have been next.
+fn of_unused_graph<'a>(p: &'a Patient<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
+    p.ooms.is_empty().then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
+}
+
+/// [`unused_graph`] speaks.
+pub(super) fn keeps_unused_graph(p: &Patient<'_>) -> bool {
+    of_unused_graph(p).is_some()
+}
+
+/// Autograd recorded a graph, and no backward pass used it.
+pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
+    let Some((blocks, bytes)) = of_unused_graph(p) else { return Vec::new() };
+    // A recording that ends right after the forward pass does not tell what came next.
+    let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
+    let is_freed = freed * 2 > bytes;
+    let sentence = format!(
+        "The forward pass keeps {} in {} for a backward pass, most at {}, and {}.",
+        Bytes(bytes),
+        counted(blocks.len() as u64, "block", "blocks"),
+        lines(p, &blocks),
+        if is_freed { "they are freed without one" } else { "the recording has none" }
+    );
+    let layers = Layers::of(p, &blocks);
+    let if_none = if is_freed { "" } else { "If no backward pass follows: " };
+    let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing uses", bytes).says(sentence);
+    // Without a graph each layer's tensors go before the next layer's come.
+    let finding = match &layers {
+        Some(layers) => finding.saves(
+            "Without the graph",
+            saving(p, |id, size| match p.roles.is_kept_by_graph(id) {
+                true => size / layers.runs(p.tables.lifetimes.stack(p.device, id)),
+                false => size,
+            }),
+        ),
+        None => finding,
+    };
+    vec![
+        finding
+            .bytes_of("kept for backward", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("with torch.inference_mode():")
+            .advice(&format!("{if_none}run evaluation and generation under torch.no_grad() or torch.inference_mode(); no graph is then recorded."))
+            .check("The forward pass frees each layer's tensors before the next layer ends."),
+    ]
+}
+
+/// Copies of weights that autocast keeps until its context ends.
+pub(super) fn autocast_copies(p: &Patient<'_>) -> Vec<Finding> {
+    let Some((blocks, bytes)) = much(p, |b| p.roles.of(b.lifetime) == Role::AutocastCopies) else { return Vec::new() };
+    vec![
+        Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
+            .says(format!(
+                "{} at the peak are probably half-precision copies of {}, which autocast caches until its context ends.",
+                Bytes(bytes),
+                counted(blocks.len() as u64, "weight", "weights"),
+            ))
+            .saves("Without those copies", saving(p, |id, size| if p.roles.of(id) == Role::AutocastCopies { 0 } else { size }))
+            .bytes_of("copies", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False)")
+            .advice("For inference convert the model once: model.to(torch.bfloat16), without autocast. In training cache_enabled=False casts each weight at each use instead of keeping the copy.")
+            .check("No block of half a weight's size lives to the end of the forward pass."),
+    ]
+}
+
+/// Scores of attention, batch times heads times length squared, which fused attention never makes.
+pub(super) fn attention_scores(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
+    let is_attention = |id: LifetimeId| {
+        matches!(p.roles.of(id), Role::Activations | Role::Temporaries) && p.roles.anatomy.phases.is_attention(stack_of(id))
+    };
+    // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
+    // it is the softmax; autocast keeps a copy of half the size.
+    let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> = FxHashMap::default();
+    for b in held(p, |b| b.requested >= MEBIBYTE && is_attention(b.lifetime)).0 {
+        stacks_of.entry(b.requested).or_default().insert(stack_of(b.lifetime));
+    }
+    let is_scores = |stacks: &FxHashSet<StackId>| stacks.len() >= 2 || stacks.iter().any(|&s| p.flags(s) & SOFTMAX != 0);
+    let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| is_scores(stacks)).map(|s| s.0).max() else { return Vec::new() };
+    let is_score = |id: LifetimeId| [size, size / 2].contains(&lifetimes.requested(p.device, id)) && is_attention(id);
+    let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };
+    vec![
+        Finding::new("attention_scores", Class::Peak, "Attention scores take a large share", bytes)
+            .says(format!(
+                "{} of up to {} each at the peak are scores of attention, computed line by line at {}: batch times heads times length squared.",
+                counted(blocks.len() as u64, "block", "blocks"),
+                Bytes(size),
+                lines(p, &blocks),
+            ))
+            .saves("With fused attention", saving(p, |id, bytes| if is_score(id) { 0 } else { bytes }))
+            .bytes_of("scores and copies of them", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)")
+            .advice("Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them.")
+            .check("No block grows with the square of the length."),
+    ]
+}
+
+/// One line of an elementwise formula that keeps several tensors of one size in each layer, as a GELU written out in Python does.
+pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let (activations, _) = of_role(p, Role::Activations);
+    let Some(layers) = Layers::of(p, &activations) else { return Vec::new() };
+    let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
+    // Attention and the loss have rules of their own.
+    let line = |stack: StackId| {
+        let has_rule = p.roles.anatomy.phases.is_attention(stack) || p.flags(stack) & LOSS != 0;
+        if has_rule { None } else { line_of(&p.recording.stacks, stack).filter(|&line| computes(p, stack, line)) }
+    };
+    let mut by_line: FxHashMap<(FrameId, u64, u64), u64> = FxHashMap::default();
+    for b in &activations {
+        let stack = stack_of(b.lifetime);
+        let runs = layers.runs(stack);
+        if let Some(line) = line(stack).filter(|_| runs > 1) {
+            *by_line.entry((line, b.size, runs)).or_default() += 1;
+        }
+    }
+    let most = by_line.into_iter().filter(|((_, _, runs), n)| n / runs >= 3);
+    let most = most.max_by_key(|&((line, size, _), n)| (n * size, line));
+    let Some(((frame, size, runs), n)) = most else { return Vec::new() };
+    let tensors = n / runs;
+    let is_its =
+        |id: LifetimeId, bytes: u64| bytes == size && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
+    let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime, b.size)) else { return Vec::new() };
+    vec![
+        Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors a layer"), bytes)
+            .says(format!(
+                "{} keeps {} for the backward pass: {tensors} tensors of {} in each of {} layers.",
+                made_at(p, blocks[0].lifetime),
+                Bytes(bytes),
+                Bytes(size),
+                runs,
+            ))
+            .saves("With one fused operation", saving(p, |id, bytes| if is_its(id, bytes) { bytes / tensors } else { bytes }))
+            .bytes_of("kept by the line", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .advice("A formula in Python keeps a tensor for each of its operations. Use the operation PyTorch has for it (for a GELU: activation_function=\"gelu_pytorch_tanh\" in Transformers, torch.nn.functional.gelu), or torch.compile.")
+            .check("The line keeps one tensor a layer."),
+    ]
+}
+
+/// True for a line that calls operators, and no module of PyTorch's that computes many.
+fn computes(p: &Patient<'_>, stack: StackId, line: FrameId) -> bool {
+    let stacks = &p.recording.stacks;
+    let inside = stacks.frames(stack).iter().take_while(|&&f| f != line).filter_map(|&f| stacks.frame(f));
+    !inside.map(|f| stacks.text(f.file)).any(|file| file.contains("torch/nn/modules/"))
+}
+
+/// True where segments went back while a CUDA graph was captured: `torch.cuda.graph` empties the cache as it begins.
+pub(super) fn is_capture(p: &Patient<'_>, event: u32) -> bool {
+    let phases = &p.roles.anatomy.phases;
+    let stack = p.device.events.stack.get(event as usize).copied().unwrap_or(StackId::NONE);
+    phases.captures(stack) || phases.at(event) == Some(Phase::Capture)
+}

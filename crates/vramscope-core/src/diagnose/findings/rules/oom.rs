@@ -1,0 +1,213 @@
+//! A request failed.
+
+use crate::anatomy::Composition;
+use crate::diagnose::findings::{Class, Finding, Patient, Place};
+use crate::diagnose::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller};
+use crate::diagnose::told::allocator_name;
+use crate::model::{Action, Format, StackId};
+use crate::tables::Quantity;
+use crate::units::{Bytes, count, counted};
+
+/// Kinds of failure that get a finding of their own beside the last one's; more are counted, and the autopsy shows each.
+const OTHER_KINDS: usize = 2;
+
+/// Where a failure came from. Without stacks requests of one size are taken for one place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Site {
+    Stack(StackId),
+    Size(u64),
+}
+
+impl Site {
+    fn of(stack: StackId, requested: u64) -> Self {
+        if stack.is_some() { Site::Stack(stack) } else { Site::Size(requested) }
+    }
+}
+
+/// Every failed request; failures of one kind from one place are one finding. The last failure's comes first: it is what the
+/// program printed when it ended, and those before it were survived.
+pub(super) fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {
+    let mut kinds: Vec<(Verdict, Site, Vec<&Autopsy>)> = Vec::new();
+    for a in p.ooms.iter().rev() {
+        let site = Site::of(a.stack, a.requested);
+        match kinds.iter_mut().find(|k| k.0 == a.verdict && k.1 == site) {
+            Some(kind) => kind.2.push(a),
+            None => kinds.push((a.verdict, site, vec![a])),
+        }
+    }
+    let all = All { ooms: p.device.events.ooms(), last_alloc: p.device.events.action.iter().rposition(|&a| a == Action::Alloc) };
+    let mut found: Vec<Finding> = kinds.iter().take(1 + OTHER_KINDS).map(|kind| failure(&kind.2, &all)).collect();
+    // Of a full device no block in the way is the answer, but what takes most of it.
+    if let (Some(last), Some(a)) = (found.first_mut(), p.ooms.last().filter(|a| !a.holders().is_empty())) {
+        let held = Composition::at(p.recording, p.device, p.tables, p.names, &p.roles, a.event, |_| true);
+        let smaller = what_to_make_smaller(a, &held, &p.recording.stacks);
+        last.sentence += &smaller.first().map_or(String::new(), |most| format!(" {}", most.sentence));
+    }
+    let more = kinds.len().saturating_sub(1 + OTHER_KINDS);
+    if let Some(last) = found.first_mut().filter(|_| more > 0) {
+        let failed: usize = kinds[1 + OTHER_KINDS..].iter().map(|k| k.2.len()).sum();
+        last.sentence += &format!(
+            " {} of {} are not listed here; the autopsy shows each.",
+            counted(failed as u64, "earlier failure", "earlier failures"),
+            counted(more as u64, "other size or place", "other sizes or places"),
+        );
+    }
+    found.extend(unexamined(p));
+    found
+}
+
+/// Failures of which the source tells the request and nothing of the device: they are said, and not judged. By place, as above.
+fn unexamined(p: &Patient<'_>) -> Vec<Finding> {
+    let events = &p.device.events;
+    let mut places: Vec<(StackId, Vec<u32>)> = Vec::new();
+    for event in events.ooms().into_iter().rev().filter(|&e| free_at(p.device, e).is_none()) {
+        let stack = events.stack[event as usize];
+        match places.iter_mut().find(|(known, _)| *known == stack) {
+            Some((_, failed)) => failed.push(event),
+            None => places.push((stack, vec![event])),
+        }
+    }
+    let finding = |(stack, failed): (StackId, Vec<u32>)| {
+        let event = failed[0];
+        let requested = events.size[event as usize];
+        let live = p.tables.curves.at(p.device, &p.tables.lifetimes, Quantity::Allocated, event);
+        let who = allocator_name(p.recording);
+        let more = match failed.len() as u64 - 1 {
+            0 => String::new(),
+            n => {
+                let place = if stack.is_some() { " from there" } else { "" };
+                format!(" {}{place} failed before it.", counted(n, "more request", "more requests"))
+            }
+        };
+        let sentence = format!(
+            "{who} could not give {} while {} were live. What was free on the device is not in this file, so it cannot say why.{more}",
+            Bytes(requested),
+            Bytes(live)
+        );
+        let advice = match p.recording.source.format {
+            Format::RmmLog => {
+                "See what was live at that instant in Allocations; a larger pool (maximum_pool_size) helps only if the device has room."
+            }
+            _ => "See what was live at that instant in Allocations; a memory snapshot of the same run tells why it failed.",
+        };
+        let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, "Out of memory", requested)
+            .says(sentence)
+            .red("request", requested)
+            .bytes_of("live then", live)
+            .shows("free on the device", "not in this file".to_owned())
+            .at(Place { event: Some(event), stack: stack.is_some().then_some(stack), ..Place::default() })
+            .check("Run to the same step: no out-of-memory event is recorded.");
+        finding.advice = advice.to_owned();
+        finding
+    };
+    places.into_iter().map(finding).collect()
+}
+
+/// All failures of a device, and where its allocations end.
+struct All {
+    ooms: Vec<u32>,
+    last_alloc: Option<usize>,
+}
+
+impl All {
+    /// Failures before the last after which something was allocated.
+    fn survived_before(&self) -> usize {
+        let before = &self.ooms[..self.ooms.len().saturating_sub(1)];
+        before.partition_point(|&e| self.last_alloc.is_some_and(|last| (e as usize) < last))
+    }
+}
+
+/// The finding of failures of one kind, the latest of them first.
+fn failure(failures: &[&Autopsy], all: &All) -> Finding {
+    let a = failures[0];
+    let title = match a.verdict {
+        Verdict::Fragmentation => "Out of memory: no hole fits",
+        Verdict::Cap => "Out of memory: the process's own cap",
+        Verdict::Capacity => "Out of memory: the device is full",
+        Verdict::Contention => "Out of memory: others hold the device",
+        Verdict::NonPytorch => "Out of memory: memory outside PyTorch",
+        Verdict::TooLarge if a.capacity.is_some() => "Out of memory: too large for this device",
+        Verdict::TooLarge => "Out of memory: more than this process could get",
+        Verdict::Unknown => "Out of memory",
+    };
+    let bytes = if a.verdict == Verdict::Fragmentation { a.holes.bytes } else { a.requested };
+    let is_past = a.survived && all.ooms.last() != Some(&a.event);
+    let title = if is_past { title.replace("Out of memory", "Survived failure") } else { title.to_owned() };
+    let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, &title, bytes)
+        .says(format!("{}{}", a.sentence, which(failures, all)))
+        .red("request", a.requested);
+    finding = match (a.holes.count, a.all_holes.count) {
+        (0, 0) => finding.shows("holes", "none".to_owned()),
+        // Others have a hole of another pool beside this card: it says why that one is no help.
+        (0, others) => {
+            let elsewhere = format!("{} in {}", Bytes(a.all_holes.bytes), counted(others, "hole", "holes"));
+            finding.shows("holes that could serve it", format!("none ({elsewhere} elsewhere)"))
+        }
+        (n, _) => finding.bytes_of(&format!("largest of {}", counted(n, "hole", "holes")), a.holes.largest),
+    };
+    finding = finding.bytes_of("reserved", a.reserved);
+    let free = a.device_free_told().map_or("unknown".to_owned(), |free| Bytes(free).to_string());
+    finding = finding.shows("free on the device", free);
+    if let Some(cap) = a.limit {
+        finding = finding.shows("cap of this process", cap.to_string());
+    }
+    if let Some(way) = &a.way_out {
+        let text = format!("{} in {}", Bytes(way.bytes), counted(way.blocks.len() as u64, "block", "blocks"));
+        finding = finding.shows(if way.is_optimal { "cheapest to free" } else { "enough, if freed" }, text);
+    }
+    if a.alone_sentence().is_some() {
+        finding = finding.shows("enough alone, if freed", a.alone.to_string());
+    }
+    if failures.len() > 1 {
+        finding = finding.shows("failures of this kind", count(failures.len() as u64));
+    }
+    let place = Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() };
+    let mut finding = finding.at(place).check("Run to the same step: no out-of-memory event is recorded.");
+    prescribe(&mut finding, a, None);
+    finding
+}
+
+/// Which failure of several a finding speaks of, and what became of the others; with the space before it.
+fn which(failures: &[&Autopsy], all: &All) -> String {
+    let a = failures[0];
+    let event = count(u64::from(a.event));
+    if all.ooms.len() < 2 {
+        return String::new();
+    }
+    if all.ooms.last() != Some(&a.event) {
+        let before = match failures.len() as u64 {
+            1 => String::new(),
+            n => format!(", the last of {} of this kind", count(n)),
+        };
+        let fate = if a.survived { "allocations went on after it" } else { "nothing was allocated after it" };
+        return format!(" This is event {event}{before}; {fate}.");
+    }
+    let fate = if a.survived { "allocations went on after it too" } else { "nothing was allocated after it" };
+    let survived = all.survived_before();
+    let others = match all.ooms.len() - 1 {
+        _ if survived == 0 => String::new(),
+        1 => " The one before it was survived: allocations went on.".to_owned(),
+        n if n == survived => format!(" The {} before it were survived: allocations went on.", count(n as u64)),
+        n => format!(" Of the {} before it {} were survived: allocations went on.", count(n as u64), count(survived as u64)),
+    };
+    format!(" This is event {event}, the last of {} requests that failed; {fate}.{others}", count(all.ooms.len() as u64))
+}
+
+/// Gives a failure its remedy: a setting that was tried and passes, else what the figures force.
+pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
+    let all = advice(a, helped);
+    let best = best_advice(&all);
+    finding.remedy = best.and_then(|x| x.setting.clone());
+    finding.advice = match best {
+        Some(best) => best.sentence.clone(),
+        None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
+    };
+    // That no setting helps is told beside what does.
+    let none_helps = all.iter().find(|x| x.setting.is_none() && x.support == Support::Simulation);
+    if let Some(none) = none_helps.filter(|none| best.is_some_and(|b| b != *none && b.setting.is_none())) {
+        finding.advice = format!("{} {}", finding.advice, none.sentence);
+    }
+    if helped.is_none() && a.verdict == Verdict::Fragmentation {
+        finding.advice = format!("What-if tries other settings on these very requests. {}", finding.advice);
+    }
+}

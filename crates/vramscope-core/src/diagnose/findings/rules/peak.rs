@@ -1,0 +1,367 @@
+//! What makes the peak.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
+use super::kept::keeps_unused_graph;
+use super::shared::{FOREACH, LOSS, REDUCER, VAE};
+use crate::anatomy::Phase;
+use crate::anatomy::roles::Role;
+use crate::diagnose::counterfactual::peak_with;
+use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::model::{BlockState, StackId};
+use crate::tables::{LifetimeId, NO_EVENT, Quantity, own_frame};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
+
+/// What one line of the program allocated over the recording.
+struct AllocatingLine {
+    number: u64,
+    bytes: u64,
+    /// The different sizes, at most 10,000 of them.
+    sizes: rustc_hash::FxHashSet<u64>,
+    /// One of its stacks.
+    stack: StackId,
+}
+
+/// One place that allocates again and again in growing sizes: a buffer that is copied to grow.
+pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let total = lifetimes.len() - lifetimes.initial_count();
+    if total < 500 {
+        return Vec::new();
+    }
+    let mut places: FxHashMap<Option<crate::model::FrameId>, AllocatingLine> = FxHashMap::default();
+    let mut all = 0u64;
+    for i in lifetimes.initial_count() as u32..lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let stack = lifetimes.stack(p.device, id);
+        let size = lifetimes.requested(p.device, id);
+        all += size;
+        let place = places.entry(own_frame(&p.recording.stacks, stack)).or_insert_with(|| AllocatingLine {
+            number: 0,
+            bytes: 0,
+            sizes: rustc_hash::FxHashSet::default(),
+            stack,
+        });
+        place.number += 1;
+        place.bytes += size;
+        if place.sizes.len() < 10_000 {
+            place.sizes.insert(size);
+        }
+    }
+    let peak = p.tables.curves.peak(Quantity::Requested).0;
+    let Some((Some(line), top)) = places.into_iter().max_by_key(|(_, x)| x.bytes) else { return Vec::new() };
+    if top.bytes * 2 < all || top.sizes.len() < 50 || top.bytes < peak.saturating_mul(8) {
+        return Vec::new();
+    }
+    let is_there = |id: LifetimeId| own_frame(&p.recording.stacks, lifetimes.stack(p.device, id)) == Some(line);
+    let ids: Vec<LifetimeId> =
+        (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_there(id)).collect();
+    let copied = copied(p, &ids);
+    if copied * 5 < top.number * 4 {
+        return Vec::new();
+    }
+    // Written in place, the copy that is being made would not stand beside the old one.
+    let at_peak = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_there(b.lifetime));
+    let copy = at_peak.map(|b| b.size).max().unwrap_or(0);
+    vec![Finding {
+        rule: "grows_by_copy",
+        class: Class::Peak,
+        title: "Buffer grows by copying".to_owned(),
+        bytes: copy,
+        saving: None,
+        sentence: format!(
+            "{} allocated {} times in {} sizes, {} in all for a peak of {}: {} of these copy a slightly smaller block that is freed right after. Allocate the buffer once and write into it; the peak then loses one copy, up to {}.",
+            p.names.of_stack(top.stack),
+            count(top.number),
+            count(top.sizes.len() as u64),
+            Bytes(top.bytes),
+            Bytes(peak),
+            count(copied),
+            Bytes(copy),
+        ),
+        evidence: vec![
+            Evidence::text("allocations", count(top.number)),
+            Evidence::text("grown by copy", count(copied)),
+            Evidence::text("sizes", count(top.sizes.len() as u64)),
+            Evidence::bytes("allocated in all", top.bytes),
+            Evidence::bytes("peak", peak),
+        ],
+        place: Place { event: Some(p.peak_event), stack: Some(top.stack), ..Place::default() },
+        remedy: Some("cache[:, :, n : n + k] = new".to_owned()),
+        advice: "Make the cache once at its final length, torch.empty(...), and write each new part into it; Transformers does that with cache_implementation=\"static\". torch.cat holds the old and the new copy at once and leaves a hole of a new size behind each time.".to_owned(),
+        verify: "The number of sizes falls to a few.".to_owned(),
+    }]
+}
+
+/// How many of these allocations are likely grown copies: when they were made, the largest live one from there that is smaller,
+/// by half at most, is freed before they are. Activations go the other way round: last made, first freed. O(n log n).
+fn copied(p: &Patient<'_>, ids: &[LifetimeId]) -> u64 {
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let freed = |id: LifetimeId| lifetimes.free_requested(id);
+    let mut deaths: Vec<LifetimeId> = ids.to_vec();
+    deaths.sort_by_key(|&id| freed(id));
+    let mut deaths = deaths.into_iter().peekable();
+    let mut live = std::collections::BTreeSet::new();
+    let mut copied = 0;
+    for &id in ids {
+        while let Some(gone) = deaths.next_if(|&d| freed(d) < lifetimes.born(id)) {
+            live.remove(&(size(gone), gone));
+        }
+        let source = live.range(..(size(id), LifetimeId(0))).next_back();
+        copied += u64::from(source.is_some_and(|&(bytes, source)| bytes * 2 >= size(id) && freed(source) < freed(id)));
+        live.insert((size(id), id));
+    }
+    copied
+}
+
+/// One short-lived block that makes the peak.
+pub(super) fn spike(p: &Patient<'_>) -> Vec<Finding> {
+    let (peak, at) = p.tables.curves.peak(Quantity::Active);
+    let Some(block) = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive).max_by_key(|b| b.size) else {
+        return Vec::new();
+    };
+    let life = p.tables.lifetimes.get(p.device, block.lifetime);
+    let Some(life) = life.filter(|l| l.born != NO_EVENT && l.gone != NO_EVENT) else { return Vec::new() };
+    let lived = life.gone - life.born;
+    let n = p.device.events.len() as u32;
+    let typical = if p.steps.is_empty() { n } else { n / p.steps.len() as u32 };
+    if block.size < 256 * MEBIBYTE || block.size * 3 < peak || lived * 10 > typical {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "spike",
+        class: Class::Peak,
+        title: "One block makes the peak".to_owned(),
+        bytes: block.size,
+        saving: None,
+        sentence: format!(
+            "{} of the {} at the peak is one block from {}, live for {} only.",
+            Bytes(block.size),
+            Bytes(peak),
+            p.names.of_stack(life.stack),
+            counted(u64::from(lived), "event", "events")
+        ),
+        evidence: vec![Evidence::bytes("the block", block.size), Evidence::bytes("peak active", peak)],
+        place: Place {
+            event: Some(at),
+            stack: life.stack.is_some().then_some(life.stack),
+            lifetimes: vec![life.id],
+            range: None,
+        },
+        remedy: None,
+        advice: "Compute it in chunks. For logits over a large vocabulary use a fused linear cross entropy.".to_owned(),
+        verify: "The peak falls by about the block's size.".to_owned(),
+    }]
+}
+
+/// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.
+pub(super) fn logits(p: &Patient<'_>) -> Vec<Finding> {
+    const CHUNKS: u64 = 8;
+    let (named, of_named) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
+    let Some(largest) = named.first().map(|b| b.size) else { return Vec::new() };
+    // Its backward pass makes blocks of the same sizes, without a Python stack.
+    let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
+    let is_its = |id: LifetimeId, size: u64| {
+        p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
+    };
+    let (blocks, bytes) = held(p, |b| is_its(b.lifetime, b.size));
+    let peak = peak(p);
+    if of_named < 512 * MEBIBYTE || bytes.saturating_mul(5) < peak {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("logits", Class::Peak, "The loss makes the peak", bytes)
+            .says(format!(
+                "{} of the {} at the peak were made by the loss at {} and its backward pass: several tensors of batch times sequence times vocabulary.",
+                Bytes(bytes),
+                Bytes(peak),
+                made_at(p, named[0].lifetime)
+            ))
+            .saves(&format!("In {CHUNKS} chunks"), saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }))
+            .bytes_of("made by the loss", bytes)
+            .bytes_of("largest of them", largest)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .advice("Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
+            .check("The peak falls by one to three times the largest block."),
+    ]
+}
+
+/// The decoder of an image model, on the whole image at once.
+pub(super) fn image_decoder(p: &Patient<'_>) -> Vec<Finding> {
+    let (blocks, bytes) = held(p, |b| p.flags_of(b.lifetime) & VAE != 0);
+    if blocks.first().is_none_or(|b| b.size < GIBIBYTE) {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("image_decoder", Class::Peak, "Decoding the image makes the peak", bytes)
+            .says(format!(
+                "{} of the {} at the peak are held by the decoder that turns latents into the image, the largest block {}.",
+                Bytes(bytes),
+                Bytes(peak(p)),
+                Bytes(blocks[0].size)
+            ))
+            .bytes_of("held by the decoder", bytes)
+            .bytes_of("largest block", blocks[0].size)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("pipe.enable_vae_tiling()")
+            .advice("Decode in tiles, and one image at a time: enable_vae_slicing(). In ComfyUI use VAE Decode (Tiled).")
+            .check("The peak falls to that of the denoising steps."),
+    ]
+}
+
+/// Temporaries as large as the weights, inside the optimizer's step; at the peak of the recording or not.
+pub(super) fn foreach_optimizer(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    // State that stays is not the spike.
+    let steps = p.steps.len() as u32;
+    let n = p.device.events.len() as u32;
+    let step = n.checked_div(steps).unwrap_or(n / 4);
+    let is_temporary = |id: LifetimeId| {
+        let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
+        p.flags_of(id) & FOREACH != 0 && born != NO_EVENT && gone != NO_EVENT && gone - born < step
+    };
+    let bytes = peak_with(p.device, p.tables, |id, size| if is_temporary(id) { size } else { 0 });
+    let peak = peak(p);
+    if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak {
+        return Vec::new();
+    }
+    let saving = saving(p, |id, size| if is_temporary(id) { 0 } else { size });
+    let (blocks, _) = held(p, |b| is_temporary(b.lifetime));
+    let any =
+        || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)).max_by_key(|&id| lifetimes.block_size(id));
+    let place = match (blocks.is_empty(), any()) {
+        (true, Some(id)) => Place { event: Some(lifetimes.born(id)), stack: p.stack_of(id), lifetimes: vec![id], range: None },
+        _ => place(p, &blocks),
+    };
+    let (class, title) = match saving.is_nothing() {
+        true => (Class::Hygiene, "The optimizer's step needs room for temporaries"),
+        false => (Class::Peak, "The optimizer's step makes the peak"),
+    };
+    vec![
+        Finding::new("foreach_optimizer", class, title, bytes)
+            .says(format!(
+                "optimizer.step() makes up to {} of temporaries at once, because it works on all weights together.",
+                Bytes(bytes),
+            ))
+            .saves("With fused=True", saving)
+            .bytes_of("temporaries", bytes)
+            .bytes_of("peak", peak)
+            .at(place)
+            .remedy("torch.optim.AdamW(model.parameters(), fused=True)")
+            .advice(
+                "fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries.",
+            )
+            .check("The spike inside each optimizer step is gone."),
+    ]
+}
+
+/// DDP's buckets beside the gradients they are copied from.
+pub(super) fn gradient_buckets(p: &Patient<'_>) -> Vec<Finding> {
+    let is_bucket = |id: LifetimeId| p.flags_of(id) & REDUCER != 0;
+    let (blocks, bytes) = held(p, |b| is_bucket(b.lifetime));
+    let (_, gradients) = of_role(p, Role::Gradients);
+    let peak = peak(p);
+    if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak || gradients.saturating_mul(2) < bytes {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("gradient_buckets", Class::Peak, "Gradients are held twice", bytes)
+            .says(format!(
+                "{} of DDP hold {}, beside {} of gradients that are copied into them.",
+                counted(blocks.len() as u64, "bucket", "buckets"),
+                Bytes(bytes),
+                Bytes(gradients)
+            ))
+            .saves("With gradient_as_bucket_view=True", saving(p, |id, size| if is_bucket(id) { 0 } else { size }))
+            .bytes_of("in buckets", bytes)
+            .bytes_of("in gradients", gradients)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .remedy("DistributedDataParallel(model, gradient_as_bucket_view=True)")
+            .advice("Gradients are then views of the buckets. Call zero_grad(set_to_none=True), the default.")
+            .check("After the first iteration the peak falls by the size of the gradients."),
+    ]
+}
+
+/// What the optimizer keeps: a quarter of the peak, where a smaller state would lower it or memory is short.
+pub(super) fn optimizer_state(p: &Patient<'_>) -> Vec<Finding> {
+    let (blocks, bytes) = of_role(p, Role::OptimizerState);
+    let peak = peak(p);
+    if bytes.saturating_mul(4) < peak || bytes < LEAST {
+        return Vec::new();
+    }
+    let saving = saving(p, |id, size| if p.roles.of(id) == Role::OptimizerState { size / 4 } else { size });
+    if !p.is_short() && saving.bytes().saturating_mul(10) < peak {
+        return Vec::new();
+    }
+    let (_, weights) = of_role(p, Role::Weights);
+    vec![
+        Finding::new("optimizer_state", Class::Peak, "Optimizer state takes a large share", bytes)
+            .says(format!(
+                "{} of the {} at the peak is what the optimizer keeps between steps, beside {} of weights. That is normal, and can be made smaller.",
+                Bytes(bytes),
+                Bytes(peak),
+                Bytes(weights)
+            ))
+            .saves("With 8-bit state instead of fp32", saving)
+            .bytes_of("optimizer state", bytes)
+            .bytes_of("weights", weights)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .advice("An 8-bit Adam keeps a quarter; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.")
+            .check("Optimizer state falls by that factor."),
+    ]
+}
+
+/// Activations kept for the backward pass: half of the peak, where checkpointing would lower it or memory is short.
+pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let (blocks, bytes) = of_role(p, Role::Activations);
+    let peak = peak(p);
+    // A graph that nothing uses has a rule of its own: it is not to be checkpointed but not to be made.
+    if bytes.saturating_mul(2) < peak || bytes < LEAST || keeps_unused_graph(p) {
+        return Vec::new();
+    }
+    let layers = Layers::of(p, &blocks);
+    // The backward pass holds one layer at a time. What each layer begins with stays: one block of the most frequent size.
+    let saving = layers.as_ref().map(|layers| {
+        let input = layers.input(p, &blocks);
+        saving(p, |id, size| match p.roles.of(id) {
+            Role::Activations if p.stack_of(id) != input => size / layers.runs(lifetimes.stack(p.device, id)),
+            _ => size,
+        })
+    });
+    if !p.is_short() && saving.is_none_or(|s| s.bytes().saturating_mul(5) < peak) {
+        return Vec::new();
+    }
+    let from = lines(p, &blocks);
+    let origin =
+        if from.is_empty() { "; their call stacks were not recorded".to_owned() } else { format!(", most of them from {from}") };
+    let finding = Finding::new("activations", Class::Peak, "Activations make the peak", bytes).says(format!(
+        "{} of the {} at the peak are activations kept for the backward pass{origin}.",
+        Bytes(bytes),
+        Bytes(peak),
+    ));
+    let check = match saving {
+        Some(saving) => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),
+        None => "The peak falls; a step takes about a third longer.".to_owned(),
+    };
+    let finding = match (layers, saving) {
+        (Some(layers), Some(saving)) => finding.saves(&layers.checkpointed(), saving),
+        _ => finding,
+    };
+    vec![
+        finding
+            .bytes_of("activations", bytes)
+            .shows("of the peak", format!("{:.0} %", bytes as f64 / peak.max(1) as f64 * 100.0))
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .remedy("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
+            .advice("Checkpoint the layers that hold most (gradient_checkpointing_enable() with use_cache=False in Transformers), or a smaller micro-batch with accumulation.")
+            .check(&check),
+    ]
+}

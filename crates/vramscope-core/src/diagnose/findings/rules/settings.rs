@@ -1,0 +1,63 @@
+//! Remedies that are settings: which of them, a replay of the recorded requests tells and not a rule.
+
+use crate::diagnose::findings::Finding;
+use crate::diagnose::oom::Helped;
+use crate::inference::Remedy;
+use crate::units::{Bytes, counted};
+
+/// What the program itself can do about a finding that settings may mend as well; `None` for findings that no setting mends.
+pub(in crate::diagnose::findings) fn in_code(rule: &str) -> Option<&'static str> {
+    match rule {
+        "variable_sizes" => {
+            Some("In the code: pad or bucket lengths to a multiple of 64 or 128, and warm up with the longest batch first.")
+        }
+        "pinned_segments" => Some("In the code: allocate what lives long before the large short-lived buffers."),
+        "rounding" => Some("In the code: fewer, larger tensors."),
+        _ => None,
+    }
+}
+
+/// What is said before anything was tried.
+pub(super) fn untried(rule: &str) -> String {
+    format!("What-if tries a dozen settings on these requests and shows which one helps. {}", in_code(rule).unwrap_or_default())
+}
+
+/// Less than this part of the peak is not worth a setting: one in twenty.
+const WORTH: u64 = 20;
+
+/// The setting under which the recording reserves least, of those that serve it, where that is worth it: advice and line to copy.
+pub(in crate::diagnose::findings) fn by_settings(finding: &Finding, helped: &Helped) -> Option<(String, Option<String>)> {
+    let in_code = in_code(finding.rule)?;
+    if helped.own.oom || helped.remedies.ends_at_failure.is_some() {
+        // Peaks up to a failure do not compare.
+        return Some((format!("The settings that serve this recording are listed with its failure. {in_code}"), None));
+    }
+    let own = helped.own.peak_reserved_bytes;
+    let passing = || helped.remedies.passing();
+    let tried = counted(helped.remedies.tried.len() as u64, "other setting", "other settings");
+    let Some(least) = passing().map(|r| r.peak_reserved_bytes).min().filter(|&least| own - least.min(own) >= own / WORTH) else {
+        return Some((
+            format!("None of {tried} reserves much less than the {} of the recorded ones. {in_code}", Bytes(own)),
+            None,
+        ));
+    };
+    // Of those that come within a fiftieth of the least, the one with the fewest settings.
+    let is_near = |r: &&Remedy| r.peak_reserved_bytes - least <= least / 50;
+    let settings = |r: &Remedy| r.conf.split(',').filter(|part| !part.is_empty()).count();
+    let best = passing().filter(is_near).min_by_key(|r| (!r.certain, settings(r), r.peak_reserved_bytes))?;
+    let doubt = match helped.doubt(best) {
+        doubt if doubt.is_empty() => String::new(),
+        doubt => format!(" (not certain: {doubt})"),
+    };
+    let more = match passing().filter(|r| r.conf != best.conf && own - r.peak_reserved_bytes.min(own) >= own / WORTH).count() {
+        0 => String::new(),
+        1 => " One more, in What-if, also reserves less than recorded.".to_owned(),
+        n => format!(" {n} more, in What-if, also reserve less than recorded."),
+    };
+    let sentence = format!(
+        "Served again with this setting, the recording reserves {} at the peak instead of {}{doubt}.{more} {in_code}",
+        Bytes(best.peak_reserved_bytes),
+        Bytes(own)
+    );
+    Some((sentence, Some(helped.line(best))))
+}

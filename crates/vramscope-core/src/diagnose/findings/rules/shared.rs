@@ -1,0 +1,156 @@
+//! What several rules need: marks on stacks, runs and trends of samples.
+
+use crate::diagnose::findings::Patient;
+use crate::model::{Sample, StackTable};
+
+/// A frame computes a loss over classes.
+pub(super) const LOSS: u8 = 1;
+/// A frame decodes latents into an image.
+pub(super) const VAE: u8 = 1 << 1;
+/// A frame updates all parameters at once.
+pub(super) const FOREACH: u8 = 1 << 2;
+/// A frame sets up DDP's buckets.
+pub(super) const REDUCER: u8 = 1 << 3;
+/// A frame evaluates.
+pub(super) const EVALUATION: u8 = 1 << 4;
+/// A frame is C++.
+pub(super) const CPP: u8 = 1 << 5;
+/// A frame computes a softmax that is no loss.
+pub(super) const SOFTMAX: u8 = 1 << 6;
+
+/// The marks of every stack. O(frames of all stacks).
+pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u8> {
+    let of_frame: Vec<u8> = (0..stacks.frame_count())
+        .map(|i| stacks.frame(crate::model::FrameId(i as u32)).map_or(0, |f| mark(stacks.text(f.name), stacks.text(f.file))))
+        .collect();
+    (0..stacks.len())
+        .map(|i| {
+            let frames = stacks.frames(crate::model::StackId(i as u32));
+            frames.iter().fold(0, |sum, f| sum | of_frame.get(f.0 as usize).copied().unwrap_or(0))
+        })
+        .collect()
+}
+
+fn mark(name: &str, file: &str) -> u8 {
+    let mut marks = 0;
+    if ["cross_entropy", "log_softmax", "nll_loss", "fixed_cross_entropy", "ForCausalLMLoss"].contains(&name) || name == "lm_head"
+    {
+        marks |= LOSS;
+    }
+    if name.contains("softmax") && !name.contains("log_softmax") {
+        marks |= SOFTMAX;
+    }
+    let lower = file.to_ascii_lowercase();
+    let file_name = lower.rsplit(['/', '\\']).next().unwrap_or("");
+    if name.contains("decode") && (file_name.contains("vae") || file_name.contains("autoencoder")) || name.contains("vae_decode")
+    {
+        marks |= VAE;
+    }
+    if name.starts_with("_multi_tensor_") || name.contains("_foreach_") {
+        marks |= FOREACH;
+    }
+    if file_name == "distributed.py" && ["_pre_forward", "_ddp_init_helper", "_rebuild_buckets"].contains(&name) {
+        marks |= REDUCER;
+    }
+    const EVALUATES: [&str; 10] = [
+        "evaluate",
+        "evaluation_loop",
+        "evaluation_step",
+        "validate",
+        "validation_step",
+        "validation_loop",
+        "prediction_step",
+        "predict",
+        "test_step",
+        "run_evaluation",
+    ];
+    if EVALUATES.contains(&name) {
+        marks |= EVALUATION;
+    }
+    if name.contains("::") || [".cpp", ".cc", ".h", ".cu", ".so"].iter().any(|end| file_name.ends_with(end)) {
+        marks |= CPP;
+    }
+    marks
+}
+
+/// A stretch of successive samples for which something holds.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    /// How long it lasts.
+    pub(super) seconds: f64,
+    /// Its last sample.
+    pub(super) sample: Sample,
+    /// True when the samples end with it.
+    pub(super) is_last: bool,
+}
+
+/// The longest stretch of samples for which a test holds. O(samples).
+pub(super) fn lasts(p: &Patient<'_>, holds: impl Fn(&Sample) -> bool) -> Option<Run> {
+    let samples = &p.device.samples;
+    let mut best: Option<Run> = None;
+    let mut since: Option<i64> = None;
+    for (i, s) in samples.iter().enumerate() {
+        if !holds(s) {
+            since = None;
+            continue;
+        }
+        let start = *since.get_or_insert(s.time_us);
+        let seconds = (s.time_us - start) as f64 / 1e6;
+        if best.is_none_or(|b| seconds >= b.seconds) {
+            best = Some(Run { seconds, sample: *s, is_last: i + 1 == samples.len() });
+        }
+    }
+    best
+}
+
+/// How many stretches a series is cut into.
+pub(super) const STRETCHES: usize = 12;
+
+/// A line through the lowest figures of successive stretches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trend {
+    /// From the first stretch to the last; 0 when it falls.
+    pub(super) grown: u64,
+    /// Of that, over the last half.
+    pub(super) last_half: u64,
+    /// How long the series is.
+    pub(super) seconds: f64,
+    /// Stretches that are higher than the one before.
+    pub(super) rising: usize,
+    /// Coefficient of determination of the line.
+    pub(super) confidence: f64,
+}
+
+/// The trend of a figure's floor: its minimum in each of [`STRETCHES`] stretches of time. `None` with too few samples. The floor
+/// is what a program comes back to, whatever its steps do in between.
+pub(super) fn trend(p: &Patient<'_>, figure: impl Fn(&Sample) -> Option<u64>) -> Option<Trend> {
+    let series: Vec<(i64, u64)> = p.device.samples.iter().filter_map(|s| Some((s.time_us, figure(s)?))).collect();
+    let (first, last) = (series.first()?.0, series.last()?.0);
+    let span = last.checked_sub(first).filter(|&s| s > 0)?;
+    let mut floors = [u64::MAX; STRETCHES];
+    for &(time, value) in &series {
+        let at = ((time - first) as i128 * STRETCHES as i128 / (i128::from(span) + 1)) as usize;
+        floors[at] = floors[at].min(value);
+    }
+    if floors.contains(&u64::MAX) {
+        return None;
+    }
+    let n = STRETCHES as f64;
+    let mean_x = (n - 1.0) / 2.0;
+    let mean_y = floors.iter().map(|&f| f as f64).sum::<f64>() / n;
+    let (mut sxy, mut sxx, mut syy) = (0.0, 0.0, 0.0);
+    for (i, &f) in floors.iter().enumerate() {
+        let (dx, dy) = (i as f64 - mean_x, f as f64 - mean_y);
+        sxy += dx * dy;
+        sxx += dx * dx;
+        syy += dy * dy;
+    }
+    let confidence = if sxx == 0.0 || syy == 0.0 { 0.0 } else { sxy * sxy / (sxx * syy) };
+    Some(Trend {
+        grown: floors[STRETCHES - 1].saturating_sub(floors[0]),
+        last_half: floors[STRETCHES - 1].saturating_sub(floors[STRETCHES / 2 - 1]),
+        seconds: span as f64 / 1e6,
+        rising: floors.windows(2).filter(|w| w[1] > w[0]).count(),
+        confidence,
+    })
+}

@@ -1,0 +1,423 @@
+//! How memory is held: cache, pools, segments that cannot be given back, memory of the host.
+
+use crate::anatomy::roles::Role;
+use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::model::{Action, BlockState, DeviceKind};
+use crate::tables::{LifetimeId, NO_EVENT, Quantity, SegmentAt};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
+
+/// Free memory in private pools after an event: held by their graphs, which other rules about unused memory leave out. O(blocks).
+fn free_in_private_pools(p: &Patient<'_>, event: u32) -> u64 {
+    if p.device.pools.iter().all(|&key| key == (0, 0)) {
+        return 0;
+    }
+    let state = p.tables.states.at(p.device, &p.tables.lifetimes, event);
+    let is_private = |s: &&SegmentAt| p.device.pool_key(s.pool).is_some_and(|key| key != (0, 0));
+    let blocks = state.segments.iter().filter(is_private).flat_map(|s| state.blocks_of(s));
+    blocks.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum()
+}
+
+/// Reserved memory far above what was ever used, built up by requests of ever new sizes.
+pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
+    let (reserved, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
+    let active = p.tables.curves.peak(Quantity::Active).0;
+    let unused = reserved.saturating_sub(active);
+    let is_much = |unused: u64| reserved >= 256 * MEBIBYTE && unused * 100 >= reserved * 20;
+    // Captured graphs keep what they free, whatever the sizes.
+    if !is_much(unused) || !is_much(unused.saturating_sub(free_in_private_pools(p, at))) {
+        return Vec::new();
+    }
+    let mut sizes = rustc_hash::FxHashSet::default();
+    let (mut late, mut new_late) = (0u64, 0u64);
+    // Segments whose first tenant is of a size over 1 MiB that had not been asked for before.
+    let (mut taken, mut for_new, mut fresh) = (0u64, 0u64, false);
+    let n = p.device.events.len();
+    for i in 0..n {
+        match p.device.events.action[i] {
+            Action::Alloc if p.device.events.size[i] > MEBIBYTE => {
+                let is_new = sizes.insert(p.device.events.size[i]);
+                new_late += u64::from(is_new && i > n / 2);
+                for_new += u64::from(is_new && fresh);
+                fresh = false;
+            }
+            Action::Alloc => fresh = false,
+            Action::SegmentAlloc | Action::SegmentMap => {
+                late += u64::from(i > n / 3);
+                taken += 1;
+                fresh = true;
+            }
+            _ => {}
+        }
+    }
+    // Fixed shapes repeat after the first steps; lengths that vary keep bringing new sizes.
+    if sizes.len() < 60 || new_late < 10 || late < 3 {
+        return Vec::new();
+    }
+    let new_ones = format!("{} of {}", count(for_new), counted(taken, "segment", "segments"));
+    // A cause is named where it is behind most of them.
+    let why = if for_new * 2 > taken { format!(", and {new_ones} were taken for a size that was new") } else { String::new() };
+    vec![Finding {
+        rule: "variable_sizes",
+        class: Class::Structure,
+        title: "Reserved and never used".to_owned(),
+        bytes: unused,
+        saving: None,
+        sentence: format!(
+            "{} is reserved at the peak and at most {} was ever in use: requests came in {} sizes over 1 MiB{why}.",
+            Bytes(reserved),
+            Bytes(active),
+            count(sizes.len() as u64),
+        ),
+        evidence: vec![
+            Evidence::bytes("peak reserved", reserved),
+            Evidence::bytes("peak active", active),
+            Evidence::text("sizes over 1 MiB", count(sizes.len() as u64)),
+            Evidence::text("segments after the first third", count(late)),
+            Evidence::text("segments for a size not seen before", new_ones),
+        ],
+        place: Place { event: Some(at), ..Place::default() },
+        remedy: None,
+        advice: super::settings::untried("variable_sizes"),
+        verify: "Peak reserved comes down to peak active; segment_alloc events stop after warm-up.".to_owned(),
+    }]
+}
+
+/// Segments that are nearly empty but for small long-lived blocks.
+pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
+    let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
+    let end = p.device.events.len().saturating_sub(1) as u32;
+    let mut best: Option<(u64, u64, usize, u32, Vec<LifetimeId>)> = None;
+    for event in [at, end] {
+        let state = p.tables.states.at(p.device, &p.tables.lifetimes, event);
+        let (mut pinned, mut live, mut segments, mut lifetimes) = (0u64, 0u64, 0usize, Vec::new());
+        for s in state.segments.iter().filter(|s| !s.is_expandable && s.size >= 20 * MEBIBYTE) {
+            let blocks = state.blocks_of(s);
+            let used: u64 = blocks.iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.size).sum();
+            if used > 0 && used * 5 <= s.size {
+                pinned += s.size - used;
+                live += used;
+                segments += 1;
+                lifetimes.extend(blocks.iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.lifetime));
+            }
+        }
+        if best.as_ref().is_none_or(|b| pinned > b.0) {
+            best = Some((pinned, live, segments, event, lifetimes));
+        }
+    }
+    let Some((pinned, live, segments, event, lifetimes)) = best else { return Vec::new() };
+    let reserved = p.tables.curves.peak(Quantity::Reserved).0;
+    if pinned < 128 * MEBIBYTE || pinned * 10 < reserved * 3 {
+        return Vec::new();
+    }
+    let stack = lifetimes.first().map(|&l| p.tables.lifetimes.stack(p.device, l)).filter(|s| s.is_some());
+    vec![Finding {
+        rule: "pinned_segments",
+        class: Class::Structure,
+        title: "Slivers pin large segments".to_owned(),
+        bytes: pinned,
+        saving: None,
+        sentence: format!(
+            "{} of live blocks keep {} of free memory from going back to the device: {} less than a fifth full.",
+            Bytes(live),
+            Bytes(pinned),
+            counted(segments as u64, "segment is", "segments are"),
+        ),
+        evidence: vec![
+            Evidence::bytes("live in them", live),
+            Evidence::bytes("free in them", pinned),
+            Evidence::text("segments", count(segments as u64)),
+            Evidence::text("live blocks", count(lifetimes.len() as u64)),
+        ],
+        place: Place { event: Some(event), stack, lifetimes, ..Place::default() },
+        remedy: None,
+        advice: super::settings::untried("pinned_segments"),
+        verify: "Free memory inside reserved memory falls at the same instant.".to_owned(),
+    }]
+}
+
+/// Private pools: memory that only a CUDA graph or a MemPool can use.
+pub(super) fn private_pools(p: &Patient<'_>) -> Vec<Finding> {
+    let state = p.tables.states.at(p.device, &p.tables.lifetimes, p.device.events.len().saturating_sub(1) as u32);
+    let mut bytes = 0u64;
+    let mut free = 0u64;
+    let mut pools = std::collections::BTreeSet::new();
+    for s in &state.segments {
+        if let Some(key) = p.device.pool_key(s.pool).filter(|&k| k != (0, 0)) {
+            bytes += s.size;
+            pools.insert(key);
+            free += state.blocks_of(s).iter().filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>();
+        }
+    }
+    let reserved = state.totals.reserved;
+    let number = pools.len() as u64;
+    let is_idle = free >= 256 * MEBIBYTE && free * 5 >= reserved;
+    let share = p.device.capacity.map_or(bytes * 5 >= reserved, |all| bytes * 20 >= all);
+    let is_many = number >= MANY_POOLS && bytes >= 256 * MEBIBYTE && share;
+    if !is_idle && !is_many {
+        return Vec::new();
+    }
+    let held = format!(
+        "{} {} {}, of which {} is free",
+        counted(number, "private pool", "private pools"),
+        if number == 1 { "holds" } else { "hold" },
+        Bytes(bytes),
+        Bytes(free),
+    );
+    let (title, sentence) = if is_idle {
+        let whose = if number == 1 { "its own CUDA graphs" } else { "their own CUDA graphs" };
+        ("Private pools hold free memory", format!("{held}; only {whose} can use it, and empty_cache does not give it back."))
+    } else {
+        let sentence =
+            format!("{held}; each stays with the CUDA graphs captured into it. That is no leak: it ends with the last capture.");
+        ("Private pools of captured graphs", sentence)
+    };
+    vec![
+        Finding::new("private_pools", Class::Structure, title, if is_idle { free } else { bytes })
+            .says(sentence)
+            .shows("private pools", count(number))
+            .bytes_of("in private pools", bytes)
+            .bytes_of("free in them", free)
+            .at(Place { event: Some(state.event), ..Place::default() })
+            .advice("Capture fewer sizes (cudagraph_capture_sizes in vLLM), let graphs share a pool, or use mode=\"default\" with torch.compile.")
+            .check("Bytes in private pools fall."),
+    ]
+}
+
+/// Private pools from which on they are worth a line though nothing is free in them: a graph for every size of a batch.
+const MANY_POOLS: u64 = 8;
+
+/// Freed by the program and still waiting for another stream.
+pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let n = p.device.events.len() as u32;
+    // A free completes in the next event unless something holds it back.
+    let mut changes: Vec<(u32, bool, u64)> = Vec::new();
+    for i in 0..lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let (asked, gone) = (lifetimes.free_requested(id), lifetimes.gone(id));
+        if asked != NO_EVENT && gone.saturating_sub(asked) > 8 {
+            changes.push((asked, true, lifetimes.block_size(id)));
+            changes.push((gone.min(n), false, lifetimes.block_size(id)));
+        }
+    }
+    changes.sort_unstable();
+    let (mut now, mut waiting, mut at) = (0u64, 0u64, 0u32);
+    for (event, starts, size) in changes {
+        now = if starts { now + size } else { now.saturating_sub(size) };
+        if now > waiting {
+            (waiting, at) = (now, event);
+        }
+    }
+    let peak = p.tables.curves.peak(Quantity::Active).0;
+    if waiting < 64 * MEBIBYTE || waiting * 20 < peak {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "pending_free",
+        class: Class::Structure,
+        title: "Freed, but waiting for a stream".to_owned(),
+        bytes: waiting,
+        saving: None,
+        sentence: format!(
+            "{} had been freed by the program and could not be reused yet, because another stream might still read it (record_stream).",
+            Bytes(waiting)
+        ),
+        evidence: vec![Evidence::bytes("waiting at most", waiting), Evidence::bytes("peak active", peak)],
+        place: Place { event: Some(at), ..Place::default() },
+        remedy: Some(p.words.say("TORCH_NCCL_AVOID_RECORD_STREAMS=1").into_owned()),
+        advice: "For FSDP1 also limit_all_gathers=True; FSDP2 does not need it.".to_owned(),
+        verify: "Active and allocated memory stay together.".to_owned(),
+    }]
+}
+
+/// The cache thrown away and built again, over and over.
+pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
+    let events = &p.device.events;
+    let (mut bursts, mut captured, mut bytes, mut last, mut first_event) = (0u64, 0u64, 0u64, None::<usize>, 0u32);
+    for i in 0..events.len() {
+        if events.action[i].shrinks_reserved() {
+            bytes += events.size[i];
+            if last.is_none_or(|l| i - l > 8) {
+                bursts += 1;
+                captured += u64::from(super::kept::is_capture(p, i as u32));
+                if bursts == 1 {
+                    first_event = i as u32;
+                }
+            }
+            last = Some(i);
+        }
+    }
+    let steps = p.steps.len() as u64;
+    if bursts < 5 || (steps > 0 && bursts * 2 < steps) {
+        return Vec::new();
+    }
+    let is_capture = captured * 2 > bursts;
+    let (title, why) = match is_capture {
+        true => ("CUDA graph capture empties the cache", "torch.cuda.graph empties the cache as each capture begins"),
+        false => ("The cache is emptied again and again", "each time stops the GPU"),
+    };
+    vec![Finding {
+        rule: "cache_flushes",
+        class: if is_capture { Class::Hygiene } else { Class::Structure },
+        title: title.to_owned(),
+        bytes,
+        saving: None,
+        sentence: format!(
+            "Segments went back to the device in {} bursts, {} in all, and were taken again: {why}.",
+            count(bursts),
+            Bytes(bytes)
+        ),
+        evidence: vec![Evidence::text("bursts", count(bursts)), Evidence::bytes("given back in all", bytes)],
+        place: Place { event: Some(first_event), ..Place::default() },
+        remedy: None,
+        advice: p
+            .words
+            .say(if is_capture {
+                "That is by design and costs time only while graphs are captured. Capture fewer of them, or capture once before the loop."
+            } else {
+                "Leave a tenth of the device free (a smaller batch), and remove calls of torch.cuda.empty_cache() from the loop."
+            })
+            .into_owned(),
+        verify: "No segment_free after warm-up; steps are faster.".to_owned(),
+    }]
+}
+
+/// Reserved and unused: what nvidia-smi shows and `memory_allocated` does not.
+pub(super) fn idle_cache(p: &Patient<'_>) -> Vec<Finding> {
+    let n = p.device.events.len() as u32;
+    let Some((idle, reserved, used, range)) = (match n {
+        0 => idle_in_state(p),
+        n if n >= 100 && p.ooms.is_empty() => idle_for_good(p, n),
+        _ => None,
+    }) else {
+        return Vec::new();
+    };
+    if idle < GIBIBYTE || idle.saturating_mul(2) < reserved {
+        return Vec::new();
+    }
+    let (title, when) = match range {
+        Some(_) => (
+            "Reserved and not used any more",
+            format!(
+                "Over the last half of the recording PyTorch held at least {} and used at most {}",
+                Bytes(reserved),
+                Bytes(used)
+            ),
+        ),
+        None => (
+            "Reserved and not used when the file was written",
+            format!("When the file was written PyTorch held {} and used {}", Bytes(reserved), Bytes(used)),
+        ),
+    };
+    vec![
+        Finding::new("idle_cache", Class::Structure, title, idle)
+            .says(format!("{when}. {} counts the first, memory_allocated the second; nothing is leaked.", p.words.tool))
+            .bytes_of(if range.is_some() { "reserved at least" } else { "reserved" }, reserved)
+            .bytes_of(if range.is_some() { "used at most" } else { "used" }, used)
+            .at(Place { event: range.map(|r| r.1), range, ..Place::default() })
+            .remedy(&p.words.say("torch.cuda.empty_cache()"))
+            .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
+            .check(&p.words.say("Memory in nvidia-smi falls by the segments that are wholly free.")),
+    ]
+}
+
+/// Idle, reserved and used bytes, and the events they are of; these none of a state alone.
+type Idle = (u64, u64, u64, Option<(u32, u32)>);
+
+/// Over the whole last half: between steps a cache is empty in every run.
+fn idle_for_good(p: &Patient<'_>, n: u32) -> Option<Idle> {
+    let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[n / 2, n]);
+    let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[n / 2, n]);
+    let (used, reserved) = (used.first()?.max, reserved.first()?.min);
+    // What is free in private pools no empty_cache gives back.
+    let idle = reserved.saturating_sub(used).saturating_sub(free_in_private_pools(p, n - 1));
+    Some((idle, reserved, used, Some((n / 2, n - 1))))
+}
+
+/// Segments that are wholly free, where there is no history.
+fn idle_in_state(p: &Patient<'_>) -> Option<Idle> {
+    let state = crate::diagnose::oom::closest(p.device, p.tables)?;
+    Some((state.releasable, state.reserved, state.active, None))
+}
+
+/// A few huge equal blocks taken at the start and held to the end: a cache of keys and values reserved by design.
+pub(super) fn preallocated(p: &Patient<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let n = p.device.events.len() as u32;
+    let peak = p.tables.curves.peak(Quantity::Requested).0;
+    let times = &p.device.events.time_us;
+    let mut by_size: std::collections::BTreeMap<u64, Vec<LifetimeId>> = std::collections::BTreeMap::new();
+    for block in p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && b.requested >= 64 * MEBIBYTE) {
+        let gone = lifetimes.gone(block.lifetime);
+        let born = lifetimes.born(block.lifetime);
+        let held = if born == NO_EVENT { n } else { gone.min(n) - born };
+        // Equal blocks that stay are most often weights: only code of a cache tells one.
+        let is_cache = p.roles.of(block.lifetime) == Role::KvCache;
+        if is_cache && gone == NO_EVENT && u64::from(held) * 10 >= u64::from(n) * 8 {
+            by_size.entry(block.requested).or_default().push(block.lifetime);
+        }
+    }
+    let Some((size, ids)) =
+        by_size.into_iter().filter(|(_, ids)| ids.len() >= 2).max_by_key(|(size, ids)| size * ids.len() as u64)
+    else {
+        return Vec::new();
+    };
+    let bytes = size * ids.len() as u64;
+    let births: Vec<u32> = ids.iter().map(|&id| lifetimes.born(id)).filter(|&b| b != NO_EVENT).collect();
+    let time = |e: u32| times.get(e as usize).copied().unwrap_or(0);
+    let (first, last) = (births.iter().min().copied().unwrap_or(0), births.iter().max().copied().unwrap_or(0));
+    let is_quick = !p.device.events.has_time || time(last) - time(first) <= 5_000_000;
+    if bytes < 2 * GIBIBYTE || bytes * 10 < peak * 6 || ids.len() > 200 || !is_quick {
+        return Vec::new();
+    }
+    let number = ids.len() as u64;
+    vec![
+        Finding::new("preallocated_cache", Class::Structure, "Most of it is a KV cache, taken whole", bytes)
+            .says(format!(
+                "{} of {} each {}. That is how servers reserve their KV cache, by design.",
+                counted(number, "block", "blocks"),
+                Bytes(size),
+                match n {
+                    0 => format!("are a KV cache: {} of the {} that were live", Bytes(bytes), Bytes(peak)),
+                    _ => format!("were taken at once and never freed: {} of the {} at the peak", Bytes(bytes), Bytes(peak)),
+                }
+            ))
+            .shows("blocks", count(number))
+            .bytes_of("each", size)
+            .bytes_of("peak", peak)
+            .at(Place { event: Some(last), stack: p.stack_of(ids[0]), lifetimes: ids, ..Place::default() })
+            .remedy("gpu_memory_utilization=0.8")
+            .advice("Set the share it takes: gpu_memory_utilization in vLLM, --mem-fraction-static in SGLang.")
+            .check("Allocated memory is the chosen share."),
+    ]
+}
+
+/// Pinned host memory rounded far above what was asked for.
+pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
+    if p.device.id.kind != DeviceKind::Host {
+        return Vec::new();
+    }
+    let in_use = p.tables.curves.peak(Quantity::Active);
+    let reserved = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
+    let (held, at) = if reserved.0 > in_use.0 { reserved } else { in_use };
+    let asked = p.tables.curves.peak(Quantity::Requested).0;
+    let lost = held.saturating_sub(asked);
+    if asked == 0 || lost < 256 * MEBIBYTE || held.saturating_mul(10) < asked.saturating_mul(13) {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("pinned_rounding", Class::Structure, "Pinned memory is rounded up", lost)
+            .says(format!(
+                "{} of pinned host memory is held for {} requested, {:.1} times as much: sizes are rounded up to powers of two and kept.",
+                Bytes(held),
+                Bytes(asked),
+                held as f64 / asked as f64
+            ))
+            .bytes_of("held", held)
+            .bytes_of("requested", asked)
+            .at(Place { event: (at != NO_EVENT).then_some(at), ..Place::default() })
+            .remedy("PYTORCH_ALLOC_CONF=pinned_use_cuda_host_register:True")
+            .advice("Also a smaller prefetch_factor and fewer workers; newer releases have pinned_max_round_threshold_mb.")
+            .check("What is held comes down to what is requested."),
+    ]
+}

@@ -1,0 +1,500 @@
+//! Leaks: what survives its step, by call stack, and how steadily it grows; memory that climbs and drops like a saw; and what
+//! was born after one instant and is alive at another.
+
+mod between;
+mod saw_tooth;
+#[cfg(test)]
+mod tests;
+mod together;
+mod words;
+
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+pub use self::between::{Survivors, between};
+pub use self::saw_tooth::{SawTooth, saw_tooth};
+pub use self::words::{adding, adds, how_often, pace};
+use crate::anatomy::steps::{StepSource, Steps};
+use crate::model::{DeviceRecording, StackId};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
+use crate::units::{MEBIBYTE, counted};
+
+/// Growth of one call stack over the steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growth {
+    /// The stack.
+    pub stack: StackId,
+    /// Requested bytes of this stack that are alive at the end, whenever they were born and of whatever size, but for what its first
+    /// calls made beside what every step leaves behind; or those that were freed together.
+    pub bytes: u64,
+    /// Their number.
+    pub count: u64,
+    /// Bytes a step adds: the mean over the steps it was looked at in, warm-up and unfinished ones aside, or over whole periods.
+    pub bytes_per_step: f64,
+    /// Coefficient of determination of the least-squares line through the survivors' cumulative sum, 0 to 1.
+    pub confidence: f64,
+    /// The step it grows from: 0, or a later one where it began late.
+    pub since: usize,
+    /// Steps that left something behind.
+    pub steps_adding: usize,
+    /// Steps in which it could: all of them, or those before it was freed.
+    pub steps: usize,
+    /// Survivors' bytes by the step they were born in. What was born outside the steps is in `bytes` alone.
+    pub by_step: Vec<u64>,
+    /// Some of the surviving allocations, oldest first.
+    pub examples: Vec<LifetimeId>,
+    /// The event at which the program began to free all of it at once; `None` where it lives at the end.
+    pub freed: Option<u32>,
+    /// How regularly it grows.
+    pub rhythm: Rhythm,
+}
+
+/// How regularly memory grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rhythm {
+    /// Not so that it would go on.
+    None,
+    /// In four steps of five or more, or in all of four.
+    Step,
+    /// In one step of this many, as where every tenth is followed by an evaluation.
+    Every(usize),
+    /// At uneven distances, or only together with other stacks: all they leave behind is a line.
+    Uneven,
+}
+
+impl Growth {
+    /// Steady growth: a line explains nine tenths of it, and it comes in four steps of five, at even distances, or makes up, alone or
+    /// with others, what all memory comes back to.
+    #[must_use]
+    pub fn is_leak(&self) -> bool {
+        self.rhythm != Rhythm::None
+    }
+
+    /// Small tensors that nearly every step leaves behind, too few bytes a step to fill a device: as numbers kept as tensors do.
+    #[must_use]
+    pub fn is_trickle(&self) -> bool {
+        let steady = self.by_step.get(steady(self.by_step.len())).unwrap_or_default();
+        let is_even = self.confidence > 0.9 && self.bytes_per_step > 0.0 && self.bytes_per_step < LEAST_A_STEP;
+        is_even && self.freed.is_none() && rhythm(steady) == Rhythm::Step
+    }
+}
+
+/// Steps at either end that are no measure where there are many: at the start they may build caches, optimizer states and
+/// workspaces, and what is born in the last ones may simply not be done yet.
+const MARGIN: usize = 2;
+/// Steps from which on two are left aside at either end; of fewer, one.
+const MANY: usize = 12;
+/// Steps needed between the margins.
+const FEWEST_STEADY: usize = 5;
+/// Steps needed between the margins where the optimizer's calls tell them: they are not layers, and training leaves nothing behind.
+const FEWEST_TRAINING: usize = 4;
+/// Steps from which on memory that was freed again tells a leak: fewer may be the layers of a network.
+const FEWEST_FREED: usize = 20;
+
+/// Bytes a step below which growth is none that would fill a device.
+const LEAST_A_STEP: f64 = 512.0;
+
+/// Bytes from which on an allocation that only some steps leave behind tells a leak.
+const LEAST_NOW_AND_THEN: u64 = 1 << 16;
+
+/// The steps between warm-up and what may not be done yet.
+fn steady(count: usize) -> std::ops::Range<usize> {
+    let margin = if count >= MANY { MARGIN } else { 1 };
+    margin..count.saturating_sub(margin).max(margin)
+}
+
+/// Whether there are steps enough to look at growth in them: growth within one pass, one loading or one step is none.
+#[must_use]
+pub fn has_steps(steps: &Steps) -> bool {
+    steady(steps.len()).len() >= needed(steps)
+}
+
+/// Steps needed between the margins.
+fn needed(steps: &Steps) -> usize {
+    let ends_with_optimizer = steps.source.is_optimizer() || matches!(steps.source, StepSource::Optimizer(_));
+    if ends_with_optimizer { FEWEST_TRAINING } else { FEWEST_STEADY }
+}
+
+/// Why a recording cannot tell what grows, as a whole sentence; `None` where it can.
+#[must_use]
+pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
+    let needed = needed(steps) + 2;
+    match steps.len() {
+        _ if has_steps(steps) => None,
+        0 if device.events.is_empty() => Some("The file has no history, only what was live when it was dumped. Two files of one run tell what grew: vramscope diff A B.".to_owned()),
+        0 => Some(format!("No steps were found, so nothing tells what grows. Record {needed} steps or more.")),
+        n => Some(format!("{} too few to tell what grows. Record {needed} or more.", counted(n as u64, "step is", "steps are"))),
+    }
+}
+
+/// What growth was looked at in, for a line under a title: `60 steps`.
+#[must_use]
+pub fn looked_at(steps: &Steps) -> String {
+    counted(steps.len() as u64, "step", "steps")
+}
+
+/// What survives, of one stack: each allocation, its bytes and the step it was born in, oldest first. `None` is before the first
+/// step, their number after the last.
+type Survival = Vec<(LifetimeId, u64, Option<usize>)>;
+
+/// The steps that growth is looked for in.
+struct Looked {
+    /// All of them.
+    count: usize,
+    /// Those that decide.
+    within: Range<usize>,
+}
+
+/// The growth of one stack; `None` where nothing of it comes from the steps that decide.
+fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32>) -> Option<Growth> {
+    let Looked { count, ref within } = *looked;
+    let set_up = set_up(survival, within)?;
+    let mut by_step = vec![0; count];
+    let (mut bytes, mut number, mut most, mut examples) = (0, 0, 0, Vec::new());
+    // Blocks without a stack are everything at once: of these only sizes that come back in most steps belong to the growth.
+    let sizes = if stack.is_some() { FxHashSet::default() } else { recurring(survival, within) };
+    let belongs = |size: u64| stack.is_some() || sizes.is_empty() || sizes.contains(&size);
+    for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0) && belongs(s.1)) {
+        bytes += size;
+        number += 1;
+        most = most.max(size);
+        if let Some(b) = step.and_then(|s| by_step.get_mut(s)) {
+            *b += size;
+        }
+        if examples.len() < 100 {
+            examples.push(id);
+        }
+    }
+    let steady = &by_step[within.clone()];
+    let (slope, confidence) = line(steady);
+    let rhythm = match rhythm(steady) {
+        _ if confidence <= 0.9 || slope < LEAST_A_STEP => Rhythm::None,
+        // A scalar every few steps is what a program logs.
+        Rhythm::Every(_) if most < LEAST_NOW_AND_THEN => Rhythm::None,
+        found => found,
+    };
+    Some(Growth {
+        stack,
+        bytes,
+        count: number,
+        bytes_per_step: mean(steady, rhythm),
+        confidence,
+        since: 0,
+        steps_adding: by_step.iter().filter(|&&b| b > 0).count(),
+        steps: count,
+        by_step,
+        examples,
+        freed,
+        rhythm,
+    })
+}
+
+/// Sizes of which at least half of the steps that decide leave something behind.
+fn recurring(survival: &Survival, within: &Range<usize>) -> FxHashSet<u64> {
+    let mut steps: FxHashMap<u64, FxHashSet<usize>> = FxHashMap::default();
+    for &(_, size, step) in survival {
+        if let Some(step) = step.filter(|step| within.contains(step)) {
+            steps.entry(size).or_default().insert(step);
+        }
+    }
+    steps.into_iter().filter(|(_, in_steps)| in_steps.len() * 2 >= within.len()).map(|(size, _)| size).collect()
+}
+
+/// What the first calls of a line made beside what every step leaves behind, as a library makes its workspace: of another size, and
+/// more in number than any of the steps that decide has. What a leak leaves varies in size, but not so in number. `None` where
+/// nothing comes from the steps that decide.
+fn set_up(survival: &Survival, within: &Range<usize>) -> Option<FxHashSet<LifetimeId>> {
+    let mut numbers: FxHashMap<usize, usize> = FxHashMap::default();
+    let (mut least, mut most) = (u64::MAX, 0);
+    for &(_, size, step) in survival {
+        if let Some(step) = step.filter(|s| within.contains(s)) {
+            *numbers.entry(step).or_default() += 1;
+            (least, most) = (least.min(size), most.max(size));
+        }
+    }
+    let usual = numbers.values().copied().max()?;
+    let mut early: FxHashMap<Option<usize>, (usize, Vec<LifetimeId>)> = FxHashMap::default();
+    for &(id, size, step) in survival.iter().filter(|s| s.2.is_none_or(|step| step < within.start)) {
+        let (number, others) = early.entry(step).or_default();
+        *number += 1;
+        if !(least..=most).contains(&size) {
+            others.push(id);
+        }
+    }
+    let beside = |(number, others): (usize, Vec<LifetimeId>)| others.into_iter().take(number.saturating_sub(usual));
+    Some(early.into_values().flat_map(beside).collect())
+}
+
+/// Bytes a step adds on average; of those at even distances over whole periods.
+fn mean(by_step: &[u64], rhythm: Rhythm) -> f64 {
+    let first = by_step.iter().position(|&b| b > 0).unwrap_or(0);
+    let last = by_step.iter().rposition(|&b| b > 0).unwrap_or(0);
+    let over = if matches!(rhythm, Rhythm::Every(_)) && last > first { &by_step[first..last] } else { by_step };
+    over.iter().sum::<u64>() as f64 / over.len().max(1) as f64
+}
+
+/// Whether what steps add goes on to the last of `n`: nothing for much longer than between any two of them means that it has ended.
+fn goes_on(adding: &[usize], n: usize) -> bool {
+    let longest = adding.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(1);
+    adding.last().is_some_and(|last| n - last <= 2 * longest + 2)
+}
+
+/// How regularly steps add: four in five, or at least five of them at even distances.
+fn rhythm(by_step: &[u64]) -> Rhythm {
+    let adding: Vec<usize> = by_step.iter().enumerate().filter(|&(_, &b)| b > 0).map(|(i, _)| i).collect();
+    let (n, k) = (by_step.len(), adding.len());
+    if !goes_on(&adding, n) {
+        return Rhythm::None;
+    }
+    if k >= FEWEST_TRAINING && k * 5 >= n * 4 {
+        return Rhythm::Step;
+    }
+    let (Some(&first), Some(&last)) = (adding.first(), adding.last()) else { return Rhythm::None };
+    if k < FEWEST_STEADY {
+        return Rhythm::None;
+    }
+    let every = (last - first) as f64 / (k - 1) as f64;
+    let even = adding.windows(2).all(|w| ((w[1] - w[0]) as f64) <= every * 1.5);
+    let reaches = (first as f64) < every * 1.5 && ((n - last) as f64) < every * 1.5 + 1.0;
+    if even && reaches && every >= 1.5 { Rhythm::Every(every.round() as usize) } else { Rhythm::None }
+}
+
+/// Growth below this many bytes in all, or below a fiftieth of the peak, would take thousands of steps to matter.
+const LEAST: u64 = MEBIBYTE;
+
+/// Growth by stack, most bytes first: of what lives at the end, and of what grew for at least twenty steps and was then freed at
+/// once, as a list that goes out of scope does. What several stacks leave behind by turns, or one now and then, is told by what all
+/// memory comes back to. Nothing without steps enough. Source: rule 5 of the diagnoses.
+/// O(lifetimes).
+#[must_use]
+pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Vec<Growth> {
+    if !has_steps(steps) {
+        return Vec::new();
+    }
+    let bounds: &[u32] = &steps.bounds;
+    let count = steps.len();
+    let looked = Looked { count, within: steady(count) };
+    let lifetimes = &tables.lifetimes;
+    let has_pools = device.pools.iter().any(|&key| key != (0, 0));
+    let mut alive: FxHashMap<StackId, Survival> = FxHashMap::default();
+    // When each stack freed what had outlived its step and the two after it.
+    let mut old: FxHashMap<StackId, Vec<(u32, LifetimeId)>> = FxHashMap::default();
+    for i in 0..lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let step = step_of(bounds, lifetimes.born(id));
+        let freed = freed_at(tables, id);
+        if freed == NO_EVENT {
+            if has_pools && is_captured(device, tables, id) {
+                continue;
+            }
+            alive.entry(lifetimes.stack(device, id)).or_default().push((id, lifetimes.requested(device, id), step));
+        } else if step.is_none_or(|s| bounds.get(s + 3).is_some_and(|&b| freed >= b)) {
+            old.entry(lifetimes.stack(device, id)).or_default().push((freed, id));
+        }
+    }
+    let mut found: Vec<Growth> = alive.iter().filter_map(|(&stack, s)| grown(stack, s, &looked, None)).collect();
+    let is_full = |stack: &StackId, s: &Survival| {
+        let turned = old.get(stack)?.iter().map(|&(freed, id)| Turned {
+            born: step_of(bounds, lifetimes.born(id)),
+            freed: step_of(bounds, freed),
+            bytes: lifetimes.requested(device, id),
+        });
+        Some(is_bounded(s, &looked, &turned.collect::<Vec<_>>()))
+    };
+    alive.retain(|stack, s| is_full(stack, s) != Some(true));
+    for g in found.iter_mut().filter(|g| !alive.contains_key(&g.stack)) {
+        g.rhythm = Rhythm::None;
+    }
+    together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
+    if count >= FEWEST_FREED {
+        found.extend(freed_together(device, tables, bounds, old));
+    }
+    let all: u64 = found.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
+    if all < LEAST || all.saturating_mul(50) < tables.curves.peak(Quantity::Requested).0 {
+        found.iter_mut().for_each(|g| g.rhythm = Rhythm::None);
+    }
+    found.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.stack));
+    found
+}
+
+/// Something that outlived several steps and was then freed.
+struct Turned {
+    /// The step it was born in, and that it was freed in.
+    born: Option<usize>,
+    freed: Option<usize>,
+    bytes: u64,
+}
+
+/// Whether a stack gives back, since it first did so and up to the last steps, as much that is old as it adds, in bytes or in number:
+/// so does a cache with a bound once it is full.
+fn is_bounded(survival: &Survival, looked: &Looked, turned: &[Turned]) -> bool {
+    let is_in = |step: &usize| *step < looked.count;
+    let freed = || turned.iter().filter_map(|t| t.freed).filter(is_in);
+    let (Some(first), Some(last)) = (freed().min(), freed().max()) else { return false };
+    if last < looked.within.end {
+        return false;
+    }
+    let added = survival.iter().filter(|s| s.2.is_some_and(|step| step >= first && is_in(&step)));
+    let gone = turned.iter().filter(|t| t.freed.as_ref().is_some_and(is_in) && t.born.is_none_or(|born| born < first));
+    let (adds, number) = added.fold((0u64, 0u64), |sum, s| (sum.0 + s.1, sum.1 + 1));
+    let (goes, others) = gone.fold((0u64, 0u64), |sum, t| (sum.0 + t.bytes, sum.1 + 1));
+    let balance = |a: u64, b: u64| a > 0 && b > 0 && a.abs_diff(b) * 5 <= a.max(b);
+    balance(adds, goes) || balance(number, others)
+}
+
+/// Whether an allocation lies in a private pool: what a CUDA graph captures stays with it by design, and programs capture one
+/// graph after the other, as many as they have sizes of a batch.
+fn is_captured(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
+    let pool = tables.lifetimes.get(device, id).map(|l| l.pool);
+    pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0))
+}
+
+/// The event at which the program gave an allocation back; `NO_EVENT` where it lives at the end.
+fn freed_at(tables: &DeviceTables, id: LifetimeId) -> u32 {
+    // Both are NO_EVENT, the greatest, where they did not happen.
+    tables.lifetimes.gone(id).min(tables.lifetimes.free_requested(id))
+}
+
+/// The step that an event is in: `None` before the first, their number after the last.
+fn step_of(bounds: &[u32], event: u32) -> Option<usize> {
+    if event == NO_EVENT { None } else { bounds.partition_point(|&b| b <= event).checked_sub(1) }
+}
+
+/// What one stack freed at once.
+struct Burst {
+    /// The event from which on most bytes went within two steps.
+    around: u32,
+    /// The first free that belongs to it.
+    begins: u32,
+    /// Steps before it.
+    until: usize,
+    /// What was freed.
+    freed: Survival,
+}
+
+/// What grew for most of the steps and was then freed within two of them. `old`: by stack, what outlived several steps, and when
+/// it was freed. A network's activations go as slowly as they came, so that layers taken for steps do not pass.
+fn freed_together(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    bounds: &[u32],
+    old: FxHashMap<StackId, Vec<(u32, LifetimeId)>>,
+) -> Vec<Growth> {
+    let lifetimes = &tables.lifetimes;
+    let count = bounds.len() - 1;
+    // Nearness is counted in allocations made meanwhile: freeing a long list takes many events, and nothing else happens.
+    let made = |event: u32| {
+        let (mut low, mut high) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if lifetimes.born(LifetimeId(middle)) <= event { low = middle + 1 } else { high = middle }
+        }
+        low
+    };
+    let reach = (made(bounds[count]) - made(bounds[0])) / count as u32 * 2;
+    let mut bursts: FxHashMap<StackId, Burst> = FxHashMap::default();
+    for (stack, mut freed) in old {
+        freed.retain(|&(_, id)| step_of(bounds, lifetimes.born(id)).is_some());
+        if freed.len() < FEWEST_STEADY {
+            continue;
+        }
+        freed.sort_unstable();
+        // The stretch in which most bytes are freed.
+        let (mut from, mut sum, mut best) = (0, 0u64, (0u64, 0u32));
+        for &(event, id) in &freed {
+            sum += lifetimes.requested(device, id);
+            let now = made(event);
+            while now - made(freed[from].0) > reach {
+                sum -= lifetimes.requested(device, freed[from].1);
+                from += 1;
+            }
+            if sum > best.0 {
+                best = (sum, freed[from].0);
+            }
+        }
+        let until = bounds.partition_point(|&b| b <= best.1).min(count);
+        if until >= FEWEST_FREED && until * 2 >= count {
+            bursts.insert(stack, Burst { around: best.1, begins: best.1, until, freed: Survival::new() });
+        }
+    }
+    // What fills up again afterwards is a saw, whose teeth are told as such.
+    let mut again: FxHashMap<StackId, usize> = FxHashMap::default();
+    for i in 0..lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let (born, freed) = (lifetimes.born(id), freed_at(tables, id));
+        let stack = lifetimes.stack(device, id);
+        if let Some(burst) = bursts.get(&stack)
+            && let Some(step) = step_of(bounds, born)
+            && step > burst.until
+            && (freed == NO_EVENT || bounds.get(step + 3).is_some_and(|&b| freed >= b))
+        {
+            *again.entry(stack).or_default() += 1;
+        }
+    }
+    bursts.retain(|stack, _| again.get(stack).is_none_or(|&many| many < FEWEST_STEADY));
+    if bursts.is_empty() {
+        return Vec::new();
+    }
+    // The youngest go with the old ones, and so does what was born before the first step.
+    for i in 0..lifetimes.len() as u32 {
+        let id = LifetimeId(i);
+        let freed = freed_at(tables, id);
+        if freed != NO_EVENT
+            && let Some(burst) = bursts.get_mut(&lifetimes.stack(device, id))
+            && (lifetimes.born(id) < burst.around || lifetimes.born(id) == NO_EVENT)
+        {
+            let (now, start) = (made(freed), made(burst.around));
+            let is_old = now - i > reach;
+            if now.abs_diff(start) > reach || (freed < burst.around && !is_old) {
+                continue;
+            }
+            burst.begins = burst.begins.min(freed);
+            burst.freed.push((id, lifetimes.requested(device, id), step_of(bounds, lifetimes.born(id))));
+        }
+    }
+    bursts
+        .iter()
+        .filter_map(|(&stack, burst)| {
+            let looked = Looked { count: burst.until, within: steady(burst.until) };
+            grown(stack, &burst.freed, &looked, Some(burst.begins))
+        })
+        .filter(Growth::is_leak)
+        .collect()
+}
+
+/// The fewest requested bytes live within each step, the moment before its first event included: what every step comes back to.
+/// O(steps).
+#[must_use]
+pub fn floors(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u64> {
+    let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
+    let first = bounds.first().map_or(NO_EVENT, |b| b.checked_sub(1).unwrap_or(NO_EVENT));
+    let mut before = curves.at(device, lifetimes, Quantity::Requested, first);
+    let cells = curves.columns(device, lifetimes, Quantity::Requested, bounds);
+    cells.iter().map(|c| c.min.min(std::mem::replace(&mut before, c.last))).collect()
+}
+
+/// Slope and coefficient of determination of the least-squares line through the cumulative sum.
+fn line(by_step: &[u64]) -> (f64, f64) {
+    let mut sum = 0.0;
+    let climb = by_step.iter().map(|&b| {
+        sum += b as f64;
+        sum
+    });
+    fit(&climb.collect::<Vec<f64>>())
+}
+
+/// Slope and coefficient of determination of the least-squares line through values at even distances.
+fn fit(ys: &[f64]) -> (f64, f64) {
+    let n = ys.len() as f64;
+    let mean_x = (n - 1.0) / 2.0;
+    let mean_y = ys.iter().sum::<f64>() / n;
+    let (mut sxy, mut sxx, mut syy) = (0.0, 0.0, 0.0);
+    for (i, y) in ys.iter().enumerate() {
+        let (dx, dy) = (i as f64 - mean_x, y - mean_y);
+        sxy += dx * dy;
+        sxx += dx * dx;
+        syy += dy * dy;
+    }
+    if sxx == 0.0 || syy == 0.0 { (0.0, 0.0) } else { (sxy / sxx, sxy * sxy / (sxx * syy)) }
+}

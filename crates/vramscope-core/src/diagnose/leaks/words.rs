@@ -1,0 +1,77 @@
+//! Growth in words: how often, and how much.
+
+use super::{Growth, Rhythm};
+use crate::anatomy::steps::number;
+use crate::units::Bytes;
+
+/// Of all these stacks together: the steps in which any of them left something behind, and the steps there are.
+#[must_use]
+pub fn adding(leaks: &[&Growth]) -> (usize, usize) {
+    let steps = leaks.iter().map(|g| g.steps).max().unwrap_or(0);
+    let adds = |step: usize| leaks.iter().any(|g| g.by_step.get(step).is_some_and(|&b| b > 0));
+    ((0..steps).filter(|&step| adds(step)).count(), steps)
+}
+
+/// The one rhythm of these stacks, if they have one.
+fn rhythm(leaks: &[&Growth]) -> Rhythm {
+    let Some(first) = leaks.first() else { return Rhythm::None };
+    let since = leaks.iter().map(|g| g.since).min().unwrap_or(0);
+    let (adding, steps) = adding(leaks);
+    if leaks.iter().all(|g| g.rhythm == first.rhythm) && first.rhythm != Rhythm::Uneven {
+        first.rhythm
+    } else if adding * 5 >= (steps - since.min(steps)) * 4 {
+        Rhythm::Step
+    } else {
+        Rhythm::Uneven
+    }
+}
+
+/// How often these stacks leave something behind: `every step`, `every 5th step`, `many a step`, `every step from step 30 on`;
+/// `step` is the word for one.
+#[must_use]
+pub fn how_often(leaks: &[&Growth], step: &str) -> String {
+    let often = match rhythm(leaks) {
+        Rhythm::Every(n) => {
+            let ordinal = match (n % 10, n % 100) {
+                (1, t) if t != 11 => "st",
+                (2, t) if t != 12 => "nd",
+                (3, t) if t != 13 => "rd",
+                _ => "th",
+            };
+            format!("every {n}{ordinal} {step}")
+        }
+        Rhythm::Uneven => format!("many a {step}"),
+        Rhythm::None | Rhythm::Step => format!("every {step}"),
+    };
+    match leaks.iter().map(|g| g.since).min().unwrap_or(0) {
+        0 => often,
+        since => format!("{often} from {step} {} on", number(since)),
+    }
+}
+
+/// What these stacks add, and in how many steps: the bytes of one, or of so many where they come at even distances.
+fn period(leaks: &[&Growth]) -> (u64, usize) {
+    let slope: f64 = leaks.iter().map(|g| g.bytes_per_step).sum::<f64>().max(0.0);
+    match rhythm(leaks) {
+        Rhythm::Every(n) => ((slope * n as f64).round() as u64, n),
+        _ => (slope.round() as u64, 1),
+    }
+}
+
+/// How much these stacks add: `3.5 MiB a step`, `2 MiB every 5 steps`.
+#[must_use]
+pub fn pace(leaks: &[&Growth], step: &str) -> String {
+    match period(leaks) {
+        (bytes, 1) => format!("{} a {step}", Bytes(bytes)),
+        (bytes, n) => format!("{} every {n} {step}s", Bytes(bytes)),
+    }
+}
+
+/// The same for a list of figures: `a step adds` and its bytes, `5 steps add` and theirs.
+#[must_use]
+pub fn adds(leaks: &[&Growth], step: &str) -> (String, u64) {
+    match period(leaks) {
+        (bytes, 1) => (format!("a {step} adds"), bytes),
+        (bytes, n) => (format!("{n} {step}s add"), bytes),
+    }
+}

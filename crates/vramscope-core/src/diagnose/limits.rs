@@ -1,0 +1,160 @@
+//! [`Limit`]: what a recording lacks, where that decides what can be said of its memory.
+
+use crate::model::{DeviceKind, DeviceRecording, Format, Recording};
+use crate::tables::DeviceTables;
+use crate::units::{Bytes, counted};
+
+/// The line that records everything from where it stands on.
+pub const RECORD: &str = "torch.cuda.memory._record_memory_history()";
+
+/// The most that JAX held on a device, programs at work included.
+const JAX_PEAK: &str = "jax.local_devices()[0].memory_stats()[\"peak_bytes_in_use\"]";
+
+/// What the recording does not have of what was live at an instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// It, in a sentence or two. Where there is a line to copy it ends with a colon.
+    pub sentence: String,
+    /// The line of code that records it.
+    pub line: Option<&'static str>,
+}
+
+/// A history of a multiple of so many events, to the event, was cut to its newest ones: `max_entries` is a round number.
+const ROUND: usize = 10_000;
+
+/// What is older than the history is worth a word where it is more than one part in so many.
+const PART: u64 = 10;
+
+impl Limit {
+    /// What decides the answer after an event: that there is no history, or that more than a tenth of what is live is older than it
+    /// and has no stack. O(live blocks).
+    #[must_use]
+    pub fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> Option<Self> {
+        let lifetimes = &tables.lifetimes;
+        let (mut all, mut bare) = (0u64, 0u64);
+        for id in tables.states.live_at(lifetimes, event) {
+            let bytes = lifetimes.block_size(id);
+            all += bytes;
+            let is_bare = (id.0 as usize) < lifetimes.initial_count() && !lifetimes.stack(device, id).is_some();
+            bare += if is_bare { bytes } else { 0 };
+        }
+        let before = device.told.beyond(event, all);
+        (all, bare) = (all + before, bare + before);
+        if all == 0 {
+            return None;
+        }
+        let is_snapshot = matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml);
+        let line = is_snapshot.then_some(RECORD);
+        if recording.source.format == Format::JaxMemoryProfile {
+            let what = "A JAX memory profile has the arrays that were alive when it was written, and the lines that made them. What a \
+                        compiled program needs while it runs is not in it, and neither is the peak";
+            // JAX counts nothing on the CPU.
+            let line = (device.id.kind != DeviceKind::Cpu).then_some(JAX_PEAK);
+            let end = if line.is_some() { ", which this line tells:" } else { "." };
+            return Some(Limit { sentence: format!("{what}{end}"), line });
+        }
+        if !lifetimes.has_allocations() {
+            let (has, it) = match device.events.len() as u64 {
+                0 => ("The file has no history".to_owned(), "it"),
+                events => (format!("The history has {} and no allocation", counted(events, "event", "events")), "the file"),
+            };
+            let what = match bare {
+                0 => format!(": {it} says what was live when it was written, and which lines made it."),
+                _ if bare == all => {
+                    format!(", and the blocks have no stacks: {it} says only the sizes of what was live when it was written.")
+                }
+                _ => format!(": {it} says what was live when it was written, and for some blocks which line made them."),
+            };
+            let sentence = format!("{has}{what}{}", record(line, "Record from the start to see the rest"));
+            return Some(Limit { sentence, line });
+        }
+        if bare.saturating_mul(PART) <= all {
+            return None;
+        }
+        let older = Bytes(bare).to_string();
+        let kept = device.events.len();
+        if recording.source.format == Format::KinetoTrace {
+            let sentence =
+                format!("{older} were allocated before profiling began and have no stack. Profile from the start to see them.");
+            return Some(Limit { sentence, line });
+        }
+        let sentence = match kept > 0 && kept.is_multiple_of(ROUND) {
+            true => format!(
+                "The history is full and keeps only the last {}. {older} have no stack: they are older.{}",
+                counted(kept as u64, "event", "events"),
+                record(line, "Without max_entries it keeps them all")
+            ),
+            false => format!(
+                "{older} have no stack: they are older than the history.{}",
+                record(line, "Record from the start to see them")
+            ),
+        };
+        Some(Limit { sentence, line })
+    }
+}
+
+/// What to do, before the line that does it; nothing without one.
+fn record(line: Option<&str>, what: &str) -> String {
+    if line.is_some() { format!(" {what}:") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Block, BlockState, PoolId, Progress, Segment, SizeClass, StackId, StreamId};
+    use crate::units::MEBIBYTE;
+
+    /// Blocks that are there before the first event, and as many made by a stack.
+    fn limit(older: u64, made: u64, events: usize) -> Option<Limit> {
+        use crate::model::Action;
+        let mut device = DeviceRecording { has_final_state: true, ..DeviceRecording::default() };
+        let mut at = 0x7f00_0000_0000u64;
+        for i in 0..older + made {
+            let (stack, state) = (StackId::NONE, BlockState::Active);
+            device.blocks.push(Block { address: at, size: MEBIBYTE, requested: MEBIBYTE, state, stack });
+            if i >= older {
+                device.events.push(i as i64, Action::Alloc, at, MEBIBYTE, StreamId(0), PoolId(0), StackId(0));
+            }
+            at += MEBIBYTE;
+        }
+        while device.events.len() < events {
+            device.events.push(0, Action::Snapshot, 0, 0, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        let size = (older + made) * MEBIBYTE;
+        device.segments.push(Segment {
+            address: 0x7f00_0000_0000,
+            size,
+            stream: StreamId(0),
+            pool: PoolId(0),
+            class: SizeClass::Large,
+            is_expandable: false,
+            stack: StackId::NONE,
+            blocks: 0..(older + made) as u32,
+        });
+        let mut recording = Recording::default();
+        recording.source.format = Format::SnapshotPickle;
+        let tables = DeviceTables::build(&device, &Progress::new()).unwrap();
+        Limit::of(&recording, &device, &tables, tables.curves.peak(crate::tables::Quantity::Active).1)
+    }
+
+    #[test]
+    fn what_is_older_is_told_first_where_it_is_more_than_a_tenth() {
+        let said = |limit: Option<Limit>| limit.map(|l| (l.sentence.replace('\u{a0}', " "), l.line));
+        assert_eq!(
+            said(limit(4, 6, 0)),
+            Some((
+                "4 MiB have no stack: they are older than the history. Record from the start to see them:".to_owned(),
+                Some(RECORD)
+            ))
+        );
+        assert_eq!(said(limit(1, 9, 0)), None);
+        let (full, _) = said(limit(9, 1, 20_000)).unwrap();
+        assert!(
+            full.starts_with("The history is full and keeps only the last 20,000 events. 9 MiB have no stack: they are older."),
+            "{full}"
+        );
+        let (state, line) = said(limit(5, 0, 0)).unwrap();
+        assert!(state.starts_with("The file has no history, and the blocks have no stacks:") && line.is_some(), "{state}");
+        assert_eq!(said(limit(0, 0, 0)), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! What is wrong with a recording, and what would help: findings, failed requests, leaks, fragmentation, and the text of errors.
+
+pub mod accounting;
+pub mod counted;
+pub mod counterfactual;
+pub mod explain;
+pub mod export;
+pub mod findings;
+pub mod fragmentation;
+pub mod heatmap;
+pub mod leaks;
+pub mod limits;
+pub mod oom;
+pub mod stats_check;
+pub mod steady;
+pub mod told;
+pub mod vendor;
+pub mod watched;

@@ -1,0 +1,142 @@
+//! A device that is full: who holds it, and which memory of this program would have to be smaller.
+
+use super::{Advice, Autopsy, Support, Verdict};
+use crate::anatomy::{Composition, LineHeld, Role};
+use crate::model::StackTable;
+use crate::units::{Bytes, capital, told_apart};
+
+/// What is neither PyTorch's nor free.
+const REST: &str = "other processes, or outside PyTorch";
+
+impl Autopsy {
+    /// Who holds a full device, as rows; empty where the device was not full, for pinned host memory and without segments. `None` for
+    /// the others where the size of the device is not recorded.
+    #[must_use]
+    pub fn holders(&self) -> Vec<(&'static str, Option<u64>)> {
+        let is_full = matches!(self.verdict, Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch);
+        if !is_full || self.is_host || !self.has_segments {
+            return Vec::new();
+        }
+        let cached = self.reserved.saturating_sub(self.allocated).saturating_sub(self.pending);
+        let free = self.device_free_told();
+        // Some of it may be known, and all of it where the size of the device is.
+        let known = self.others.unwrap_or(0).saturating_add(self.outside.unwrap_or(0));
+        let rest = self.capacity.zip(free).map(|(all, free)| all.saturating_sub(self.reserved).saturating_sub(free));
+        let rest = rest.map(|rest| rest.saturating_sub(known));
+        let rows = [
+            ("tensors", Some(self.allocated)),
+            ("freed, another stream still uses it", Some(self.pending)),
+            ("free inside PyTorch's segments", Some(cached)),
+            ("this process, outside PyTorch", self.outside),
+            ("other processes", self.others),
+            (REST, rest),
+            ("free", free),
+        ];
+        let is_unknown = rest.is_none() && known == 0;
+        let is_told = |name: &str, bytes: &Option<u64>| bytes.map_or(is_unknown && name == REST, |bytes| bytes > 0);
+        rows.into_iter().filter(|(name, bytes)| is_told(name, bytes)).collect()
+    }
+}
+
+/// Why a device without room for another segment has none.
+pub(super) fn sentence(a: &Autopsy, request: &str, place: &str) -> String {
+    // Less than a segment is of no use, also where it is more than the request.
+    let segment = if a.device_free >= a.requested {
+        format!(", less than the {} of a new segment", Bytes(a.segment))
+    } else {
+        String::new()
+    };
+    let [reserved, held] = told_apart([a.reserved, a.allocated]);
+    let waits = match a.pending {
+        0 => String::new(),
+        bytes => format!(", {} is freed but still used by another stream", Bytes(bytes)),
+    };
+    let elsewhere = match a.all_holes.bytes.saturating_sub(a.holes.bytes) {
+        0 => String::new(),
+        more => format!(" ({} more is free for requests of other sizes, streams or pools)", Bytes(more)),
+    };
+    let outside = a.capacity.map(|c| c.saturating_sub(a.reserved).saturating_sub(a.device_free)).filter(|&bytes| bytes > 0);
+    let outside = match (outside, a.capacity) {
+        (Some(bytes), Some(all)) => {
+            format!(" {} of the {place}'s {} is held by other processes, or outside PyTorch.", Bytes(bytes), Bytes(all))
+        }
+        (None, None) if !a.is_host => format!(
+            " Reserved and free are {} together. If the card is larger, other processes or libraries hold the rest.",
+            Bytes(a.most_free())
+        ),
+        _ => String::new(),
+    };
+    let inside = match a.holes.bytes {
+        0 => format!(", and nothing is free for this request{elsewhere}"),
+        bytes => format!(", and {} is free in pieces that are too small{elsewhere}", Bytes(bytes)),
+    };
+    format!(
+        "{request} failed because the {place} is full: {} is free on it{segment}. PyTorch reserved {reserved}: tensors hold {held}{waits}{inside}.{outside}",
+        Bytes(a.device_free),
+    )
+}
+
+/// Roles that get advice, and the share of all live bytes from which one does.
+const TOLD: usize = 3;
+const LEAST_SHARE: f64 = 0.05;
+
+/// What to make smaller when the device is full: the largest roles, each with its largest line. Empty for other verdicts.
+#[must_use]
+pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable) -> Vec<Advice> {
+    if !matches!(a.verdict, Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch) || a.is_host || held.bytes == 0 {
+        return Vec::new();
+    }
+    let least = (held.bytes as f64 * LEAST_SHARE) as u64;
+    let told = held.roles.iter().filter(|r| r.bytes >= least && r.role != Role::Unknown).take(TOLD);
+    told.filter_map(|r| {
+        let line = held.lines.iter().find(|line| line.role == r.role);
+        let what = how(r.role, line.is_some_and(|line| computes_loss(stacks, line)))?;
+        let most = match line {
+            // Where one line has it all its bytes say nothing more.
+            Some(line) if line.stack.is_some() && line.bytes >= r.bytes => format!(", all from {}", line.place),
+            Some(line) if line.stack.is_some() => format!(", most from {} ({})", line.place, Bytes(line.bytes)),
+            _ => String::new(),
+        };
+        let probably = if r.probable * 2 > r.bytes { "probably " } else { "" };
+        let hold = if r.role.text().ends_with('s') { "hold" } else { "holds" };
+        let sentence = capital(&format!("{probably}{} {hold} {}{most}. {what}", r.role.text(), Bytes(r.bytes)));
+        Some(Advice { sentence, setting: None, support: Support::Formula })
+    })
+    .collect()
+}
+
+/// All advice on a failure, with what to make smaller behind what a simulation supports.
+#[must_use]
+pub fn with_what_to_make_smaller(advice: Vec<Advice>, smaller: Vec<Advice>) -> Vec<Advice> {
+    let mut all = advice;
+    let at = all.iter().take_while(|x| x.support == Support::Simulation).count();
+    all.splice(at..at, smaller);
+    all
+}
+
+/// What makes a role smaller.
+fn how(role: Role, is_loss: bool) -> Option<&'static str> {
+    Some(match role {
+        Role::Activations | Role::Temporaries if is_loss => {
+            "Compute the loss in chunks of the sequence, so that not all logits exist at once."
+        }
+        Role::Activations => "Checkpoint these layers (torch.utils.checkpoint), or use a smaller batch or shorter sequences.",
+        Role::OptimizerState => "An 8-bit optimizer needs about a quarter of fp32 state; FSDP or ZeRO spread it over GPUs.",
+        Role::Gradients => "Free them before the next forward pass (zero_grad), or spread them over GPUs with FSDP or ZeRO.",
+        Role::Weights => "bf16 halves fp32 weights; quantization or FSDP makes them smaller still.",
+        Role::AutocastCopies => "Keep the weights in bf16, or use torch.autocast(…, cache_enabled=False).",
+        Role::Inputs => "Use a smaller batch, or move to the GPU only what the step needs.",
+        Role::Temporaries => "Work in chunks there, or use a smaller batch.",
+        Role::KvCache => "Limit the context or the number of sequences, or quantize the cache.",
+        Role::Buckets => "With DDP, gradient_as_bucket_view=True stores gradients once; smaller buckets help too.",
+        Role::Workspaces => "CUBLAS_WORKSPACE_CONFIG sets the size of cuBLAS's workspaces.",
+        Role::Unknown => return None,
+    })
+}
+
+/// True for a line whose stack goes through the computation of a loss: its bytes are logits.
+fn computes_loss(stacks: &StackTable, line: &LineHeld) -> bool {
+    const LOSS: [&str; 5] = ["cross_entropy", "log_softmax", "nll_loss", "fixed_cross_entropy", "ForCausalLMLoss"];
+    let frames = line.stack.map_or(&[][..], |stack| stacks.frames(stack));
+    frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| LOSS.contains(&stacks.text(f.name)))
+}

@@ -1,0 +1,351 @@
+//! What would have helped: settings the allocator model serves the whole recording under, and what the figures of the failure
+//! force by themselves. Nothing else is claimed.
+
+use serde::Serialize;
+
+use super::{Autopsy, Verdict};
+use crate::diagnose::vendor::Words;
+use crate::inference::whatif::{Row, WhatIf};
+use crate::inference::{CapFrom, CapRange, Horizon, Remedies, Remedy};
+use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
+use crate::units::{Bytes, count};
+
+/// The recording served again: as it was, and under other settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Helped {
+    /// The recording's own settings and limit. Its run ends at the first request that fails.
+    pub own: Row,
+    /// Requests of the whole recording, those that failed and were survived included: what a setting that passes has served.
+    pub requests: u64,
+    /// The other settings, those that pass first, and the smallest limits.
+    pub remedies: Remedies,
+    /// What is known of the recording's limit; `None` when nothing failed.
+    pub limit: Option<CapRange>,
+    /// The words of the device's vendor.
+    pub words: &'static Words,
+}
+
+/// True when the allocator model applies to a device: a GPU with a trace of requests.
+#[must_use]
+pub fn can_be_served_again(device: &DeviceRecording) -> bool {
+    !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && WhatIf::has_requests(device)
+}
+
+/// Events up to which settings are tried unasked, in the window and on the command line: two to three seconds on two cores, at
+/// 5 million requests a second and up to 80 runs (fewer places are tried of long recordings).
+pub const TRIED_UNASKED: usize = 2_000_000;
+
+/// Serves the recording again under the suggested settings. About 12 to 60 runs of at most 0.3 µs a request.
+///
+/// # Errors
+/// [`Cancelled`] when asked to stop.
+pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Result<Helped, Cancelled> {
+    let remedies = whatif.remedies_that_pass(None, progress)?;
+    let limit = whatif.own().limit_range();
+    let mut question = whatif.own_question();
+    question.limit = remedies.limit_bytes;
+    let own = whatif.ask(&question, 0, progress)?.row;
+    let actions = &whatif.requests().device.events.action;
+    let requests = actions.iter().filter(|a| matches!(a, Action::Alloc | Action::Oom)).count() as u64;
+    Ok(Helped { own, requests, remedies, limit, words: Words::of(whatif.requests().device()) })
+}
+
+/// What a piece of advice rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Support {
+    /// The allocator model served the recorded requests under it.
+    Simulation,
+    /// The figures at the failure force it.
+    Formula,
+}
+
+/// One thing to do, and why it is known to help.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// What it does, with its numbers.
+    pub sentence: String,
+    /// The line to copy, when there is one.
+    pub setting: Option<String>,
+    /// What the claim rests on.
+    pub support: Support,
+}
+
+/// A setting as the line one puts before a command; for PyTorch's defaults the one that takes all settings away.
+fn setting_line(words: &Words, conf: &str) -> String {
+    if conf.is_empty() { format!("unset {}", words.conf) } else { format!("{}={conf}", words.conf) }
+}
+
+impl Helped {
+    /// The line to copy for a setting. PyTorch's defaults instead of expandable segments are a line too: it also wins over what
+    /// the environment of a job sets.
+    #[must_use]
+    pub fn line(&self, remedy: &Remedy) -> String {
+        let is_expandable = self.own.conf.contains("expandable_segments:True");
+        setting_line(self.words, if remedy.conf.is_empty() && is_expandable { "expandable_segments:False" } else { &remedy.conf })
+    }
+
+    /// What a setting does, as a sentence; for PyTorch's defaults what they do without.
+    #[must_use]
+    pub fn about(&self, remedy: &Remedy) -> String {
+        if remedy.conf.is_empty() && !self.own.conf.is_empty() {
+            return format!("PyTorch's defaults, without {}.", self.own.conf);
+        }
+        let mut letters = remedy.about.chars();
+        letters.next().map_or(String::new(), |c| format!("{}{}.", c.to_uppercase(), letters.as_str()))
+    }
+
+    /// What "all served" reaches to: nothing to add, or `up to where the recording ends` behind a blank.
+    #[must_use]
+    pub fn reach(&self) -> String {
+        self.remedies.ends_at_failure.map_or(String::new(), |_| format!(" {}", Horizon::REACH))
+    }
+
+    /// What a recording that ends at its failure leaves open, as a sentence behind a blank; empty for others.
+    #[must_use]
+    pub fn warning(&self) -> String {
+        let capital = |text: &str| text[..1].to_uppercase() + &text[1..];
+        self.remedies.ends_at_failure.map_or(String::new(), |h| format!(" {}.", capital(h.warning())))
+    }
+
+    /// How far below the limit a setting stays, as a few words: `2 MiB to spare under the cap`. `None` without a limit, and where
+    /// it is only known to lie between two figures.
+    #[must_use]
+    pub fn margin(&self, remedy: &Remedy) -> Option<String> {
+        let margin = remedy.margin_bytes.filter(|_| self.limit.is_none_or(|limit| limit.is_known()))?;
+        let bytes = Bytes(margin.unsigned_abs());
+        let cap = if self.is_of_device() { "what the device has for it" } else { "the cap" };
+        Some(if margin < 0 {
+            format!("{bytes} over {cap}: expandable segments map whole pages of 20 MiB once a request fits")
+        } else if self.is_of_device() {
+            format!("{bytes} to spare on the device")
+        } else {
+            format!("{bytes} to spare under the cap")
+        })
+    }
+
+    /// True where no cap is known and the settings were tried under what the device had for this process when it was full.
+    #[must_use]
+    pub fn is_of_device(&self) -> bool {
+        self.limit.is_some_and(|limit| limit.from == CapFrom::Device)
+    }
+
+    /// Why a result is not certain, in a few words; empty when it is.
+    #[must_use]
+    pub fn doubt(&self, remedy: &Remedy) -> String {
+        if remedy.certain || remedy.oom {
+            return String::new();
+        }
+        match self.limit {
+            _ if !self.remedies.agrees_with_recording => "the model does not reproduce this recording".to_owned(),
+            Some(limit) if !limit.is_known() && remedy.oom_varies => match self.passes_from(remedy) {
+                Some(from) => format!("the cap is {limit}, and this needs {}", Bytes(from).limit()),
+                None => format!("the cap is {limit}, and it may not be enough"),
+            },
+            _ if !remedy.oom_varies => "the recording lacks something that it depends on".to_owned(),
+            _ => "it depends on where the driver puts segments".to_owned(),
+        }
+    }
+
+    /// The smallest cap within the known range under which a setting serves every request; `None` where any cap of the range does,
+    /// or where something else decides.
+    #[must_use]
+    pub fn passes_from(&self, remedy: &Remedy) -> Option<u64> {
+        let least = self.limit.filter(|limit| !limit.is_known())?.least;
+        remedy.passes_from_bytes.filter(|&from| remedy.oom_varies && from > least)
+    }
+}
+
+/// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
+#[must_use]
+pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
+    // What is larger than all there could be fits under no setting and no cap.
+    let helped = helped.filter(|_| a.verdict != Verdict::TooLarge);
+    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h, true));
+    let formula = |sentence: String, setting: Option<&str>| Advice {
+        sentence,
+        setting: setting.map(str::to_owned),
+        support: Support::Formula,
+    };
+    let segment = Bytes(a.segment);
+    let raise = a.limit.filter(|_| a.verdict != Verdict::TooLarge && a.device_free >= a.segment).map(|cap| {
+        let least = a.reserved.saturating_add(a.segment);
+        let needed = helped.and_then(|h| h.remedies.needed).filter(|n| n.smallest_limit_bytes > cap.least);
+        // From the start under a higher cap memory lies otherwise at this request, and less may be enough.
+        let is_less = needed.is_some_and(|n| n.smallest_limit_bytes < least);
+        let whole = needed.map_or(String::new(), |n| {
+            let (whole, reach) = (Bytes(n.smallest_limit_bytes).limit(), helped.map_or(String::new(), Helped::reach));
+            let warning = helped.map_or(String::new(), Helped::warning);
+            if is_less {
+                return format!(
+                    " If the cap applies from the start of the recording, {whole} is enough for all requests{reach}.{warning}"
+                );
+            }
+            format!(" With the recorded settings all requests{reach} need a cap of {whole}.{warning}")
+        });
+        let premise = if is_less { " (with memory as it was at the failure)" } else { "" };
+        let fits = a.device_free_told().map_or(String::new(), |free| {
+            format!(": {} is free on the device, and a segment of {segment} fits into it", Bytes(free))
+        });
+        let raised =
+            cap.ends.map_or(String::new(), |event| format!(" The program changed its cap at event {}.", count(u64::from(event))));
+        let wanted = needed.map_or(least, |n| n.smallest_limit_bytes.max(least));
+        // Where the card's total is not told, it is at least what was free on it and what this process had of it.
+        let at_least = a.device_free_told().map(|free| free.saturating_add(a.reserved));
+        let (fraction, share) = match (fraction_for(wanted, a.capacity), fraction_for(wanted, at_least)) {
+            (Some((fraction, total)), _) => {
+                let share = format!(" {fraction} of the card's {} is enough for that.", Bytes(total));
+                (fraction, share)
+            }
+            (None, Some((fraction, total))) => {
+                let share = format!(" {fraction} of a card of at least {} is enough for that.", Bytes(total));
+                (fraction, share)
+            }
+            (None, None) => {
+                let share = " The file does not record the size of the card: 1.0 is all of it.".to_owned();
+                ("1.0".to_owned(), share)
+            }
+        };
+        formula(
+            format!(
+                "Raise the cap of this process ({cap}) to at least {} for this request{premise}{fits}.{whole}{share}{raised}",
+                Bytes(least).limit(),
+            ),
+            Some(&format!("torch.{}.set_per_process_memory_fraction({fraction})", a.words.module)),
+        )
+    });
+    // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
+    let (before, after) = if a.verdict == Verdict::Cap { (raise, None) } else { (None, raise) };
+    all.extend(before);
+    all.extend(helped.map_or_else(Vec::new, |h| simulated(h, false)));
+    all.extend(after);
+    match a.verdict {
+        Verdict::TooLarge => all.push(formula(
+            format!(
+                "Request {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.{}",
+                Bytes(a.most_free()),
+                Bytes(a.requested),
+                if a.capacity.is_none() && !a.is_host {
+                    a.words.say(" nvidia-smi shows whether other processes hold part of the device.")
+                } else {
+                    "".into()
+                }
+            ),
+            None,
+        )),
+        Verdict::Contention => all.push(formula(
+            format!(
+                "Free {} on the device: other processes hold more than that.",
+                Bytes(a.segment.saturating_sub(a.device_free))
+            ),
+            Some(a.words.list),
+        )),
+        Verdict::NonPytorch => all.push(formula(
+            format!(
+                "Free {} of what this process holds outside PyTorch: fewer {} communicators, fewer captured graphs, no library that keeps its own buffers.",
+                Bytes(a.segment.saturating_sub(a.device_free)),
+                a.words.collectives
+            ),
+            None,
+        )),
+        _ => {}
+    }
+    if let Some(way) = &a.way_out {
+        all.push(formula(way.advice(a.words), None));
+    }
+    all
+}
+
+/// The fraction of a card's total, to four places, that lets a process reserve `wanted`, with that total. PyTorch's cap is the
+/// fraction times the total, rounded down. `None` where the total is not known, or is less.
+fn fraction_for(wanted: u64, capacity: Option<u64>) -> Option<(String, u64)> {
+    let total = capacity.filter(|&total| total >= wanted && wanted > 0)?;
+    let parts = (u128::from(wanted) * 10_000).div_ceil(u128::from(total));
+    let text = format!("{}.{:04}", parts / 10_000, parts % 10_000);
+    Some((text, total))
+}
+
+/// The advice to show where there is room for one: the first with a line to copy, else the first that says what to do. That no
+/// setting helps is no advice where anything else is known. [`advice`] puts first what is sure.
+#[must_use]
+pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
+    let does = || all.iter().find(|x| x.support == Support::Formula);
+    all.iter().find(|x| x.setting.is_some()).or_else(does).or(all.first())
+}
+
+/// Settings that surely pass, or those that may; the best three, each with what it leaves. That none passes is told with the
+/// former.
+fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
+    let requests = count(h.requests.max(1));
+    let (reach, warning) = (h.reach(), h.warning());
+    let passing: Vec<&Remedy> = h.remedies.passing().collect();
+    let mut told: Vec<&Remedy> = Vec::new();
+    for remedy in passing.iter().filter(|r| r.certain == certain) {
+        // What comes out the same is the same advice: the first, with the fewest settings, is what helps.
+        let is_same =
+            |t: &&Remedy| (t.peak_reserved_bytes, h.passes_from(t)) == (remedy.peak_reserved_bytes, h.passes_from(remedy));
+        if told.len() < 3 && !told.iter().any(is_same) {
+            told.push(remedy);
+        }
+    }
+    let mut all: Vec<Advice> = told
+        .into_iter()
+        .map(|r| {
+            let (about, peak) = (h.about(r), Bytes(r.peak_reserved_bytes));
+            let sentence = match (certain, limit_of(h), h.passes_from(r)) {
+                (true, ..) => {
+                    let margin = h.margin(r).map_or(String::new(), |m| format!(", {m}"));
+                    format!(
+                        "In a replay with this setting all {requests} requests{reach} succeed, with {peak} reserved at the peak{margin}.{warning} {about}"
+                    )
+                }
+                (false, Some(limit), Some(from)) => format!(
+                    "May help: in a replay with this setting all {requests} requests{reach} succeed if the cap is {} or more. It is {limit}.{warning} {about}",
+                    Bytes(from).limit()
+                ),
+                (false, ..) => format!(
+                    "May help: in a replay with this setting all {requests} requests{reach} succeed, with {peak} reserved at the peak. This is not certain: {}.{warning} {about}",
+                    h.doubt(r)
+                ),
+            };
+            // To take every setting away is worth saying as a line only where it surely helps.
+            let line = h.line(r);
+            Advice { sentence, setting: Some(line).filter(|line| certain || !line.starts_with("unset")), support: Support::Simulation }
+        })
+        .collect();
+    if certain && passing.is_empty() && !h.remedies.tried.is_empty() {
+        let under = if h.is_of_device() { "in what the device has for this process" } else { "under the same cap" };
+        all.push(Advice {
+            sentence: format!(
+                "None of {} other settings serves all requests {}. Settings alone do not help here.",
+                h.remedies.tried.len(),
+                limit_of(h).map_or(under.to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most).limit())),
+            ),
+            setting: None,
+            support: Support::Simulation,
+        });
+    }
+    all
+}
+
+/// The recording's limit where it is only known as a range.
+fn limit_of(h: &Helped) -> Option<CapRange> {
+    h.limit.filter(|limit| !limit.is_known())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fraction_lets_as_much_through_as_is_wanted_and_little_more() {
+        let (mib, total) = (1u64 << 20, 150_000_000_000u64);
+        for wanted in [mib, 2_244 * mib, 100_000 * mib, total] {
+            let (text, of) = fraction_for(wanted, Some(total)).unwrap_or_default();
+            let cap = (text.parse::<f64>().unwrap_or(0.0) * of as f64) as u64;
+            assert!(cap >= wanted && cap - wanted <= total / 10_000 + 1, "{text} of {of} for {wanted}");
+        }
+        assert_eq!(fraction_for(total + 1, Some(total)), None);
+        assert_eq!(fraction_for(mib, None), None);
+    }
+}

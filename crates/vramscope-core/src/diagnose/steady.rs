@@ -1,0 +1,90 @@
+//! Memory that does not grow: what a healthy recording is told.
+
+use crate::anatomy::steps::Steps;
+use crate::model::DeviceRecording;
+use crate::tables::{DeviceTables, Quantity};
+use crate::units::{Bytes, count};
+
+/// As many steps as tell leaks: one that grows every few steps shows in them.
+const ENOUGH: usize = 7;
+
+/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`; "so far" where the steps are too few to rule out
+/// a leak; `None` where it grows, where there are fewer than three steps, or where a request failed. O(steps + log events).
+#[must_use]
+pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<String> {
+    if !device.events.ooms().is_empty() {
+        return None;
+    }
+    let (bounds, is_cut) = ends(&steps.bounds, device.events.len() as u32);
+    let columns = tables.curves.columns(device, &tables.lifetimes, Quantity::Active, &bounds);
+    said(&columns.iter().map(|c| c.last).collect::<Vec<_>>(), is_cut)
+}
+
+/// Where each step ends. The last may end before its bound, as the program gives back what it has when it ends; one that is much shorter
+/// than the one before it is cut by the end of the recording, and is left out.
+fn ends(bounds: &[u32], events: u32) -> (Vec<u32>, bool) {
+    let mut bounds = bounds.to_vec();
+    let mut is_cut = false;
+    if let [.., before, from, to] = &mut bounds[..] {
+        let usual = *from - *before;
+        is_cut = *to >= events && u64::from(*to - *from) * 10 < u64::from(usual) * 9;
+        *to = (*to).min(*from + usual);
+    }
+    if is_cut {
+        bounds.pop();
+    }
+    (bounds, is_cut)
+}
+
+/// The sentence, from what is in use at the end of each whole step. `is_cut` where the recording ends within one more step.
+fn said(ends: &[u64], is_cut: bool) -> Option<String> {
+    let steps = if is_cut { "whole steps" } else { "steps" };
+    let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {
+        // What a log or a counter keeps is less than a thousandth.
+        (Some(&low), Some(&high)) => high - low <= high / 1000,
+        _ => false,
+    };
+    let last = ends.last().copied()?;
+    let end = Bytes(last).to_string();
+    let finding = if ends.len() < ENOUGH { "No growth so far" } else { "No growth" };
+    match ends {
+        [_, _, _, ..] if steady(ends) => Some(format!("{finding}: all {} {steps} end with {end}", count(ends.len() as u64))),
+        // The first step of a run makes what the others find there.
+        [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
+            Some(format!("{finding}: all {} {steps} but the first end with {end}", count(ends.len() as u64)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::MEBIBYTE as M;
+
+    #[test]
+    fn the_last_step_ends_before_the_program_does() {
+        assert_eq!(ends(&[10, 400, 700, 1200], 1200), (vec![10, 400, 700, 1000], false));
+        assert_eq!(ends(&[10, 400, 700], 2000), (vec![10, 400, 700], false));
+        assert_eq!(ends(&[10, 400, 700, 800], 900), (vec![10, 400, 700, 800], false), "short, and the recording goes on");
+        assert_eq!(ends(&[10, 400, 700, 800], 800), (vec![10, 400, 700], true), "the recording ends in its middle");
+        assert_eq!(ends(&[], 0), (Vec::new(), false));
+    }
+
+    #[test]
+    fn steps_that_end_alike_do_not_grow() {
+        let plain = |ends: &[u64]| said(ends, false).map(|s| s.replace('\u{a0}', " "));
+        assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth so far: all 3 steps end with 1.15 GiB"));
+        assert_eq!(
+            plain(&[100 * M, 300 * M, 300 * M]).as_deref(),
+            Some("No growth so far: all 3 steps but the first end with 300 MiB")
+        );
+        assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
+        let cut = said(&[300 * M, 300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
+        assert_eq!(cut.as_deref(), Some("No growth so far: all 3 whole steps end with 300 MiB"));
+        assert_eq!(plain(&[300 * M; 7]).as_deref(), Some("No growth: all 7 steps end with 300 MiB"));
+        assert_eq!(plain(&[300 * M, 300 * M]), None, "two tell little");
+        assert_eq!(plain(&[100 * M]), None);
+        assert_eq!(plain(&[]), None);
+    }
+}

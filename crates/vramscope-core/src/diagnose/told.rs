@@ -1,0 +1,143 @@
+//! What a source does not tell, said in the words of the program that wrote it: who reads RMM's log does not use PyTorch's snapshots.
+
+use crate::model::{Clock, Format, Recording};
+use crate::units::time_of_day;
+
+/// Why a recording has no segments and no reserved bytes. One or two sentences.
+#[must_use]
+pub fn why_no_segments(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::RmmLog => "RMM's log has allocations and frees only: what RMM's pools reserved is not in it.",
+        Format::MemoryTimeline => "A memory timeline has no segments. A memory snapshot has them.",
+        Format::JaxMemoryProfile => "JAX's profile has arrays and compiled programs only: what JAX reserved is not in it.",
+        _ => "A profiler trace has no segments. A memory snapshot has them.",
+    }
+}
+
+/// What a recording without any memory in it lacks, and how to record it; said behind its name.
+#[must_use]
+pub fn why_no_memory(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace => {
+            "has operators and no memory events: profile with torch.profiler.profile(profile_memory=True, with_stack=True)"
+        }
+        _ => "holds no events and no segments: was history recording on when it was dumped?",
+    }
+}
+
+/// The line that records events.
+#[must_use]
+pub fn records_history(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace => "torch.profiler.profile(profile_memory=True)",
+        Format::JaxMemoryProfile => SAVE_JAX,
+        _ => crate::diagnose::limits::RECORD,
+    }
+}
+
+/// What to say, and the line to copy, where there is no event: `torch` is the sentence about PyTorch's recordings, before the line that
+/// records history.
+#[must_use]
+pub fn no_history(recording: &Recording, torch: &'static str) -> (&'static str, &'static str) {
+    let sentence = match recording.source.format {
+        Format::JaxMemoryProfile => {
+            "JAX's profile is of one instant, and nothing in it tells what happened before. Write one at each instant that matters, and \
+             compare them:"
+        }
+        _ => torch,
+    };
+    (sentence, records_history(recording))
+}
+
+/// The line that records call stacks.
+#[must_use]
+pub fn records_stacks(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
+        Format::MemoryTimeline => "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")",
+        Format::JaxMemoryProfile => SAVE_JAX,
+        _ => "torch.cuda.memory._record_memory_history(stacks=\"python\")",
+    }
+}
+
+/// The program whose allocator a recording is of.
+#[must_use]
+pub fn allocator_name(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::RmmLog => "RMM",
+        Format::JaxMemoryProfile => "JAX",
+        _ => "PyTorch",
+    }
+}
+
+/// Writes JAX's profile, stacks and all.
+const SAVE_JAX: &str = "jax.profiler.save_device_memory_profile(\"memory.prof\")";
+
+/// What to say where addresses are made up, see [`Recording::tells_addresses`].
+#[must_use]
+pub fn no_addresses(recording: &Recording) -> &'static str {
+    match recording.source.format {
+        Format::JaxMemoryProfile => "This file tells no addresses.",
+        _ => "This file tells no addresses; which of several equal allocations a free ends is a guess (the youngest).",
+    }
+}
+
+/// A time as its clock tells it, and what to say behind it: `13:39:04.005` and ` UTC`, or ` of an unnamed zone` where the zone is not
+/// told, or `1.130 s` and ` after the start` where no clock time is.
+#[must_use]
+pub fn clock_time(clock: Clock, us: i64) -> (String, &'static str) {
+    match clock {
+        Clock::Epoch => (time_of_day(us), " UTC"),
+        Clock::Day => (time_of_day(us), ""),
+        Clock::Start => (since_start(us), " after the start"),
+    }
+}
+
+/// The first and the last time of a recording in one phrase: `13:39:04.005 to 13:39:05.135 UTC`, `0.000 s to 1.130 s after the start`.
+#[must_use]
+pub fn clock_span(clock: Clock, first: i64, last: i64) -> String {
+    let ((first, _), (last, of)) = (clock_time(clock, first), clock_time(clock, last));
+    let missing = match clock {
+        Clock::Epoch => "",
+        Clock::Day => " (no zone is named)",
+        Clock::Start => " of the file, which names no clock time",
+    };
+    format!("{first} to {last}{of}{missing}")
+}
+
+/// Seconds to the millisecond, thousands in groups.
+fn since_start(us: i64) -> String {
+    let sign = if us < 0 { "-" } else { "" };
+    let ms = us.unsigned_abs() / 1_000;
+    format!("{sign}{}.{:03}\u{a0}s", crate::units::count(ms / 1_000), ms % 1_000)
+}
+
+/// Why a recording does not say what was asked for.
+#[must_use]
+pub fn why_no_requested(recording: &Recording) -> &'static str {
+    if recording.devices.iter().any(|d| d.is_requested_untold) {
+        return "It was exported from a trace, which has whole blocks only. A memory snapshot of the run has both sizes.";
+    }
+    match recording.source.format {
+        Format::KinetoTrace | Format::MemoryTimeline => {
+            "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes."
+        }
+        _ => "This list of segments has whole blocks only, as PyTorch 1.11 wrote them. A newer one has both sizes.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_time_is_said_only_where_one_is_told() {
+        let plain = |text: String| text.replace(crate::units::NBSP, " ");
+        let at = 1_795_225_622_576_159;
+        assert_eq!(clock_span(Clock::Epoch, at, at + 1_000), "01:47:02.576 to 01:47:02.577 UTC");
+        assert_eq!(plain(clock_span(Clock::Day, 5_000_000, 86_400_000_000)), "00:00:05.000 to 00:00:00.000 (no zone is named)");
+        let said = plain(clock_span(Clock::Start, 0, 1_130_900));
+        assert_eq!(said, "0.000 s to 1.130 s after the start of the file, which names no clock time");
+        assert_eq!(plain(clock_time(Clock::Start, -5_000_000_000).0), "-5,000.000 s");
+    }
+}

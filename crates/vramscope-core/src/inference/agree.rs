@@ -1,0 +1,175 @@
+//! Does the model agree with a recording? Every action, address and size, and the state at the end.
+
+use super::replay::{Replay, Replayed};
+use super::requests::Requests;
+use crate::allocator::EventSink;
+use crate::model::{Action, Cancelled, DeviceRecording, EventId, PoolKey, Progress};
+use crate::units::{Address, Bytes};
+
+/// The outcome of running a recording again under its own settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// Every event and the end state are the same.
+    Agrees,
+    /// The first difference.
+    Differs(Difference),
+}
+
+impl Agreement {
+    /// True for [`Agreement::Agrees`].
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        matches!(self, Agreement::Agrees)
+    }
+}
+
+/// Where a run departs from its recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The recorded event; the number of events when the difference is in the state at the end.
+    pub event: EventId,
+    /// What the recording has there; `None` when it has ended.
+    pub recorded: Option<Happening>,
+    /// What the model does; `None` when it does nothing more, or for the state at the end.
+    pub modelled: Option<Happening>,
+}
+
+/// An action with its address and size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Happening {
+    /// What.
+    pub action: Action,
+    /// Where.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl std::fmt::Display for Happening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} at {}", self.action.name(), Bytes(self.size), Address(self.address))
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |h: Option<Happening>| h.map_or("nothing more".to_owned(), |h| h.to_string());
+        match (self.recorded, self.modelled) {
+            (None, None) => write!(f, "every event agrees, but the segments at the end do not"),
+            (recorded, modelled) => {
+                write!(
+                    f,
+                    "the first difference is at event {}: the recording has {}, the model {}",
+                    self.event,
+                    text(recorded),
+                    text(modelled)
+                )
+            }
+        }
+    }
+}
+
+/// Compares each action with the recording's next one.
+#[derive(Debug)]
+pub(crate) struct Comparer<'a> {
+    device: &'a DeviceRecording,
+    next: usize,
+    pub(crate) difference: Option<Difference>,
+}
+
+impl<'a> Comparer<'a> {
+    pub(crate) fn new(device: &'a DeviceRecording) -> Self {
+        let mut comparer = Comparer { device, next: 0, difference: None };
+        comparer.skip_notes();
+        comparer
+    }
+
+    fn skip_notes(&mut self) {
+        let actions = &self.device.events.action;
+        while matches!(actions.get(self.next), Some(Action::Snapshot | Action::Annotate | Action::Unknown)) {
+            self.next += 1;
+        }
+    }
+
+    fn recorded(&self, at: usize) -> Option<Happening> {
+        let events = &self.device.events;
+        let action = *events.action.get(at)?;
+        Some(Happening { action, address: events.address[at], size: events.size[at] })
+    }
+}
+
+impl EventSink for Comparer<'_> {
+    fn event(&mut self, action: Action, address: u64, size: u64, _stream: u64, _pool: PoolKey) {
+        if self.difference.is_some() {
+            return;
+        }
+        let modelled = Happening { action, address, size };
+        let recorded = self.recorded(self.next);
+        // What is free on the device at an OOM depends on everybody else.
+        let same = match recorded {
+            Some(r) if action == Action::Oom => r.action == action && r.size == size,
+            Some(r) => r == modelled,
+            None => false,
+        };
+        if same {
+            self.next += 1;
+            self.skip_notes();
+        } else {
+            self.difference = Some(Difference { event: self.next as u32, recorded, modelled: Some(modelled) });
+        }
+    }
+}
+
+/// Runs the requests as `replay` says, stops at the first difference, and compares the end.
+///
+/// # Errors
+/// [`Cancelled`] when asked to stop.
+pub fn agreement(replay: &Replay, requests: &Requests<'_>, progress: &Progress) -> Result<Agreement, Cancelled> {
+    let device = requests.device;
+    let run = replay.run_watched(requests, Comparer::new(device), &mut StopAtDifference, progress)?;
+    Ok(judge(requests, run))
+}
+
+struct StopAtDifference;
+
+impl super::replay::Watcher<Comparer<'_>> for StopAtDifference {
+    #[inline]
+    fn after(
+        &mut self,
+        _: usize,
+        allocator: &mut crate::allocator::CachingAllocator<crate::allocator::SimulatedMemory, Comparer<'_>>,
+    ) -> bool {
+        allocator.sink.difference.is_none()
+    }
+}
+
+fn judge(requests: &Requests<'_>, run: Replayed<Comparer<'_>>) -> Agreement {
+    let device = requests.device;
+    let comparer = &run.allocator.sink;
+    if let Some(difference) = comparer.difference.clone() {
+        return Agreement::Differs(difference);
+    }
+    // Where a file breaks off, what its last request did may be there without the request.
+    let is_request = |a: &Action| matches!(a, Action::Alloc | Action::Oom | Action::FreeRequested);
+    let breaks_off = requests.ignores_end && !device.events.action[comparer.next..].iter().any(is_request);
+    if comparer.next < device.events.len() && !breaks_off {
+        let difference = Difference { event: comparer.next as u32, recorded: comparer.recorded(comparer.next), modelled: None };
+        return Agreement::Differs(difference);
+    }
+    if device.has_final_state && !requests.ignores_end && !same_end(device, &run) {
+        return Agreement::Differs(Difference { event: device.events.len() as u32, recorded: None, modelled: None });
+    }
+    Agreement::Agrees
+}
+
+fn same_end(device: &DeviceRecording, run: &Replayed<Comparer<'_>>) -> bool {
+    let held = run.allocator.segments();
+    held.len() == device.segments.len()
+        && held.iter().zip(&device.segments).all(|(h, s)| {
+            let blocks = device.blocks_of(s);
+            h.address == s.address
+                && h.size == s.size
+                && h.blocks.len() == blocks.len()
+                && h.blocks.iter().zip(blocks).all(|(a, b)| a.address == b.address && a.size == b.size && a.state == b.state)
+        })
+}

@@ -1,0 +1,31 @@
+//! From a trace to what a program asked of the allocator: its requests, settings and cap, and the state before the first event.
+//! With them the model runs again, under the same settings to check it, or under others to answer a question.
+//!
+//! Begin reading at [`Requests`], then [`whatif`].
+
+mod agree;
+mod assume;
+mod cap;
+pub mod effects;
+mod horizon;
+mod own;
+mod pages;
+mod reader;
+pub mod remedies;
+mod replay;
+mod requests;
+mod start;
+mod table;
+mod untraced;
+pub mod whatif;
+
+pub use agree::{Agreement, Difference, Happening, agreement};
+pub use assume::Assumption;
+pub use cap::{CapFrom, CapRange, Caps};
+pub use horizon::Horizon;
+pub use own::{OwnRun, explain};
+pub(crate) use pages::unmapped_classes;
+pub use remedies::{Needed, Remedies, Remedy, remedies_that_pass};
+pub use replay::{Replay, Replayed};
+pub use requests::{Requests, Step as ReplayStep};
+pub use whatif::{Answer, Prepared, Question, Row, WhatIf};

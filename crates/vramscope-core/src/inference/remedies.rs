@@ -1,0 +1,251 @@
+//! Which settings would have saved a run, and by how much: what findings and the autopsy offer beside a failure.
+
+use std::cmp::Reverse;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::horizon::Horizon;
+use super::whatif::{Question, Row, SUGGESTED, WhatIf};
+use crate::allocator::Placement;
+use crate::model::{AllocConf, Cancelled, DeviceRecording, Progress};
+
+/// One setting, tried on the recorded requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Remedy {
+    /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for PyTorch's defaults.
+    pub conf: String,
+    /// What they do, in a few words without a capital or full stop.
+    pub about: &'static str,
+    /// Whether a request fails.
+    pub oom: bool,
+    /// Which, counted from 0.
+    pub oom_request: Option<u64>,
+    /// Highest reserved bytes under the limit; up to the failure where there is one.
+    pub peak_reserved_bytes: u64,
+    /// The limit less that peak. Negative where expandable segments map more than the limit, see [`Row::over_limit`]. `None`
+    /// without a limit.
+    pub margin_bytes: Option<i64>,
+    /// Times the cache had to be emptied: each costs a synchronisation of the device.
+    pub num_alloc_retries: u64,
+    /// Whether the verdict depends on nothing that the trace does not tell.
+    pub certain: bool,
+    /// Under other places of segments, or other limits of the span, the verdict is the other one.
+    pub oom_varies: bool,
+    /// As [`Row::passes_from_bytes`].
+    pub passes_from_bytes: Option<u64>,
+}
+
+/// What was tried, and what would be needed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Remedies {
+    /// The limit they were tried under; `None` is none.
+    pub limit_bytes: Option<u64>,
+    /// Every setting tried, those that pass first, in the order of [`best`].
+    pub tried: Vec<Remedy>,
+    /// What the run needs with its own settings; `None` when it fails under any limit.
+    pub needed: Option<Needed>,
+    /// What it needs with the best setting that passes.
+    pub needed_with_best: Option<Needed>,
+    /// Whether the model reproduces the recording; if not, all of this is an estimate.
+    pub agrees_with_recording: bool,
+    /// What a recording that ends at its failure leaves open: to pass is then to serve it up to there.
+    pub ends_at_failure: Option<Horizon>,
+}
+
+/// What a run needs under given settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Needed {
+    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails. A card needs more: what is not PyTorch's own.
+    pub smallest_limit_bytes: u64,
+    /// Highest active bytes of the whole run.
+    pub peak_active_bytes: u64,
+}
+
+impl Needed {
+    /// By what factor everything above `fixed_bytes` may grow, or has to shrink, for the run to fit `limit`: the headroom of a
+    /// batch, below 1 where the run does not fit.
+    ///
+    /// `fixed_bytes` is what does not grow with the batch: parameters, gradients, optimizer state. A first estimate: what is
+    /// reserved beyond the active memory is taken to stay in proportion. 0 when the fixed part alone does not fit; `None` when
+    /// nothing grows.
+    #[must_use]
+    pub fn batch_headroom(&self, fixed_bytes: u64, limit: u64) -> Option<f64> {
+        let growing = self.peak_active_bytes.checked_sub(fixed_bytes).filter(|&g| g > 0)? as f64;
+        let reserved_per_active = self.smallest_limit_bytes.max(1) as f64 / self.peak_active_bytes as f64;
+        Some(((limit as f64 / reserved_per_active - fixed_bytes as f64) / growing).max(0.0))
+    }
+}
+
+impl Remedies {
+    /// Those that pass, the best first.
+    pub fn passing(&self) -> impl Iterator<Item = &Remedy> {
+        self.tried.iter().filter(|r| !r.oom)
+    }
+}
+
+/// [`WhatIf::remedies_that_pass`] for somebody who has no [`WhatIf`] yet.
+///
+/// # Errors
+/// [`Cancelled`] when asked to stop.
+pub fn remedies_that_pass(device: &DeviceRecording, limit: Option<u64>, progress: &Progress) -> Result<Remedies, Cancelled> {
+    WhatIf::new(device, None, progress)?.remedies_that_pass(limit, progress)
+}
+
+/// Times the cache may be emptied in a whole run before that counts against a setting.
+const FEW_RETRIES: u64 = 2;
+
+/// The order of rows under one limit, best first: passes, surely, under most of the limit's span, fails last if it fails after
+/// all, with the fewest retries, with the lowest peak, with the fewest settings.
+fn rank(r: &Row) -> impl Ord + use<> {
+    // Where a row may fail after all, late is better than early.
+    let earliest = Reverse(r.oom_request_span.map_or(u64::MAX, |s| s[0]));
+    let settings = r.conf.split(',').filter(|c| !c.is_empty()).count();
+    let from = r.passes_from_bytes.unwrap_or(u64::MAX);
+    // A setting that gives segments back early trades retries for releases; it is not what helps where the plain settings pass
+    // with the same peak. A retry or two cost nothing that one would notice.
+    let retries = if r.num_alloc_retries <= FEW_RETRIES { 0 } else { r.num_alloc_retries };
+    (r.oom, !r.is_verdict_certain(), from, earliest, retries, r.peak_reserved_bytes, settings, r.num_alloc_retries)
+}
+
+/// The best of several rows under one limit, and why: it passes, surely, where the depends on the exact limit under most of it, with the
+/// fewest retries, with the lowest peak, with the fewest settings. `None` when none passes.
+#[must_use]
+pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
+    let passing = || rows.iter().enumerate().filter(|(_, r)| !r.oom);
+    let (at, best) = passing().min_by_key(|(_, r)| rank(r))?;
+    let others: Vec<&Row> = passing().filter(|(i, _)| *i != at).map(|(_, r)| *r).collect();
+    let fails = rows.len() - others.len() - 1;
+    let is_alone_in = |of: fn(&Row) -> u64| others.iter().all(|r| of(r) > of(best));
+    let why = if others.is_empty() {
+        let may = if best.oom_varies { "may pass" } else { "passes" };
+        if fails == 0 { "the only one that was tried".to_owned() } else { format!("the only one that {may}") }
+    } else if best.is_verdict_certain() && !others.iter().any(|r| r.is_verdict_certain()) {
+        "the only one that surely passes".to_owned()
+    } else if let Some(from) = best.passes_from_bytes.filter(|_| best.oom_varies) {
+        let least = others.iter().all(|r| r.passes_from_bytes.is_none_or(|f| f > from));
+        let why = if least { "the least that any of these needs" } else { "and no other needs less" };
+        format!("may pass, and does with a limit of {} or more, {why}", crate::units::Bytes(from).limit())
+    } else if best.oom_varies {
+        "may pass, and would fail last if it fails after all".to_owned()
+    } else if others.iter().any(|r| r.num_alloc_retries > best.num_alloc_retries) {
+        let retries = crate::units::counted(best.num_alloc_retries, "retry", "retries");
+        format!("passes with {}", if best.num_alloc_retries == 0 { "no retry".to_owned() } else { format!("only {retries}") })
+            + if is_alone_in(|r| r.peak_reserved_bytes) { " and the lowest peak" } else { "" }
+    } else if is_alone_in(|r| r.peak_reserved_bytes) {
+        let is_estimate = rows.iter().any(|r| !r.oom && r.is_estimate());
+        format!("passes with the lowest peak{}", if is_estimate { ", as far as that can be estimated" } else { "" })
+    } else {
+        "passes, and no other has a lower peak".to_owned()
+    };
+    let end = best.ends_at_failure.map_or(String::new(), |h| format!(", {}; {}", Horizon::REACH, h.warning()));
+    Some((at, why + &end))
+}
+
+/// A row as a piece of advice. Where the model does not reproduce the recording nothing is certain.
+fn remedy(row: &Row, about: &'static str, agrees: bool) -> Remedy {
+    Remedy {
+        conf: row.conf.clone(),
+        about,
+        oom: row.oom,
+        oom_request: row.oom_request,
+        peak_reserved_bytes: row.peak_reserved_bytes,
+        margin_bytes: row.limit_bytes.map(|limit| (i128::from(limit) - i128::from(row.peak_reserved_bytes)) as i64),
+        num_alloc_retries: row.num_alloc_retries,
+        certain: row.certain || (agrees && row.is_verdict_certain()),
+        oom_varies: row.oom_varies,
+        passes_from_bytes: row.passes_from_bytes,
+    }
+}
+
+impl WhatIf<'_> {
+    /// Tries the [suggested](SUGGESTED) settings under a limit; without one under the recording's own, and without that under
+    /// the device's capacity.
+    ///
+    /// Each is run once, and once more in other places where that may matter; then the smallest limits are searched for. About 12 to 60 runs of at most 0.3 µs a request, on all cores: 0.1 s for 20,000 requests.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn remedies_that_pass(&self, limit: Option<u64>, progress: &Progress) -> Result<Remedies, Cancelled> {
+        let limit = limit.or(self.own_limit()).or(self.requests().device.capacity);
+        let own = &self.own().replay.conf;
+        let questions: Vec<(Question, &'static str)> = SUGGESTED
+            .iter()
+            .filter_map(|&(text, about)| Some((Question::parse(text, limit).ok()?, about)))
+            .filter(|(question, _)| question.conf != *own)
+            .collect();
+        progress.set_total(questions.len() as u64 + 2);
+        progress.set_done(0);
+        let mut rows = questions
+            .par_iter()
+            .map(|(question, about)| {
+                let row = self.ask(question, 0, progress)?.row;
+                progress.advance(1);
+                Ok((row, *about))
+            })
+            .collect::<Result<Vec<(Row, &'static str)>, Cancelled>>()?;
+        rows.sort_by_cached_key(|(row, _)| rank(row));
+        let agrees = self.own().agreement.agrees();
+        let tried: Vec<Remedy> = rows.iter().map(|(row, about)| remedy(row, about, agrees)).collect();
+        let needed = self.needed(own, progress)?;
+        progress.advance(1);
+        let best = tried.first().filter(|r| !r.oom).and_then(|r| questions.iter().find(|(q, _)| q.text == r.conf));
+        let needed_with_best = match best {
+            Some((question, _)) => self.needed(&question.conf, progress)?,
+            None => None,
+        };
+        progress.advance(1);
+        Ok(Remedies {
+            limit_bytes: limit,
+            tried,
+            needed,
+            needed_with_best,
+            agrees_with_recording: agrees,
+            ends_at_failure: self.own().horizon,
+        })
+    }
+
+    /// [`needed`](Self::needed), the limit alone.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn smallest_limit(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<u64>, Cancelled> {
+        Ok(self.needed(conf, progress)?.map(|n| n.smallest_limit_bytes))
+    }
+
+    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails with these settings. `None` when a request fails without any limit. About 16 runs.
+    ///
+    /// Whether a run passes is not strictly monotonic in the limit (garbage collection follows it); the bisection ends at a
+    /// limit that passes with one that fails 2 MiB below.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn needed(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<Needed>, Cancelled> {
+        const STEP: u64 = 2 << 20;
+        // The limit is what is searched for, so the settings' own is left out.
+        let conf = AllocConf { per_process_memory_fraction: 1.0, ..conf.clone() };
+        let passes = |limit: Option<u64>| -> Result<Option<(u64, u64)>, Cancelled> {
+            let question = Question { conf: conf.clone(), text: String::new(), limit };
+            let run = self.replay(&question, Placement::Driver, true).run(self.requests(), (), progress)?;
+            let stats = run.allocator.stats();
+            let peaks = (stats.reserved_bytes.all.peak, stats.active_bytes.all.peak);
+            Ok(run.oom_request.is_none().then_some(peaks))
+        };
+        let Some((peak_reserved, peak_active_bytes)) = passes(None)? else { return Ok(None) };
+        // Nothing below the active peak can pass, and the reserved peak surely does, with the check on whole segments.
+        let mut fails = (peak_active_bytes / STEP).saturating_sub(1);
+        let mut works = peak_reserved.div_ceil(STEP);
+        while passes(Some(works * STEP))?.is_none() {
+            fails = works;
+            works += works / 8 + 16;
+        }
+        while works - fails > 1 {
+            let middle = fails + (works - fails) / 2;
+            match passes(Some(middle * STEP))? {
+                Some(_) => works = middle,
+                None => fails = middle,
+            }
+        }
+        Ok(Some(Needed { smallest_limit_bytes: works * STEP, peak_active_bytes }))
+    }
+}

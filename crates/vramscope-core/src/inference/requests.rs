@@ -1,0 +1,275 @@
+//! [`Requests`]: what a recorded program asked of the allocator, read back from the trace.
+//!
+//! A trace tells allocations, frees and completions directly. What it does not say is inferred: which releases were calls of
+//! `empty_cache` and which happened inside a request that was out of memory, and which segments belong to private pools.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::assume::Assumption;
+use super::cap::Bounds;
+use super::untraced::Untraced;
+use crate::allocator::{Growth, StartSegment};
+use crate::model::{Action, Cancelled, DeviceRecording, EventId, PoolKey, Progress};
+
+/// Nothing to do at this event: it follows from another one.
+pub(super) const SKIP: u32 = u32::MAX;
+/// `empty_cache` is called here.
+pub(super) const EMPTY_CACHE: u32 = u32::MAX - 1;
+/// A free that completes later.
+pub(super) const LATER: u32 = 1 << 31;
+
+/// One step of a program, as [`Requests::step`] reads it from an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Ask for memory and remember the block under a number.
+    Alloc {
+        /// The number.
+        slot: u32,
+    },
+    /// Ask for memory as a request did that failed in the recording.
+    Failing,
+    /// Free at once.
+    Free {
+        /// The block's number.
+        slot: u32,
+    },
+    /// Free, but completion comes later.
+    FreeLater {
+        /// The block's number.
+        slot: u32,
+    },
+    /// A later completion.
+    Complete {
+        /// The block's number.
+        slot: u32,
+    },
+    /// `empty_cache`.
+    EmptyCache,
+    /// Nothing.
+    Skip,
+}
+
+/// The requests of one device's trace, with the state they began in.
+///
+/// What was read from the trace (`Known`) is shared, so that it can be kept beside a recording and put to use again.
+#[derive(Debug)]
+pub struct Requests<'a> {
+    pub(crate) device: &'a DeviceRecording,
+    known: Arc<Known>,
+}
+
+impl std::ops::Deref for Requests<'_> {
+    type Target = Known;
+
+    #[inline]
+    fn deref(&self) -> &Known {
+        &self.known
+    }
+}
+
+impl std::ops::DerefMut for Requests<'_> {
+    fn deref_mut(&mut self) -> &mut Known {
+        Arc::make_mut(&mut self.known)
+    }
+}
+
+/// What [`Requests::read`] found out about a trace. Four bytes an event.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// What each event means, see [`Requests::step`].
+    pub(super) plan: Vec<u32>,
+    /// Completions that came while a request was being retried: they are told behind that request.
+    pub(crate) after: FxHashMap<EventId, Vec<u32>>,
+    /// Stretches of releases that were not taken for `empty_cache`.
+    pub(super) retries: Vec<Retry>,
+    /// Requests before which a graph capture began, which empties the cache first.
+    pub(crate) captures: FxHashSet<EventId>,
+    /// Requests that went to a private pool.
+    pub(crate) private: FxHashMap<EventId, PoolKey>,
+    /// Handles needed: the most blocks alive at once.
+    pub(crate) slots: u32,
+    /// Segments and blocks that were there before the first event.
+    pub(crate) start: Vec<StartSegment>,
+    /// The segments of the recording are not those behind its last event.
+    pub(crate) ignores_end: bool,
+    /// Blocks of the start that no event tells of.
+    pub(crate) untraced_blocks: Vec<Untraced>,
+    /// Their slots, by the event before which they are freed in silence.
+    pub(crate) untraced: FxHashMap<EventId, Vec<u32>>,
+    pub growths: Vec<Growth>,
+    /// The most that was reserved at once, with what had to fit beside it: no limit can have been below.
+    pub(crate) least_limit: u64,
+    /// The least that was refused; `None` when nothing was.
+    pub(crate) refused: Option<u64>,
+    /// What bounds the cap, over time.
+    pub(crate) bounds: Bounds,
+    /// The most that was reserved or asked for when something was released before a growth: no limit need be above.
+    pub(crate) most_needed: u64,
+    /// Free device memory plus reserved memory at an OOM of the device itself: what this process could have had.
+    pub(crate) device_room: Option<u64>,
+    /// Requests, failed ones included.
+    pub(crate) count: u64,
+    /// What the trace does not tell.
+    pub(crate) assumptions: Vec<Assumption>,
+}
+
+impl<'a> Requests<'a> {
+    /// Reads the requests of a device. One pass with a map of live addresses: about 60 ns an event.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn read(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
+        let known = super::reader::read(device, false, progress)?;
+        Ok(Requests { device, known: Arc::new(known) })
+    }
+
+    /// The same, for a trace that saw the first allocation and whose segments are of a later instant, as in a file cut short.
+    pub(crate) fn read_from_nothing(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
+        let known = super::reader::read(device, true, progress)?;
+        Ok(Requests { device, known: Arc::new(known) })
+    }
+
+    /// Requests that were read before, with the device they were read from.
+    pub(crate) fn again(device: &'a DeviceRecording, known: Arc<Known>) -> Self {
+        Requests { device, known }
+    }
+
+    /// What was read, to be kept.
+    pub(crate) fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known)
+    }
+
+    /// The device they were read from.
+    #[must_use]
+    pub fn device(&self) -> &'a DeviceRecording {
+        self.device
+    }
+
+    /// The number of requests, failed ones included.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// True when answers under other settings rest on more than the requests: blocks from before the trace, pools of captured
+    /// graphs, or missing events.
+    #[must_use]
+    pub(crate) fn needs_assumptions(&self) -> bool {
+        self.assumptions.iter().any(|a| !matches!(a, Assumption::GuardedFrees { .. }))
+    }
+
+    /// True when some frees waited for another stream.
+    #[must_use]
+    pub(crate) fn has_guarded_frees(&self) -> bool {
+        self.assumptions.iter().any(|a| matches!(a, Assumption::GuardedFrees { .. }))
+    }
+
+    /// The model departs from the recording around this event: reads the stretch of releases there another way. First its
+    /// completions as part of the wait, then its releases as a call of `empty_cache`. `false` when there is no other way.
+    pub(crate) fn read_differently(&mut self, event: EventId) -> bool {
+        let event = event as usize;
+        let known = Arc::make_mut(&mut self.known);
+        let Some(at) = known.retries.iter().position(|r| (r.from..=r.request).contains(&event)) else { return false };
+        let request = known.retries[at].request as u32;
+        if !known.retries[at].completions_waited {
+            known.retries[at].completions_waited = true;
+            let completions = std::mem::take(&mut known.retries[at].completions);
+            for &(event, _) in &completions {
+                known.plan[event] = SKIP;
+            }
+            known.after.insert(request, completions.iter().map(|&(_, slot)| slot).collect());
+            known.retries[at].completions = completions;
+            return true;
+        }
+        let retry = known.retries.swap_remove(at);
+        let Some(release) = retry.release else { return false };
+        known.after.remove(&request);
+        known.plan[release] = EMPTY_CACHE;
+        known.tell_completions(&retry.completions);
+        true
+    }
+
+    /// Handles needed by [`step`](Self::step): the most blocks alive at once.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Blocks that were live before the first event: slot, bytes, stream.
+    pub fn blocks_before(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+        let of = |s: &'_ StartSegment| {
+            let stream = s.stream;
+            s.blocks.iter().filter(|b| b.is_in_use()).map(move |b| (b.slot, b.requested.max(1), stream)).collect::<Vec<_>>()
+        };
+        self.start.iter().flat_map(of)
+    }
+
+    /// True where a graph capture begins, which empties the cache first.
+    pub fn begins_capture(&self, event: usize) -> bool {
+        self.captures.contains(&(event as u32))
+    }
+
+    /// Slots whose guarded free completes behind an event, beside what [`step`](Self::step) tells.
+    pub fn completed_after(&self, event: usize) -> impl Iterator<Item = u32> + '_ {
+        self.after.get(&(event as u32)).into_iter().flatten().copied()
+    }
+
+    /// The raw handle of an event's stream.
+    #[inline]
+    pub fn stream(&self, event: usize) -> u64 {
+        stream_of(self.device, event)
+    }
+
+    /// The pool of a request.
+    #[inline]
+    pub fn pool(&self, event: usize) -> PoolKey {
+        if self.private.is_empty() { (0, 0) } else { self.private.get(&(event as u32)).copied().unwrap_or((0, 0)) }
+    }
+
+    /// What to do at an event.
+    #[inline]
+    pub fn step(&self, event: usize) -> Step {
+        step_of(self.device.events.action[event], self.plan[event])
+    }
+}
+
+#[inline]
+pub(super) fn stream_of(device: &DeviceRecording, event: usize) -> u64 {
+    device.streams.get(usize::from(device.events.stream[event].0)).copied().unwrap_or(0)
+}
+
+#[inline]
+pub(super) fn step_of(action: Action, plan: u32) -> Step {
+    match (action, plan) {
+        (_, EMPTY_CACHE) => Step::EmptyCache,
+        (Action::Oom, _) => Step::Failing,
+        (_, SKIP) => Step::Skip,
+        (Action::Alloc, slot) => Step::Alloc { slot },
+        (Action::FreeRequested, slot) if slot & LATER != 0 => Step::FreeLater { slot: slot & !LATER },
+        (Action::FreeRequested, slot) => Step::Free { slot },
+        (Action::FreeCompleted, slot) => Step::Complete { slot },
+        _ => Step::Skip,
+    }
+}
+
+impl Known {
+    pub(super) fn tell_completions(&mut self, completions: &[(usize, u32)]) {
+        for &(event, slot) in completions {
+            self.plan[event] = slot;
+        }
+    }
+}
+
+/// Releases taken to be part of a request that was tried again, or of garbage collection.
+#[derive(Clone, Debug)]
+pub(super) struct Retry {
+    /// First event of the stretch.
+    pub(super) from: usize,
+    pub(super) release: Option<usize>,
+    pub(super) request: usize,
+    pub(super) completions: Vec<(usize, u32)>,
+    /// Every completion is taken to come from the wait before the cache was emptied; otherwise those before the first release
+    /// are taken to come from polling.
+    pub(super) completions_waited: bool,
+}

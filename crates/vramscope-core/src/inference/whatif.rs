@@ -1,0 +1,576 @@
+//! What if: the recorded requests under other settings and limits.
+//!
+//! Up to PyTorch 2.12 a choice between equal free blocks falls on the lower address, and addresses are the driver's. So a
+//! question is answered by several runs, each with another idea of where segments go: what all agree on is certain, for the
+//! rest the span is given.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::assume::Assumption;
+use super::effects;
+use super::horizon::Horizon;
+use super::own::{OwnRun, explain};
+use super::replay::{Replay, Replayed, Watcher};
+use super::requests::{Known, Requests};
+use crate::allocator::{CachingAllocator, EventSink};
+use crate::allocator::{Placement, SimulatedMemory};
+use crate::model::{Action, AllocConf, Cancelled, DeviceRecording, Progress, Stage};
+
+/// One setting to try.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The settings.
+    pub conf: AllocConf,
+    /// As the user wrote them; shown and printed.
+    pub text: String,
+    /// The most bytes that may be reserved; `None` is as much as wanted.
+    pub limit: Option<u64>,
+}
+
+impl Question {
+    /// Reads a settings string.
+    ///
+    /// # Errors
+    /// PyTorch's rule for the first wrong key or value.
+    pub fn parse(text: &str, limit: Option<u64>) -> Result<Self, crate::model::ConfError> {
+        let text = settings_of(text);
+        Ok(Question { conf: AllocConf::parse(text)?, text: text.to_owned(), limit })
+    }
+}
+
+/// The settings of a line as people copy it: `export PYTORCH_CUDA_ALLOC_CONF="…"` is taken for what it sets.
+#[must_use]
+pub fn settings_of(line: &str) -> &str {
+    let trimmed = line.trim();
+    let bare = trimmed.strip_prefix("export ").map_or(trimmed, str::trim_start);
+    let names = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"];
+    let value = names.iter().find_map(|name| bare.strip_prefix(name)?.trim_start().strip_prefix('='));
+    value.map_or(line, |v| v.trim().trim_matches(['"', '\'']))
+}
+
+/// The figures of one answer, under the names of the command-line contract. Bytes are whole blocks and segments.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The settings as asked.
+    pub conf: String,
+    /// The limit that applied: the one asked for, or the settings' own where that is lower (`per_process_memory_fraction`).
+    pub limit_bytes: Option<u64>,
+    /// Memory of the device, as far as the recording tells; no more is served without a limit either.
+    pub device_bytes: Option<u64>,
+    /// Whether a request failed; the run stops there.
+    pub oom: bool,
+    /// Which request, counted from 0.
+    pub oom_request: Option<u64>,
+    /// Highest reserved bytes.
+    pub peak_reserved_bytes: u64,
+    /// Highest allocated bytes.
+    pub peak_allocated_bytes: u64,
+    /// Highest active bytes: allocated, and freed but guarded by another stream.
+    pub peak_active_bytes: u64,
+    /// Highest requested bytes.
+    pub peak_requested_bytes: u64,
+    /// Highest bytes of free pieces in segments in use.
+    pub peak_inactive_split_bytes: u64,
+    /// Times the cache was emptied to try again.
+    pub num_alloc_retries: u64,
+    /// Requests that failed.
+    pub num_ooms: u64,
+    /// Calls of `cudaMalloc`, or mappings.
+    pub num_device_alloc: u64,
+    /// Calls of `cudaFree`, or unmappings.
+    pub num_device_free: u64,
+    /// Most segments at once; expandable ones are not counted, as in PyTorch.
+    pub peak_segments: u64,
+    /// Reserved bytes at the end.
+    pub final_reserved_bytes: u64,
+    /// Allocated bytes at the end.
+    pub final_allocated_bytes: u64,
+    /// Requests served or refused.
+    pub requests: u64,
+    /// Time the answer took.
+    pub seconds: f64,
+    /// True when no figure depends on anything that the trace does not tell: every placement tried gives this row.
+    pub certain: bool,
+    /// Why it is not certain: `placement` (where the driver puts segments), `limit` (known only as a span), `timing` (when
+    /// guarded frees complete), `trace` (see the assumptions).
+    pub uncertain_because: Option<&'static str>,
+    /// Lowest and highest peak of reserved bytes over the places tried.
+    pub peak_reserved_span: [u64; 2],
+    /// Requests that may fail: `[earliest, latest]`; `null` in a place without OOM counts as the number of requests.
+    pub oom_request_span: Option<[u64; 2]>,
+    /// Some of the places tried give the other verdict.
+    pub oom_varies: bool,
+    /// Where the limit is known only as a span: the smallest limit of the span under which every request is served, to 2 MiB.
+    pub passes_from_bytes: Option<u64>,
+    /// Lowest and highest value of every other figure that is not the same in all places tried, by its name.
+    pub spans: BTreeMap<&'static str, [u64; 2]>,
+    /// Whether the model reproduces the recording under its own settings.
+    pub agrees_with_recording: bool,
+    /// What a recording that ends at its failure leaves open: every request served is then every one up to that failure.
+    pub ends_at_failure: Option<Horizon>,
+}
+
+/// A figure's name and how to read it from a row.
+type Figure = (&'static str, fn(&Row) -> u64);
+
+/// Figures that places may change, beside the peak of reserved memory and the failing request, which have spans of their own.
+const FIGURES: [Figure; 12] = [
+    ("peak_allocated_bytes", |r| r.peak_allocated_bytes),
+    ("peak_active_bytes", |r| r.peak_active_bytes),
+    ("peak_requested_bytes", |r| r.peak_requested_bytes),
+    ("peak_inactive_split_bytes", |r| r.peak_inactive_split_bytes),
+    ("num_alloc_retries", |r| r.num_alloc_retries),
+    ("num_ooms", |r| r.num_ooms),
+    ("num_device_alloc", |r| r.num_device_alloc),
+    ("num_device_free", |r| r.num_device_free),
+    ("peak_segments", |r| r.peak_segments),
+    ("final_reserved_bytes", |r| r.final_reserved_bytes),
+    ("final_allocated_bytes", |r| r.final_allocated_bytes),
+    ("requests", |r| r.requests),
+];
+
+impl Row {
+    /// True when verdict, failing request and peak of reserved memory are certain; lesser figures may still have
+    /// [spans](Self::spans).
+    #[must_use]
+    pub fn is_outcome_certain(&self) -> bool {
+        let only_lesser = self.uncertain_because != Some("trace");
+        let is_one = |span: [u64; 2]| span[0] == span[1];
+        only_lesser && is_one(self.peak_reserved_span) && self.oom_request_span.is_none_or(is_one)
+    }
+
+    /// True when there is anything a request could be refused by: a limit, or a device that the run comes near. Half the device is
+    /// far: no guess about what a trace does not tell doubles the reserved memory.
+    #[must_use]
+    pub fn can_fail(&self) -> bool {
+        let fills = |total: u64| self.peak_reserved_span[1] > total / 2;
+        self.oom || self.oom_varies || self.limit_bytes.is_some() || self.device_bytes.is_some_and(fills)
+    }
+
+    /// True when it is certain whether every request is served, whatever else is not.
+    #[must_use]
+    pub fn is_verdict_certain(&self) -> bool {
+        !self.can_fail() || (self.uncertain_because != Some("trace") && !self.oom_varies)
+    }
+
+    /// True when its figures rest on what the trace does not tell: estimates.
+    #[must_use]
+    pub fn is_estimate(&self) -> bool {
+        self.uncertain_because == Some("trace")
+    }
+
+    /// By how much the peak exceeds the limit. With expandable segments it may: PyTorch compares the limit with the request,
+    /// rounded to 2 MiB, and then maps whole pages of 20 MiB.
+    #[must_use]
+    pub fn over_limit(&self) -> u64 {
+        self.limit_bytes.map_or(0, |limit| self.peak_reserved_bytes.saturating_sub(limit))
+    }
+}
+
+/// Curves over the requests, folded to a number of points; each holds the highest value of its stretch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Curve {
+    /// The last event of each stretch.
+    pub event: Vec<u32>,
+    /// Reserved bytes.
+    pub reserved: Vec<u64>,
+    /// Allocated bytes.
+    pub allocated: Vec<u64>,
+}
+
+/// A row, with its curve and what was assumed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The question.
+    pub question: Question,
+    /// The figures.
+    pub row: Row,
+    /// Empty unless points were asked for.
+    pub curve: Curve,
+    /// Empty where the answer is exact.
+    pub assumptions: Vec<Assumption>,
+}
+
+/// How many other places are tried, by the number of requests: long runs are to be answered in seconds too.
+fn places_tried(requests: u64) -> usize {
+    match requests {
+        0..300_000 => 12,
+        300_000..2_000_000 => 4,
+        _ => 2,
+    }
+}
+
+/// Settings worth trying, each with what it is for.
+pub const SUGGESTED: [(&str, &str); 12] = [
+    ("", "PyTorch's defaults"),
+    ("expandable_segments:True", "segments grow in place, so holes between them do not arise"),
+    ("expandable_segments:True,garbage_collection_threshold:0.8", "growing segments, unused ones given back before the limit"),
+    ("max_split_size_mb:512", "blocks of 512 MiB and more are kept whole"),
+    ("max_split_size_mb:128", "blocks of 128 MiB and more are kept whole"),
+    ("max_split_size_mb:64", "blocks of 64 MiB and more are kept whole"),
+    ("garbage_collection_threshold:0.8", "old unused segments go back at 80 % of the limit"),
+    ("garbage_collection_threshold:0.6", "old unused segments go back at 60 % of the limit"),
+    ("max_split_size_mb:128,garbage_collection_threshold:0.8", "whole large blocks, old ones given back"),
+    ("roundup_power2_divisions:4", "sizes that vary a little share blocks"),
+    ("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "coarser sizes for large requests, as in PyTorch's documentation"),
+    ("expandable_segments:True,roundup_power2_divisions:8", "growing segments, similar sizes share blocks"),
+];
+
+/// Answers questions about one device of a recording.
+#[derive(Debug)]
+pub struct WhatIf<'a> {
+    requests: Requests<'a>,
+    own: Arc<OwnRun>,
+}
+
+/// What [`WhatIf::new`] found out about a device, to be kept beside the recording: [`WhatIf::again`] then costs nothing.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    known: Arc<Known>,
+    own: Arc<OwnRun>,
+}
+
+impl<'a> WhatIf<'a> {
+    /// Reads the requests and finds out whether the model reproduces the recording.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn new(device: &'a DeviceRecording, known_limit: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
+        // The trace is read once and most often served once to see whether the model agrees.
+        progress.begin(Stage::Replaying, 2 * device.events.len() as u64);
+        let mut requests = Requests::read(device, progress)?;
+        let own = Arc::new(explain(&mut requests, known_limit, progress)?);
+        Ok(WhatIf { requests, own })
+    }
+
+    /// True when a device's events hold requests to run again: it has allocations, or failures to allocate, and most of its memory is
+    /// not from before them.
+    #[must_use]
+    pub fn has_requests(device: &DeviceRecording) -> bool {
+        Self::mostly_before(device).is_none() && device.events.action.iter().any(|a| matches!(a, Action::Alloc | Action::Oom))
+    }
+
+    /// Bytes that a trace says were reserved before it began, where they are more than half of its peak: without the requests behind them
+    /// no replay says anything of that memory.
+    #[must_use]
+    pub fn mostly_before(device: &DeviceRecording) -> Option<u64> {
+        let told = &device.told.reserved;
+        let (before, peak) = (told.start, told.values.iter().copied().max().unwrap_or(0));
+        (told.is_told() && before.saturating_mul(2) > peak).then_some(before)
+    }
+
+    /// What was found out, to be kept.
+    #[must_use]
+    pub fn prepared(&self) -> Prepared {
+        Prepared { known: self.requests.known(), own: Arc::clone(&self.own) }
+    }
+
+    /// Goes on with what was found out about the same device before.
+    #[must_use]
+    pub fn again(device: &'a DeviceRecording, prepared: &Prepared) -> Self {
+        WhatIf { requests: Requests::again(device, Arc::clone(&prepared.known)), own: Arc::clone(&prepared.own) }
+    }
+
+    /// The recording under its own settings.
+    #[must_use]
+    pub fn own(&self) -> &OwnRun {
+        &self.own
+    }
+
+    /// The requests of the recording.
+    #[must_use]
+    pub fn requests(&self) -> &Requests<'a> {
+        &self.requests
+    }
+
+    /// The limit that applies where a question names none: the recording's own, as far as it is known or follows from its
+    /// failed requests.
+    #[must_use]
+    pub fn own_limit(&self) -> Option<u64> {
+        self.own.replay.limit
+    }
+
+    /// The question "as it was": the recording's own settings and limit.
+    #[must_use]
+    pub fn own_question(&self) -> Question {
+        let conf = self.own.replay.conf.clone();
+        Question { text: conf.to_string(), conf, limit: self.own.replay.limit }
+    }
+
+    /// The run that gives an answer's figures.
+    pub(crate) fn replay_of(&self, question: &Question) -> Replay {
+        self.replay(question, Placement::Driver, true)
+    }
+
+    /// The limit that applies to a question: the one it names, or the settings' own where that is lower.
+    pub(crate) fn limit_of(&self, question: &Question) -> Option<u64> {
+        let share = effects::share(&question.conf, self.requests.device.capacity);
+        question.limit.into_iter().chain(share).min()
+    }
+
+    pub(crate) fn replay(&self, question: &Question, placement: Placement, follows_recording: bool) -> Replay {
+        Replay {
+            conf: question.conf.clone(),
+            version: self.own.replay.version,
+            limit: self.limit_of(question),
+            placement,
+            follows_recording,
+            completes_at_once: false,
+            stops_at_oom: true,
+        }
+    }
+
+    /// Runs one question. `points` is how many points its curve shall have, 0 for none.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn ask(&self, question: &Question, points: usize, progress: &Progress) -> Result<Answer, Cancelled> {
+        let started = Instant::now();
+        let runs = 1 + places_tried(self.requests.count) as u64;
+        progress.begin(Stage::Replaying, runs * self.requests.device.events.len() as u64);
+        let mut sampler = Sampler::new(self.requests.device.events.len(), points);
+        let first = self.replay(question, Placement::Driver, true).run_watched(&self.requests, (), &mut sampler, progress)?;
+        let mut row = self.row(question, &first);
+        // Settings that change no segment of the whole run leave the recording's own figures, whatever the driver does.
+        let memory = &first.allocator.memory;
+        let is_the_recording = memory.is_following()
+            && (question.conf == self.own.replay.conf || (!row.oom && memory.followed() == self.requests.growths.len()));
+        if first.allocator.has_tie() && !is_the_recording {
+            self.vary(question, &mut row, progress)?;
+        }
+        let is_own_limit = row.limit_bytes == self.own.replay.limit;
+        let range = self.own.limit_range().filter(|r| !r.is_known());
+        if let (Some(range), Some(limit)) = (range, row.limit_bytes)
+            && is_own_limit
+        {
+            // The recording's limit is known only as a span: its ends count as well.
+            for end in [range.least, range.most].into_iter().filter(|&end| end != limit) {
+                let moved = Question { limit: Some(end), ..question.clone() };
+                let other = self.replay(&moved, Placement::Driver, true).run(&self.requests, (), progress)?;
+                widen(&mut row, &self.row(&moved, &other), "limit");
+                if end == range.least && !row.oom {
+                    row.passes_from_bytes = match other.oom_request {
+                        None => Some(end),
+                        Some(_) => Some(self.passes_from(question, [end, limit], progress)?),
+                    };
+                }
+            }
+        }
+        if !is_the_recording && self.requests.has_guarded_frees() {
+            let early = Replay { completes_at_once: true, ..self.replay(question, Placement::Driver, true) };
+            widen(&mut row, &self.row(question, &early.run(&self.requests, (), progress)?), "timing");
+        }
+        if !is_the_recording && (self.requests.needs_assumptions() || !self.own.agreement.agrees()) {
+            doubt(&mut row, "trace");
+        }
+        // What was found out about the recording's limit says nothing about another one.
+        let concerns = |a: &&Assumption| is_own_limit || !matches!(a, Assumption::InferredLimit { .. });
+        let mut assumptions: Vec<Assumption> = self.own.assumptions.iter().filter(concerns).cloned().collect();
+        for (assumption, is_doubt) in effects::assumed(&question.conf, self.own.replay.version, &self.requests) {
+            // What the recording's own settings do is in what it shows.
+            let is_shown = question.conf == self.own.replay.conf && self.own.agreement.agrees();
+            if is_doubt && !is_shown {
+                doubt(&mut row, "trace");
+            }
+            assumptions.push(assumption);
+        }
+        row.seconds = started.elapsed().as_secs_f64();
+        if let Some(event) = first.rescued_event {
+            assumptions.push(Assumption::WentOnDifferently { event });
+        }
+        Ok(Answer { question: question.clone(), row, curve: sampler.finish(), assumptions })
+    }
+
+    /// The smallest limit of a span under which a question passes, to 2 MiB: it fails at the lower end and passes at the upper.
+    fn passes_from(&self, question: &Question, [mut fails, mut works]: [u64; 2], progress: &Progress) -> Result<u64, Cancelled> {
+        const STEP: u64 = 2 << 20;
+        for _ in 0..places_tried(self.requests.count) {
+            let middle = (fails + (works - fails) / 2) / STEP * STEP;
+            if middle <= fails || middle >= works {
+                break;
+            }
+            let tried = Question { limit: Some(middle), ..question.clone() };
+            match self.replay(&tried, Placement::Driver, true).run(&self.requests, (), progress)?.oom_request {
+                Some(_) => fails = middle,
+                None => works = middle,
+            }
+        }
+        Ok(works)
+    }
+
+    /// Tries other places for segments, and widens the spans of `row`.
+    fn vary(&self, question: &Question, row: &mut Row, progress: &Progress) -> Result<(), Cancelled> {
+        let all = [
+            (Placement::Ascending, false),
+            (Placement::Descending, true),
+            (Placement::Random(1), false),
+            (Placement::Descending, false),
+            (Placement::Driver, false),
+            (Placement::Ascending, true),
+            (Placement::Alternating, false),
+            (Placement::Random(2), true),
+            (Placement::Random(3), false),
+            (Placement::Random(4), true),
+            (Placement::Random(5), false),
+            (Placement::Random(6), false),
+        ];
+        let others: Result<Vec<Row>, Cancelled> = all
+            .par_iter()
+            .take(places_tried(self.requests.count))
+            .map(|&(placement, follows)| {
+                let run = self.replay(question, placement, follows).run(&self.requests, (), progress)?;
+                Ok(self.row(question, &run))
+            })
+            .collect();
+        for other in others? {
+            widen(row, &other, "placement");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn row<S: EventSink>(&self, question: &Question, run: &Replayed<S>) -> Row {
+        let stats = run.allocator.stats();
+        let peak = stats.reserved_bytes.all.peak;
+        Row {
+            conf: question.text.clone(),
+            limit_bytes: self.limit_of(question),
+            device_bytes: self.requests.device.capacity,
+            oom: run.oom_request.is_some(),
+            oom_request: run.oom_request,
+            peak_reserved_bytes: peak,
+            peak_allocated_bytes: stats.allocated_bytes.all.peak,
+            peak_active_bytes: stats.active_bytes.all.peak,
+            peak_requested_bytes: stats.requested_bytes.all.peak,
+            peak_inactive_split_bytes: stats.inactive_split_bytes.all.peak,
+            num_alloc_retries: stats.num_alloc_retries,
+            num_ooms: stats.num_ooms,
+            num_device_alloc: stats.num_device_alloc,
+            num_device_free: stats.num_device_free,
+            peak_segments: stats.segment.all.peak,
+            final_reserved_bytes: stats.reserved_bytes.all.current,
+            final_allocated_bytes: stats.allocated_bytes.all.current,
+            requests: run.requests,
+            seconds: 0.0,
+            certain: true,
+            uncertain_because: None,
+            peak_reserved_span: [peak, peak],
+            oom_request_span: run.oom_request.map(|r| [r, r]),
+            oom_varies: false,
+            passes_from_bytes: None,
+            spans: BTreeMap::new(),
+            agrees_with_recording: self.own.reproduces(),
+            ends_at_failure: self.own.horizon,
+        }
+    }
+
+    /// Runs many questions, on all cores. Progress counts questions.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn ask_all(&self, questions: &[Question], points: usize, progress: &Progress) -> Result<Vec<Answer>, Cancelled> {
+        progress.set_total(questions.len() as u64);
+        progress.set_done(0);
+        questions
+            .par_iter()
+            .map(|question| {
+                let answer = self.ask(question, points, progress)?;
+                progress.advance(1);
+                Ok(answer)
+            })
+            .collect()
+    }
+}
+
+fn doubt(row: &mut Row, because: &'static str) {
+    row.certain = false;
+    row.uncertain_because.get_or_insert(because);
+}
+
+fn widen(row: &mut Row, other: &Row, because: &'static str) {
+    if row.oom_request != other.oom_request || row.peak_reserved_bytes != other.peak_reserved_bytes {
+        doubt(row, because);
+    }
+    row.oom_varies |= row.oom != other.oom;
+    let span = &mut row.peak_reserved_span;
+    span[0] = span[0].min(other.peak_reserved_bytes);
+    span[1] = span[1].max(other.peak_reserved_bytes);
+    if row.oom_request_span.is_some() || other.oom_request.is_some() {
+        // A run without a failure made every request.
+        let made = |r: &Row| r.oom_request.unwrap_or(r.requests);
+        let [low, high] = row.oom_request_span.unwrap_or([made(row), made(row)]);
+        row.oom_request_span = Some([low.min(made(other)), high.max(made(other))]);
+    }
+    for (name, of) in FIGURES {
+        let (mine, theirs) = (of(row), of(other));
+        if mine == theirs {
+            continue;
+        }
+        let span = row.spans.entry(name).or_insert([mine, mine]);
+        *span = [span[0].min(theirs), span[1].max(theirs)];
+        doubt(row, because);
+    }
+}
+
+/// Collects a curve.
+struct Sampler {
+    events: usize,
+    points: usize,
+    at: usize,
+    curve: Curve,
+}
+
+impl Sampler {
+    fn new(events: usize, points: usize) -> Self {
+        Sampler { events: events.max(1), points, at: usize::MAX, curve: Curve::default() }
+    }
+
+    fn finish(self) -> Curve {
+        self.curve
+    }
+}
+
+impl<S: EventSink> Watcher<S> for Sampler {
+    #[inline]
+    fn after(&mut self, event: usize, allocator: &mut CachingAllocator<SimulatedMemory, S>) -> bool {
+        if self.points > 0 {
+            let (reserved, allocated) = allocator.levels();
+            let point = event * self.points / self.events;
+            let c = &mut self.curve;
+            if point != self.at {
+                self.at = point;
+                c.event.push(event as u32);
+                c.reserved.push(reserved);
+                c.allocated.push(allocated);
+            } else if let (Some(e), Some(r), Some(a)) = (c.event.last_mut(), c.reserved.last_mut(), c.allocated.last_mut()) {
+                *e = event as u32;
+                *r = reserved.max(*r);
+                *a = allocated.max(*a);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copied_line_is_taken_for_what_it_sets() {
+        for line in [
+            "max_split_size_mb:64",
+            "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64",
+            " PYTORCH_ALLOC_CONF='max_split_size_mb:64' ",
+            "export PYTORCH_CUDA_ALLOC_CONF=\"max_split_size_mb:64\"",
+        ] {
+            assert_eq!(settings_of(line), "max_split_size_mb:64");
+            assert_eq!(Question::parse(line, None).map(|q| q.text), Ok("max_split_size_mb:64".to_owned()));
+        }
+        assert_eq!(settings_of("PYTORCH_ALLOC_CONF="), "");
+    }
+}

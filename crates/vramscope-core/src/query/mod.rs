@@ -1,0 +1,376 @@
+//! The query language: `size>1MiB stack~attention -stream=0`. Terms are divided by spaces and must all hold; `or` between
+//! them begins another choice; `-` or `not` turns a term around. Letters match without regard to case.
+//!
+//! | term | holds for events | holds for allocations |
+//! |---|---|---|
+//! | `size>1MiB`, `size=512`, `size=1MiB..2MiB`, `>1MiB` | of this size | that asked for this size |
+//! | `block>=2MiB` | of an allocation with such a block | whose whole block has this size |
+//! | `0x7f1dca2b7000`, `addr=…` | whose block or segment holds this address | whose block holds it |
+//! | `0x7f1d..` | whose address begins with these digits | the same |
+//! | `stack~attention` | with a frame whose file or function contains the text | the same |
+//! | `stack=17`, `stack=none` | by exactly this stack, or without one | the same |
+//! | `stack~/attn|mlp/` | with a frame that the regular expression between slashes finds; so with `file~` and `function~` | the same |
+//! | `file~train.py`, `function~forward` | with a frame whose file, or function, contains the text | the same |
+//! | `module~attention` | under a module so named: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
+//! | `train.py`, `"two words"` | with the text in its stack or its notes | the same |
+//! | `role=gradients` | of an allocation of this role | of this role |
+//! | `stream=1`, `stream=0x55…` | of this stream, by index or handle | the same |
+//! | `pool=private`, `pool=default`, `pool=small`, `pool=large`, `pool=0.7` | of such a pool | the same |
+//! | `step=3`, `step=3..5`, `during~forward` | inside a step, or an annotation so named | born there |
+//! | `born>1200`, `gone<=2s`, `born>oom` | of an allocation born or gone then: an event, a time, an instant | the same |
+//! | `gone=never`, `born=before` | of one never freed in the trace, or made before it | the same |
+//! | `age>5000`, `age<2ms` | of an allocation that lived so long | in events or time |
+//! | `gone`, `kept` | of an allocation freed in the trace, or not | the same |
+//! | `live@peak`, `live@oom`, `live@end`, `live@cursor`, `live@a`, `live@1200` | of a block live then | live then |
+//! | `event=100..200`, `27584`, `time>100ms` | with this number or time | born then; one number: this event's |
+//! | `alloc`, `free`, `segment`, `oom`, …, `action=alloc` | of this action | born in the trace; freed in it; none |
+//! | `id=12` | of this allocation | this row |
+//!
+//! `!=` and `!~` turn a comparison around, as `-` does; spaces may stand around an operator and before a unit; `2MiB<size` is
+//! `size>2MiB`. What a person reads of it is the table in `reference.rs`.
+
+use std::ops::Range;
+
+use crate::anatomy::roles::{Role, Roles};
+use crate::anatomy::steps::Steps;
+use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, Recording, SizeClass};
+use crate::tables::{DeviceTables, Quantity};
+use crate::units::count;
+
+mod complete;
+mod examples;
+pub mod matching;
+mod needle;
+pub mod ordering;
+mod prepare;
+mod reference;
+mod terms;
+#[cfg(test)]
+mod tests;
+mod why;
+mod words;
+
+pub use complete::{Completion, Vocabulary, complete};
+pub use examples::{Example, examples};
+pub(super) use prepare::Tests;
+pub use reference::{GRAMMAR, reference};
+pub use why::Asked;
+use words::words;
+
+/// A range of whole numbers, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between {
+    /// Least value that holds.
+    pub least: u64,
+    /// Greatest value that holds.
+    pub greatest: u64,
+}
+
+impl Between {
+    fn holds(self, value: u64) -> bool {
+        (self.least..=self.greatest).contains(&value)
+    }
+}
+
+/// How a value is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `=`
+    Is,
+    /// `>=`
+    AtLeast,
+    /// `>`
+    More,
+}
+
+/// An instant that a query names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instant {
+    /// Where requested memory peaks.
+    Peak,
+    /// The last out-of-memory event.
+    Oom,
+    /// The last event.
+    End,
+    /// Where the window's cursor stands.
+    Cursor,
+    /// Marker A, or B.
+    Marker(usize),
+    /// After this event.
+    Event(u32),
+}
+
+/// A place in the trace, or a stretch of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Numbers of events.
+    Events(Between),
+    /// Microseconds: after the first event, or of a life.
+    Micros(Between),
+    /// Compared with an instant.
+    At(Operator, Instant),
+}
+
+/// What must hold of an event, or of an allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// One of these actions.
+    Action(Vec<Action>),
+    /// A size in bytes: an event's own, or what an allocation asked for.
+    Size(Between),
+    /// The whole block's bytes.
+    Block(Between),
+    /// Holds this address.
+    Address(u64),
+    /// Addresses in this range.
+    Addresses(Between),
+    /// A number of an event.
+    Event(Between),
+    /// Microseconds after the first event.
+    Time(Between),
+    /// A stream, by its index or its handle.
+    Stream(u64),
+    /// A private pool, or the default one.
+    PrivatePool(bool),
+    /// The pool with this key.
+    Pool(PoolKey),
+    /// Small or large requests.
+    Class(SizeClass),
+    /// A frame that contains the text, lower case.
+    Stack(String),
+    /// Exactly this stack, by its number in the recording.
+    StackIs(u32),
+    /// A role.
+    Role(Role),
+    /// An annotation whose name contains the text, lower case.
+    During(String),
+    /// Steps of these numbers: annotations of steps that end with them, else steps as the Steps lane counts them.
+    Step(Between),
+    /// A frame whose file contains the text, lower case.
+    File(String),
+    /// A frame whose function contains the text, lower case.
+    Function(String),
+    /// Below a module whose name or file contains the text, lower case.
+    Module(String),
+    /// Made before the trace began.
+    BornBefore,
+    /// When it was allocated.
+    Born(Moment),
+    /// When its memory became reusable.
+    Gone(Moment),
+    /// True: freed in the trace; false: not.
+    IsGone(bool),
+    /// How long it lived, until the trace's end where it was not freed.
+    Age(Moment),
+    /// Live at an instant.
+    LiveAt(Instant),
+    /// A row.
+    Id(Between),
+    /// The text, lower case, in the stack or the notes.
+    Text(String),
+}
+
+/// What cannot be read of a query, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{sentence}")]
+pub struct QueryError {
+    /// One sentence: the term and what is read instead.
+    pub sentence: String,
+    /// The term's bytes in the query's text.
+    pub at: Range<usize>,
+}
+
+/// Choices of terms; it holds where all terms of one choice do. Terms with `true` must not hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// The choices; none holds for everything.
+    pub any: Vec<Vec<(Term, bool)>>,
+    /// The terms as they were typed, in the same order.
+    pub typed: Vec<Vec<String>>,
+}
+
+/// What a query is asked of, and what its words mean there.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// The recording: stacks and texts.
+    pub recording: &'a Recording,
+    /// One of its devices.
+    pub device: &'a DeviceRecording,
+    /// The device's tables.
+    pub tables: &'a DeviceTables,
+    /// What allocations are for; without them `role=` holds for nothing but `role=other`.
+    pub roles: Option<&'a Roles>,
+    /// The device's steps, where they are known.
+    pub steps: Option<&'a Steps>,
+    /// The window's cursor.
+    pub cursor: Option<u32>,
+    /// Markers A and B.
+    pub markers: [Option<u32>; 2],
+}
+
+impl<'a> Scope<'a> {
+    /// A device by itself: no roles, steps or cursor.
+    #[must_use]
+    pub fn new(recording: &'a Recording, device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
+        Scope { recording, device, tables, roles: None, steps: None, cursor: None, markers: [None; 2] }
+    }
+
+    /// The event an instant stands for; `None` where the recording, or the window, has none, and for a number past the last.
+    #[must_use]
+    pub fn event_of(&self, instant: Instant) -> Option<u32> {
+        match instant {
+            Instant::Peak => Some(self.tables.curves.peak(Quantity::Requested).1),
+            Instant::Oom => self.device.events.last_oom(),
+            Instant::End => (self.device.events.len() as u32).checked_sub(1),
+            Instant::Cursor => self.cursor,
+            Instant::Marker(i) => self.markers.get(i).copied().flatten(),
+            Instant::Event(e) => Some(e).filter(|&e| (e as usize) < self.device.events.len()),
+        }
+    }
+}
+
+impl Query {
+    /// Reads a query. Nothing, or only spaces, holds for everything.
+    ///
+    /// # Errors
+    /// One sentence that names the term and says what is read instead, with the term's place.
+    pub fn parse(text: &str) -> Result<Self, QueryError> {
+        let mut any: Vec<Vec<(Term, bool)>> = Vec::new();
+        let mut open: Vec<(Term, bool)> = Vec::new();
+        let (mut typed, mut open_typed): (Vec<Vec<String>>, Vec<String>) = Default::default();
+        // The place of a `not` or an `or` that still waits for a term.
+        let (mut not, mut or) = (None, None);
+        for word in words(text) {
+            let wrong = |sentence: String| QueryError { sentence, at: word.at.clone() };
+            match word.text.as_str() {
+                _ if word.is_quoted => {}
+                "or" | "OR" | "|" | "||" => {
+                    if open.is_empty() || not.is_some() {
+                        return Err(wrong("\"or\" stands between terms: write for example pool=private or size>1GiB".to_owned()));
+                    }
+                    any.push(std::mem::take(&mut open));
+                    typed.push(std::mem::take(&mut open_typed));
+                    or = Some(word.at);
+                    continue;
+                }
+                "and" | "AND" | "&&" => continue,
+                "not" | "NOT" => {
+                    not = Some(word.at);
+                    continue;
+                }
+                _ => {}
+            }
+            let (is_not, rest) = match word.text.strip_prefix(['-', '!']) {
+                Some(rest) if !rest.is_empty() => (true, rest),
+                _ => (false, word.text.as_str()),
+            };
+            let term = if word.is_quoted && !word.text.contains(['=', '~']) {
+                (Term::Text(word.text.to_lowercase()), false)
+            } else {
+                terms::term(rest).map_err(wrong)?
+            };
+            let (term, turns) = term;
+            let turned = not.take();
+            let own = text.get(turned.as_ref().unwrap_or(&word.at).start..word.at.end).unwrap_or(&word.text);
+            open_typed.push(own.split_whitespace().collect::<Vec<_>>().join(" "));
+            open.push((term, (is_not != turns) != turned.is_some()));
+            or = None;
+        }
+        if let Some(at) = not.or(or) {
+            let word = text.get(at.clone()).unwrap_or("").to_owned();
+            return Err(QueryError { sentence: format!("A term is missing after \"{word}\""), at });
+        }
+        if !open.is_empty() {
+            any.push(open);
+            typed.push(open_typed);
+        }
+        Ok(Query { any, typed })
+    }
+
+    /// True when it holds for everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.any.is_empty()
+    }
+
+    /// True when its answer changes with the window's cursor.
+    #[must_use]
+    pub fn follows_cursor(&self) -> bool {
+        self.names(Instant::Cursor)
+    }
+
+    /// True when its answer changes with marker A or B.
+    #[must_use]
+    pub fn follows_markers(&self) -> bool {
+        self.names(Instant::Marker(0)) || self.names(Instant::Marker(1))
+    }
+
+    fn names(&self, instant: Instant) -> bool {
+        self.any.iter().flatten().any(|(term, _)| match term {
+            Term::LiveAt(at) => *at == instant,
+            Term::Born(Moment::At(_, at)) | Term::Gone(Moment::At(_, at)) => *at == instant,
+            _ => false,
+        })
+    }
+
+    /// True when its answer needs [`Scope::roles`].
+    #[must_use]
+    pub fn needs_roles(&self) -> bool {
+        self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Role(_)))
+    }
+
+    /// True when its answer needs [`Scope::steps`].
+    #[must_use]
+    pub fn needs_steps(&self) -> bool {
+        self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Step(_)))
+    }
+
+    /// The events it holds for, ascending. O(events), on all cores.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when the progress was cancelled.
+    pub fn events(&self, scope: &Scope<'_>, progress: &Progress) -> Result<Vec<u32>, Cancelled> {
+        let tests = Tests::new(self, scope);
+        chosen(scope.device.events.len() as u32, progress, |e| tests.hold_for_event(scope, e))
+    }
+
+    /// Those of some allocations that it holds for, in their order. O(allocations asked about).
+    #[must_use]
+    pub fn among(&self, scope: &Scope<'_>, ids: &[crate::tables::LifetimeId]) -> Vec<crate::tables::LifetimeId> {
+        let tests = Tests::new(self, scope);
+        ids.iter().copied().filter(|&id| tests.hold_for_lifetime(scope, id)).collect()
+    }
+
+    /// The rows of the allocations it holds for, ascending. O(allocations), on all cores.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when the progress was cancelled.
+    pub fn allocations(&self, scope: &Scope<'_>, progress: &Progress) -> Result<Vec<u32>, Cancelled> {
+        let tests = Tests::new(self, scope);
+        chosen(scope.tables.lifetimes.len() as u32, progress, |i| tests.hold_for_lifetime(scope, crate::tables::LifetimeId(i)))
+    }
+}
+
+/// The numbers below `n` that pass, ascending.
+fn chosen(n: u32, progress: &Progress, passes: impl Fn(u32) -> bool + Sync) -> Result<Vec<u32>, Cancelled> {
+    use rayon::prelude::*;
+    const CHUNK: u32 = 1 << 16;
+    let chunks: Result<Vec<Vec<u32>>, Cancelled> = (0..n.div_ceil(CHUNK))
+        .into_par_iter()
+        .map(|chunk| {
+            progress.check()?;
+            Ok((chunk * CHUNK..((chunk + 1) * CHUNK).min(n)).filter(|&i| passes(i)).collect())
+        })
+        .collect();
+    Ok(chunks?.concat())
+}
+
+/// What a filter leaves: `9,422 of 27,909`.
+#[must_use]
+pub fn of_text(left: usize, all: usize) -> String {
+    format!("{} of {}", count(left as u64), count(all as u64))
+}

@@ -1,0 +1,30 @@
+//! What views and analyses draw from: a device's recording turned into tables, once.
+//!
+//! [`DeviceTables`] holds them together: one row an allocation ([`Lifetimes`]), the segments and blocks at any event
+//! ([`StateIndex`]), and the four memory curves ([`Curves`]).
+
+mod agreement;
+pub mod curves;
+mod device;
+mod initial;
+pub mod lifetimes;
+pub mod naming;
+pub mod op_lanes;
+mod placement;
+mod pyramid;
+pub(crate) mod runs;
+pub mod state;
+mod steps_curve;
+pub mod strata;
+#[cfg(test)]
+mod tests;
+
+pub use curves::{Cell, Curves, Quantity};
+pub use device::DeviceTables;
+pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
+pub use naming::{
+    Apart, NO_STACK, StackNames, folded_frames, frame_text, function_label, innermost, is_framework, named_by, own_frame,
+    place_or_function, stack_text, tell_apart, told_frames, user_frame,
+};
+pub use state::{BlockAt, SegmentAt, SegmentLife, State, StateIndex, Totals, expandable_reach};
+pub use strata::{Strata, StrataColumn, StrataRun, strata};

@@ -1,0 +1,243 @@
+//! Segments over time: which ranges of device memory were reserved at any event, found by undoing the trace from the end state.
+
+mod by_address;
+mod missing;
+
+pub(crate) use self::by_address::Runs;
+use super::NO_EVENT;
+use super::state::SegmentAt;
+use crate::inference::unmapped_classes;
+use crate::model::{Action, DeviceRecording, PoolId, SizeClass};
+use crate::units::MEBIBYTE;
+
+/// Size of a page of the small pool's segments; nothing of the large pool is that small.
+const SMALL_SEGMENT: u64 = 2 * MEBIBYTE;
+
+/// One event that took or returned device memory, with what the end state tells about the range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) event: u32,
+    pub(crate) pool: PoolId,
+    pub(crate) class: SizeClass,
+}
+
+/// The segments before the first event, every change after it, and keyframes in between.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunTimeline {
+    pub(crate) initial: Vec<SegmentAt>,
+    pub(crate) changes: Vec<Change>,
+    /// Number of changes applied, and the segments then.
+    keyframes: Vec<(usize, Vec<SegmentAt>)>,
+    /// Changes that did not fit the segments known at that moment.
+    pub(crate) mismatches: u64,
+}
+
+impl RunTimeline {
+    /// Finds the initial segments and lays keyframes. Linear in the segment events.
+    pub(crate) fn build(dev: &DeviceRecording) -> Self {
+        let events = &dev.events;
+        let mut changes: Vec<Change> = Vec::new();
+        let unmapped = unmapped_classes(dev);
+        for (i, &action) in events.action.iter().enumerate() {
+            if action.grows_reserved() || action.shrinks_reserved() {
+                let of_segment = if events.size[i] == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large };
+                let class = unmapped.get(&(i as u32)).copied().unwrap_or(of_segment);
+                changes.push(Change { event: i as u32, pool: known_pool(dev, events.pool[i]), class });
+            }
+        }
+        let mut timeline = RunTimeline { changes, ..RunTimeline::default() };
+        timeline.initial = if dev.has_final_state {
+            timeline.undo_all(dev)
+        } else {
+            let mut initial = timeline.unexplained(dev);
+            // A source without a single segment says nothing of them, and none is made up for it.
+            if !timeline.changes.is_empty() || !dev.later_segments.is_empty() {
+                missing::add_missing(dev, &timeline, &mut initial);
+            }
+            initial
+        };
+        timeline.lay_keyframes(dev);
+        timeline
+    }
+
+    /// Walks from the end state back to the start. What a segment's end says about its pool and class is kept at its birth.
+    fn undo_all(&mut self, dev: &DeviceRecording) -> Vec<SegmentAt> {
+        let mut runs = Runs::from(final_runs(dev));
+        for at in (0..self.changes.len()).rev() {
+            let change = self.changes[at];
+            let (address, size) = range_of(dev, change.event);
+            match dev.events.action[change.event as usize] {
+                Action::SegmentAlloc | Action::SegmentMap => match runs.cut(address, size) {
+                    Some(found) => {
+                        if change.pool == PoolId::UNKNOWN {
+                            self.changes[at].pool = found.pool;
+                        }
+                        self.changes[at].class = found.class;
+                    }
+                    None => self.mismatches += 1,
+                },
+                action => {
+                    let run = self.run(dev, at, action == Action::SegmentUnmap);
+                    self.mismatches += u64::from(!runs.insert(run));
+                }
+            }
+        }
+        let mut initial = runs.into_vec();
+        initial.iter_mut().for_each(|run| run.born = NO_EVENT);
+        initial
+    }
+
+    /// Without an end state: what the trace returns but never took.
+    fn unexplained(&self, dev: &DeviceRecording) -> Vec<SegmentAt> {
+        let (mut runs, mut initial) = (Runs::default(), Runs::default());
+        for at in 0..self.changes.len() {
+            let event = self.changes[at].event;
+            let (address, size) = range_of(dev, event);
+            match dev.events.action[event as usize] {
+                Action::SegmentAlloc => _ = runs.insert(self.run(dev, at, false)),
+                Action::SegmentMap => _ = runs.insert(self.run(dev, at, true)),
+                action => {
+                    if runs.cut(address, size).is_none() {
+                        let mut run = self.run(dev, at, action == Action::SegmentUnmap);
+                        run.born = NO_EVENT;
+                        initial.insert(run);
+                    }
+                }
+            }
+        }
+        initial.into_vec()
+    }
+
+    fn lay_keyframes(&mut self, dev: &DeviceRecording) {
+        let mut runs = Runs::from(self.initial.clone());
+        let mut last = 0;
+        self.keyframes.push((0, self.initial.clone()));
+        for at in 0..self.changes.len() {
+            if !self.apply(dev, at, &mut runs) {
+                self.mismatches += 1;
+            }
+            if at + 1 - last >= runs.len().max(64) {
+                last = at + 1;
+                self.keyframes.push((last, runs.to_vec()));
+            }
+        }
+        if dev.has_final_state {
+            let end = final_runs(dev);
+            let same =
+                end.len() == runs.len() && end.iter().zip(runs.iter()).all(|(a, b)| a.address == b.address && a.size == b.size);
+            self.mismatches += u64::from(!same);
+        }
+    }
+
+    /// The segments after `event`, by address; their block ranges are empty. A copy of one keyframe and the changes since.
+    pub(crate) fn at(&self, dev: &DeviceRecording, event: u32) -> Vec<SegmentAt> {
+        let applied = self.changes_until(event);
+        let frame = self.keyframes.partition_point(|k| k.0 <= applied).saturating_sub(1);
+        let Some((from, runs)) = self.keyframes.get(frame) else { return Vec::new() };
+        let mut runs = Runs::from(runs.clone());
+        for at in *from..applied {
+            self.apply(dev, at, &mut runs);
+        }
+        runs.into_vec()
+    }
+
+    /// How many changes were applied after `event`.
+    pub(crate) fn changes_until(&self, event: u32) -> usize {
+        if event == NO_EVENT { 0 } else { self.changes.partition_point(|c| c.event <= event) }
+    }
+
+    /// Applies one change; false when it does not fit.
+    pub(crate) fn apply(&self, dev: &DeviceRecording, at: usize, runs: &mut Runs) -> bool {
+        let event = self.changes[at].event;
+        let (address, size) = range_of(dev, event);
+        match dev.events.action[event as usize] {
+            Action::SegmentAlloc => runs.insert(self.run(dev, at, false)),
+            Action::SegmentMap => runs.insert(self.run(dev, at, true)),
+            _ => runs.cut(address, size).is_some(),
+        }
+    }
+
+    /// The range of one change as a segment born there.
+    pub(crate) fn run(&self, dev: &DeviceRecording, at: usize, is_expandable: bool) -> SegmentAt {
+        let Change { event, pool, class } = self.changes[at];
+        let (address, size) = range_of(dev, event);
+        let i = event as usize;
+        SegmentAt {
+            address,
+            size,
+            stream: dev.events.stream[i],
+            pool,
+            class,
+            is_expandable,
+            born: event,
+            stack: dev.events.stack[i],
+            blocks: 0..0,
+        }
+    }
+}
+
+/// The pool an event names, or the only one there is.
+pub(crate) fn known_pool(dev: &DeviceRecording, pool: PoolId) -> PoolId {
+    if pool == PoolId::UNKNOWN && dev.pools.len() == 1 { PoolId(0) } else { pool }
+}
+
+fn range_of(dev: &DeviceRecording, event: u32) -> (u64, u64) {
+    (dev.events.address[event as usize], dev.events.size[event as usize])
+}
+
+fn final_runs(dev: &DeviceRecording) -> Vec<SegmentAt> {
+    let mut runs: Vec<SegmentAt> = dev
+        .segments
+        .iter()
+        .filter(|s| s.size > 0)
+        .map(|s| SegmentAt {
+            address: s.address,
+            size: s.size,
+            stream: s.stream,
+            pool: known_pool(dev, s.pool),
+            class: s.class,
+            is_expandable: s.is_expandable,
+            born: NO_EVENT,
+            stack: s.stack,
+            blocks: 0..0,
+        })
+        .collect();
+    runs.sort_by_key(|r| r.address);
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Segment, StackId, StreamId};
+
+    /// As `inference/start.rs` sees the same device: there is one rule.
+    #[test]
+    fn pages_from_before_the_trace_are_of_the_segment_they_were_beside() {
+        let mut device =
+            DeviceRecording { has_final_state: true, streams: vec![0], pools: vec![(0, 0)], ..DeviceRecording::default() };
+        let base = 1 << 40;
+        let address = base + 20 * MEBIBYTE;
+        device.events.push(0, Action::SegmentUnmap, base, 20 * MEBIBYTE, StreamId(0), PoolId(0), StackId::NONE);
+        let segment = |class| Segment {
+            address,
+            size: 2 * MEBIBYTE,
+            stream: StreamId(0),
+            pool: PoolId(0),
+            class,
+            is_expandable: true,
+            stack: StackId::NONE,
+            blocks: 0..0,
+        };
+        device.segments.push(segment(SizeClass::Small));
+        let runs = RunTimeline::build(&device);
+        let told: Vec<_> = runs.initial.iter().map(|s| (s.address, s.size, s.class)).collect();
+        assert_eq!((told, runs.mismatches), (vec![(base, 22 * MEBIBYTE, SizeClass::Small)], 0));
+        // Without an end nothing tells, but a size that is no multiple of a large page.
+        device.segments.clear();
+        device.has_final_state = false;
+        assert_eq!(RunTimeline::build(&device).initial[0].class, SizeClass::Large);
+        device.events.size[0] = 22 * MEBIBYTE;
+        assert_eq!(RunTimeline::build(&device).initial[0].class, SizeClass::Small);
+    }
+}

@@ -270,7 +270,7 @@ impl App {
             Command::SelectionForward => self.with_link(|link, _| link.selection.forward()),
             Command::CopyAddress => {
                 let text =
-                    self.active_document().and_then(Document::view).filter(|v| v.data.recording.tells_addresses()).and_then(
+                    self.active_document().and_then(Document::view).filter(|v| v.data.recording.addresses().is_known()).and_then(
                         |v| match v.link.selected()? {
                             Item::Lifetime(id) => {
                                 v.data.tables.lifetimes.get(v.data.device(), id).map(|l| Address(l.address).to_string())

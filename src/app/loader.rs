@@ -10,7 +10,7 @@ use super::jobs::Jobs;
 use super::loading::Look;
 use super::logs::{Excerpt, messages_of};
 use vramscope_core::compare::join::{Whose, lay_under};
-use vramscope_core::diagnose::told::why_no_memory;
+use vramscope_core::diagnose::source_limits::why_no_memory;
 use vramscope_core::formats::folder::is_pattern;
 use vramscope_core::formats::{self, FormatError};
 use vramscope_core::inference::Question;

@@ -12,7 +12,6 @@ use super::rules::RulesArgs;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use vramscope_core::anatomy::roles::Roles;
 use vramscope_core::anatomy::steps::Steps;
-use vramscope_core::diagnose::told::no_addresses;
 use vramscope_core::model::{Progress, Recording};
 use vramscope_core::query::matching::Matching;
 use vramscope_core::query::ordering::Order;
@@ -159,12 +158,12 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     for l in &listed {
         let at = |e: u32, none: &str| event(e).map_or_else(|| none.to_owned(), |e| count(u64::from(e)));
         table.row([
-            if recording.tells_addresses() {
+            if recording.addresses().is_known() {
                 format!("  {}_{}", Address(l.address), tables.lifetimes.generation(device, l.id))
             } else {
                 "  not told".to_owned()
             },
-            if recording.tells_requested(device) { Bytes(l.requested).to_string() } else { "not recorded".to_owned() },
+            if device.can_show.requested.is_known() { Bytes(l.requested).to_string() } else { "not recorded".to_owned() },
             Bytes(l.block).to_string(),
             at(l.born, "before"),
             at(l.gone, "kept"),
@@ -180,8 +179,8 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     } else {
         answer += &table.to_string();
     }
-    if !recording.tells_addresses() && !listed.is_empty() {
-        answer += no_addresses(&recording);
+    if !recording.addresses().is_known() && !listed.is_empty() {
+        answer += recording.addresses().why_not();
         answer.push('\n');
     }
     if listed.len() < matching.len() {
@@ -196,9 +195,9 @@ fn row_json(recording: &Recording, scope: &Scope<'_>, l: &Lifetime) -> Value {
         |e: u32| event(e).filter(|_| scope.device.events.has_time).and_then(|e| scope.device.events.time_us.get(e as usize));
     let why = scope.roles.map(|c| c.why(recording, scope.device, scope.tables, l.id));
     json!({
-        "id": l.id.0, "address": recording.tells_addresses().then_some(l.address),
-        "generation": recording.tells_addresses().then(|| scope.tables.lifetimes.generation(scope.device, l.id)),
-        "requested_bytes": recording.tells_requested(scope.device).then_some(l.requested), "bytes": l.block,
+        "id": l.id.0, "address": recording.addresses().is_known().then_some(l.address),
+        "generation": recording.addresses().is_known().then(|| scope.tables.lifetimes.generation(scope.device, l.id)),
+        "requested_bytes": scope.device.can_show.requested.is_known().then_some(l.requested), "bytes": l.block,
         "born": event(l.born), "free_requested": event(l.free_requested), "gone": event(l.gone),
         "born_us": time(l.born), "gone_us": time(l.gone),
         "stream": scope.device.streams.get(usize::from(l.stream.0)), "pool": scope.device.pool_key(l.pool).map(|(a, b)| [a, b]),

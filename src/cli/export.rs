@@ -151,7 +151,7 @@ fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &m
     let has_samples = recording.devices.iter().any(|d| !d.samples.is_empty() || !d.bands.is_empty());
     // A file without events and samples is of one instant.
     let over_time = has_samples || recording.devices.iter().any(|d| !d.events.is_empty());
-    if args.to == ExportFormat::Snapshot && has_events && !recording.tells_addresses() {
+    if args.to == ExportFormat::Snapshot && has_events && !recording.addresses().is_known() {
         return Err(format!(
             "{}: a snapshot is made of blocks at addresses, and this file has no addresses; export it as csv, parquet{} speedscope{}",
             source.path.display(),
@@ -296,7 +296,7 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
                 write(&LifetimesTable::new(recording, device, &tables, place_names), &part)?;
             }
             if wanted(ExportTableName::Curves) {
-                write(&CurvesTable::new(recording, device, &tables), &part)?;
+                write(&CurvesTable::new(device, &tables), &part)?;
             }
         }
     }
@@ -388,7 +388,7 @@ fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     let mut file = create(args, &args.out)?;
     snapshot::write(recording, &parts, args.redact, &mut file).map_err(failed(&args.out))?;
     file.finish()?;
-    let stand_in = parts.iter().filter_map(|p| recording.devices.get(p.device)).any(|d| !recording.tells_requested(d));
+    let stand_in = parts.iter().filter_map(|p| recording.devices.get(p.device)).any(|d| !d.can_show.requested.is_known());
     let sizes = if stand_in { "; whole blocks stand in for requested sizes, which the recording does not have" } else { "" };
     let rest =
         if left_out.is_empty() { String::new() } else { format!(" (a snapshot has no place for {})", left_out.join(", ")) };

@@ -10,7 +10,7 @@ use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of}
 use vramscope_core::anatomy::roles::{Rules, Tally};
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::oom as oom_facts;
-use vramscope_core::diagnose::told::clock_time;
+use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{
     BEFORE_PROFILING, BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId,
 };
@@ -212,9 +212,9 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
     let events = &device.events;
     let names = StackNames::of(&recording.stacks);
     let block_row = |b: &BlockAt| BlockRow {
-        address: recording.tells_addresses().then_some(b.address),
+        address: recording.addresses().is_known().then_some(b.address),
         bytes: b.size,
-        requested_bytes: recording.tells_requested(device).then_some(b.requested),
+        requested_bytes: device.can_show.requested.is_known().then_some(b.requested),
         state: b.state.name(),
         born: Some(tables.lifetimes.born(b.lifetime)).filter(|&e| b.lifetime.is_some() && e != NO_EVENT),
     };
@@ -226,7 +226,7 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
     }
     let t = state.totals;
     let knows_reserved = oom_facts::knows_reserved(tables);
-    let tells_requested = recording.tells_requested(device);
+    let tells_requested = device.can_show.requested.is_known();
     Report {
         file,
         device: DeviceName { index: device.id.index, kind: device.id.kind.name(), label: device.id.to_string() },
@@ -275,7 +275,7 @@ fn live_by_role(
         RoleRow {
             category: c.name(),
             bytes: tally.block_bytes,
-            requested_bytes: recording.tells_requested(device).then_some(tally.bytes),
+            requested_bytes: device.can_show.requested.is_known().then_some(tally.bytes),
             count: tally.count,
             text: c.text(),
         }
@@ -345,7 +345,7 @@ fn by_stack(
     rows.into_iter()
         .map(|(stack, (bytes, requested_bytes, count))| LiveRow {
             bytes,
-            requested_bytes: recording.tells_requested(device).then_some(requested_bytes),
+            requested_bytes: device.can_show.requested.is_known().then_some(requested_bytes),
             count,
             stack: oom::frames(recording, stack),
             place: names.of_stack(stack).to_owned(),

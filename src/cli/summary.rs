@@ -405,7 +405,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
         },
         active_bytes: level(Quantity::Active),
         allocated_bytes: level(Quantity::Allocated),
-        requested_bytes: recording.tells_requested(device).then(|| level(Quantity::Requested)),
+        requested_bytes: device.can_show.requested.is_known().then(|| level(Quantity::Requested)),
         ooms: events
             .ooms()
             .into_iter()

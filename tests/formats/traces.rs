@@ -306,7 +306,7 @@ fn a_trace_of_sizes_alone_has_a_relative_curve() {
     };
     let r = load(&[event(1, 4096), event(2, 512), event(3, -8192), event(4, -4096), event(5, 1024)]);
     let d = &r.devices[0];
-    assert!(d.is_address_untold && !r.tells_addresses() && !d.told.allocated.is_told());
+    assert!(!d.can_show.addresses.is_known() && !r.addresses().is_known() && !d.told.allocated.is_told());
     let tables = DeviceTables::build(d, &Progress::new()).unwrap();
     let at = |e| tables.curves.at(d, &tables.lifetimes, Quantity::Allocated, e);
     // The 8,192 bytes that it frees were there before.

@@ -330,7 +330,7 @@ fn is_told(cx: &ViewContext<'_>, kind: ViewKind, what: &str) -> bool {
         return true;
     }
     match what {
-        "requested" => data.recording.tells_requested(device),
+        "requested" => device.can_show.requested.is_known(),
         "reserved" | "hatched" | "cap" | "device" | "pennant" => data.knows_reserved(),
         "operators" => !data.recording.ops.is_empty(),
         "categories" => !device.bands.is_empty(),

@@ -12,7 +12,7 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::term::{self, Term};
-use vramscope_core::diagnose::told::clock_time;
+use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{DeviceRecording, HelperState, LiveTrack, Sample};
 use vramscope_core::tables::State;
 use vramscope_core::units::{Bytes, count, counted, time_of_day};

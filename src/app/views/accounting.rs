@@ -22,7 +22,7 @@ use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::accounting::{Part, Waterfall, account};
 use vramscope_core::diagnose::counted::{account_counters, counted_sentence};
 use vramscope_core::diagnose::oom::has_segments;
-use vramscope_core::diagnose::told::allocator_name;
+use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{MemoryStats, StatsKind};
 use vramscope_core::units::{Bytes, counted};

@@ -11,7 +11,7 @@ use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
-use vramscope_core::diagnose::told::allocator_name;
+use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
 /// Registry entry.
@@ -50,7 +50,7 @@ impl View for Contents {
                 }
                 key_value(ui, "active", &Bytes(state.totals.active).to_string());
                 key_value(ui, "allocated", &Bytes(state.totals.allocated).to_string());
-                if cx.data.recording.tells_requested(cx.data.device()) {
+                if cx.data.device().can_show.requested.is_known() {
                     key_value(ui, "requested", &Bytes(state.totals.requested).to_string());
                 } else {
                     key_value(ui, "requested", "not in this file");

@@ -19,7 +19,7 @@ use crate::app::workspace::Workspace;
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
 use vramscope_core::diagnose::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, knows_reserved};
-use vramscope_core::diagnose::told::allocator_name;
+use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::diagnose::watched::{Watched, watched};
 use vramscope_core::model::Progress;
 use vramscope_core::units::{Bytes, counted};

@@ -220,7 +220,7 @@ impl At<'_> {
             reserved_bytes: c.reserved,
             active_bytes: c.active,
             allocated_bytes: c.allocated,
-            requested_bytes: recording.tells_requested(device).then_some(c.live_requested),
+            requested_bytes: device.can_show.requested.is_known().then_some(c.live_requested),
             hole_bytes: c.holes.bytes,
             holes: c.holes.count,
             largest_hole_bytes: c.holes.largest,

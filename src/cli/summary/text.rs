@@ -4,8 +4,8 @@ use super::{Bands, DeviceSummary, Level, Summary};
 use crate::cli::watched::Watched;
 use crate::cli::{Table, quoted};
 use vramscope_core::diagnose::counted::{GROUPS, HOST_GROUPS, SCALARS};
+use vramscope_core::diagnose::source_limits::{clock_span, clock_time};
 use vramscope_core::diagnose::stats_check::StatsVerdict;
-use vramscope_core::diagnose::told::{clock_span, clock_time};
 use vramscope_core::model::{Clock, MemoryStats, StatsKind};
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
 

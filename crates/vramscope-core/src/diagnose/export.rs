@@ -33,7 +33,7 @@ impl<'a> LifetimesTable<'a> {
     /// `device` is one of `recording`; `places` as [`places`] gives them.
     #[must_use]
     pub fn new(recording: &Recording, device: &'a DeviceRecording, tables: &'a DeviceTables, places: &'a [String]) -> Self {
-        let (tells_requested, tells_addresses) = (recording.tells_requested(device), recording.tells_addresses());
+        let (tells_requested, tells_addresses) = (device.can_show.requested.is_known(), recording.addresses().is_known());
         LifetimesTable { device, tables, names: Names::new(device, places), tells_requested, tells_addresses }
     }
 }
@@ -101,14 +101,14 @@ pub struct CurvesTable<'a> {
 }
 
 impl<'a> CurvesTable<'a> {
-    /// The curves of one device of `recording`.
+    /// The curves of one device.
     #[must_use]
-    pub fn new(recording: &Recording, device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
+    pub fn new(device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
         CurvesTable {
             device,
             tables,
             names: Names::new(device, &[]),
-            tells_requested: recording.tells_requested(device),
+            tells_requested: device.can_show.requested.is_known(),
             tells_reserved: knows_reserved(tables),
         }
     }
@@ -158,8 +158,8 @@ impl ExportTable for CurvesTable<'_> {
 
 /// The curves as counters, without rows that repeat the one before.
 #[must_use]
-pub fn counters(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterRow> {
-    let table = CurvesTable::new(recording, device, tables);
+pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterRow> {
+    let table = CurvesTable::new(device, tables);
     let rows = 0..device.events.len();
     let [reserved, allocated, requested] =
         [Quantity::Reserved, Quantity::Allocated, Quantity::Requested].map(|q| table.values(q, &rows));

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::export::snapshot::DevicePart;
 use super::snapshot::MAX_DEVICES;
-use crate::model::{DeviceKind, DeviceRecording, LiveTrack, Recording, Sample};
+use crate::model::{DeviceKind, DeviceRecording, Known, LiveTrack, Recording, Sample};
 
 /// The key in the snapshot's dictionary.
 pub(super) const KEY: &str = "vramscope";
@@ -62,7 +62,7 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
         .filter_map(|part| Some((part, recording.devices.get(part.device)?)))
         .filter(|(_, d)| {
             let has_facts = d.capacity.is_some() || d.limit.is_some() || d.name.is_some() || d.events.sizes_are_blocks;
-            !d.samples.is_empty() || d.live.is_some() || has_facts || !recording.tells_requested(d)
+            !d.samples.is_empty() || d.live.is_some() || has_facts || !d.can_show.requested.is_known()
         })
         .map(|(part, device)| {
             let times = times_of(part, device);
@@ -83,7 +83,7 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
                 samples: device.samples.iter().filter(|s| within(s.time_us)).map(row_of).collect(),
                 live,
                 are_sizes_blocks: device.events.sizes_are_blocks,
-                is_requested_untold: !recording.tells_requested(device),
+                is_requested_untold: !device.can_show.requested.is_known(),
             }
         })
         .collect();
@@ -123,7 +123,11 @@ pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Resul
         device.samples.sort_by_key(|s| s.time_us);
         device.live = beside.live;
         device.events.sizes_are_blocks |= beside.are_sizes_blocks;
-        device.is_requested_untold |= beside.is_requested_untold;
+        if beside.is_requested_untold {
+            device.can_show.requested = Known::No(
+                "It was exported from a trace, which has whole blocks only. A memory snapshot of the run has both sizes.",
+            );
+        }
     }
     Ok(())
 }

@@ -33,10 +33,17 @@ pub use look::{Seen, look};
 use unwrap::Layers;
 pub use unwrap::unpacked_bytes;
 
-use crate::model::{Format, Progress, Recording, WarningKind};
+use crate::model::{Format, Known, Progress, Recording, WarningKind};
 
 /// More bytes than any device or host has. Sums of sizes up to this stay far from wrapping around.
 pub(crate) const MAX_BYTES: u64 = 1 << 50;
+
+/// Of a source that PyTorch's profiler wrote.
+const WHOLE_BLOCKS: Known = Known::No("PyTorch's profiler writes whole blocks. A memory snapshot has both sizes.");
+
+/// Of events without addresses: the reader chooses which allocation a free ends.
+const FREES_ARE_GUESSED: Known =
+    Known::No("This file tells no addresses; which of several equal allocations a free ends is a guess (the youngest).");
 
 /// True where a block of this size can be at this address: its end, rounded up to a segment's, is an address too. Addresses go up
 /// to the very top (Intel's are sign-extended), so only damage fails this.

@@ -5,13 +5,14 @@
 
 use super::FormatError;
 use crate::model::{
-    Action, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, LoadReport, PoolId, Progress, Recording, Source, StackId,
-    WarningKind,
+    Action, Capabilities, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Known, LoadReport, PoolId, Progress,
+    Recording, Source, StackId, WarningKind,
 };
 
 const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
 const EMPTY: &str = "this RMM log has no rows yet; RMM writes them when its buffer is full or the program ends, so let it run on, or call \
     rmm.disable_logging() before you copy the file";
+const NO_SEGMENTS: Known = Known::No("RMM's log has allocations and frees only: what RMM's pools reserved is not in it.");
 const DAY_US: i64 = 86_400_000_000;
 
 /// True for the beginning of an RMM log.
@@ -32,7 +33,9 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     let mut report = LoadReport::default();
     // RMM knows the device only by the name it gives the file: `log.dev0.csv`.
     let index = name.split('.').find_map(|part| part.strip_prefix("dev")?.parse().ok()).unwrap_or(0);
-    let mut device = DeviceRecording { id: DeviceId { kind: DeviceKind::Cuda, index }, ..DeviceRecording::default() };
+    let id = DeviceId { kind: DeviceKind::Cuda, index };
+    let can_show = Capabilities { segments: NO_SEGMENTS, ..Capabilities::default() };
+    let mut device = DeviceRecording { id, can_show, ..DeviceRecording::default() };
     device.events = EventTable { has_time: true, sizes_are_blocks: true, ..EventTable::default() };
     device.pools.push((0, 0));
     device.intern_stream(0);

@@ -8,11 +8,18 @@ use rustc_hash::FxHashMap;
 
 use super::FormatError;
 use crate::model::{
-    Action, CATEGORIES, CategoryBands, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, LoadReport, Note, NoteKind,
-    PoolId, Progress, Recording, Sample, Source, StackId, StackTableBuilder, StrId, StreamId, WarningKind,
+    Action, CATEGORIES, Capabilities, CategoryBands, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Known,
+    LoadReport, Note, NoteKind, PoolId, Progress, Recording, Sample, Source, StackId, StackTableBuilder, StrId, StreamId,
+    WarningKind,
 };
 
 /// Epoch times above this are nanoseconds (2.1 and the raw form), below microseconds (2.2 and later).
+const CAN_SHOW: Capabilities = Capabilities {
+    requested: Known::Yes,
+    addresses: super::FREES_ARE_GUESSED,
+    segments: Known::No("A memory timeline has no segments. A memory snapshot has them."),
+};
+
 const NANOSECONDS_FROM: i64 = 100_000_000_000_000_000;
 
 /// True for the beginning of a memory timeline: a list of lists of numbers.
@@ -38,7 +45,8 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     let (comma, bracket, third) = (Some(Token::Open), tokens.next(), tokens.next());
     let is_plot = bracket == comma && third == Some(Token::Open);
     let mut table = StackTableBuilder::new();
-    let mut device = DeviceRecording { id: DeviceId { kind: DeviceKind::Other, index: 0 }, ..DeviceRecording::default() };
+    let id = DeviceId { kind: DeviceKind::Other, index: 0 };
+    let mut device = DeviceRecording { id, can_show: CAN_SHOW, ..DeviceRecording::default() };
     if is_plot {
         plot(&first.values, &mut tokens, &mut device, &mut report, progress)?;
     } else {
@@ -227,6 +235,7 @@ fn raw(
     };
     device.pools.push((0, 0));
     device.events = EventTable { has_time: true, sizes_are_blocks: true, ..EventTable::default() };
+    device.can_show.requested = super::WHOLE_BLOCKS;
     for &(time, action, bytes, category) in &rows {
         builder.row(time, action, bytes, category, device);
     }

@@ -1,8 +1,8 @@
 //! [`DeviceRecording`]: one device's events, and its segments at the end.
 
 use super::{
-    AllocConf, Annotations, Block, CategoryBands, EventTable, LiveTrack, PoolId, PoolKey, SampleSeries, Segment, StreamId,
-    ToldTotals,
+    AllocConf, Annotations, Block, Capabilities, CategoryBands, EventTable, LiveTrack, PoolId, PoolKey, SampleSeries, Segment,
+    StreamId, ToldTotals,
 };
 
 /// Which kind of memory a device recording describes.
@@ -101,10 +101,8 @@ pub struct DeviceRecording {
     pub told: ToldTotals,
     /// The allocator's settings as the source gave them.
     pub settings: Settings,
-    /// True for a snapshot that was written from a source without requested sizes: whole blocks stand in their place.
-    pub is_requested_untold: bool,
-    /// True where the source has no addresses: those of the events are made up to keep allocations apart.
-    pub is_address_untold: bool,
+    /// What the source tells, set by its reader.
+    pub can_show: Capabilities,
 }
 
 impl DeviceRecording {

@@ -5,6 +5,7 @@
 
 mod annotation;
 mod bands;
+mod capabilities;
 pub(crate) mod conf;
 mod conf_text;
 mod device;
@@ -23,6 +24,7 @@ mod version;
 
 pub use annotation::{Annotation, Annotations};
 pub use bands::{CATEGORIES, CategoryBands};
+pub use capabilities::{Capabilities, Known};
 pub use conf::AllocConf;
 pub use conf_text::ConfError;
 pub use device::{DeviceId, DeviceKind, DeviceRecording, Settings};

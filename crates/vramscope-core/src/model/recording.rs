@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::Known;
 use super::{DeviceRecording, LoadReport, MemoryStats, OpTable, StackTable};
 
 /// Allocator history and state of one process, over one table of call stacks. Immutable once built; share it in an `Arc`.
@@ -141,32 +142,15 @@ impl Recording {
     /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what was held before.
     #[must_use]
     pub fn is_relative(&self, device: &DeviceRecording) -> bool {
-        self.source.format == Format::KinetoTrace && device.is_address_untold && !device.told.allocated.is_told()
-    }
-
-    /// False where sizes are whole blocks, as PyTorch's profiler writes them of a GPU and PyTorch 1.11 in its lists of segments: what
-    /// was asked for is then not in the file.
-    #[must_use]
-    pub fn tells_requested(&self, device: &DeviceRecording) -> bool {
-        if device.is_requested_untold {
-            return false;
-        }
-        // JAX tells of arrays, and not of the blocks that they were rounded up to.
-        if self.source.format == Format::JaxMemoryProfile {
-            return true;
-        }
-        let is_profiled = matches!(self.source.format, Format::KinetoTrace | Format::MemoryTimeline);
-        let is_list = device.events.is_empty() && !device.blocks.is_empty();
-        !(is_profiled || is_list) || !device.events.sizes_are_blocks || device.id.kind == super::DeviceKind::Cpu
+        self.source.format == Format::KinetoTrace && !device.can_show.addresses.is_known() && !device.told.allocated.is_told()
     }
 }
 
 impl Recording {
-    /// False where the source has no addresses (a memory timeline's raw form, a trace of PyTorch 1.8). Those of the recording are then
-    /// made up to keep allocations apart: no figure to show or to write.
+    /// Whether the source tells addresses; a recording of several devices tells none where one of them does not.
     #[must_use]
-    pub fn tells_addresses(&self) -> bool {
-        self.source.format != Format::MemoryTimeline && !self.devices.iter().any(|d| d.is_address_untold)
+    pub fn addresses(&self) -> Known {
+        self.devices.iter().map(|d| d.can_show.addresses).find(|known| !known.is_known()).unwrap_or_default()
     }
 
     /// What its times count from. A time that is no time of our days (2001 to 2099) in microseconds since the epoch is taken for one

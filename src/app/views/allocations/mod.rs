@@ -474,7 +474,7 @@ impl Allocations {
             if entry("Only this size", true) {
                 query = Some(format!("size={}", life.requested));
             }
-            if entry("Only this address", cx.data.recording.tells_addresses()) {
+            if entry("Only this address", cx.data.recording.addresses().is_known()) {
                 query = Some(format!("addr={}", vramscope_core::units::Address(life.address)));
             }
         });

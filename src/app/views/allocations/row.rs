@@ -53,7 +53,7 @@ impl Cells<'_> {
                         painter.rect_stroke(swatch, 0, egui::Stroke::new(1.0, colour), egui::StrokeKind::Inside);
                     }
                     let name = Rect::from_min_max(pos2(cell.left() + 14.0, cell.top()), cell.max);
-                    if !cx.data.recording.tells_addresses() {
+                    if !cx.data.recording.addresses().is_known() {
                         label::text_in(painter, name, "not recorded", Type::Body, t.text3);
                         continue;
                     }

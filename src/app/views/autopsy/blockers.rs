@@ -168,7 +168,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             }
             batch.paint(ui.painter());
             let mut told = more;
-            if cx.data.recording.tells_addresses() {
+            if cx.data.recording.addresses().is_known() {
                 told.push(Address(block.address).to_string());
             }
             if is_going {

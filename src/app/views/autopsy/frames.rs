@@ -30,7 +30,7 @@ impl Frames {
             if frames.is_empty() {
                 label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, cx.tokens.text2);
                 ui.add_space(6.0);
-                let line = cx.words().say(vramscope_core::diagnose::told::records_stacks(&cx.data.recording));
+                let line = cx.words().say(vramscope_core::diagnose::source_limits::records_stacks(&cx.data.recording));
                 CodeWell::new(&line).broken(true).copy(true).show(ui);
                 return;
             }

@@ -174,7 +174,7 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let age = age(device, &tables.lifetimes, block.lifetime, state.event);
             label::text_in_right(p, at[3], &age.to_string(), Type::Mono, t.text2);
             label::text_in(p, at[4], &more.join(" \u{b7} "), Type::Caption, t.text3);
-            let response = match cx.data.recording.tells_addresses() {
+            let response = match cx.data.recording.addresses().is_known() {
                 true => response.on_hover_text(Address(block.address).to_string()),
                 false => response,
             };

@@ -364,7 +364,7 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
     ];
     let of_blocks = [("active", c.active), ("allocated", c.allocated), ("requested", c.live_requested)];
     let is_told = |&(name, _): &(&str, u64)| {
-        !matches!(name, "requested" | "lost to rounding") || cx.data.recording.tells_requested(cx.data.device())
+        !matches!(name, "requested" | "lost to rounding") || cx.data.device().can_show.requested.is_known()
     };
     for (name, value) in of_blocks.into_iter().chain(of_segments.into_iter().filter(|_| c.has_segments)).filter(is_told) {
         KeyValue::new(name, &Bytes(value).to_string()).show(ui);
@@ -401,7 +401,7 @@ fn next_failure(ui: &mut Ui, cx: &ViewContext<'_>) {
 }
 
 fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
-    let tells_requested = cx.data.recording.tells_requested(cx.data.device());
+    let tells_requested = cx.data.device().can_show.requested.is_known();
     section(ui, "At this instant", &format!("event {}", count(u64::from(a.event))), false);
     if let Some(cap) = a.limit {
         KeyValue::new("cap of this process", &cap.to_string()).show(ui);

@@ -19,7 +19,7 @@ use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::pane;
-use vramscope_core::diagnose::told::no_history;
+use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::tables::Quantity;
 
 /// Registry entry.

@@ -17,7 +17,7 @@ use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
-use vramscope_core::diagnose::told::no_history;
+use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::model::{Action as EventAction, StackId};
 use vramscope_core::query::{Asked, Query, Scope, of_text};
 use vramscope_core::units::{Address, Bytes, count};
@@ -359,7 +359,7 @@ impl Events {
                     let text = match events.device_free_told(event) {
                         Some(free) => format!("{} free", Bytes(free)),
                         None if events.action[i] == EventAction::Oom => "free unknown".to_owned(),
-                        None if !cx.data.recording.tells_addresses() => "not recorded".to_owned(),
+                        None if !cx.data.recording.addresses().is_known() => "not recorded".to_owned(),
                         None => Address(events.address[i]).to_string(),
                     };
                     label::text_in(&painter, cell, &text, Type::Mono, t.text2);
@@ -418,7 +418,7 @@ impl Events {
             if entry("Select this event") {
                 cx.actions.send(Action::Select(Some(Item::Event(event))));
             }
-            if events.action[i] != EventAction::Oom && cx.data.recording.tells_addresses() {
+            if events.action[i] != EventAction::Oom && cx.data.recording.addresses().is_known() {
                 if entry("Copy address") {
                     cx.actions.send(Action::Copy(Address(events.address[i]).to_string()));
                 }

@@ -350,7 +350,7 @@ impl View for FlameView {
             pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
-                Some(&cx.words().say(vramscope_core::diagnose::told::records_stacks(&cx.data.recording))),
+                Some(&cx.words().say(vramscope_core::diagnose::source_limits::records_stacks(&cx.data.recording))),
             );
             return;
         }

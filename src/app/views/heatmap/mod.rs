@@ -17,7 +17,7 @@ use crate::app::widgets::term;
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
 use crate::app::widgets::viewport::Scale;
 use vramscope_core::diagnose::fragmentation::Servers;
-use vramscope_core::diagnose::told::{no_history, why_no_segments};
+use vramscope_core::diagnose::source_limits::{no_history, why_no_segments};
 use vramscope_core::model::{DeviceRecording, SizeClass, StreamId};
 use vramscope_core::tables::SegmentLife;
 
@@ -174,7 +174,7 @@ impl View for HeatmapView {
         }
         if picture.is_empty() {
             if cx.data.recording.source.format == vramscope_core::model::Format::RmmLog {
-                let sentence = format!("{} So what was free inside them is unknown.", why_no_segments(&cx.data.recording));
+                let sentence = format!("{} So what was free inside them is unknown.", why_no_segments(cx.data.device()));
                 pane::empty_state(ui, &sentence, None);
                 return;
             }

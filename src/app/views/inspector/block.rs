@@ -8,7 +8,6 @@ use crate::app::selection::Item;
 use vramscope_core::anatomy::modules::{module_of, phase};
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::fragmentation::{Servers, blockers};
-use vramscope_core::diagnose::told::{no_addresses, why_no_requested};
 use vramscope_core::model::{Action, BlockState, NoteKind, StackId};
 use vramscope_core::tables::{Lifetime, LifetimeId, NO_EVENT, State};
 use vramscope_core::units::{Address, Bytes, count, counted};
@@ -27,7 +26,7 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
         if stranded > 0 { format!("wastes {} of free memory beside it", Bytes(stranded)) } else { stack_name(data, l.stack) };
     let mut card = Card {
         kind: "Block".to_owned(),
-        subject: data.recording.tells_addresses().then(|| Address(l.address).to_string()),
+        subject: data.recording.addresses().is_known().then(|| Address(l.address).to_string()),
         title: Bytes(l.block).to_string(),
         claim,
         around,
@@ -50,9 +49,9 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
 
 fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
     let mut facts = vec![Fact::new("requested", Bytes(l.requested).to_string())];
-    if !data.recording.tells_requested(data.device()) {
+    if !data.device().can_show.requested.is_known() {
         return vec![
-            Fact::missing("requested", why_no_requested(&data.recording)),
+            Fact::missing("requested", data.device().can_show.requested.why_not()),
             Fact::new("block", Bytes(l.block).to_string()),
         ];
     }
@@ -88,8 +87,8 @@ fn place(data: &DeviceData, state: &State, l: &Lifetime, at: Option<usize>) -> V
         facts.push(Fact::new("segment", text).lead(Lead::Item(Item::Segment(segment.address))));
     }
     facts.push(Fact::new("pool", pool_text(data, l.pool, l.class, l.stream)));
-    if !data.recording.tells_addresses() {
-        facts.push(Fact::missing("address", no_addresses(&data.recording)));
+    if !data.recording.addresses().is_known() {
+        facts.push(Fact::missing("address", data.recording.addresses().why_not()));
         return facts;
     }
     let earlier = data.tables.lifetimes.generation(data.device(), l.id);

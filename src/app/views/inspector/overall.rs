@@ -11,7 +11,7 @@ use crate::app::views::block_name::block_name;
 use vramscope_core::anatomy::made_in;
 use vramscope_core::anatomy::roles::{Reason, Tally};
 use vramscope_core::anatomy::{Role, Roles};
-use vramscope_core::diagnose::told::{records_history, why_no_requested, why_no_segments};
+use vramscope_core::diagnose::source_limits::{records_history, why_no_segments};
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{BlockState, CATEGORIES, CategoryBands};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity, State};
@@ -92,11 +92,11 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
             facts.push(Fact::new("phase", doing));
         }
     }
-    if data.recording.tells_requested(device) {
+    if device.can_show.requested.is_known() {
         facts.push(Fact::new("requested", Bytes(totals.requested).to_string()));
         facts.push(Fact::new("rounding", Bytes(totals.active.saturating_sub(totals.requested)).to_string()));
     } else {
-        facts.push(Fact::missing("requested", why_no_requested(&data.recording)));
+        facts.push(Fact::missing("requested", data.device().can_show.requested.why_not()));
     }
     if !data.tables.curves.has_all_segments() {
         // The sum alone is told: what is free is known, not where.
@@ -111,7 +111,7 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
         facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
         facts.push(Fact::new("segments", count(state.segments.len() as u64)));
     } else {
-        facts.push(Fact::missing("reserved", why_no_segments(&data.recording)));
+        facts.push(Fact::missing("reserved", why_no_segments(data.device())));
     }
     let (live, pending) = state.live_and_pending();
     facts.push(Fact::new("live blocks", count(live)));
@@ -203,7 +203,7 @@ pub(super) fn largest_held(
         let unnamed = || if is_older && has_history { "older than the history" } else { "no stack" }.to_owned();
         let name = name.unwrap_or_else(unnamed);
         let is_probable = roles.is_some_and(|roles| roles.is_probable(device, &data.tables, id));
-        let tip = if data.recording.tells_addresses() { Address(address).to_string() } else { String::new() };
+        let tip = if data.recording.addresses().is_known() { Address(address).to_string() } else { String::new() };
         Some(Held { item: Item::Lifetime(id), name, frame, role, is_probable, count: blocks.len() as u64, each: size, tip })
     };
     let held: Vec<Held> = groups.into_iter().filter_map(row).collect();

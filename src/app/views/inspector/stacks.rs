@@ -16,7 +16,7 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::padded;
-use vramscope_core::diagnose::told::records_stacks;
+use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::model::{Format, Frame, StackId, StackTable};
 use vramscope_core::tables::{function_label, innermost, is_framework, stack_text};
 use vramscope_core::units::counted;

@@ -7,7 +7,7 @@ use crate::app::selection::Item;
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::fragmentation::Servers;
 use vramscope_core::diagnose::oom::has_segments;
-use vramscope_core::diagnose::told::{clock_time, no_addresses, why_no_segments};
+use vramscope_core::diagnose::source_limits::{clock_time, why_no_segments};
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{Action, BlockState, Clock, NoteKind, PoolId, StackId};
 use vramscope_core::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
@@ -203,13 +203,13 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
         facts.push(if has_segments(&data.tables) {
             Fact::new("reserved", at(Quantity::Reserved))
         } else {
-            Fact::missing("reserved", why_no_segments(&data.recording))
+            Fact::missing("reserved", why_no_segments(data.device()))
         });
         facts.push(Fact::new("allocated", at(Quantity::Allocated)));
     } else {
         facts.push(Fact::new("size", format!("{} ({} bytes)", Bytes(size), count(size))));
-        if !data.recording.tells_addresses() {
-            facts.push(Fact::missing("address", no_addresses(&data.recording)));
+        if !data.recording.addresses().is_known() {
+            facts.push(Fact::missing("address", data.recording.addresses().why_not()));
         } else if address != 0 || action != Action::Snapshot {
             facts.push(Fact::new("address", Address(address).to_string()));
         }
@@ -226,7 +226,8 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
     let id = data.tables.lifetimes.of_event(e);
     if id.is_some() {
         let bytes = Bytes(data.tables.lifetimes.block_size(id));
-        let text = if data.recording.tells_addresses() { format!("{bytes} at {}", Address(address)) } else { bytes.to_string() };
+        let text =
+            if data.recording.addresses().is_known() { format!("{bytes} at {}", Address(address)) } else { bytes.to_string() };
         facts.push(Fact::new("block", text).lead(Lead::Item(Item::Lifetime(id))));
     }
     let stacks = &data.recording.stacks;
@@ -300,7 +301,7 @@ pub(super) fn largest_blocks(data: &DeviceData, title: &str, mut blocks: Vec<&Bl
 
 /// A block's address, or where the file has none, whose allocation it is.
 fn block_name(data: &DeviceData, address: u64, lifetime: LifetimeId) -> String {
-    if data.recording.tells_addresses() {
+    if data.recording.addresses().is_known() {
         return Address(address).to_string();
     }
     match data.tables.lifetimes.born(lifetime) {

@@ -24,7 +24,7 @@ use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{
     Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
 };
-use vramscope_core::diagnose::told::no_history;
+use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 /// Registry entry.
@@ -172,7 +172,7 @@ impl LeaksView {
                     add,
                     all,
                     Bytes(bytes),
-                    vramscope_core::diagnose::told::records_stacks(&cx.data.recording),
+                    vramscope_core::diagnose::source_limits::records_stacks(&cx.data.recording),
                 )
             };
             (title, t.red, sentence)

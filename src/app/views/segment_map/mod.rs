@@ -21,7 +21,7 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::empty_state;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use crate::app::widgets::{label, term};
-use vramscope_core::diagnose::told::{allocator_name, no_addresses};
+use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::model::Action as EventAction;
 use vramscope_core::tables::{NO_EVENT, Quantity, State};
 use vramscope_core::units::{Address, Bytes, count, counted};
@@ -184,10 +184,10 @@ impl View for SegmentMap {
         let Some(state) = cx.state else {
             return;
         };
-        if !cx.data.recording.tells_addresses() {
+        if !cx.data.recording.addresses().is_known() {
             let why = match cx.data.has_only_sums() {
                 true => "This file has sums by category and no allocations.",
-                false => no_addresses(&cx.data.recording),
+                false => cx.data.recording.addresses().why_not(),
             };
             if allocator_name(&cx.data.recording) != "PyTorch" {
                 empty_state(ui, &format!("{why} So there is no map to draw."), None);
@@ -577,7 +577,7 @@ fn subtitle(cx: &ViewContext<'_>, state: &State) -> String {
     } else {
         format!("at event {}", count(u64::from(state.event)))
     };
-    if !cx.data.recording.tells_addresses() {
+    if !cx.data.recording.addresses().is_known() {
         return format!("{instant} · no addresses in this file");
     }
     if state.segments.is_empty() && !cx.data.knows_reserved() {

@@ -17,7 +17,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
-use vramscope_core::diagnose::told::no_history;
+use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
 
 /// Registry entry.

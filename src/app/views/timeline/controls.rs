@@ -148,7 +148,7 @@ impl Timeline {
                     ui.close();
                 }
             };
-            entry("Copy address", life.is_some() && cx.data.recording.tells_addresses(), &|| {
+            entry("Copy address", life.is_some() && cx.data.recording.addresses().is_known(), &|| {
                 if let Some(l) = life {
                     cx.actions.send(Action::Copy(Address(l.address).to_string()));
                 }

@@ -50,7 +50,7 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term::Term;
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::diagnose::told::no_history;
+use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::tables::op_lanes::OpRows;
 use vramscope_core::units::{count, counted};
 

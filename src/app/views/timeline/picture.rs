@@ -86,7 +86,7 @@ impl WindowPicture {
             || columns(Quantity::Reserved),
             || rayon::join(|| columns(Quantity::Active), || columns(Quantity::Requested)),
         );
-        let requested = if data.recording.tells_requested(device) { requested } else { Vec::new() };
+        let requested = if device.can_show.requested.is_known() { requested } else { Vec::new() };
         let has_reserved = data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let (mut calls, mut calls_around) = (Vec::new(), [None; 2]);
         let (mut steps, mut phases) = (Vec::new(), Vec::new());

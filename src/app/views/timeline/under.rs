@@ -248,7 +248,7 @@ impl Scene<'_> {
                 let tip =
                     if has_segments { tip.row(mark(Quantity::Reserved, "reserved"), value(Quantity::Reserved)) } else { tip };
                 let tip = tip.row(mark(Quantity::Active, "active"), value(Quantity::Active));
-                let tells_requested = data.recording.tells_requested(device);
+                let tells_requested = device.can_show.requested.is_known();
                 let tip = if tells_requested { tip.row("requested", value(Quantity::Requested)) } else { tip };
                 self.with_time(tip, "its time", event)
             }
@@ -273,7 +273,7 @@ impl Scene<'_> {
         if let Some(role) = role_words(data, roles, life.id) {
             tip = tip.row("role", role);
         }
-        if data.recording.tells_addresses() {
+        if data.recording.addresses().is_known() {
             tip = tip.row("address", Address(life.address).to_string());
         }
         if life.requested != life.block {

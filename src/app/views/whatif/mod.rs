@@ -14,7 +14,7 @@ use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
-use vramscope_core::diagnose::told::{no_history, records_history};
+use vramscope_core::diagnose::source_limits::{no_history, records_history};
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::inference::remedies::best;
 use vramscope_core::inference::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};

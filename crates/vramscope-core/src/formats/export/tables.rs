@@ -73,7 +73,7 @@ impl<'a> EventsTable<'a> {
     /// `device` is one of `recording`; `places` as [`Names::new`] takes them.
     #[must_use]
     pub fn new(recording: &Recording, device: &'a DeviceRecording, places: &'a [String]) -> Self {
-        EventsTable { device, names: Names::new(device, places), tells_addresses: recording.tells_addresses() }
+        EventsTable { device, names: Names::new(device, places), tells_addresses: recording.addresses().is_known() }
     }
 }
 
@@ -291,7 +291,7 @@ impl ExportTable for BlocksTable<'_> {
             Column::Unsigned(rows.iter().map(|(s, _)| s.map(|s| s.size)).collect()),
             Column::Text(rows.iter().map(|(s, _)| s.map(|s| s.class.name())).collect()),
             Column::Text(rows.iter().map(|(s, _)| s.map(|s| if s.is_expandable { "true" } else { "false" })).collect()),
-            Column::Unsigned(rows.iter().map(|(_, b)| (!d.is_address_untold).then_some(b.address)).collect()),
+            Column::Unsigned(rows.iter().map(|(_, b)| d.can_show.addresses.is_known().then_some(b.address)).collect()),
             Column::Unsigned(rows.iter().map(|(_, b)| Some(b.size)).collect()),
             Column::Unsigned(
                 rows.iter().map(|(_, b)| (b.state != crate::model::BlockState::Inactive).then_some(b.requested)).collect(),

@@ -123,11 +123,11 @@ fn blocks_that_stand_in_for_requests_are_told_from_them() {
     let mut bytes = Vec::new();
     snapshot::write(&r, &[snapshot::DevicePart::whole(&r, 0).unwrap()], true, &mut bytes).unwrap();
     let back = crate::formats::read(&bytes, "x.pickle", &Progress::new()).unwrap();
-    assert!(back.devices[0].events.sizes_are_blocks && !back.tells_requested(&back.devices[0]));
+    assert!(back.devices[0].events.sizes_are_blocks && !back.devices[0].can_show.requested.is_known());
     // memory_viz draws requested sizes: they must be there.
     assert!(bytes.windows(14).any(|w| w == b"requested_size"));
     let (_, whole) = round_trip(false);
-    assert!(whole.tells_requested(&whole.devices[0]) && !whole.devices[0].events.sizes_are_blocks);
+    assert!(whole.devices[0].can_show.requested.is_known() && !whole.devices[0].events.sizes_are_blocks);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use super::FormatError;
 use crate::model::{
-    Block, BlockState, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Frame, LoadReport, Progress, Recording, Source,
-    StackId, StackTableBuilder, StrId, WarningKind,
+    Block, BlockState, Capabilities, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Frame, Known, LoadReport,
+    Progress, Recording, Source, StackId, StackTableBuilder, StrId, WarningKind,
 };
 use crate::units::{count, counted};
 
@@ -92,6 +92,13 @@ fn rank(id: DeviceId) -> u8 {
         _ => 0,
     }
 }
+
+/// JAX tells of arrays, and not of the blocks that they were rounded up to: a size is the requested one.
+const CAN_SHOW: Capabilities = Capabilities {
+    requested: Known::Yes,
+    addresses: Known::No("This file tells no addresses."),
+    segments: Known::No("JAX's profile has arrays and compiled programs only: what JAX reserved is not in it."),
+};
 
 /// Compiled programs are on no device in the file.
 const UNNAMED: DeviceId = DeviceId { kind: DeviceKind::Other, index: -1 };
@@ -343,7 +350,7 @@ impl Builder {
                         return Err(format!("it names more than {MOST_DEVICES} devices"));
                     }
                     let (id, name) = device_of(&label);
-                    let mut device = DeviceRecording { id, name, is_address_untold: true, ..DeviceRecording::default() };
+                    let mut device = DeviceRecording { id, name, can_show: CAN_SHOW, ..DeviceRecording::default() };
                     device.events = EventTable { sizes_are_blocks: true, ..EventTable::default() };
                     device.pools.push((0, 0));
                     device.intern_stream(0);

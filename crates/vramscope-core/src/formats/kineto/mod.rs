@@ -20,8 +20,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::FormatError;
 use super::timeline::Live;
 use crate::model::{
-    Action, Annotation, Annotations, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Note, NoteKind, OpKind, OpLane,
-    OpTable, PoolId, Progress, Recording, Source, StackTableBuilder, StreamId, ToldTotals, WarningKind,
+    Action, Annotation, Annotations, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Known, Note, NoteKind, OpKind,
+    OpLane, OpTable, PoolId, Progress, Recording, Source, StackTableBuilder, StreamId, ToldTotals, WarningKind,
 };
 use collect::{MemoryEvent, NONE, Rows, SliceKind};
 pub use nest::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
@@ -173,8 +173,12 @@ fn devices(
         let mut builder = DeviceBuilder::default();
         device.events = builder.events(rows, nesting, &order, stream, &mut stacks, table);
         device.told = builder.told;
-        device.is_address_untold = builder.has_no_addresses;
-        if device.is_address_untold {
+        device.can_show.segments = Known::No("A profiler trace has no segments. A memory snapshot has them.");
+        if id.kind != DeviceKind::Cpu {
+            device.can_show.requested = super::WHOLE_BLOCKS;
+        }
+        if builder.has_no_addresses {
+            device.can_show.addresses = super::FREES_ARE_GUESSED;
             report.warn(WarningKind::NoAddresses, None, || {
                 format!(
                     "{id}: the trace has sizes alone, as PyTorch 1.8 and 1.9 wrote them, and neither addresses nor totals. Its curve is \

@@ -4,7 +4,7 @@ use super::super::has_room;
 use super::super::pickle::{Node, NodeId, Tree};
 use super::stacks::{StackReader, unknown_key, wrong_type};
 use super::trace::{amount, number, pool_key};
-use crate::model::{Block, BlockState, DeviceRecording, LoadReport, PoolKey, Segment, SizeClass, StackId, WarningKind};
+use crate::model::{Block, BlockState, DeviceRecording, Known, LoadReport, PoolKey, Segment, SizeClass, StackId, WarningKind};
 
 /// A segment with its blocks, not yet placed in a device.
 pub(crate) struct RawSegment {
@@ -205,7 +205,11 @@ pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>,
     }
     // Lists of PyTorch 1.11 and before have whole blocks only, and no trace tells more.
     let holds = device.blocks.iter().any(|block| block.state != BlockState::Inactive);
-    device.events.sizes_are_blocks |= holds && !tells_requested && device.events.is_empty();
+    if holds && !tells_requested && device.events.is_empty() {
+        device.events.sizes_are_blocks = true;
+        device.can_show.requested =
+            Known::No("This list of segments has whole blocks only, as PyTorch 1.11 wrote them. A newer one has both sizes.");
+    }
 }
 
 /// Fills gaps between blocks with inactive ones. False when the file's blocks were not an exact cover.

@@ -532,9 +532,9 @@ fn a_list_without_requested_sizes_tells_none_and_a_negative_size_is_quoted_as_it
         open(&pickle(&V::List(vec![segment]), Dialect::Python(4)))
     };
     let bare = list(block(512, "active_allocated", &[]));
-    assert!(!bare.tells_requested(&bare.devices[0]));
+    assert!(!bare.devices[0].can_show.requested.is_known());
     let told = list(block(512, "active_allocated", &[("requested_size", V::Int(500))]));
-    assert!(told.tells_requested(&told.devices[0]));
+    assert!(told.devices[0].can_show.requested.is_known());
     let negative = list(block(-5, "active_allocated", &[]));
     assert!(negative.report.warnings.iter().any(|w| w.text.starts_with("size is -5 bytes")), "{:?}", negative.report.warnings);
 }

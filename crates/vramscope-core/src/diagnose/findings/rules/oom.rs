@@ -3,7 +3,7 @@
 use crate::anatomy::Composition;
 use crate::diagnose::findings::{Class, Finding, Patient, Place};
 use crate::diagnose::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller};
-use crate::diagnose::told::allocator_name;
+use crate::diagnose::source_limits::allocator_name;
 use crate::model::{Action, Format, StackId};
 use crate::tables::Quantity;
 use crate::units::{Bytes, count, counted};

@@ -1,16 +1,15 @@
 //! What a source does not tell, said in the words of the program that wrote it: who reads RMM's log does not use PyTorch's snapshots.
 
-use crate::model::{Clock, Format, Recording};
+use crate::model::{Clock, DeviceRecording, Format, Known, Recording};
 use crate::units::time_of_day;
 
-/// Why a recording has no segments and no reserved bytes. One or two sentences.
+/// Why a device has no segments and no reserved bytes. One or two sentences.
 #[must_use]
-pub fn why_no_segments(recording: &Recording) -> &'static str {
-    match recording.source.format {
-        Format::RmmLog => "RMM's log has allocations and frees only: what RMM's pools reserved is not in it.",
-        Format::MemoryTimeline => "A memory timeline has no segments. A memory snapshot has them.",
-        Format::JaxMemoryProfile => "JAX's profile has arrays and compiled programs only: what JAX reserved is not in it.",
-        _ => "A profiler trace has no segments. A memory snapshot has them.",
+pub fn why_no_segments(device: &DeviceRecording) -> &'static str {
+    match device.can_show.segments {
+        Known::No(why) => why,
+        // The format has them, this file does not.
+        Known::Yes => "This file has no segments. A memory snapshot has them.",
     }
 }
 
@@ -73,15 +72,6 @@ pub fn allocator_name(recording: &Recording) -> &'static str {
 /// Writes JAX's profile, stacks and all.
 const SAVE_JAX: &str = "jax.profiler.save_device_memory_profile(\"memory.prof\")";
 
-/// What to say where addresses are made up, see [`Recording::tells_addresses`].
-#[must_use]
-pub fn no_addresses(recording: &Recording) -> &'static str {
-    match recording.source.format {
-        Format::JaxMemoryProfile => "This file tells no addresses.",
-        _ => "This file tells no addresses; which of several equal allocations a free ends is a guess (the youngest).",
-    }
-}
-
 /// A time as its clock tells it, and what to say behind it: `13:39:04.005` and ` UTC`, or ` of an unnamed zone` where the zone is not
 /// told, or `1.130 s` and ` after the start` where no clock time is.
 #[must_use]
@@ -110,20 +100,6 @@ fn since_start(us: i64) -> String {
     let sign = if us < 0 { "-" } else { "" };
     let ms = us.unsigned_abs() / 1_000;
     format!("{sign}{}.{:03}\u{a0}s", crate::units::count(ms / 1_000), ms % 1_000)
-}
-
-/// Why a recording does not say what was asked for.
-#[must_use]
-pub fn why_no_requested(recording: &Recording) -> &'static str {
-    if recording.devices.iter().any(|d| d.is_requested_untold) {
-        return "It was exported from a trace, which has whole blocks only. A memory snapshot of the run has both sizes.";
-    }
-    match recording.source.format {
-        Format::KinetoTrace | Format::MemoryTimeline => {
-            "PyTorch's profiler writes whole blocks. A memory snapshot has both sizes."
-        }
-        _ => "This list of segments has whole blocks only, as PyTorch 1.11 wrote them. A newer one has both sizes.",
-    }
 }
 
 #[cfg(test)]

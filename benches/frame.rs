@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use egui::{Context, Event, PointerButton, Pos2, RawInput, Rect, pos2, vec2};
 use vramscope::app::App;
-use vramscope::app::action::{Action, Actions};
-use vramscope::app::colours::{ColourBy, Colours};
-use vramscope::app::cursor::Link;
-use vramscope::app::document::{Content, DeviceData};
+use vramscope::app::data::colours::{ColourBy, Colours};
+use vramscope::app::documents::document::{Content, DeviceData};
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::Settings;
+use vramscope::app::state::action::{Action, Actions};
+use vramscope::app::state::cursor::Link;
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::{ViewContext, ViewKind};
 
@@ -188,7 +188,7 @@ fn timeline_alone(data: &Arc<DeviceData>) {
     let ctx = Context::default();
     theme::install(&ctx);
     let jobs = Jobs::new(ctx.clone());
-    let comparing = vramscope::app::compare::Comparing::default();
+    let comparing = vramscope::app::data::compare::Comparing::default();
     let (actions, inbox) = Actions::channel();
     let mut link = Link::new(data.device());
     let colours = Arc::new(Colours::build(data, ColourBy::Stack));

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use egui::{Context, Ui, ViewportCommand};
 use image::ImageEncoder as _;
 
-use super::jobs::Jobs;
-use super::settings::Settings;
-use super::settings::merging::Kept;
-use super::views::ViewKind;
-use super::{App, Command, document::Content};
+use crate::app::documents::document::Content;
+use crate::app::jobs::Jobs;
+use crate::app::settings::Settings;
+use crate::app::settings::merging::Kept;
+use crate::app::state::command::Command;
+use crate::app::views::ViewKind;
+use crate::app::window::App;
 use vramscope_core::formats::export::new_file::{NewFile, not_written};
 use vramscope_core::model::Progress;
 
@@ -67,7 +69,7 @@ pub(super) fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), Strin
     let index = recording
         .busiest_device()
         .ok_or_else(|| format!("{}: there is nothing to draw: it holds no device's memory", file.display()))?;
-    let data = super::loader::prepare(&std::sync::Arc::new(recording), index, &progress)?;
+    let data = crate::app::documents::loader::prepare(&std::sync::Arc::new(recording), index, &progress)?;
     let title = data.recording.source.name.clone();
     app.open_recording(&title, data);
     Ok(())
@@ -207,13 +209,13 @@ pub fn run(options: RunOptions) -> Result<(), String> {
         app.kept = Kept::by_eframe(app.settings.clone());
         app.copying.is_real = true;
         let (streams, files): (Vec<_>, Vec<_>) =
-            options.files.iter().cloned().partition(|f| super::watching::is_standard_input(f));
+            options.files.iter().cloned().partition(|f| crate::app::live::watching::is_standard_input(f));
         if !streams.is_empty() {
             app.watch_standard_input(&cc.egui_ctx);
         }
         app.open_paths(files);
         if let Some(folder) = &options.watch {
-            app.actions.send(super::Action::Watch(Some(folder.clone())));
+            app.actions.send(crate::app::state::action::Action::Watch(Some(folder.clone())));
         }
         Box::new(app)
     })
@@ -222,8 +224,8 @@ pub fn run(options: RunOptions) -> Result<(), String> {
 /// One sentence that lists the views when none, and no workspace, has this name.
 #[must_use]
 pub fn unknown_view(name: &str) -> Option<String> {
-    let mut known: Vec<&str> = super::workspace::Workspace::ALL.iter().map(|w| w.name()).collect();
-    for view in super::views::REGISTRY.iter().map(|i| i.name).chain(["welcome", "ranks", "probe"]) {
+    let mut known: Vec<&str> = crate::app::state::workspace::Workspace::ALL.iter().map(|w| w.name()).collect();
+    for view in crate::app::views::REGISTRY.iter().map(|i| i.name).chain(["welcome", "ranks", "probe"]) {
         // A workspace of one view has its name.
         if !known.contains(&view) {
             known.push(view);
@@ -252,7 +254,8 @@ pub fn screenshot(shot: Screenshot) -> Result<(), String> {
     options.persistence_path = Some(folder.path().join("settings"));
     start(options, move |cc| {
         let mut settings = Settings::default();
-        settings.theme = if shot.dark { super::settings::ThemeChoice::Dark } else { super::settings::ThemeChoice::Light };
+        settings.theme =
+            if shot.dark { crate::app::settings::ThemeChoice::Dark } else { crate::app::settings::ThemeChoice::Light };
         cc.egui_ctx.set_pixels_per_point(1.0);
         let mut app = App::new(&cc.egui_ctx, settings, Jobs::new(cc.egui_ctx.clone()));
         app.pictures.hold_notices_back();
@@ -326,7 +329,7 @@ pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> R
     if let (Some(view), Some(number)) = (document.view(), shot.device) {
         let device = view.data.recording.device_numbered(number)?;
         if view.data.index != device {
-            app.actions.send(super::Action::SetDevice(device));
+            app.actions.send(crate::app::state::action::Action::SetDevice(device));
             return Ok(false);
         }
     }
@@ -343,11 +346,11 @@ pub(super) fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> R
             None => format!("{name}: there is no event {event}; {} has none", device.id),
         });
     }
-    if let Some(workspace) = super::workspace::Workspace::ALL.iter().find(|w| w.name() == shot.view) {
+    if let Some(workspace) = crate::app::state::workspace::Workspace::ALL.iter().find(|w| w.name() == shot.view) {
         app.actions.run(Command::Workspace(*workspace));
     }
     if let Some(event) = shot.event {
-        app.actions.send(super::Action::GoTo(event));
+        app.actions.send(crate::app::state::action::Action::GoTo(event));
     }
     *is_placed = true;
     Ok(true)

@@ -3,8 +3,8 @@
 use crate::alone::{Alone, alone, has_adapter, sample};
 use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT, Queryable};
-use vramscope::app::action::Action;
-use vramscope::app::selection::Item;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::selection::Item;
 use vramscope::app::views::ViewKind;
 
 #[test]

@@ -6,7 +6,7 @@ use egui::{Event, Key, Modifiers, PointerButton, Pos2, Theme, pos2, vec2};
 use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::App;
-use vramscope::app::selection::Item;
+use vramscope::app::state::selection::Item;
 use vramscope::app::views::ViewKind;
 use vramscope_core::analysis::Quantity;
 use vramscope_core::analysis::flame::{Flame, Measure, Shape, Size, weigh};

@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{Hit, score};
-use crate::app::action::Action;
-use crate::app::command::Command;
-use crate::app::document::{DeviceData, DocumentId};
+use crate::app::documents::document::{DeviceData, DocumentId};
 use crate::app::jobs::{Derived, Jobs};
-use crate::app::selection::Item;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::selection::Item;
 use crate::app::views::ViewKind;
 use vramscope_core::model::StackId;
 use vramscope_core::units::counted;

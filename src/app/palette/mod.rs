@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use egui::{Key, Sense, Ui, WidgetInfo, vec2};
 
-use self::frames::FrameSearch;
-use super::action::Action;
-use super::command::Command;
-use super::document::{DeviceView, Document, DocumentId};
-use super::selection::Item;
-use super::theme::{Tokens, Type, text};
-use super::widgets::button::icon_button;
-use super::widgets::icons::Icon;
-use super::{App, Overlay};
+use crate::app::documents::document::{DeviceView, Document, DocumentId};
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::selection::Item;
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::button::icon_button;
+use crate::app::widgets::icons::Icon;
+use crate::app::window::{App, Overlay};
+use frames::FrameSearch;
 use vramscope_core::analysis::LifetimeId;
 use vramscope_core::units::{Address, Bytes, count};
 

@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 
 use egui::{ColorImage, Context, RawInput, Rect, TextureId, Vec2, vec2};
 
-use super::cursor::Link;
-use super::document::{Content, DeviceData};
-use super::jobs::Jobs;
-use super::run::{Patience, Screenshot, place, save_png, unknown_view};
-use super::settings::{Settings, ThemeChoice};
-use super::theme::tokens;
-use super::views::ViewKind;
-use super::workspace::{Layouts, Workspace};
-use super::{App, Document};
+use crate::app::documents::document::Document;
+use crate::app::documents::document::{Content, DeviceData};
+use crate::app::jobs::Jobs;
+use crate::app::run::{Patience, Screenshot, place, save_png, unknown_view};
+use crate::app::settings::{Settings, ThemeChoice};
+use crate::app::state::cursor::Link;
+use crate::app::state::workspace::{Layouts, Workspace};
+use crate::app::theme::tokens;
+use crate::app::views::ViewKind;
+use crate::app::window::App;
 use vramscope_core::formats::export::new_file::{NewFile, not_written, refusal};
 
 /// Draws a recording once into a file: as SVG without a display, as PNG by the real window.
@@ -37,7 +38,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
     if let Some(sentence) = refusal(&shot.out, &sources, true) {
         return Err(sentence);
     }
-    if shot.is_svg { export_svg(shot) } else { super::run::screenshot(shot.clone()) }
+    if shot.is_svg { export_svg(shot) } else { crate::app::run::screenshot(shot.clone()) }
 }
 
 /// Draws a recording's view or workspace as SVG into `shot.out`. Needs no display and no graphics driver.
@@ -52,7 +53,7 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
     let mut app = App::new(&ctx, settings(shot.dark), Jobs::new(ctx.clone()));
     app.only = ViewKind::from_name(&shot.view);
     app.pictures.hold_notices_back();
-    super::run::open_subject(&mut app, shot)?;
+    crate::app::run::open_subject(&mut app, shot)?;
     let mut is_placed = false;
     let size = vec2(shot.size.0 as f32, shot.size.1 as f32);
     let mut patience = Patience::default();

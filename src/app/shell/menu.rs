@@ -3,18 +3,18 @@
 use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use super::{MENU_BAR, TAB_BAR};
-use crate::app::App;
-use crate::app::action::Action;
-use crate::app::colours::ColourBy;
-use crate::app::command::Command;
-use crate::app::document::holds;
+use crate::app::data::colours::ColourBy;
+use crate::app::documents::document::holds;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::REGISTRY;
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
 use crate::app::widgets::chip::paint_key_cap;
 use crate::app::widgets::icons::{Icon, paint_logo};
 use crate::app::widgets::label;
-use crate::app::workspace::Workspace;
+use crate::app::window::App;
 use vramscope_core::units::counted;
 
 pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {

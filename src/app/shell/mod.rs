@@ -1,5 +1,6 @@
 //! What surrounds the views: menu bar, tab bar, panes with their headers, status bar.
 
+mod fitting;
 mod menu;
 mod panes;
 mod status;
@@ -8,8 +9,9 @@ mod tabs;
 
 use egui::{Frame, Margin, Panel, Stroke, Ui};
 
-use super::theme::Tokens;
-use super::{App, overlays};
+use crate::app::dialogs::overlays;
+use crate::app::theme::Tokens;
+use crate::app::window::App;
 
 const MENU_BAR: f32 = 32.0;
 const TAB_BAR: f32 = 32.0;

@@ -7,23 +7,25 @@ use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, pos
 use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
 use super::PANE_HEADER;
-use crate::app::action::{Action, Actions};
-use crate::app::command::Command;
-use crate::app::compare::Open;
-use crate::app::document::{Content, Document};
-use crate::app::fitting::Fitted;
+use super::fitting::Fitted;
+use crate::app::data::compare::Open;
+use crate::app::dialogs::overlays;
+use crate::app::documents::document::{Content, Document};
+use crate::app::documents::loading;
 use crate::app::jobs::Jobs;
-use crate::app::ranks::page_ui;
+use crate::app::pages::probe::page_ui as probe_ui;
+use crate::app::pages::ranks::page_ui;
 use crate::app::settings::Settings;
+use crate::app::state::action::{Action, Actions};
+use crate::app::state::command::Command;
+use crate::app::state::workspace::{Workspace, close, find};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::live::told::has_only_samples;
-use crate::app::views::probe::page_ui as probe_ui;
 use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
 use crate::app::widgets::button::{Push, menu_item};
 use crate::app::widgets::pane::{PaneHeader, empty_state};
 use crate::app::widgets::{label, term};
-use crate::app::workspace::{Workspace, close, find};
-use crate::app::{App, loading, overlays};
+use crate::app::window::App;
 use vramscope_core::model::{DeviceRecording, LiveTrack, Recording};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
@@ -436,7 +438,7 @@ mod tests {
     fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::documents::loader::prepare(&recording, 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
         app.open_recording("sample", data);

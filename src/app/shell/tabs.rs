@@ -3,15 +3,15 @@
 use egui::{Align, Layout, Popup, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use super::{TAB_BAR, tab_names};
-use crate::app::App;
-use crate::app::action::Action;
-use crate::app::command::Command;
-use crate::app::document::{Content, Document, DocumentId};
+use crate::app::documents::document::{Content, Document, DocumentId};
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{menu_item, selector_button};
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::workspace::Workspace;
+use crate::app::window::App;
 
 pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let rect = ui.max_rect();

@@ -9,9 +9,9 @@ mod layout;
 
 use super::live::told::{card_rows, has_only_samples, shown};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::colours::role_paint;
-use crate::app::identity::Identity;
+use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::mesh::Batch;

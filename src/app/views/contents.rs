@@ -4,8 +4,8 @@ use egui::{CursorIcon, Rect, ScrollArea, Stroke, Ui, pos2, vec2};
 
 use super::live::told::has_only_samples;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::document::holds;
+use crate::app::documents::document::holds;
+use crate::app::state::action::Action;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
 use crate::app::theme::{Type, text};
 use crate::app::widgets::label;

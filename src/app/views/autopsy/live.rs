@@ -6,11 +6,11 @@ use egui::{ScrollArea, Sense, Ui, vec2};
 
 use super::Case;
 use super::blockers::named;
-use crate::app::action::Action;
-use crate::app::colours::role_paint;
-use crate::app::identity::Identity;
+use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;

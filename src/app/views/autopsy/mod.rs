@@ -11,22 +11,23 @@ mod pictures;
 mod segments;
 mod verdict;
 
-pub(super) use self::helped::short;
+pub(super) use helped::short;
 
 use std::sync::Arc;
 
 use egui::{Rect, ScrollArea, Ui, UiBuilder};
 
-use self::blockers::Listed;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::colours::Colours;
-use crate::app::document::DeviceData;
-use crate::app::identity::Identity;
+use crate::app::data::colours::Colours;
+use crate::app::documents::document::DeviceData;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
 use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
-use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::pane;
+use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::{label, term};
+use blockers::Listed;
 use vramscope_core::allocator::{Caps, WhatIf};
 use vramscope_core::analysis::fragmentation::{Blocker, Holes, Servers, WayOut};
 use vramscope_core::analysis::oom::{

@@ -10,15 +10,16 @@ use std::sync::Arc;
 
 use egui::{Rect, Ui, UiBuilder, vec2};
 
-use self::curves::Align;
-use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest, title_beside};
-use crate::app::identity::Identity;
+use crate::app::data::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest, title_beside};
 use crate::app::jobs::Derived;
-use crate::app::widgets::button::{self, Push};
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::widgets::button;
+use crate::app::widgets::button::Push;
 use crate::app::widgets::pane;
+use curves::Align;
+use layout::Order;
 use vramscope_core::analysis::Quantity;
 use vramscope_core::analysis::told::no_history;
 

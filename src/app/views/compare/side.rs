@@ -5,8 +5,8 @@ use std::sync::Arc;
 use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::layout;
-use crate::app::colours::role_paint;
-use crate::app::compare::Compared;
+use crate::app::data::colours::role_paint;
+use crate::app::data::compare::Compared;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use egui::{Popup, Ui};
 
-use crate::app::action::Action;
-use crate::app::compare::{Moment, Other, Source, held_against};
+use crate::app::data::compare::{Moment, Other, Source, held_against};
+use crate::app::state::action::Action;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{menu_item, selector_button};
 use vramscope_core::allocator::whatif::SUGGESTED;
@@ -191,7 +191,7 @@ fn heading(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::offered_steps;
+    use crate::app::views::compare::sources::offered_steps;
 
     #[test]
     fn few_steps_are_all_offered_and_of_many_the_ends_and_those_at_the_cursor() {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use egui::{Color32, Rect, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::layout::{self, Cell, Layout};
+use super::layout;
+use super::layout::{Cell, Layout};
 use super::{Built, FlameView, Found};
-use crate::app::action::Action;
-use crate::app::colours::role_paint;
-use crate::app::selection::Item;
+use crate::app::data::colours::role_paint;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{link_with, menu_item};

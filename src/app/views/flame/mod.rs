@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use egui::{Rect, Ui, UiBuilder, vec2};
 
-use self::layout::{Order, TreeRow};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::compare::{Compared, Outcome};
-use crate::app::identity::Identity;
+use crate::app::data::compare::{Compared, Outcome};
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
 use crate::app::widgets::button::{check, selector};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
+use layout::{Order, TreeRow};
 use vramscope_core::analysis::Quantity;
 use vramscope_core::analysis::flame::{
     By, Flame, Measure, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
@@ -324,7 +324,7 @@ impl View for FlameView {
             self.measure = Some(measure);
             if measure == 0 && compared(cx).is_none() {
                 let tip = "Nothing is compared yet: set A and B with Shift A and Shift B, or open Compare.";
-                cx.actions.send(crate::app::action::Action::Notify(tip.to_owned()));
+                cx.actions.send(crate::app::state::action::Action::Notify(tip.to_owned()));
             }
         }
         if ui.available_width() > 150.0 {

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use self::layout::Areas;
-use self::picture::{Key, Map, Mode, Picture};
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::colours::{Focus, stream_name};
-use crate::app::identity::Identity;
+use crate::app::data::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
-use crate::app::widgets::button::{self, Push};
+use crate::app::jobs::identity::Identity;
+use crate::app::state::selection::Item;
+use crate::app::widgets::button;
+use crate::app::widgets::button::Push;
 use crate::app::widgets::pane;
 use crate::app::widgets::term;
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
 use crate::app::widgets::viewport::Scale;
+use layout::Areas;
+use picture::{Key, Map, Mode, Picture};
 use vramscope_core::analysis::SegmentLife;
 use vramscope_core::analysis::fragmentation::Servers;
 use vramscope_core::analysis::told::{no_history, why_no_segments};
@@ -61,7 +62,7 @@ struct HeatmapView {
     uploads: u64,
     /// The addresses the map is zoomed to; all of them when `None`.
     addresses: Option<(u64, u64)>,
-    /// [`Link::fitted`](crate::app::cursor::Link::fitted) when this was last drawn.
+    /// [`Link::fitted`](crate::app::state::cursor::Link::fitted) when this was last drawn.
     fitted: u32,
     /// When the addresses were last zoomed, in seconds of the context's clock.
     zoomed_at: f64,

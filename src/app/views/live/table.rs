@@ -5,7 +5,7 @@ use egui::{Align, Align2, Layout, Rect, Sense, Ui, UiBuilder, pos2, vec2};
 use super::LiveView;
 use super::layout::Band;
 use super::paint::colour;
-use crate::app::action::{Action, LiveAction};
+use crate::app::state::action::{Action, LiveAction};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;

@@ -4,7 +4,7 @@ use egui::{Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::found::{Found, Whole};
 use super::{LINKED, LINKS, ViewContext, ViewKind};
-use crate::app::command::Command;
+use crate::app::state::command::Command;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::widgets::button::{focus_ring, link_with};

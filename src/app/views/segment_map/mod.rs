@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 
-use super::block_legend::{self, BlockLegend};
+use super::block_legend;
+use super::block_legend::BlockLegend;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::colours::Focus;
-use crate::app::command::Command;
-use crate::app::identity::Identity;
+use crate::app::data::colours::Focus;
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across};
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
@@ -108,7 +109,7 @@ struct SegmentMap {
     span: Option<Span>,
     height: usize,
     zoom: PanZoom,
-    /// [`Link::fitted`](crate::app::cursor::Link::fitted) when this was last drawn.
+    /// [`Link::fitted`](crate::app::state::cursor::Link::fitted) when this was last drawn.
     fitted: u32,
     scroll: f32,
     picture: Derived<Key, Picture>,

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
-use self::layout::Order;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::cursor;
 use crate::app::jobs::Derived;
+use crate::app::state::action::Action;
+use crate::app::state::cursor;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
+use layout::Order;
 use vramscope_core::analysis::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::analysis::told::no_history;
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};

@@ -6,8 +6,8 @@ use egui::Color32;
 use rayon::prelude::*;
 
 use super::picture::StrataPicture;
-use crate::app::colours::{ColourBy, Colours, Focus};
-use crate::app::document::DeviceData;
+use crate::app::data::colours::{ColourBy, Colours, Focus};
+use crate::app::documents::document::DeviceData;
 use crate::app::theme::Tokens;
 use vramscope_core::analysis::{LifetimeId, NO_EVENT};
 
@@ -192,10 +192,10 @@ impl ColumnPainter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::picture::Window;
-    use super::super::picture::tests::sample;
     use super::*;
-    use crate::app::cursor::Axis;
+    use crate::app::state::cursor::Axis;
+    use crate::app::views::timeline::picture::Window;
+    use crate::app::views::timeline::picture::tests::sample;
     use vramscope_core::analysis::Quantity;
     use vramscope_core::model::Progress;
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use egui::{Align, Color32, Key as Button, Layout, Rect, Ui, UiBuilder, vec2};
 
-use self::needs::Needs;
-use self::runs::Runs;
 use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
 use crate::app::jobs::Derived;
+use crate::app::state::action::Action;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
+use needs::Needs;
+use runs::Runs;
 use vramscope_core::allocator::remedies::best;
 use vramscope_core::allocator::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
 use vramscope_core::analysis::told::{no_history, records_history};
@@ -83,7 +83,7 @@ struct WhatIfView {
     new_text: String,
     new_error: Option<String>,
     scroll_to: Option<usize>,
-    /// How many of [`Link::to_try`](crate::app::cursor::Link::to_try) have been taken.
+    /// How many of [`Link::to_try`](crate::app::state::cursor::Link::to_try) have been taken.
     tried: usize,
 }
 
@@ -495,8 +495,11 @@ mod tests {
 
     #[test]
     fn a_trace_without_requests_says_so_instead_of_equal_rows() {
-        use crate::app::action::Action;
-        use crate::app::{App, jobs::Jobs, settings::Settings, workspace::Workspace};
+        use crate::app::jobs::Jobs;
+        use crate::app::settings::Settings;
+        use crate::app::state::action::Action;
+        use crate::app::state::workspace::Workspace;
+        use crate::app::window::App;
         use vramscope_core::model::Progress;
         let free = |i: u64| {
             format!(
@@ -507,11 +510,11 @@ mod tests {
         };
         let trace = format!(r#"{{"schemaVersion":1,"traceEvents":[{}]}}"#, (0..20).map(free).collect::<Vec<_>>().join(","));
         let recording = vramscope_core::formats::read(trace.as_bytes(), "frees.pt.trace.json", &Progress::new()).unwrap();
-        let data = crate::app::loader::prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
+        let data = crate::app::documents::loader::prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
         app.open_recording("frees", data);
-        app.actions().send(Action::Run(crate::app::Command::Workspace(Workspace::WhatIf)));
+        app.actions().send(Action::Run(crate::app::state::command::Command::Workspace(Workspace::WhatIf)));
         let mut texts = String::new();
         for _ in 0..4 {
             let screen = Rect::from_min_size(egui::pos2(0.0, 0.0), vec2(1600.0, 1000.0));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::Ui;
 
 use super::{ViewContext, WhatIfView};
-use crate::app::document::DeviceData;
+use crate::app::documents::document::DeviceData;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, link_with};
 use crate::app::widgets::{label, pane};

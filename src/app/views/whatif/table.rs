@@ -2,7 +2,8 @@
 
 use egui::{Rangef, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2};
 
-use super::layout::{self, Col, HEAD, ROW};
+use super::layout;
+use super::layout::{Col, HEAD, ROW};
 use super::runs::Awaited;
 use super::{Setting, ViewContext, WhatIfView, outcome, outcome_span};
 use crate::app::theme::Type;

@@ -1,0 +1,4 @@
+//! What is worked out of a device and drawn by several views: what block colours mean, what A and B differ in.
+
+pub mod colours;
+pub mod compare;

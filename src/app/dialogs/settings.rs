@@ -1,0 +1,109 @@
+//! The settings that are asked for in a dialog: theme, editor, folders of source files.
+
+use egui::{Modal, Ui};
+
+use super::overlays::{dialog_frame, dialog_title};
+use crate::app::platform::editor::place::PathPrefix;
+use crate::app::platform::editor::{ThisMachine, found, of_environment};
+use crate::app::settings::ThemeChoice;
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::button::{Push, icon_button, segmented};
+use crate::app::widgets::field::Field;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::window::{App, Overlay};
+
+const WIDTH: f32 = 560.0;
+
+/// Draws the dialog.
+pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
+    let editors = app.editors.get(&app.jobs, "editors", &(), |_| Some(found(&ThisMachine))).value;
+    let modal = Modal::new(egui::Id::unique("settings")).frame(dialog_frame(tokens)).show(ui, |ui| {
+        ui.set_width(WIDTH);
+        let (_, is_closed) = dialog_title(ui, tokens, "Settings");
+        ui.add_space(12.0);
+        ui.label(text::body("Theme").color(tokens.text2));
+        ui.add_space(4.0);
+        let themes = [ThemeChoice::System, ThemeChoice::Dark, ThemeChoice::Light];
+        let mut chosen = themes.iter().position(|theme| *theme == app.settings.theme).unwrap_or(0);
+        if segmented(ui, "Theme", &mut chosen, &["As the system", "Dark", "Light"]) {
+            app.settings.theme = themes[chosen];
+            ui.ctx().set_theme(themes[chosen].preference());
+        }
+        ui.add_space(16.0);
+        ui.label(text::body("Command that opens a source line").color(tokens.text2));
+        ui.add_space(4.0);
+        let field = Field::new("Command that opens a source line").hint("code -g {file}:{line}").width(WIDTH).height(24.0).mono();
+        field.show(ui, &mut app.settings.editor);
+        ui.add_space(4.0);
+        let empty = match of_environment() {
+            none if none.is_empty() => "Empty: a click on a line asks which editor.".to_owned(),
+            editor => format!("Empty: the environment's editor, {editor}."),
+        };
+        label::paragraph(ui, &format!("{{file}} and {{line}} are filled in, or added. {empty}"), Type::Caption, tokens.text3);
+        if let Some(editors) = editors.filter(|editors| !editors.is_empty()) {
+            ui.add_space(8.0);
+            ui.horizontal_wrapped(|ui| {
+                ui.spacing_mut().item_spacing = egui::vec2(6.0, 6.0);
+                for &(command, name) in editors.iter() {
+                    if Push::outlined(name).small().show(ui).clicked() {
+                        app.settings.editor = command.to_owned();
+                    }
+                }
+            });
+        }
+        ui.add_space(16.0);
+        folders(ui, tokens, &mut app.settings.source_folders);
+        is_closed
+    });
+    if modal.inner || modal.should_close() {
+        app.settings.source_folders.retain(|prefix| *prefix != PathPrefix::default());
+        app.wants_save = true;
+        app.overlay = Overlay::None;
+    }
+}
+
+/// The table of folders that stand for folders of other machines.
+fn folders(ui: &mut Ui, t: &Tokens, folders: &mut Vec<PathPrefix>) {
+    ui.label(text::body("Source files of recordings from other machines").color(t.text2));
+    ui.add_space(4.0);
+    let width = (WIDTH - 20.0 - 2.0 * 8.0) / 2.0;
+    if folders.is_empty() {
+        let none = "None yet. A click on a line whose file is not here asks for its folder.";
+        label::paragraph(ui, none, Type::Caption, t.text3);
+    } else {
+        ui.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 8.0;
+            for name in ["Folder in the recording", "Folder on this machine"] {
+                ui.allocate_ui(egui::vec2(width, 16.0), |ui| {
+                    ui.set_width(width);
+                    ui.label(text::caption(name).color(t.text3));
+                });
+            }
+        });
+    }
+    let mut gone = None;
+    egui::ScrollArea::vertical().max_height(180.0).show(ui, |ui| {
+        for (i, prefix) in folders.iter_mut().enumerate() {
+            ui.add_space(4.0);
+            ui.horizontal(|ui| {
+                ui.spacing_mut().item_spacing.x = 8.0;
+                for (name, text) in
+                    [("Folder in the recording", &mut prefix.theirs), ("Folder on this machine", &mut prefix.ours)]
+                {
+                    Field::new(&format!("{name} {}", i + 1)).hint("").width(width).height(24.0).mono().show(ui, text);
+                }
+                if icon_button(ui, Icon::Close, "Forget this folder").clicked() {
+                    gone = Some(i);
+                }
+            });
+        }
+    });
+    if let Some(i) = gone {
+        folders.remove(i);
+    }
+    ui.add_space(8.0);
+    if Push::outlined("Add a folder").icon(Icon::Plus).small().show(ui).clicked() {
+        folders.push(PathPrefix::default());
+    }
+}

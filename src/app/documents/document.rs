@@ -1,0 +1,572 @@
+//! [`Document`]: an open recording, what has been derived from it, and the state its views share.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::loader::Loading;
+use crate::app::data::colours::{ColourBy, Colours};
+use crate::app::data::compare::Comparing;
+use crate::app::jobs::identity::Identity;
+use crate::app::jobs::{Derived, Jobs};
+use crate::app::live::LiveFeed;
+use crate::app::pages::probe::ProbePage;
+use crate::app::pages::ranks::Ranks;
+use crate::app::state::cursor::Link;
+use crate::app::state::workspace::{Layouts, Workspace};
+use crate::app::views::{View, ViewKind};
+use vramscope_core::allocator::{Caps, Prepared, WhatIf};
+use vramscope_core::analysis::anatomy::Anatomy;
+use vramscope_core::analysis::findings::{Findings, diagnose};
+use vramscope_core::analysis::matching::Matching;
+use vramscope_core::analysis::oom::{Helped, what_would_have_helped};
+use vramscope_core::analysis::query::Scope;
+use vramscope_core::analysis::roles::{Rule, Rules};
+use vramscope_core::analysis::steps::Steps;
+use vramscope_core::analysis::{DeviceTables, Role, Roles, StackNames, State};
+use vramscope_core::model::{Cancelled, DeviceRecording, Progress, Recording};
+use vramscope_core::units::counted;
+
+/// What a device of a recording holds, in a few words: its events, or its samples where it was only watched.
+#[must_use]
+pub fn holds(recording: &Recording, device: &DeviceRecording) -> String {
+    if recording.has_only_counters() {
+        return "counters".to_owned();
+    }
+    if device.events.is_empty() && !device.samples.is_empty() {
+        return counted(device.samples.len() as u64, "sample", "samples");
+    }
+    counted(device.events.len() as u64, "event", "events")
+}
+
+/// Names a document for as long as the app runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DocumentId(pub u64);
+
+/// One device of a recording with its tables: what every view draws from. Shared with the threads that compute for views.
+pub struct DeviceData {
+    /// The recording it belongs to.
+    pub recording: Arc<Recording>,
+    /// Its index in the recording.
+    pub index: usize,
+    /// Lifetimes, states, curves.
+    pub tables: DeviceTables,
+    /// Short names of the recording's stacks.
+    pub names: Arc<StackNames>,
+    /// Its out-of-memory events, in order.
+    pub ooms: Vec<u32>,
+    /// What views found out together.
+    pub found: FoundOnce,
+}
+
+/// What several views need of a device and is found once, when somebody first asks.
+#[derive(Default)]
+pub struct FoundOnce {
+    /// A [`WhatIf`]'s groundwork.
+    what_if: Mutex<Option<Prepared>>,
+    /// The settings that would have helped.
+    helped: Mutex<Option<Arc<Helped>>>,
+    /// What is known of the cap.
+    caps: Mutex<Option<Caps>>,
+    anatomy: OnceLock<Anatomy>,
+    /// The devices of the recording that ran out of memory.
+    failed: OnceLock<Vec<usize>>,
+    /// What most of the memory is for is known.
+    knows_roles: OnceLock<bool>,
+}
+
+impl DeviceData {
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &DeviceRecording {
+        &self.recording.devices[self.index]
+    }
+
+    /// The failure that is meant where one is: the last, see [`EventTable::last_oom`](vramscope_core::model::EventTable::last_oom).
+    #[must_use]
+    pub fn last_oom(&self) -> Option<u32> {
+        self.ooms.last().copied()
+    }
+
+    /// The device's phases and steps. The first call looks for them, O(lifetimes), and others wait for it; later ones cost
+    /// nothing. Not for the window's thread.
+    #[must_use]
+    pub fn anatomy(&self) -> &Anatomy {
+        self.found.anatomy.get_or_init(|| Anatomy::read(&self.recording, self.device(), &self.tables))
+    }
+
+    /// The device's steps, as [`anatomy`](Self::anatomy).
+    #[must_use]
+    pub fn steps(&self) -> &Steps {
+        &self.anatomy().steps
+    }
+
+    /// The device's steps, when somebody has looked for them.
+    #[must_use]
+    pub fn known_steps(&self) -> Option<&Steps> {
+        self.found.anatomy.get().map(|anatomy| &anatomy.steps)
+    }
+
+    /// The devices of the recording, by index, on which a request failed. The first call reads their traces and is the loader's;
+    /// later ones cost nothing.
+    #[must_use]
+    pub fn failed_devices(&self) -> &[usize] {
+        self.found.failed.get_or_init(|| {
+            let devices = self.recording.devices.iter().enumerate();
+            devices.filter(|(_, device)| device.events.has_oom()).map(|(i, _)| i).collect()
+        })
+    }
+
+    /// True where the role of at least half of the bytes is known, at the last failure or at the peak: the picture would be grey
+    /// otherwise. A timeline's sums by category are what its file was written for. O(live blocks).
+    fn knows_roles(&self, roles: &Roles) -> bool {
+        let (device, tables) = (self.device(), &self.tables);
+        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(vramscope_core::analysis::Quantity::Active).1);
+        let held = roles.live_by_role(device, tables, event);
+        let all: u64 = held.iter().map(|tally| tally.block_bytes).sum();
+        let unknown = held[Role::Unknown.index()].block_bytes;
+        !device.bands.is_empty() || (all > 0 && unknown <= all / 2)
+    }
+
+    /// The first device other than this one on which a request failed.
+    #[must_use]
+    pub fn failed_elsewhere(&self) -> Option<usize> {
+        self.failed_devices().iter().copied().find(|&i| i != self.index)
+    }
+
+    /// False where the file tells of blocks, or of sums, and not of what was reserved: memory timelines, traces of the CPU. Its
+    /// zeros are no figures.
+    #[must_use]
+    pub fn knows_reserved(&self) -> bool {
+        self.device().has_final_state || self.tables.curves.peak(vramscope_core::analysis::Quantity::Reserved).0 > 0
+    }
+
+    /// True where sums by category over time are all there is: the plotted form of a memory timeline.
+    #[must_use]
+    pub fn has_only_sums(&self) -> bool {
+        let device = self.device();
+        device.events.is_empty() && device.segments.is_empty() && !device.bands.is_empty()
+    }
+
+    /// True where the file tells the state at its end and nothing over time: a snapshot without a trace.
+    #[must_use]
+    pub fn has_only_state(&self) -> bool {
+        let device = self.device();
+        device.events.is_empty() && !device.segments.is_empty() && device.samples.is_empty() && device.bands.is_empty()
+    }
+
+    /// Answers what-if questions about the device. The first call reads the trace, about 0.5 µs an event, and others wait for
+    /// it; later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn what_if(&self, progress: &Progress) -> Result<WhatIf<'_>, Cancelled> {
+        let mut prepared = self.found.what_if.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(prepared) = prepared.as_ref() {
+            return Ok(WhatIf::again(self.device(), prepared));
+        }
+        let made = WhatIf::new(self.device(), None, progress)?;
+        *prepared = Some(made.prepared());
+        Ok(made)
+    }
+
+    /// What is known of the cap of this process: what autopsy, findings, what-if and timeline show. The first call may read the
+    /// trace once and others wait for it; later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn caps(&self, progress: &Progress) -> Result<Caps, Cancelled> {
+        let mut known = self.found.caps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref() {
+            return Ok(known.clone());
+        }
+        let made = Caps::of(self.device(), None, progress)?;
+        *known = Some(made.clone());
+        Ok(made)
+    }
+
+    /// The suggested settings, tried on this recording. The first call serves it some dozens of times and others wait for it;
+    /// later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn helped(&self, progress: &Progress) -> Result<Arc<Helped>, Cancelled> {
+        let mut known = self.found.helped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref() {
+            return Ok(Arc::clone(known));
+        }
+        let made = Arc::new(what_would_have_helped(&self.what_if(progress)?, progress)?);
+        *known = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+/// Findings of a live recording are looked for again after this long.
+const FINDINGS_AGAIN: Duration = Duration::from_secs(5);
+
+/// A device in front, with the state its views share.
+pub struct DeviceView {
+    /// What is drawn.
+    pub data: Arc<DeviceData>,
+    /// The page it was loaded on, which stays until the views have their first pictures.
+    pub settling: Option<Settling>,
+    /// Cursor, window, selection.
+    pub link: Link,
+    /// Nobody chose what colours mean: roles, if there are any.
+    is_colour_open: bool,
+    /// The views of this device, made when first shown.
+    pub views: HashMap<ViewKind, Box<dyn View>>,
+    /// Views that panicked while they were drawn, and what was said; they stay away until the user tries again.
+    pub broken: HashMap<ViewKind, String>,
+    /// The comparison of A and B.
+    pub comparing: Comparing,
+    /// Segments and blocks at the cursor.
+    pub state: Derived<u32, State>,
+    findings: Derived<(u32, Vec<Rule>), Findings>,
+    /// Which findings are wanted: a live recording asks again now and then.
+    findings_wanted: (u32, Instant),
+    /// The newest; until the first are made always the same empty ones: others in each frame would be drawn anew.
+    colours: Arc<Colours>,
+    /// Keyed by the roles too, where they matter.
+    making_colours: Derived<(ColourBy, Option<Identity>), Colours>,
+    roles: Derived<Vec<Rule>, Roles>,
+    matching: Derived<MatchKey, Matching>,
+}
+
+/// The first moments of a device in front: its views are drawn unseen, so that they ask for their pictures and appear together.
+pub struct Settling {
+    /// The page meanwhile.
+    pub page: Loading,
+    /// The page was there long enough to be seen: it stays. What loads at once shows none.
+    pub is_seen: bool,
+    since: Instant,
+    frames: u32,
+}
+
+impl Settling {
+    /// Pictures that take longer appear when they are there.
+    const LONGEST: Duration = Duration::from_millis(150);
+
+    /// Begins now.
+    #[must_use]
+    pub fn new(page: Loading) -> Self {
+        Settling { is_seen: !page.is_young(), page, since: Instant::now(), frames: 0 }
+    }
+
+    /// Counts a frame that was drawn unseen; itself, until all is there that soon can be.
+    #[must_use]
+    pub fn next(mut self, jobs: &Jobs) -> Option<Self> {
+        self.frames += 1;
+        // What the first frame asked for, the second one asks more of: a map needs its state.
+        let is_done = self.frames > 2 && jobs.running() == 0;
+        (!is_done && !self.is_over()).then_some(self)
+    }
+
+    /// True when nothing waits for it any longer.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.since.elapsed() > Self::LONGEST
+    }
+}
+
+/// What has been derived from a device by now, for one frame.
+pub struct Fresh {
+    /// Segments and blocks at the cursor, or near it while they are computed.
+    pub state: Option<Arc<State>>,
+    /// What block colours mean.
+    pub colours: Arc<Colours>,
+    /// What the rules found.
+    pub findings: Option<Arc<Findings>>,
+    /// What each allocation is for.
+    pub roles: Option<Arc<Roles>>,
+    /// The allocations a query holds for, while one is in force.
+    pub matching: Option<Arc<Matching>>,
+}
+
+impl DeviceView {
+    /// Shows a device from its first event to its last.
+    #[must_use]
+    pub fn new(data: Arc<DeviceData>) -> Self {
+        let mut link = Link::new(data.device());
+        if data.ooms.is_empty() && !data.device().events.is_empty() {
+            // The end of a run is mostly empty; the peak is what a newcomer asks about.
+            let peak = data.tables.curves.peak(vramscope_core::analysis::Quantity::Active).1;
+            // A recording that never exceeds its start peaks before its first event.
+            link.cursor = if peak == vramscope_core::analysis::NO_EVENT { 0 } else { peak };
+        }
+        link.colour_by = ColourBy::Role;
+        DeviceView {
+            data,
+            settling: None,
+            link,
+            is_colour_open: true,
+            views: HashMap::new(),
+            broken: HashMap::new(),
+            comparing: Comparing::default(),
+            state: Derived::default(),
+            findings: Derived::default(),
+            findings_wanted: (0, Instant::now()),
+            colours: Arc::default(),
+            making_colours: Derived::default(),
+            roles: Derived::default(),
+            matching: Derived::default(),
+        }
+    }
+
+    /// Colours by what the user chose before, unless it says nothing here.
+    pub(in crate::app) fn colour_as_chosen(&mut self, chosen: Option<ColourBy>) {
+        // A timeline's sums by category are what its file was written for.
+        if let Some(by) = chosen.filter(|_| self.data.device().bands.is_empty()) {
+            self.link.colour_by = if by == ColourBy::Stack { self.without_roles() } else { by };
+            self.is_colour_open = false;
+        }
+    }
+
+    /// What colours mean where no role is known: stacks; sizes where one name is that of everything.
+    fn without_roles(&self) -> ColourBy {
+        if self.data.names.len() <= 1 { ColourBy::SizeClass } else { ColourBy::Stack }
+    }
+
+    /// True while its views are drawn unseen.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        self.settling.as_ref().is_some_and(|s| !s.is_over())
+    }
+
+    /// Shows a newer picture of the same device: a live recording goes on. Cursor, window and views stay.
+    pub fn replace(&mut self, data: Arc<DeviceData>) {
+        let (old, new) = (self.data.device(), data.device());
+        if old.segments != new.segments || old.blocks.len() != new.blocks.len() {
+            (self.state, self.colours, self.making_colours) = (Derived::default(), Arc::default(), Derived::default());
+            (self.roles, self.matching) = (Derived::default(), Derived::default());
+        }
+        if self.findings_wanted.1.elapsed() > FINDINGS_AGAIN {
+            self.findings_wanted = (self.findings_wanted.0.wrapping_add(1), Instant::now());
+        }
+        self.data = data;
+    }
+
+    /// Brings the state at the cursor, the colours, the roles and the query's answer up to date; gives the newest there
+    /// are. `rules` are the user's own rules for roles.
+    pub fn refresh(&mut self, jobs: &Jobs, rules: &[Rule]) -> Fresh {
+        let data = Arc::clone(&self.data);
+        let cursor = self.link.cursor;
+        let state = self
+            .state
+            .get(jobs, "state", &cursor, move |_| Some(data.tables.states.at(data.device(), &data.tables.lifetimes, cursor)));
+        let data = Arc::clone(&self.data);
+        let key = rules.to_vec();
+        let own = rules.to_vec();
+        let roles = self.roles.get(jobs, "roles", &key, move |progress| {
+            // Rules that cannot be read match nothing; their editor says why.
+            let (rules, _) = Rules::new(&own);
+            let made = Roles::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()?;
+            data.found.knows_roles.get_or_init(|| data.knows_roles(&made));
+            Some(made)
+        });
+        let roles = roles.value;
+        if let Some(&knows_roles) = self.data.found.knows_roles.get()
+            && std::mem::take(&mut self.is_colour_open)
+            && self.link.colour_by == ColourBy::Role
+            && !knows_roles
+        {
+            self.link.colour_by = self.without_roles();
+        }
+        let by = self.link.colour_by;
+        let data = Arc::clone(&self.data);
+        let known = roles.clone().filter(|_| by == ColourBy::Role);
+        // Colours by role wait for the roles.
+        if by != ColourBy::Role || known.is_some() {
+            let key = (by, known.as_ref().map(Identity::of));
+            let colours = self
+                .making_colours
+                .get(jobs, "colours", &key, move |_| Some(known.map_or_else(|| Colours::build(&data, by), Colours::of_roles)));
+            if let Some(colours) = colours.value {
+                self.colours = colours;
+            }
+        }
+        let data = Arc::clone(&self.data);
+        let own = rules.to_vec();
+        let findings = self.findings.get(jobs, "findings", &(self.findings_wanted.0, rules.to_vec()), move |progress| {
+            diagnose(&data.recording, data.device(), &data.tables, &data.names, &Rules::new(&own).0, progress).ok()
+        });
+        let matching = self.matching(jobs, roles.clone());
+        Fresh { state: state.value, colours: Arc::clone(&self.colours), findings: findings.value, roles, matching }
+    }
+
+    /// The newest roles, when these rules made them.
+    #[must_use]
+    pub fn roles_by(&self, rules: &[Rule]) -> Option<&Arc<Roles>> {
+        self.roles.latest_for(rules)
+    }
+
+    /// The allocations the query in force holds for; the newest answer while a newer one is being found.
+    fn matching(&mut self, jobs: &Jobs, roles: Option<Arc<Roles>>) -> Option<Arc<Matching>> {
+        let query = Arc::clone(self.link.query.as_ref()?);
+        let needs = query.query.needs_roles();
+        if needs && roles.is_none() {
+            return None;
+        }
+        let link = &self.link;
+        let key = MatchKey {
+            text: query.text.clone(),
+            roles: roles.as_ref().filter(|_| needs).map(Identity::of),
+            cursor: query.query.follows_cursor().then_some(link.cursor),
+            markers: if query.query.follows_markers() { link.flags() } else { [None; 2] },
+        };
+        let data = Arc::clone(&self.data);
+        let (cursor, markers) = (Some(link.cursor), link.flags());
+        let answer = self.matching.get(jobs, "query", &key, move |progress| {
+            let scope = Scope {
+                roles: roles.as_deref(),
+                steps: query.query.needs_steps().then(|| data.steps()),
+                cursor,
+                markers,
+                ..Scope::new(&data.recording, data.device(), &data.tables)
+            };
+            let rows = query.query.allocations(&scope, progress).ok()?;
+            Matching::of(data.device(), &data.tables, rows, progress).ok()
+        });
+        answer.value
+    }
+}
+
+/// What the answer to a query depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct MatchKey {
+    text: String,
+    /// The roles, when the query asks for one.
+    roles: Option<Identity>,
+    cursor: Option<u32>,
+    markers: [Option<u32>; 2],
+}
+
+/// What a document holds right now.
+pub enum Content {
+    /// A file is being read, or its tables built.
+    Loading(Loading),
+    /// A device is ready to be looked at.
+    Ready(Box<DeviceView>),
+    /// A folder of recordings, one a rank.
+    Ranks(Box<Ranks>),
+    /// The probe: a scenario to run and watch.
+    Probe(Box<ProbePage>),
+    /// It cannot be opened; one sentence says why and what to do.
+    Failed(String),
+}
+
+/// An open tab.
+pub struct Document {
+    /// Its name for the app.
+    pub id: DocumentId,
+    /// What the tab says.
+    pub title: String,
+    /// The file, when there is one.
+    pub path: Option<PathBuf>,
+    /// The recording, as soon as it is read.
+    pub recording: Option<Arc<Recording>>,
+    /// Loading, ready or failed.
+    pub content: Content,
+    /// Devices looked at before, kept so that going back is instant.
+    pub parked: HashMap<usize, Box<DeviceView>>,
+    /// Which arrangement of views is in front.
+    pub workspace: Workspace,
+    /// Workspaces that were in front before, to go back to; whether leaving the last one is the newest change.
+    pub left: (Vec<Workspace>, bool),
+    /// The arrangements.
+    pub layouts: Layouts,
+    /// Where its pictures come from, while it is watched live.
+    pub feed: Option<LiveFeed>,
+}
+
+impl Document {
+    /// Brings a workspace to the front; one can go back to the one before.
+    pub fn go_to(&mut self, workspace: Workspace) {
+        if self.workspace != workspace {
+            self.left.0.push(std::mem::replace(&mut self.workspace, workspace));
+            self.left.1 = true;
+        }
+    }
+
+    /// Brings the workspace before this one back to the front; false when there is none.
+    pub fn go_back(&mut self) -> bool {
+        let Some(workspace) = self.left.0.pop() else { return false };
+        self.workspace = workspace;
+        true
+    }
+
+    /// The arrangement that the workspace in front has here: counters alone have an overview of their own.
+    #[must_use]
+    pub fn arrangement(&self) -> Workspace {
+        match self.workspace {
+            Workspace::Overview if self.recording.as_ref().is_some_and(|r| r.has_only_counters()) => Workspace::Counters,
+            Workspace::Overview if self.view().is_some_and(|v| v.data.has_only_state()) => Workspace::State,
+            workspace => workspace,
+        }
+    }
+
+    /// The device in front, when it is ready.
+    #[must_use]
+    pub fn view(&self) -> Option<&DeviceView> {
+        match &self.content {
+            Content::Ready(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// The device in front, when it is ready.
+    pub fn view_mut(&mut self) -> Option<&mut DeviceView> {
+        match &mut self.content {
+            Content::Ready(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// True when some device of the recording ran out of memory: the tab shows a red dot.
+    #[must_use]
+    pub fn has_oom(&self) -> bool {
+        self.view().is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn colours_are_the_same_ones_until_others_are_made() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::documents::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let mut view = DeviceView::new(data);
+        let jobs = Jobs::default();
+        // Empty ones of each frame would be drawn anew in each.
+        let seen: Vec<Arc<Colours>> = (0..12).map(|_| view.refresh(&jobs, &[]).colours).collect();
+        let changes = seen.windows(2).filter(|w| !Arc::ptr_eq(&w[0], &w[1])).count();
+        assert!(changes <= 1, "{changes} changes in 12 frames");
+    }
+
+    #[test]
+    fn a_state_without_a_history_has_an_arrangement_of_its_own() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let mut recording = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
+        let jobs = Jobs::synchronous();
+        let arranged = |recording: &Recording| {
+            let data = crate::app::documents::loader::prepare(&Arc::new(recording.clone()), 0, &Progress::new()).unwrap();
+            let ctx = egui::Context::default();
+            let mut app = crate::app::window::App::new(&ctx, crate::app::settings::Settings::default(), jobs.clone());
+            app.open_recording("sample", data);
+            app.active_document().map(Document::arrangement)
+        };
+        assert_eq!(arranged(&recording), Some(Workspace::Overview));
+        for device in &mut recording.devices {
+            device.events = Default::default();
+            device.annotations = Default::default();
+        }
+        assert_eq!(arranged(&recording), Some(Workspace::State));
+        assert!(!Workspace::State.starts_with(ViewKind::Timeline) && !Workspace::State.starts_with(ViewKind::Heatmap));
+    }
+}

@@ -1,0 +1,132 @@
+//! Live documents: starting one, taking in its pictures, and what the user asks of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use egui::Context;
+
+use super::{LiveAction, LiveFeed, Update};
+use crate::app::dialogs::choosing::Choosing;
+use crate::app::documents::document::{Content, DeviceView, Document};
+use crate::app::documents::loader::{Loading, prepare};
+use crate::app::state::action::Action;
+use crate::app::state::workspace::Workspace;
+use crate::app::window::App;
+use vramscope_core::analysis::join::Whose;
+use vramscope_core::formats::session::History;
+use vramscope_core::model::{Progress, Recording};
+
+/// The title of a watch that arrives through a pipe, until the machine it is of is known.
+const FROM_PIPE: &str = "Live, standard input";
+
+impl App {
+    /// Watches this machine's GPUs in a tab, or brings the tab that does to the front.
+    pub fn watch_machine(&mut self, ctx: &Context) {
+        let running = |d: &Document| d.feed.as_ref().is_some_and(|f| !f.status.is_over && !f.status.is_remote);
+        if let Some(at) = self.documents.iter().position(running) {
+            self.active = Some(at);
+            self.documents[at].workspace = Workspace::Live;
+            return;
+        }
+        self.open_feed("Live", LiveFeed::machine(ctx));
+    }
+
+    /// Shows the session that arrives on standard input.
+    pub fn watch_standard_input(&mut self, ctx: &Context) {
+        self.open_feed(FROM_PIPE, LiveFeed::stream(ctx, std::io::stdin()));
+    }
+
+    fn open_feed(&mut self, title: &str, feed: LiveFeed) {
+        // The tab stands from the first frame: what there is to say comes within milliseconds.
+        let recording = Arc::new(History::new().recording("live"));
+        let Ok(data) = prepare(&recording, 0, &Progress::new()) else { return };
+        let mut view = DeviceView::new(data);
+        view.link.live = Some(Arc::clone(&feed.status));
+        let mut document = self.new_document(title.to_owned(), None, Content::Ready(Box::new(view)));
+        document.recording = Some(recording);
+        document.workspace = Workspace::Live;
+        document.feed = Some(feed);
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+
+    /// Takes in what live documents sent since the last frame.
+    pub(in crate::app) fn poll_live(&mut self) {
+        let mut snapshots = Vec::new();
+        let front = self.active_document().map(|d| d.id);
+        for document in &mut self.documents {
+            let Some(feed) = &mut document.feed else { continue };
+            for update in feed.updates() {
+                match update {
+                    Update::Notice(sentence) => self.notices.say(sentence),
+                    Update::Alarm(sentence) => self.notices.offer(sentence, "Show", Action::Activate(document.id)),
+                    Update::Snapshot(path, whose) => snapshots.push((path, document.recording.clone().map(|r| (r, whose)))),
+                    Update::Status(_) => {}
+                }
+            }
+            let picture = feed.picture();
+            let status = Arc::clone(&feed.status);
+            if let Some((recording, data)) = picture {
+                if let Some(name) = data.device().name.as_ref().filter(|_| document.title == "Live") {
+                    document.title = format!("Live: {name}");
+                }
+                if document.title == FROM_PIPE && recording.source.name != "live" {
+                    document.title = format!("Live: {}", recording.source.name);
+                }
+                document.recording = Some(recording);
+                if let Content::Ready(view) = &mut document.content
+                    && view.data.index == data.index
+                {
+                    view.replace(data);
+                }
+            }
+            if let Content::Ready(view) = &mut document.content {
+                feed.show(view.data.index, front == Some(document.id));
+                view.link.live = Some(status);
+            }
+        }
+        for (path, under) in snapshots {
+            self.open_snapshot(path, under);
+        }
+    }
+
+    /// Opens a snapshot that a watched program wrote, with the samples of the watch under it.
+    fn open_snapshot(&mut self, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) {
+        let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+        let loading = Loading::snapshot(&self.jobs, path.clone(), under);
+        let document = self.new_document(name, Some(path), Content::Loading(loading));
+        self.documents.push(document);
+        self.active = Some(self.documents.len() - 1);
+    }
+
+    /// Passes what the user asked of the live document in front on to it.
+    pub(in crate::app) fn act_live(&mut self, action: LiveAction) {
+        let Some(document) = self.active_document() else { return };
+        let Some(feed) = &document.feed else { return };
+        if action != LiveAction::Save {
+            feed.act(action);
+            return;
+        }
+        self.session_to_save = Some(document.id);
+        self.open_dialog(Choosing::Session);
+    }
+
+    /// A name for the file of the session that is to be saved.
+    pub(in crate::app) fn session_name(&self) -> String {
+        let title = self.documents.iter().find(|d| Some(d.id) == self.session_to_save).map_or("session", |d| d.title.as_str());
+        format!("{}.vramscope", title.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "-"))
+    }
+
+    /// Keeps the session that was to be saved in a file: what was seen so far, and what is still to come.
+    pub(in crate::app) fn save_session(&mut self, path: PathBuf) {
+        let id = self.session_to_save.take();
+        if let Some(feed) = self.documents.iter().find(|d| Some(d.id) == id).and_then(|d| d.feed.as_ref()) {
+            feed.save_to(path);
+        }
+    }
+}
+
+/// True for `-`: a session on standard input.
+pub(in crate::app) fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}

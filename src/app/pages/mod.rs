@@ -1,0 +1,5 @@
+//! What a tab shows in place of a recording's views: the welcome page, the probe, the ranks of a job.
+
+pub mod probe;
+pub mod ranks;
+pub mod welcome;

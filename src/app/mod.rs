@@ -2,19 +2,20 @@
 //!
 //! Its rooms, each naming only rooms above it in this list (`tests/architecture.rs` holds the order):
 //!
-//! * [`jobs`]: work off the window's thread.
-//! * [`theme`]: colours, sizes, fonts.
+//! * [`jobs`]: work off the window's thread. [`theme`]: colours, sizes, fonts.
 //! * [`state`]: what views share and ask for: cursor, selection, commands, actions.
-//! * [`platform`]: the desktop: editor, clipboard, notifications.
+//! * [`platform`]: the desktop: editor, clipboard, notifications, this machine's GPUs.
 //! * [`settings`]: what the user chose, and the file that keeps it.
 //! * [`data`]: what is worked out of a device and drawn by several views.
 //! * [`widgets`]: the kit that views are made of.
-//! * [`views`]: one folder a view. [`pages`]: what a tab shows in place of views.
+//! * [`views`]: one folder a view, and their registry. [`pages`]: what a tab shows in place of views.
 //! * [`live`]: the watch behind a tab.
-//! * [`documents`]: opening, loading, tabs, saving, watching a folder.
-//! * `dialogs`, `palette`: what lies over the window.
-//! * [`window`]: the application itself. `shell` draws what surrounds the views, `picture` takes pictures of it.
+//! * [`documents`]: opening, loading, saving, watching a folder.
+//! * `dialogs`, `palette`: what lies over the window. `picture`: pictures of it as files.
+//! * [`window`]: [`App`], and the one place where its state changes.
+//! * `shell`: draws the app: menu, tabs, panes, status bar, dialogs. `app` is a frame of it, `run` starts it.
 
+mod app;
 pub mod data;
 mod dialogs;
 pub mod documents;
@@ -33,6 +34,5 @@ pub mod views;
 pub mod widgets;
 pub mod window;
 
-pub use picture::draw_picture;
-pub use run::{RunOptions, Screenshot, run, unknown_view};
+pub use run::{RunOptions, Screenshot, draw_picture, run, unknown_view};
 pub use window::App;

@@ -5,7 +5,7 @@ use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT, Queryable};
 use vramscope::app::state::action::Action;
 use vramscope::app::state::selection::Item;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::view_kind::ViewKind;
 
 #[test]
 fn allocations() {

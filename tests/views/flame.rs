@@ -7,7 +7,7 @@ use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::App;
 use vramscope::app::state::selection::Item;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::view_kind::ViewKind;
 use vramscope_core::analysis::Quantity;
 use vramscope_core::analysis::flame::{Flame, Measure, Shape, Size, weigh};
 use vramscope_core::units::{Bytes, count};

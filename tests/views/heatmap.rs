@@ -6,7 +6,7 @@ use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::state::action::Action;
 use vramscope::app::state::selection::Item;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::view_kind::ViewKind;
 
 const OOM: &str = "kv_decode_oom.pickle.gz";
 

@@ -5,11 +5,12 @@ use crate::alone::{alone, has_adapter};
 use egui::Theme;
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::documents::document::DeviceData;
-use vramscope::app::documents::loader::prepare;
-use vramscope::app::live::LiveStatus;
-use vramscope::app::state::action::{Action, LiveAction};
-use vramscope::app::views::ViewKind;
+use vramscope::app::data::device::DeviceData;
+use vramscope::app::data::device::prepare;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::live::LiveAction;
+use vramscope::app::state::live::LiveStatus;
+use vramscope::app::state::view_kind::ViewKind;
 use vramscope_core::formats::session::{
     Attached, Costs, DeviceFacts, DeviceGauge, History, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint,
     Trouble,

@@ -12,7 +12,7 @@ use vramscope::app::state::action::Action;
 use vramscope::app::state::command::Command;
 use vramscope::app::state::cursor::TrackLayout;
 use vramscope::app::state::selection::Item;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::view_kind::ViewKind;
 
 /// The app as it starts: no recording, the welcome page.
 fn fresh() -> Whole {
@@ -181,8 +181,8 @@ fn a_device_that_ran_out_of_memory_is_shown_first_and_named_by_the_others() {
     let (failed, busy) = (index_of(0), index_of(1));
     assert_eq!(recording.busiest_device(), Some(failed));
     assert_eq!(sample("two_gpus.pickle").recording.busiest_device(), Some(busy), "without a failure the busier one");
-    let data = vramscope::app::documents::loader::prepare(&recording, busy, &vramscope_core::model::Progress::new())
-        .expect("not cancelled");
+    let data =
+        vramscope::app::data::device::prepare(&recording, busy, &vramscope_core::model::Progress::new()).expect("not cancelled");
     let shown = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| (v.data.index, v.link.cursor));
     let oom = recording.devices[failed].events.ooms()[0];
 

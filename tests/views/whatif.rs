@@ -3,7 +3,7 @@ use crate::alone::{alone, has_adapter, sample};
 use egui::Theme;
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::view_kind::ViewKind;
 use vramscope_core::allocator::whatif::{Question, WhatIf};
 use vramscope_core::model::Progress;
 use vramscope_core::units::SizeColumn;

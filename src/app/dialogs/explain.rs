@@ -2,11 +2,9 @@
 
 use egui::{Align2, Modal, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
-use std::path::PathBuf;
-
-use super::overlays;
-use crate::app::documents::logs::{Excerpt, messages_of};
-use crate::app::state::action::Action;
+use super::frame::dialog_title;
+use crate::app::state::action::{Action, Actions};
+use crate::app::state::excerpt::Excerpt;
 use crate::app::theme::visuals::{RADIUS_CONTROL, ROW_DENSE};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::Push;
@@ -16,9 +14,8 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::section;
 use crate::app::widgets::row::ListRow;
-use crate::app::window::{App, Overlay};
 use vramscope_core::analysis::explain::{Explanation, Verdict, explain};
-use vramscope_core::formats::{oom_message, open_regular, why};
+use vramscope_core::formats::oom_message;
 
 /// The text pasted so far, and what it means.
 #[derive(Default)]
@@ -28,7 +25,7 @@ pub(in crate::app) struct Explainer {
     /// The message that is explained, of those found.
     shown: usize,
     /// Why a log was not explained.
-    refusal: Option<String>,
+    pub(in crate::app) refusal: Option<String>,
 }
 
 impl Explainer {
@@ -50,38 +47,11 @@ impl Explainer {
     }
 }
 
-impl App {
-    /// Whether the dialog explains a message now; `None` when it is closed.
-    ///
-    /// # Errors
-    /// The dialog's own sentence when there is nothing to explain.
-    pub(in crate::app) fn explains(&self) -> Option<Result<(), String>> {
-        let Overlay::Explain(explainer) = &self.overlay else { return None };
-        Some(explainer.refusal.clone().map_or(Ok(()), Err))
-    }
-
-    /// Reads a log on a thread of its own.
-    pub(in crate::app) fn explain_log(&mut self, path: PathBuf) {
-        let actions = self.actions.clone();
-        // The answer comes as an action.
-        let _ = self.jobs.spawn("log", move || {
-            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-            actions.send(match (messages_of(&path), open_regular(&path)) {
-                (Some(log), _) => Action::Explain(log),
-                (None, Err(error)) => Action::NothingToExplain(format!("{name} cannot be read: {}.", why(&error))),
-                (None, Ok(_)) => Action::NothingToExplain(format!("{name} holds no out-of-memory message.")),
-            });
-        });
-    }
-}
-
 /// Messages listed at once; more scroll.
 const LISTED: f32 = 5.0;
 
-/// Draws the dialog; puts itself back while it stays open.
-pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let Overlay::Explain(mut explainer) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
-    let actions = app.actions.clone();
+/// Draws the dialog; true when it is to close.
+pub(in crate::app) fn draw(explainer: &mut Explainer, ui: &mut Ui, tokens: &Tokens, actions: &Actions) -> bool {
     let frame = egui::Frame::new()
         .fill(tokens.s1)
         .stroke(Stroke::new(1.0, tokens.line2))
@@ -92,7 +62,7 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         ui.set_width(720.0f32.min(ui.ctx().content_rect().width() - 64.0));
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
         let head = egui::Frame::NONE.inner_margin(16).show(ui, |ui| {
-            let (title, is_closed) = overlays::dialog_title(ui, tokens, "Explain an out-of-memory message");
+            let (title, is_closed) = dialog_title(ui, tokens, "Explain an out-of-memory message");
             ui.add_space(8.0);
             let field = egui::TextEdit::multiline(&mut explainer.text)
                 .hint_text("Paste the error, or a whole log: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …")
@@ -113,7 +83,7 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 response.request_focus();
             }
             if response.changed() {
-                explainer = Explainer::of(std::mem::take(&mut explainer.text));
+                *explainer = Explainer::of(std::mem::take(&mut explainer.text));
             }
             ui.add_space(8.0);
             ui.horizontal(|ui| {
@@ -134,13 +104,11 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 .id_salt("answer")
                 .min_scrolled_height(ui.ctx().content_rect().height() * 0.62)
                 .max_height(ui.ctx().content_rect().height() * 0.68)
-                .show(ui, |ui| answer(ui, tokens, &mut explainer));
+                .show(ui, |ui| answer(ui, tokens, explainer));
         }
         head.inner
     });
-    if !(modal.inner || modal.should_close()) {
-        app.overlay = Overlay::Explain(explainer);
-    }
+    modal.inner || modal.should_close()
 }
 
 /// The messages of a text, a row each: where it stands, whose it is and what it comes to. A click explains another.

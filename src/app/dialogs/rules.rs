@@ -2,14 +2,12 @@
 
 use egui::{Align, Id, Layout, Modal, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
-use super::overlays;
-use crate::app::documents::document::Document;
+use super::frame::{dialog_frame, dialog_title};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, check, icon_button, selector};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::window::{App, Overlay};
 use vramscope_core::analysis::roles::{Role, Rule, RuleError, Rules, Tally};
 use vramscope_core::units::{Bytes, counted};
 
@@ -19,13 +17,13 @@ enum Change {
     Remove(usize),
 }
 
-/// Shows the dialog. Rules take effect while they are typed.
-pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let tallies = tallies(app);
-    let (_, errors) = Rules::new(&app.settings.category_rules);
-    let modal = Modal::new(Id::unique("role rules")).frame(overlays::dialog_frame(tokens)).show(ui, |ui| {
+/// Shows the dialog; true when it is to close. Rules take effect while they are typed. `tallies` is what each decided in the recording
+/// in front; `None` while that is being found, or without a recording.
+pub(in crate::app) fn draw(rules: &mut Vec<Rule>, tallies: Option<&[Tally]>, ui: &mut Ui, tokens: &Tokens) -> bool {
+    let (_, errors) = Rules::new(rules);
+    let modal = Modal::new(Id::unique("role rules")).frame(dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(760.0);
-        let (_, is_closed) = overlays::dialog_title(ui, tokens, "Role rules");
+        let (_, is_closed) = dialog_title(ui, tokens, "Role rules");
         ui.add_space(6.0);
         label::paragraph(
             ui,
@@ -40,13 +38,12 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         // The field of a rule that was just added takes the keyboard.
         let added = Id::unique("rule just added");
         let focus = ui.data_mut(|d| d.remove_temp::<usize>(added));
-        let rules = &mut app.settings.category_rules;
         let count = rules.len();
         ScrollArea::vertical().max_height(360.0).auto_shrink([false, true]).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 4.0;
             for (i, rule) in rules.iter_mut().enumerate() {
                 let error = errors.iter().find(|e| e.number == i + 1);
-                let tally = tallies.as_ref().and_then(|t| t.get(i)).copied();
+                let tally = tallies.and_then(|t| t.get(i)).copied();
                 change = row(ui, tokens, (i, count, focus == Some(i)), rule, error, tally).or(change.take());
             }
             if count == 0 {
@@ -77,17 +74,7 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         })
         .inner
     });
-    if modal.should_close() || modal.inner {
-        app.overlay = Overlay::None;
-        app.wants_save = true;
-    }
-}
-
-/// What each rule decided in the recording in front; `None` while that is being found, or without a recording.
-fn tallies(app: &App) -> Option<Vec<Tally>> {
-    let view = app.active_document().and_then(Document::view)?;
-    let roles = view.roles_by(&app.settings.category_rules)?;
-    Some(roles.by_rule.clone())
+    modal.should_close() || modal.inner
 }
 
 fn row(

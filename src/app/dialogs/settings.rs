@@ -2,22 +2,25 @@
 
 use egui::{Modal, Ui};
 
-use super::overlays::{dialog_frame, dialog_title};
+use super::frame::{dialog_frame, dialog_title};
+use crate::app::platform::editor::of_environment;
 use crate::app::platform::editor::place::PathPrefix;
-use crate::app::platform::editor::{ThisMachine, found, of_environment};
-use crate::app::settings::ThemeChoice;
+use crate::app::settings::{Settings, ThemeChoice};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::{Push, icon_button, segmented};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::window::{App, Overlay};
 
 const WIDTH: f32 = 560.0;
 
-/// Draws the dialog.
-pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let editors = app.editors.get(&app.jobs, "editors", &(), |_| Some(found(&ThisMachine))).value;
+/// Draws the dialog; true when it is to close. `editors` are those of this machine, once they are known.
+pub(in crate::app) fn draw(
+    chosen: &mut Settings,
+    editors: Option<&Vec<(&'static str, &'static str)>>,
+    ui: &mut Ui,
+    tokens: &Tokens,
+) -> bool {
     let modal = Modal::new(egui::Id::unique("settings")).frame(dialog_frame(tokens)).show(ui, |ui| {
         ui.set_width(WIDTH);
         let (_, is_closed) = dialog_title(ui, tokens, "Settings");
@@ -25,16 +28,16 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         ui.label(text::body("Theme").color(tokens.text2));
         ui.add_space(4.0);
         let themes = [ThemeChoice::System, ThemeChoice::Dark, ThemeChoice::Light];
-        let mut chosen = themes.iter().position(|theme| *theme == app.settings.theme).unwrap_or(0);
-        if segmented(ui, "Theme", &mut chosen, &["As the system", "Dark", "Light"]) {
-            app.settings.theme = themes[chosen];
-            ui.ctx().set_theme(themes[chosen].preference());
+        let mut at = themes.iter().position(|theme| *theme == chosen.theme).unwrap_or(0);
+        if segmented(ui, "Theme", &mut at, &["As the system", "Dark", "Light"]) {
+            chosen.theme = themes[at];
+            ui.ctx().set_theme(themes[at].preference());
         }
         ui.add_space(16.0);
         ui.label(text::body("Command that opens a source line").color(tokens.text2));
         ui.add_space(4.0);
         let field = Field::new("Command that opens a source line").hint("code -g {file}:{line}").width(WIDTH).height(24.0).mono();
-        field.show(ui, &mut app.settings.editor);
+        field.show(ui, &mut chosen.editor);
         ui.add_space(4.0);
         let empty = match of_environment() {
             none if none.is_empty() => "Empty: a click on a line asks which editor.".to_owned(),
@@ -47,20 +50,16 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 ui.spacing_mut().item_spacing = egui::vec2(6.0, 6.0);
                 for &(command, name) in editors.iter() {
                     if Push::outlined(name).small().show(ui).clicked() {
-                        app.settings.editor = command.to_owned();
+                        chosen.editor = command.to_owned();
                     }
                 }
             });
         }
         ui.add_space(16.0);
-        folders(ui, tokens, &mut app.settings.source_folders);
+        folders(ui, tokens, &mut chosen.source_folders);
         is_closed
     });
-    if modal.inner || modal.should_close() {
-        app.settings.source_folders.retain(|prefix| *prefix != PathPrefix::default());
-        app.wants_save = true;
-        app.overlay = Overlay::None;
-    }
+    modal.inner || modal.should_close()
 }
 
 /// The table of folders that stand for folders of other machines.

@@ -5,14 +5,15 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::document::DeviceData;
 use super::loading::Look;
-use super::logs::{Excerpt, messages_of};
+use super::logs::messages_of;
+use crate::app::data::device::DeviceData;
+use crate::app::data::device::prepare;
 use crate::app::jobs::Jobs;
+use crate::app::state::excerpt::Excerpt;
 use vramscope_core::allocator::Question;
 use vramscope_core::analysis::join::{Whose, lay_under};
 use vramscope_core::analysis::told::why_no_memory;
-use vramscope_core::analysis::{DeviceTables, StackNames};
 use vramscope_core::formats::folder::is_pattern;
 use vramscope_core::formats::{self, FormatError};
 use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
@@ -202,22 +203,6 @@ fn first_device(recording: Recording, name: &str, progress: &Progress) -> Loaded
     let index = recording.busiest_device().ok_or_else(|| format!("{name} {}", why_no_memory(&recording)))?;
     let data = prepare(&recording, index, progress)?;
     Ok((recording, data))
-}
-
-/// Builds the tables of one device.
-///
-/// # Errors
-/// "cancelled", or that there is no such device.
-pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) -> Result<Arc<DeviceData>, String> {
-    let device = recording.devices.get(index).ok_or_else(|| format!("the recording has no device number {index}"))?;
-    let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
-    progress.begin(Stage::Names, 0);
-    let names = Arc::new(StackNames::of(&recording.stacks));
-    let ooms = device.events.ooms();
-    let data = DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, found: Default::default() };
-    // Looked for here, so that no frame has to.
-    let _ = data.failed_devices();
-    Ok(Arc::new(data))
 }
 
 #[cfg(test)]

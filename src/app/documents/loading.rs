@@ -3,10 +3,10 @@
 
 use egui::{Align2, Rect, Sense, Stroke, Ui, pos2, vec2};
 
-use super::document::DocumentId;
 use super::loader::Loading;
 use crate::app::state::action::{Action, Actions};
 use crate::app::state::cursor::{Axis, Link};
+use crate::app::state::document_id::DocumentId;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
 use crate::app::widgets::label;

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::watch::{News, Stamp};
+use crate::app::state::excerpt::Excerpt;
 use vramscope_core::formats::{Log, oom_message, open_regular};
 
 /// At most this much of what was added since the last listing is read: a log that grows faster tells more than anybody reads.
@@ -17,21 +18,6 @@ const MOST_TOLD: usize = 64 << 10;
 const LONGEST_MESSAGE: u64 = 4 << 10;
 /// Lines after the line that a message begins in that may belong to it.
 const LINES_AFTER: usize = 12;
-
-/// A part of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excerpt {
-    /// The part itself.
-    pub text: String,
-    /// The line of the log that it begins with, counted from 1.
-    pub first_line: u32,
-}
-
-impl From<String> for Excerpt {
-    fn from(text: String) -> Self {
-        Excerpt { text, first_line: 1 }
-    }
-}
 
 /// Logs, and up to where each was searched.
 pub(in crate::app) struct Logs {

@@ -2,7 +2,6 @@
 
 pub mod adding;
 pub mod document;
-pub mod dropping;
 pub mod loader;
 pub mod loading;
 pub mod logs;
@@ -10,5 +9,4 @@ pub mod moving;
 pub mod samples;
 pub mod saving;
 pub mod seeking;
-mod tabs;
 pub mod watch;

@@ -1,11 +1,13 @@
 //! Moving about in a recording: cursor, window, markers, the next peak, the next allocation of the same stack.
 
-use super::document::DeviceData;
-use super::seeking::Place;
-use crate::app::data::compare::Source;
+use crate::app::data::device::DeviceData;
+use crate::app::state::compared::Source;
 use crate::app::state::cursor::{Axis, Link, domain, position};
 use crate::app::state::selection::Item;
 use vramscope_core::analysis::{LifetimeId, NO_EVENT, Quantity};
+
+/// Where to go, and what to select there.
+pub(in crate::app) type Place = (u32, Option<Item>);
 
 /// The stack of what is selected.
 #[must_use]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::settings::Recent;
 use vramscope_core::analysis::Quantity;
 use vramscope_core::model::Progress;
@@ -48,7 +48,7 @@ pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
         .map(|s| {
             let read = || -> Option<Recent> {
                 let recording = std::sync::Arc::new(vramscope_core::formats::read(s.bytes, s.name, progress).ok()?);
-                let data = super::loader::prepare(&recording, recording.busiest_device()?, progress).ok()?;
+                let data = crate::app::data::device::prepare(&recording, recording.busiest_device()?, progress).ok()?;
                 Some(describe(PathBuf::new(), &data))
             };
             read().unwrap_or_default()

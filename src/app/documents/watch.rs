@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, SystemTime};
 
-use super::logs::{Excerpt, Logs};
+use super::logs::Logs;
 use crate::app::jobs::{Jobs, caught};
+use crate::app::state::excerpt::Excerpt;
 use vramscope_core::formats::folder::{is_log_name, is_recording_name};
 use vramscope_core::formats::{Seen, look, why};
 

@@ -1,7 +1,5 @@
 //! A live watch behind a tab: a thread that takes in what arrives and hands out whole recordings, and what the window asks of it.
 
-pub mod watching;
-
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,16 +7,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvErr
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::app::documents::document::DeviceData;
-use crate::app::documents::loader::prepare;
+use crate::app::data::device::DeviceData;
+use crate::app::data::device::prepare;
 use crate::app::jobs::caught;
+use crate::app::state::live::{LiveAction, LiveStatus};
 use vramscope_core::analysis::join::Whose;
 use vramscope_core::formats::export::new_file::{NewFile, not_written};
 use vramscope_core::formats::session::{History, Next, SessionReader};
-use vramscope_core::model::{LiveTrack, MarkKind, Progress, Recording};
+use vramscope_core::model::{MarkKind, Progress, Recording};
 use vramscope_live::live::agent::{News, Request};
 use vramscope_live::live::alarm::{AlarmRules, Alarms};
-use vramscope_live::live::attach::{Survey, survey};
+use vramscope_live::live::attach::survey;
 use vramscope_live::live::{LiveSession, Rates, SessionOptions};
 
 #[cfg(test)]
@@ -30,75 +29,6 @@ const PUBLISH: Duration = Duration::from_millis(100);
 const PUBLISH_HIDDEN: Duration = Duration::from_secs(1);
 /// Records from a pipe that may wait to be taken in.
 const WAITING: usize = 4096;
-
-/// What the views know of a watch beside the recording itself.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LiveStatus {
-    /// It has ended: nothing more arrives.
-    pub is_over: bool,
-    /// The driver is not asked for now.
-    pub is_paused: bool,
-    /// It arrives through a pipe from another machine: nothing can be asked of it.
-    pub is_remote: bool,
-    /// Memory readings a second asked for.
-    pub rate: f64,
-    /// Processes whose helper answers, and whether each records its history.
-    pub helpers: Vec<(u32, bool)>,
-    /// What is known of the process that was looked at last.
-    pub survey: Option<Survey>,
-    /// The process being looked at.
-    pub surveying: Option<u32>,
-    /// What takes a while now.
-    pub busy: Option<String>,
-    /// Alarms in force.
-    pub rules: AlarmRules,
-}
-
-impl LiveStatus {
-    /// True when processes of this machine can be reached.
-    #[must_use]
-    pub fn can_attach(&self) -> bool {
-        !self.is_over && !self.is_remote
-    }
-}
-
-/// How old the newest sample is, when it is not of now: the device is out of reach, or the driver does not answer. `live` is
-/// `None` for a recording that is over, whose age says nothing.
-#[must_use]
-pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) -> Option<String> {
-    let Some(live) = live.filter(|l| !l.is_over && !l.is_remote) else {
-        return track.trouble.is_some().then(|| "last known".to_owned());
-    };
-    let age = vramscope_live::live::wall_clock_us().saturating_sub(last_us).max(0);
-    let is_late = !live.is_paused && age > LATE_US;
-    (track.trouble.is_some() || is_late).then(|| format!("last known, {} s ago", age / 1_000_000))
-}
-
-/// Older than this at the slowest rate, a sample a second, the newest one no longer stands for now.
-const LATE_US: i64 = 4_000_000;
-
-/// What can be asked of a watch.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LiveAction {
-    /// Ask the driver nothing for a while, or go on.
-    Pause(bool),
-    /// End it; what was seen stays.
-    Stop,
-    /// Keep it as a file.
-    Save,
-    /// Draw a line at this instant.
-    Mark(String),
-    /// Go up the ladder for a process.
-    Attach(u32),
-    /// Find out which ways lead into a process.
-    Look(u32),
-    /// Ask the helper of a process.
-    Ask(u32, Request),
-    /// Readings of memory a second.
-    Rate(f64),
-    /// What to tell about.
-    Alarms(AlarmRules),
-}
 
 /// What the window sends to the thread.
 enum Command {
@@ -604,4 +534,9 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
             return forget(&inside.kept);
         }
     }
+}
+
+/// True for `-`: a session on standard input.
+pub(in crate::app) fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }

@@ -1,9 +1,33 @@
 //! This machine's GPUs as the welcome page tells of them: who is there, and how full it is.
 
-use crate::app::pages::welcome::{MachineDevice, MachineState};
 use vramscope_core::units::{Bytes, counted};
 use vramscope_live::live;
 use vramscope_live::live::source::{GpuError, GpuSource, ProcessKind};
+
+/// A device of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineDevice {
+    /// "GPU 0, NVIDIA H200"
+    pub name: String,
+    /// Bytes in use.
+    pub used: u64,
+    /// Bytes it has.
+    pub total: u64,
+    /// One sentence; may be empty.
+    pub sentence: String,
+}
+
+/// What is known of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MachineState {
+    /// Nothing yet, or nothing that can tell: the section is hidden.
+    #[default]
+    Unknown,
+    /// No driver: one sentence.
+    NoDriver(String),
+    /// Its devices.
+    Devices(Vec<MachineDevice>),
+}
 
 /// Asks the driver once. Cost: about 11 ms with a driver and more where it has to wake the cards, so not for the window's thread.
 #[must_use]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::app::data::colours::ColourBy;
 use crate::app::platform::editor::place::PathPrefix;
+use crate::app::state::colour_by::ColourBy;
 use crate::app::state::cursor::{Axis, TrackLayout};
 use crate::app::state::workspace::Layouts;
 use vramscope_core::analysis::roles::{Rule, rules_from_text, rules_path, rules_to_text};

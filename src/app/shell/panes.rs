@@ -6,22 +6,24 @@ use std::sync::Arc;
 use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
-use super::PANE_HEADER;
 use super::fitting::Fitted;
+use super::heights::PANE_HEADER;
+use super::welcome::welcome;
 use crate::app::data::compare::Open;
-use crate::app::dialogs::overlays;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::loading;
 use crate::app::jobs::Jobs;
+use crate::app::pages::failed::failed as failed_page;
 use crate::app::pages::probe::page_ui as probe_ui;
 use crate::app::pages::ranks::page_ui;
 use crate::app::settings::Settings;
 use crate::app::state::action::{Action, Actions};
 use crate::app::state::command::Command;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace::{Workspace, close, find};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::live::told::has_only_samples;
-use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
+use crate::app::views::{View, ViewContext, ViewInfo};
 use crate::app::widgets::button::{Push, menu_item};
 use crate::app::widgets::pane::{PaneHeader, empty_state};
 use crate::app::widgets::{label, term};
@@ -30,7 +32,7 @@ use vramscope_core::model::{DeviceRecording, LiveTrack, Recording};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let Some(at) = app.active else {
-        overlays::welcome(app, ui);
+        welcome(app, ui);
         return;
     };
     let actions = app.actions.clone();
@@ -52,7 +54,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let mut drawn = Ok(());
     match &mut document.content {
         Content::Loading(file) => loading::page(ui, tokens, file, &document.title, document.id, &actions),
-        Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
+        Content::Failed(sentence) => failed_page(ui, tokens, &document.title, sentence, document.id, &actions),
         Content::Ranks(page) => drawn = jobs.attempt(|| page_ui(page, ui, tokens, &actions)),
         Content::Probe(page) => drawn = jobs.attempt(|| probe_ui(page, ui, tokens, &jobs, &actions)),
         Content::Ready(view) => {
@@ -221,7 +223,7 @@ impl Panes<'_> {
         ui.spacing_mut().item_spacing.y = 0.0;
         let cx = &self.cx;
         let mut is_closed = false;
-        let mut header = PaneHeader::new(info.title).caption(&subtitle).help(|ui| legend(ui, cx, info));
+        let mut header = PaneHeader::new(kind.title()).caption(&subtitle).help(|ui| legend(ui, cx, info));
         // What the user brought in goes as easily.
         if !self.is_single && !self.workspace.starts_with(kind) {
             header = header.closable(&mut is_closed);
@@ -347,7 +349,7 @@ fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
     let names = told().map(|(what, _)| label::width(ui.painter(), what, Type::Strong)).fold(96.0, f32::max).ceil();
     ui.set_max_width(264.0 + names);
     let words = cx.words();
-    ui.label(text::body(words.say(info.about)).color(tokens.text1));
+    ui.label(text::body(words.say(info.kind.about())).color(tokens.text1));
     ui.add_space(8.0);
     for (what, meaning) in told() {
         ui.horizontal_top(|ui| {
@@ -438,7 +440,7 @@ mod tests {
     fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::documents::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
         app.open_recording("sample", data);

@@ -5,8 +5,8 @@ use std::path::Path;
 use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 
 use crate::app::documents::document::{Content, DeviceView, Document};
-use crate::app::live::last_known;
 use crate::app::state::command::Command;
+use crate::app::state::live::last_known;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;

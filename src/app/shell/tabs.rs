@@ -2,10 +2,12 @@
 
 use egui::{Align, Layout, Popup, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use super::{TAB_BAR, tab_names};
-use crate::app::documents::document::{Content, Document, DocumentId};
+use super::heights::TAB_BAR;
+use super::tab_names;
+use crate::app::documents::document::{Content, Document};
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
+use crate::app::state::document_id::DocumentId;
 use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{menu_item, selector_button};

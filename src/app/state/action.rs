@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use super::choosing::Choosing;
+use super::colour_by::ColourBy;
 use super::command::Command;
+use super::compared::Source;
 use super::cursor::{Axis, TrackLayout};
+use super::document_id::DocumentId;
+use super::excerpt::Excerpt;
+pub use super::live::LiveAction;
 use super::selection::Item;
-use crate::app::data::colours::ColourBy;
-use crate::app::data::compare::Source;
-use crate::app::dialogs::choosing::Choosing;
-use crate::app::documents::document::DocumentId;
-use crate::app::documents::logs::Excerpt;
-pub use crate::app::live::LiveAction;
-use crate::app::views::ViewKind;
+use super::view_kind::ViewKind;
 use vramscope_core::analysis::anatomy::OwnBlocks;
 
 /// One change of state.
@@ -121,6 +121,25 @@ pub enum Action {
     Notify(String),
     /// Tell the user that something did not work.
     Complain(String),
+}
+
+impl Choosing {
+    /// What choosing it does.
+    #[must_use]
+    pub fn action(self, path: PathBuf) -> Action {
+        match self {
+            Choosing::Open => Action::Open(vec![path]),
+            Choosing::Add => Action::Add(path),
+            Choosing::First | Choosing::Second => Action::CompareOneOf(path),
+            Choosing::Ranks => Action::OpenRanks(vec![path]),
+            Choosing::Watch => Action::Watch(Some(path)),
+            Choosing::Picture => Action::SavePicture(path),
+            Choosing::Save => Action::SaveRecording(path),
+            Choosing::Session => Action::SaveSession(path),
+            Choosing::Log => Action::ExplainLog(path),
+            Choosing::Sources => Action::SourcesIn(path),
+        }
+    }
 }
 
 /// Where views put their actions. Cheap to clone.

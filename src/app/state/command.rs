@@ -1,10 +1,12 @@
 //! [`Command`]: everything a person can ask for by name. Menus, the palette, shortcuts and help are derived from this list.
 
+use std::borrow::Cow;
+
 use egui::{Key, KeyboardShortcut, Modifiers};
 
+use super::colour_by::ColourBy;
+use super::view_kind::ViewKind;
 use super::workspace::Workspace;
-use crate::app::data::colours::ColourBy;
-use crate::app::views::ViewKind;
 
 /// Something a person can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,10 +132,6 @@ pub enum Needs {
     Saveable,
 }
 
-const CTRL: Modifiers = Modifiers::COMMAND;
-const NONE: Modifiers = Modifiers::NONE;
-const ALT: Modifiers = Modifiers::ALT;
-
 impl Command {
     /// Every command, in the order the palette lists them.
     #[must_use]
@@ -200,171 +198,19 @@ impl Command {
     /// What menus and the palette call it.
     #[must_use]
     pub fn text(self) -> String {
-        match self {
-            Command::Open => "Open a recording…".into(),
-            Command::OpenPath => "Open a path…".into(),
-            Command::OpenRanks => "Open a folder of ranks…".into(),
-            Command::CompareFiles => "Compare two recordings…".into(),
-            Command::SaveRecording => "Save this recording…".into(),
-            Command::SavePicture => "Save a picture…".into(),
-            Command::Probe => "Run the probe…".into(),
-            Command::Replay => "Run these requests on a card…".into(),
-            Command::Watch => "Watch a folder, or stop watching…".into(),
-            Command::AddFile => "Add a trace to this recording…".into(),
-            Command::Explain => "Explain an OOM message…".into(),
-            Command::WatchMachine => "Watch GPUs live".into(),
-            Command::Welcome => "Welcome".into(),
-            Command::Close => "Close tab".into(),
-            Command::NextTab => "Next tab".into(),
-            Command::PreviousTab => "Previous tab".into(),
-            Command::Quit => "Quit".into(),
-            Command::Palette => "Find…".into(),
-            Command::FindInView => "Find in the view in front".into(),
-            Command::ToggleTheme => "Switch between light and dark".into(),
-            Command::Help => "Shortcuts and gestures".into(),
-            Command::Settings => "Settings…".into(),
-            Command::RoleRules => "Role rules…".into(),
-            Command::ZoomFit => "Show the whole recording".into(),
-            Command::ZoomIn => "Zoom in".into(),
-            Command::ZoomOut => "Zoom out".into(),
-            Command::SetMarker(0) => "Set marker A at the cursor".into(),
-            Command::SetMarker(_) => "Set marker B at the cursor".into(),
-            Command::ClearMarkers => "Clear the markers A and B".into(),
-            Command::PanLeft => "Pan left".into(),
-            Command::PanRight => "Pan right".into(),
-            Command::ToggleAxis => "Switch between events and wall clock".into(),
-            Command::EventBack => "One event back".into(),
-            Command::EventForward => "One event on".into(),
-            Command::First => "Go to the first event".into(),
-            Command::Last => "Go to the last event".into(),
-            Command::Peak => "Go to the peak".into(),
-            Command::PreviousPeak => "Go to the previous peak".into(),
-            Command::NextPeak => "Go to the next peak".into(),
-            Command::OutOfMemory => "Go to the out-of-memory event".into(),
-            Command::PreviousSameStack => "Previous allocation of the same stack".into(),
-            Command::NextSameStack => "Next allocation of the same stack".into(),
-            Command::QueryStack => "Show all allocations with this stack".into(),
-            Command::FitSelection => "Zoom to the selection's life".into(),
-            Command::Clear => "Clear, innermost first".into(),
-            Command::SelectionBack => "Back: zoom, selection or workspace".into(),
-            Command::SelectionForward => "Selection forward".into(),
-            Command::CopyAddress => "Copy address".into(),
-            Command::CopyStack => "Copy stack".into(),
-            Command::Colour(by) => format!("Colour by {}", by.text()),
-            Command::Workspace(w) => format!("Workspace: {}", w.title()),
-            Command::ResetLayout => "Reset the layout".into(),
-            Command::Show(view) => format!("View: {}", view.title()),
-        }
+        self.spec().text.into_owned()
     }
 
-    /// One sentence for hover and help.
+    /// One sentence for hover and help; empty where the name says it all.
     #[must_use]
     pub fn tooltip(self) -> &'static str {
-        match self {
-            Command::WatchMachine => {
-                "Every byte of each GPU over time: driver, processes, and PyTorch's own figures where a helper runs."
-            }
-            Command::Open => {
-                "Allocator snapshots, profiler traces, memory timelines, JAX memory profiles and saved memory_viz pages, compressed or not."
-            }
-            Command::SaveRecording => {
-                "As a PyTorch snapshot, which memory_viz and Python's pickle open too; a live watch as a session."
-            }
-            Command::AddFile => {
-                "A profiler trace, a memory timeline or memory_stats of the same run: allocations gain operators, modules and categories."
-            }
-            Command::OpenPath => "Type or paste a path, for desktops with no file dialog.",
-            Command::Probe => "Leaks, fragmentation, full cards: made to happen on a simulated card or this one, and recorded.",
-            Command::Replay => {
-                "The same requests in the same order, on a simulated card or this one, under settings of your choice."
-            }
-            Command::OpenRanks => "One snapshot a rank: peaks, outliers and the first to fail, side by side.",
-            Command::CompareFiles => "What only one of them holds, by call stack, each at its peak.",
-            Command::SavePicture => {
-                "PNG of the window as it is, or SVG whose lines and text scale; a pane's header has the same for the pane."
-            }
-            Command::Watch => "Snapshots that a trainer writes when it runs out of memory are opened or offered as they appear.",
-            Command::Explain => "Paste the text of the error: what its figures mean, and what to do. No file needed.",
-            Command::Palette => "Find a command, a stack, a segment, or the block that holds an address.",
-            Command::FindInView => "Type into the query or filter field of the view in front.",
-            Command::ToggleAxis => "Events spread a busy millisecond out; wall clock shows how long things took.",
-            Command::SetMarker(_) => "Leaks lists what was born after A and lives at B; Compare shows what changed between them.",
-            Command::OutOfMemory => "Moves every view to the request that failed; of several to the last first, then round.",
-            Command::Peak => "Moves every view to the instant with most memory in use.",
-            Command::QueryStack => "Lists them, dims everything else in all views, and draws their bytes as a curve.",
-            Command::SelectionBack => {
-                "Undoes the last zoom, or goes to the selection or the workspace before: whichever changed last."
-            }
-            Command::Clear => "Lets go of the range, then the query, then the selection. The zoom stays; A shows everything.",
-            _ => "",
-        }
+        self.spec().tooltip
     }
 
     /// Its shortcuts; the first is the one shown.
     #[must_use]
     pub fn shortcuts(self) -> Vec<KeyboardShortcut> {
-        let key = |m, k| vec![KeyboardShortcut::new(m, k)];
-        match self {
-            Command::Open => key(CTRL, Key::O),
-            Command::OpenPath => key(CTRL.plus(Modifiers::SHIFT), Key::O),
-            Command::SaveRecording => key(CTRL, Key::S),
-            Command::CompareFiles => key(CTRL, Key::D),
-            Command::Explain => key(CTRL, Key::E),
-            Command::Close => key(CTRL, Key::W),
-            Command::NextTab => key(CTRL, Key::Tab),
-            Command::PreviousTab => key(CTRL.plus(Modifiers::SHIFT), Key::Tab),
-            Command::Quit => key(CTRL, Key::Q),
-            Command::Palette => key(CTRL, Key::K),
-            Command::FindInView => key(CTRL, Key::F),
-            Command::Help => {
-                vec![KeyboardShortcut::new(NONE, Key::F1), KeyboardShortcut::new(Modifiers::SHIFT, Key::Questionmark)]
-            }
-            Command::Settings => key(CTRL, Key::Comma),
-            Command::ZoomFit => key(NONE, Key::A),
-            Command::ZoomIn => key(NONE, Key::W),
-            Command::ZoomOut => key(NONE, Key::S),
-            Command::PanLeft => key(Modifiers::SHIFT, Key::ArrowLeft),
-            Command::PanRight => key(Modifiers::SHIFT, Key::ArrowRight),
-            Command::ToggleAxis => key(NONE, Key::T),
-            Command::EventBack => vec![KeyboardShortcut::new(NONE, Key::Comma), KeyboardShortcut::new(NONE, Key::ArrowLeft)],
-            Command::EventForward => vec![KeyboardShortcut::new(NONE, Key::Period), KeyboardShortcut::new(NONE, Key::ArrowRight)],
-            Command::First => key(NONE, Key::Home),
-            Command::Last => key(NONE, Key::End),
-            Command::Peak => key(NONE, Key::P),
-            Command::PreviousPeak => key(NONE, Key::OpenBracket),
-            Command::NextPeak => key(NONE, Key::CloseBracket),
-            Command::OutOfMemory => key(NONE, Key::O),
-            Command::SetMarker(0) => key(Modifiers::SHIFT, Key::A),
-            Command::SetMarker(_) => key(Modifiers::SHIFT, Key::B),
-            Command::ClearMarkers => key(Modifiers::SHIFT, Key::X),
-            Command::PreviousSameStack => key(NONE, Key::B),
-            Command::NextSameStack => key(NONE, Key::N),
-            Command::QueryStack => key(Modifiers::SHIFT, Key::S),
-            Command::FitSelection => key(NONE, Key::F),
-            Command::Clear => key(NONE, Key::Escape),
-            Command::SelectionBack => key(ALT, Key::ArrowLeft),
-            Command::SelectionForward => key(ALT, Key::ArrowRight),
-            Command::CopyAddress => key(CTRL.plus(Modifiers::SHIFT), Key::A),
-            Command::CopyStack => key(CTRL.plus(Modifiers::SHIFT), Key::C),
-            Command::Workspace(w) => {
-                let keys = [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5];
-                let at = Workspace::ALL.iter().position(|&x| x == w).and_then(|i| keys.get(i).copied());
-                at.map(|k| key(CTRL, k)).unwrap_or_default()
-            }
-            Command::Probe => key(CTRL, Key::P),
-            Command::AddFile
-            | Command::Replay
-            | Command::OpenRanks
-            | Command::Watch
-            | Command::SavePicture
-            | Command::WatchMachine
-            | Command::Welcome
-            | Command::RoleRules
-            | Command::ToggleTheme
-            | Command::Colour(_)
-            | Command::ResetLayout
-            | Command::Show(_) => Vec::new(),
-        }
+        self.spec().shortcuts
     }
 
     /// Its first shortcut as it is written on keys: `Ctrl+K`, `[`, `?`; empty without one.
@@ -376,71 +222,205 @@ impl Command {
     /// True for what works while a dialog is open: it closes it, or takes its place.
     #[must_use]
     pub fn works_in_dialogs(self) -> bool {
-        use Command as C;
-        matches!(
-            self,
-            C::Clear | C::Quit | C::Open | C::Palette | C::Help | C::Settings | C::Explain | C::ToggleTheme | C::SavePicture
-        )
+        self.spec().works_in_dialogs
     }
 
     /// True for what goes one further with each press: cursor, window, tabs, selections. Others do all they can at once.
     #[must_use]
     pub fn moves(self) -> bool {
-        matches!(
-            self,
-            Command::EventBack
-                | Command::EventForward
-                | Command::PreviousPeak
-                | Command::NextPeak
-                | Command::OutOfMemory
-                | Command::PreviousSameStack
-                | Command::NextSameStack
-                | Command::SelectionBack
-                | Command::SelectionForward
-                | Command::Clear
-                | Command::ZoomIn
-                | Command::ZoomOut
-                | Command::PanLeft
-                | Command::PanRight
-                | Command::NextTab
-                | Command::PreviousTab
-        )
+        self.spec().moves
     }
 
     /// What it needs to make sense.
     #[must_use]
     pub fn needs(self) -> Needs {
+        self.spec().needs
+    }
+
+    /// Everything there is to say of a command, in one place.
+    fn spec(self) -> Spec {
+        use Command as C;
+        const ALT: Modifiers = Modifiers::ALT;
+        const CTRL: Modifiers = Modifiers::COMMAND;
+        const CTRL_SHIFT: Modifiers = CTRL.plus(SHIFT);
+        const NONE: Modifiers = Modifiers::NONE;
+        const SHIFT: Modifiers = Modifiers::SHIFT;
         match self {
-            Command::Open
-            | Command::OpenPath
-            | Command::OpenRanks
-            | Command::CompareFiles
-            | Command::Probe
-            | Command::Watch
-            | Command::SavePicture
-            | Command::Explain
-            | Command::WatchMachine
-            | Command::Welcome
-            | Command::Close
-            | Command::NextTab
-            | Command::PreviousTab
-            | Command::Quit
-            | Command::Palette
-            | Command::FindInView
-            | Command::ToggleTheme
-            | Command::Help
-            | Command::Settings
-            | Command::RoleRules => Needs::Nothing,
-            Command::OutOfMemory => Needs::OutOfMemory,
-            Command::SaveRecording => Needs::Saveable,
-            Command::PreviousSameStack
-            | Command::NextSameStack
-            | Command::QueryStack
-            | Command::FitSelection
-            | Command::CopyAddress
-            | Command::CopyStack => Needs::Selection,
-            _ => Needs::Recording,
+            C::Open => says("Open a recording…")
+                .tip(
+                    "Allocator snapshots, profiler traces, memory timelines, JAX memory \
+                    profiles and saved memory_viz pages, compressed or not.",
+                )
+                .key(CTRL, Key::O)
+                .in_dialogs(),
+            C::OpenPath => {
+                says("Open a path…").tip("Type or paste a path, for desktops with no file dialog.").key(CTRL_SHIFT, Key::O)
+            }
+            C::OpenRanks => {
+                says("Open a folder of ranks…").tip("One snapshot a rank: peaks, outliers and the first to fail, side by side.")
+            }
+            C::CompareFiles => says("Compare two recordings…")
+                .tip("What only one of them holds, by call stack, each at its peak.")
+                .key(CTRL, Key::D),
+            C::Watch => says("Watch a folder, or stop watching…")
+                .tip("Snapshots that a trainer writes when it runs out of memory are opened or offered as they appear."),
+            C::SaveRecording => says("Save this recording…")
+                .tip("As a PyTorch snapshot, which memory_viz and Python's pickle open too; a live watch as a session.")
+                .key(CTRL, Key::S)
+                .needs(Needs::Saveable),
+            C::SavePicture => says("Save a picture…")
+                .tip(
+                    "PNG of the window as it is, or SVG whose lines and text scale; a \
+                    pane's header has the same for the pane.",
+                )
+                .in_dialogs(),
+            C::AddFile => says("Add a trace to this recording…")
+                .tip(
+                    "A profiler trace, a memory timeline or memory_stats of the same run: \
+                    allocations gain operators, modules and categories.",
+                )
+                .needs(Needs::Recording),
+            C::Probe => says("Run the probe…")
+                .tip("Leaks, fragmentation, full cards: made to happen on a simulated card or this one, and recorded.")
+                .key(CTRL, Key::P),
+            C::Replay => says("Run these requests on a card…")
+                .tip("The same requests in the same order, on a simulated card or this one, under settings of your choice.")
+                .needs(Needs::Recording),
+            C::Explain => says("Explain an OOM message…")
+                .tip("Paste the text of the error: what its figures mean, and what to do. No file needed.")
+                .key(CTRL, Key::E)
+                .in_dialogs(),
+            C::WatchMachine => says("Watch GPUs live")
+                .tip("Every byte of each GPU over time: driver, processes, and PyTorch's own figures where a helper runs."),
+            C::Welcome => says("Welcome"),
+            C::Close => says("Close tab").key(CTRL, Key::W),
+            C::NextTab => says("Next tab").key(CTRL, Key::Tab).by_press(),
+            C::PreviousTab => says("Previous tab").key(CTRL_SHIFT, Key::Tab).by_press(),
+            C::Palette => says("Find…")
+                .tip("Find a command, a stack, a segment, or the block that holds an address.")
+                .key(CTRL, Key::K)
+                .in_dialogs(),
+            C::FindInView => says("Find in the view in front")
+                .tip("Type into the query or filter field of the view in front.")
+                .key(CTRL, Key::F),
+            C::ToggleTheme => says("Switch between light and dark").in_dialogs(),
+            C::Help => says("Shortcuts and gestures").key(NONE, Key::F1).key(SHIFT, Key::Questionmark).in_dialogs(),
+            C::Settings => says("Settings…").key(CTRL, Key::Comma).in_dialogs(),
+            C::RoleRules => says("Role rules…"),
+            C::OutOfMemory => says("Go to the out-of-memory event")
+                .tip("Moves every view to the request that failed; of several to the last first, then round.")
+                .key(NONE, Key::O)
+                .needs(Needs::OutOfMemory)
+                .by_press(),
+            C::Peak => says("Go to the peak")
+                .tip("Moves every view to the instant with most memory in use.")
+                .key(NONE, Key::P)
+                .needs(Needs::Recording),
+            C::PreviousPeak => says("Go to the previous peak").key(NONE, Key::OpenBracket).needs(Needs::Recording).by_press(),
+            C::NextPeak => says("Go to the next peak").key(NONE, Key::CloseBracket).needs(Needs::Recording).by_press(),
+            C::First => says("Go to the first event").key(NONE, Key::Home).needs(Needs::Recording),
+            C::Last => says("Go to the last event").key(NONE, Key::End).needs(Needs::Recording),
+            C::EventBack => {
+                says("One event back").key(NONE, Key::Comma).key(NONE, Key::ArrowLeft).needs(Needs::Recording).by_press()
+            }
+            C::EventForward => {
+                says("One event on").key(NONE, Key::Period).key(NONE, Key::ArrowRight).needs(Needs::Recording).by_press()
+            }
+            C::SetMarker(0) => says("Set marker A at the cursor")
+                .tip("Leaks lists what was born after A and lives at B; Compare shows what changed between them.")
+                .key(SHIFT, Key::A)
+                .needs(Needs::Recording),
+            C::SetMarker(_) => says("Set marker B at the cursor")
+                .tip("Leaks lists what was born after A and lives at B; Compare shows what changed between them.")
+                .key(SHIFT, Key::B)
+                .needs(Needs::Recording),
+            C::ClearMarkers => says("Clear the markers A and B").key(SHIFT, Key::X).needs(Needs::Recording),
+            C::PreviousSameStack => {
+                says("Previous allocation of the same stack").key(NONE, Key::B).needs(Needs::Selection).by_press()
+            }
+            C::NextSameStack => says("Next allocation of the same stack").key(NONE, Key::N).needs(Needs::Selection).by_press(),
+            C::ZoomFit => says("Show the whole recording").key(NONE, Key::A).needs(Needs::Recording),
+            C::ZoomIn => says("Zoom in").key(NONE, Key::W).needs(Needs::Recording).by_press(),
+            C::ZoomOut => says("Zoom out").key(NONE, Key::S).needs(Needs::Recording).by_press(),
+            C::PanLeft => says("Pan left").key(SHIFT, Key::ArrowLeft).needs(Needs::Recording).by_press(),
+            C::PanRight => says("Pan right").key(SHIFT, Key::ArrowRight).needs(Needs::Recording).by_press(),
+            C::QueryStack => says("Show all allocations with this stack")
+                .tip("Lists them, dims everything else in all views, and draws their bytes as a curve.")
+                .key(SHIFT, Key::S)
+                .needs(Needs::Selection),
+            C::FitSelection => says("Zoom to the selection's life").key(NONE, Key::F).needs(Needs::Selection),
+            C::ToggleAxis => says("Switch between events and wall clock")
+                .tip("Events spread a busy millisecond out; wall clock shows how long things took.")
+                .key(NONE, Key::T)
+                .needs(Needs::Recording),
+            C::Clear => says("Clear, innermost first")
+                .tip("Lets go of the range, then the query, then the selection. The zoom stays; A shows everything.")
+                .key(NONE, Key::Escape)
+                .needs(Needs::Recording)
+                .in_dialogs()
+                .by_press(),
+            C::SelectionBack => says("Back: zoom, selection or workspace")
+                .tip("Undoes the last zoom, or goes to the selection or the workspace before: whichever changed last.")
+                .key(ALT, Key::ArrowLeft)
+                .needs(Needs::Recording)
+                .by_press(),
+            C::SelectionForward => says("Selection forward").key(ALT, Key::ArrowRight).needs(Needs::Recording).by_press(),
+            C::CopyAddress => says("Copy address").key(CTRL_SHIFT, Key::A).needs(Needs::Selection),
+            C::CopyStack => says("Copy stack").key(CTRL_SHIFT, Key::C).needs(Needs::Selection),
+            C::Quit => says("Quit").key(CTRL, Key::Q).in_dialogs(),
+            C::Colour(by) => says(format!("Colour by {}", by.text())).needs(Needs::Recording),
+            C::Workspace(w) => {
+                const KEYS: [Key; 5] = [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5];
+                let key = Workspace::ALL.iter().position(|&x| x == w).and_then(|i| KEYS.get(i));
+                let spec = says(format!("Workspace: {}", w.title())).needs(Needs::Recording);
+                match key {
+                    Some(&key) => spec.key(CTRL, key),
+                    None => spec,
+                }
+            }
+            C::ResetLayout => says("Reset the layout").needs(Needs::Recording),
+            C::Show(view) => says(format!("View: {}", view.title())).needs(Needs::Recording),
         }
+    }
+}
+
+/// What is said of a command. What it does is in `window/commands.rs`, which knows the application.
+struct Spec {
+    text: Cow<'static, str>,
+    tooltip: &'static str,
+    shortcuts: Vec<KeyboardShortcut>,
+    needs: Needs,
+    works_in_dialogs: bool,
+    moves: bool,
+}
+
+/// A command of this name, which needs nothing.
+fn says(text: impl Into<Cow<'static, str>>) -> Spec {
+    Spec { text: text.into(), tooltip: "", shortcuts: Vec::new(), needs: Needs::Nothing, works_in_dialogs: false, moves: false }
+}
+
+impl Spec {
+    fn tip(self, tooltip: &'static str) -> Self {
+        Spec { tooltip, ..self }
+    }
+
+    fn key(mut self, modifiers: Modifiers, key: Key) -> Self {
+        self.shortcuts.push(KeyboardShortcut::new(modifiers, key));
+        self
+    }
+
+    fn needs(self, needs: Needs) -> Self {
+        Spec { needs, ..self }
+    }
+
+    /// It works while a dialog is open.
+    fn in_dialogs(self) -> Self {
+        Spec { works_in_dialogs: true, ..self }
+    }
+
+    /// It goes one further with each press.
+    fn by_press(self) -> Self {
+        Spec { moves: true, ..self }
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::colour_by::ColourBy;
+use super::compared::Source;
+use super::live::LiveStatus;
 use super::selection::{Item, Selection};
-use crate::app::data::colours::ColourBy;
-use crate::app::data::compare::Source;
-use crate::app::live::LiveStatus;
 use vramscope_core::analysis::anatomy::OwnBlocks;
 use vramscope_core::analysis::query::Query;
 use vramscope_core::model::DeviceRecording;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use egui_tiles::{Container, Linear, LinearDir, Tile, TileId, Tiles, Tree};
 use serde::{Deserialize, Serialize};
 
-use crate::app::views::ViewKind;
+use super::view_kind::ViewKind;
 
 /// A named arrangement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -125,7 +125,7 @@ impl Plan {
 
     fn build(self, tiles: &mut Tiles<ViewKind>) -> Option<TileId> {
         let (dir, parts) = match self {
-            Plan::Pane(kind) => return kind.is_registered().then(|| tiles.insert_pane(kind)),
+            Plan::Pane(kind) => return Some(tiles.insert_pane(kind)),
             Plan::Row(parts) => (LinearDir::Horizontal, parts),
             Plan::Column(parts) => (LinearDir::Vertical, parts),
         };

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::live::told::{has_only_samples, summary};
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::data::colours::ColourBy;
+use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::state::action::Action;
+use crate::app::state::colour_by::ColourBy;
 use crate::app::state::command::Command;
 use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Type, text};
 use crate::app::widgets::button::{Push, link_with, selector};
@@ -33,9 +34,6 @@ const FEW_EVENTS: usize = 100;
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Findings,
-    title: "Findings",
-    name: "findings",
-    about: "What is wrong with this recording and what would save memory. A click takes all views to the evidence.",
     legend: &[
         ("order", "out of memory first, then leaks, then what saves most at the peak"),
         ("figure", "by how much the peak falls, from the recorded events; without a minus the bytes that the finding speaks of"),

@@ -1,51 +1,60 @@
 //! The application.
 //!
-//! [`App`] holds the documents and nothing clever. Views read a [`ViewContext`](views::ViewContext) and send
-//! [`Action`]s; `handler` applies them before the next frame is drawn; `shell` draws what surrounds the views.
+//! [`App`] holds the documents and nothing clever. Views send [`Action`]s; `handler` applies them before the next frame is drawn.
+//! `impl App` stands in this folder alone, a file a theme: two thousand lines in one file would be no place to look.
 
+mod adding;
+mod choosing;
+mod commands;
+mod comparing;
+mod copying;
+mod dropping;
+mod explaining;
+mod folder;
 mod handler;
+mod loading;
+pub mod pictures;
 mod probing;
+mod saving;
+mod seeking;
+mod sources;
+mod tabs;
+mod watching;
 
-use crate::app::dialogs::choosing;
-use crate::app::dialogs::explain;
-use crate::app::dialogs::sources;
-use crate::app::documents::adding;
-use crate::app::documents::document;
-use crate::app::documents::dropping;
-use crate::app::documents::samples;
-use crate::app::documents::saving;
-use crate::app::documents::seeking;
-use crate::app::documents::watch;
-use crate::app::palette;
-use crate::app::picture;
-use crate::app::platform::clipboard;
-use crate::app::settings;
-use crate::app::shell;
-use crate::app::state::cursor;
-use crate::app::state::workspace;
-use crate::app::theme;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use egui::{Context, Ui};
+use egui::Context;
 
-use crate::app::dialogs::notifications::Notifications;
-use crate::app::documents::document::{Content, DeviceView, Document, DocumentId, Settling};
-use crate::app::documents::loader::{Instead, Loading};
-use crate::app::jobs::{Derived, Jobs};
-use crate::app::settings::Settings;
-use crate::app::state::action::{Action, Actions};
-use crate::app::state::command::Command;
-use crate::app::views::ViewKind;
+use super::dialogs::drop_target::Hover;
+use super::dialogs::notifications::Notifications;
+use super::dialogs::{choosing as paths, explain, sources as questions};
+use super::documents::document::{Content, DeviceView, Document};
+use super::documents::loader::Loading;
+use super::documents::samples::Sample;
+use super::documents::{adding::Additions, samples, saving::Saves, seeking::Seeking, watch};
+use super::jobs::{Derived, Jobs};
+use super::palette::Palette;
+use super::picture::Pictures;
+use super::platform::clipboard::Copying;
+use super::platform::machine::MachineState;
+use super::settings::merging::Kept;
+use super::settings::{Recent, Settings};
+use super::state::action::{Action, Actions};
+use super::state::command::Command;
+use super::state::document_id::DocumentId;
+use super::state::view_kind::ViewKind;
+use super::theme;
+use super::widgets::field::nobody_took_focus;
 use vramscope_core::analysis::roles::Rule;
 
 /// What lies over the window.
 pub(in crate::app) enum Overlay {
     None,
-    Palette(Box<palette::Palette>),
+    Palette(Box<Palette>),
     /// A path that is being chosen.
-    OpenPath(Box<choosing::Asking>),
+    OpenPath(Box<paths::Asking>),
     Explain(explain::Explainer),
     /// What to compare the recording in front with.
     Pair,
@@ -53,16 +62,16 @@ pub(in crate::app) enum Overlay {
     Settings,
     Rules,
     /// What is missing before a source line can be opened.
-    Source(sources::Question),
+    Source(questions::Question),
 }
 
 /// The application: open documents, settings, and what is in flight.
 pub struct App {
     pub(in crate::app) settings: Settings,
     /// What is dragged over the window.
-    pub(in crate::app) hover: dropping::Hover,
+    pub(in crate::app) hover: Hover,
     /// What the file of settings is known to hold.
-    pub(in crate::app) kept: crate::app::settings::merging::Kept,
+    pub(in crate::app) kept: Kept,
     pub(in crate::app) documents: Vec<Document>,
     /// Index of the document in front; `None` shows the welcome page.
     pub(in crate::app) active: Option<usize>,
@@ -77,17 +86,17 @@ pub struct App {
     /// Views of the workspace in front that the window has no room for.
     pub(in crate::app) hidden: Vec<ViewKind>,
     pub(in crate::app) notices: Notifications,
-    pub(in crate::app) samples: Vec<samples::Sample>,
-    pub(in crate::app) sample_lines: Derived<(), Vec<settings::Recent>>,
+    pub(in crate::app) samples: Vec<Sample>,
+    pub(in crate::app) sample_lines: Derived<(), Vec<Recent>>,
     /// The GPUs that the welcome page tells of, asked again when it comes back.
-    pub(in crate::app) machine: Derived<u32, crate::app::pages::welcome::MachineState>,
+    pub(in crate::app) machine: Derived<u32, MachineState>,
     /// How often the welcome page was left.
     pub(in crate::app) welcomes: u32,
-    pub(in crate::app) dialogs: choosing::Dialogs,
+    pub(in crate::app) dialogs: paths::Dialogs,
     /// What was put on the clipboard.
-    pub(in crate::app) copying: clipboard::Copying,
+    pub(in crate::app) copying: Copying,
     /// The source line that was clicked.
-    pub(in crate::app) sources: sources::Sources,
+    pub(in crate::app) sources: questions::Sources,
     /// Editors that settings offer.
     pub(in crate::app) editors: Derived<(), Vec<(&'static str, &'static str)>>,
     /// The tab that is to be compared once it is read, and with which file.
@@ -95,16 +104,16 @@ pub struct App {
     /// The first of two recordings that are to be compared, while the second is chosen.
     pub(in crate::app) first_of_two: Option<PathBuf>,
     /// Pictures being chosen, taken and written.
-    pub(in crate::app) pictures: picture::Pictures,
+    pub(in crate::app) pictures: Pictures,
     /// Recordings being written.
-    pub(in crate::app) saves: saving::Saves,
+    pub(in crate::app) saves: Saves,
     /// What is being looked for in the recording in front.
-    pub(in crate::app) seeking: Option<seeking::Seeking>,
+    pub(in crate::app) seeking: Option<Seeking>,
     /// The live session that is to be saved, while the user is asked where.
     pub(in crate::app) session_to_save: Option<DocumentId>,
     /// The folder watched for new recordings.
     pub(in crate::app) watch: Option<watch::Watch>,
-    pub(in crate::app) additions: adding::Additions,
+    pub(in crate::app) additions: Additions,
     pub(in crate::app) actions: Actions,
     pub(in crate::app) inbox: Receiver<Action>,
     pub(in crate::app) jobs: Jobs,
@@ -129,8 +138,8 @@ impl App {
         App {
             written_rules: settings.category_rules.clone(),
             settings,
-            hover: dropping::Hover::default(),
-            kept: crate::app::settings::merging::Kept::default(),
+            hover: Hover::default(),
+            kept: Kept::default(),
             documents: Vec::new(),
             active: None,
             next_id: 1,
@@ -143,14 +152,14 @@ impl App {
             sample_lines: Derived::default(),
             machine: Derived::default(),
             welcomes: 0,
-            dialogs: choosing::Dialogs::default(),
-            copying: clipboard::Copying::default(),
-            sources: sources::Sources::default(),
+            dialogs: paths::Dialogs::default(),
+            copying: Copying::default(),
+            sources: questions::Sources::default(),
             editors: Derived::default(),
             to_compare: None,
             first_of_two: None,
-            pictures: picture::Pictures::default(),
-            saves: saving::Saves::default(),
+            pictures: Pictures::default(),
+            saves: Saves::default(),
             seeking: None,
             session_to_save: None,
             watch: None,
@@ -281,34 +290,9 @@ impl App {
         while let Ok(action) = self.inbox.try_recv() {
             self.apply(action, ctx);
         }
-        if crate::app::widgets::field::nobody_took_focus(ctx) && matches!(self.overlay, Overlay::None) {
+        if nobody_took_focus(ctx) && matches!(self.overlay, Overlay::None) {
             self.overlay = Overlay::Palette(Default::default());
         }
-    }
-
-    /// What the window's title bar says: the recording in front and the instant it is at.
-    pub(in crate::app) fn title(&self) -> String {
-        match self.active_document() {
-            None => "vramscope".to_owned(),
-            Some(d) => match d.view() {
-                Some(v) if !v.data.device().events.is_empty() => {
-                    format!("{}, event {} - vramscope", d.title, vramscope_core::units::count(u64::from(v.link.cursor)))
-                }
-                _ => format!("{} - vramscope", d.title),
-            },
-        }
-    }
-
-    /// Draws the window.
-    pub fn draw(&mut self, ui: &mut Ui) {
-        let title = self.title();
-        if title != self.shown_title {
-            ui.ctx().send_viewport_cmd(egui::ViewportCommand::Title(title.clone()));
-            self.shown_title = title;
-        }
-        self.take_picture(ui);
-        shell::draw(self, ui);
-        self.note_copied(ui.ctx());
     }
 
     pub(in crate::app) fn read_shortcuts(&mut self, ctx: &Context) {
@@ -339,91 +323,6 @@ impl App {
         }
     }
 
-    pub(in crate::app) fn poll_loading(&mut self) {
-        let mut recents = Vec::new();
-        let (mut gone, mut cut_short) = (Vec::new(), Vec::new());
-        let (mut told, mut folders) = (Vec::new(), Vec::new());
-        let (axis, colour_by, tracks) = (self.settings.axis, self.settings.colour_by, self.settings.tracks);
-        for document in &mut self.documents {
-            let Content::Loading(loading) = &mut document.content else { continue };
-            match loading.poll() {
-                None => {}
-                Some(Ok((recording, data))) => {
-                    let is_new = document.recording.is_none();
-                    if let (true, Some(path)) = (is_new, &document.path) {
-                        recents.push(samples::describe(path.clone(), &data));
-                    }
-                    // What was watched has no trace; its page is the card over time.
-                    if is_new && recording.source.format == vramscope_core::model::Format::Session {
-                        document.workspace = workspace::Workspace::Live;
-                    }
-                    if is_new && recording.report.truncated().is_some() {
-                        let title = &document.title;
-                        cut_short
-                            .push(format!("{title} ends before its end: what is missing is not shown. Copy the file again."));
-                    }
-                    if is_new && recording.report.nonsense() > 0 {
-                        let (title, values) = (&document.title, vramscope_core::units::count(recording.report.nonsense()));
-                        cut_short.push(format!(
-                            "{values} values of {title} make no sense, so figures may be wrong. Contents tells what was met."
-                        ));
-                    }
-                    document.recording = Some(recording);
-                    let (look, curves_of) = (loading.look, loading.preview.first().map(|p| p.device));
-                    let mut view = DeviceView::new(data);
-                    view.link.tracks = tracks;
-                    view.colour_as_chosen(colour_by);
-                    if axis == cursor::Axis::Time && view.data.device().events.has_time {
-                        view.link.axis = axis;
-                        (view.link.from, view.link.to) = cursor::domain(view.data.device(), axis);
-                    }
-                    let events = view.data.device().events.len();
-                    look.carry_over(curves_of, view.data.index, events, &mut view.link);
-                    let page = std::mem::replace(&mut document.content, Content::Ready(Box::new(view)));
-                    if let (Content::Loading(page), Content::Ready(view), false) =
-                        (page, &mut document.content, self.jobs.is_synchronous)
-                    {
-                        view.settling = Some(Settling::new(page));
-                    }
-                }
-                Some(Err(sentence)) => {
-                    match (loading.instead(), &document.path) {
-                        (Some(Instead::Gone), Some(path)) => gone.push(path.clone()),
-                        (Some(Instead::Folder), Some(path)) => folders.push((document.id, path.clone())),
-                        _ => {}
-                    }
-                    if let Some(log) = loading.message() {
-                        told.push((document.id, log.clone()));
-                    }
-                    document.content = Content::Failed(sentence);
-                }
-            }
-        }
-        // A log is no recording; what its error means is what was wanted of it.
-        for (id, log) in told {
-            // At once: what is opened beside it must not take it for a file that failed.
-            if let Some(at) = self.documents.iter().position(|d| d.id == id) {
-                self.close(at);
-            }
-            self.actions.send(Action::Explain(log));
-        }
-        for (id, folder) in folders {
-            if let Some(at) = self.documents.iter().position(|d| d.id == id) {
-                self.close(at);
-            }
-            self.open_ranks(vec![folder]);
-        }
-        for recent in recents {
-            self.settings.remember(recent);
-        }
-        for path in gone {
-            self.settings.forget(&path);
-        }
-        for sentence in cut_short {
-            self.notices.complain(sentence);
-        }
-    }
-
     pub(in crate::app) fn open_static(&mut self, name: &str, bytes: &'static [u8]) {
         if let Some(at) = self.documents.iter().position(|d| d.path.is_none() && d.title == name) {
             self.active = Some(at);
@@ -436,45 +335,6 @@ impl App {
     }
 }
 
-impl eframe::App for App {
-    fn logic(&mut self, ctx: &Context, _frame: &mut eframe::Frame) {
-        App::logic(self, ctx);
-    }
-
-    fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
-        self.draw(ui);
-        self.show_dialog(frame);
-        if std::mem::take(&mut self.wants_save) || self.kept.is_due() {
-            self.kept.ask(&self.jobs);
-        }
-        if self.kept.is_read()
-            && let Some(storage) = frame.storage_mut()
-        {
-            eframe::App::save(self, storage);
-            storage.flush();
-        }
-    }
-
-    /// Settings are written by [`App::ui`], after their file was read off this thread, and when the window closes.
-    fn auto_save_interval(&self) -> std::time::Duration {
-        std::time::Duration::MAX
-    }
-
-    fn save(&mut self, storage: &mut dyn eframe::Storage) {
-        if let Some(document) = self.active_document() {
-            self.settings.layouts = document.layouts.clone();
-            if let Some(view) = self.active_document().and_then(Document::view) {
-                self.settings.axis = view.link.axis;
-            }
-        }
-        eframe::set_value(storage, eframe::APP_KEY, &self.kept.to_write(&mut self.settings));
-        if self.written_rules != self.settings.category_rules {
-            self.written_rules = self.settings.category_rules.clone();
-            self.settings.write_rules();
-        }
-    }
-}
-
 /// Shares one recording between tests, benches and the app without reading a file.
 impl App {
     /// Draws nothing but one view, over the whole window.
@@ -483,7 +343,7 @@ impl App {
     }
 
     /// Puts a recording in a tab as if it had been read from a file.
-    pub fn open_recording(&mut self, title: &str, data: Arc<document::DeviceData>) {
+    pub fn open_recording(&mut self, title: &str, data: Arc<crate::app::data::device::DeviceData>) {
         let recording = Arc::clone(&data.recording);
         let mut view = DeviceView::new(data);
         view.link.tracks = self.settings.tracks;

@@ -6,7 +6,6 @@ use super::App;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::loader::Loading;
 use crate::app::pages::probe::{PACES, ProbePage, Replayable};
-use crate::app::run::Screenshot;
 use vramscope_core::model::Recording;
 use vramscope_live::probe::ALL;
 
@@ -28,14 +27,13 @@ impl App {
 
     /// Opens the probe's page for a picture, with the requests of the file where there is one, and runs what the view names.
     /// False while the file is still read.
-    pub(in crate::app) fn place_probe(&mut self, shot: &Screenshot) -> bool {
-        let has_file = shot.file.is_some();
+    pub(in crate::app) fn place_probe(&mut self, has_file: bool, view: &str) -> bool {
         if has_file && self.active_document().is_none_or(|d| matches!(d.content, Content::Loading(_))) {
             return false;
         }
         self.open_probe(has_file);
         let jobs = self.jobs.clone();
-        let wanted = shot.view.strip_prefix("probe:");
+        let wanted = view.strip_prefix("probe:");
         if let Some(Content::Probe(page)) = self.active_document_mut().map(|d| &mut d.content) {
             if let Some(at) = wanted.and_then(|name| ALL.iter().position(|s| s.name == name)) {
                 page.choose(Some(at));

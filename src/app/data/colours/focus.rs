@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::state::cursor::Link;
 use crate::app::state::selection::Item;
 use vramscope_core::analysis::LifetimeId;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use egui::Color32;
-use serde::{Deserialize, Serialize};
 
-use crate::app::documents::document::DeviceData;
+use super::device::DeviceData;
+use crate::app::state::colour_by::ColourBy;
 use crate::app::theme::Tokens;
 use vramscope_core::analysis::{Lifetime, LifetimeId, NO_EVENT, Role, Roles};
 use vramscope_core::model::SizeClass;
@@ -17,52 +17,6 @@ mod focus;
 use bounds::{age_bounds, size_bounds};
 pub use focus::Focus;
 
-/// What block colours mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum ColourBy {
-    /// The user's innermost frame.
-    #[default]
-    Stack,
-    /// What it is for: parameters, gradients, activations and so on.
-    Role,
-    /// Block size, in eight steps that each hold a fair share of the bytes at the peak.
-    SizeClass,
-    /// Events since the allocation, in octaves that span the recording.
-    Age,
-    /// The stream it belongs to.
-    Stream,
-    /// Small, large, or a private pool.
-    Pool,
-    /// The segment that holds it.
-    Segment,
-}
-
-impl ColourBy {
-    /// Every choice, in menu order.
-    pub const ALL: [ColourBy; 7] = [
-        ColourBy::Stack,
-        ColourBy::Role,
-        ColourBy::SizeClass,
-        ColourBy::Age,
-        ColourBy::Stream,
-        ColourBy::Pool,
-        ColourBy::Segment,
-    ];
-
-    /// Its name inside a sentence.
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            ColourBy::Stack => "stack",
-            ColourBy::Role => "role",
-            ColourBy::SizeClass => "size class",
-            ColourBy::Age => "age",
-            ColourBy::Stream => "stream",
-            ColourBy::Pool => "pool",
-            ColourBy::Segment => "segment",
-        }
-    }
-}
 /// How a class is painted; the theme turns it into a colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Paint {
@@ -443,7 +397,7 @@ mod tests {
         for file in files {
             let recording = Arc::new(vramscope_core::formats::open(&file, &Progress::new()).unwrap());
             let index = recording.busiest_device().unwrap();
-            let data = crate::app::documents::loader::prepare(&recording, index, &Progress::new()).unwrap();
+            let data = crate::app::data::device::prepare(&recording, index, &Progress::new()).unwrap();
             let mut sizes: Vec<u64> = {
                 let (_, peak) = data.tables.curves.peak(vramscope_core::analysis::Quantity::Requested);
                 let live = data.tables.states.live_at(&data.tables.lifetimes, peak);

@@ -3,16 +3,17 @@
 mod suggest;
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::app::documents::document::{DeviceData, DocumentId};
-use crate::app::documents::loader::prepare;
-use crate::app::jobs::Derived;
+use super::device::DeviceData;
+use super::device::prepare;
 use crate::app::jobs::identity::Identity;
-use crate::app::views::ViewContext;
+use crate::app::jobs::{Derived, Jobs};
+use crate::app::state::compared::{Moment, Other, Source};
+use crate::app::state::cursor::Link;
+use crate::app::state::document_id::DocumentId;
 use vramscope_core::allocator::Question;
 use vramscope_core::analysis::diff::{Comparison, Group, Instant, Parts, Places, Row, compare};
 use vramscope_core::analysis::flame::{Entry, held_by_stack, of_row};
@@ -26,57 +27,7 @@ use vramscope_core::units::count;
 
 pub use suggest::{Suggestion, suggest};
 
-/// Where a side of the comparison comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Source {
-    /// This device, at its marker.
-    #[default]
-    Marker,
-    /// This device, after an event that no flag in the timeline stands for.
-    At(u32),
-    /// Something else.
-    Other(Other, Moment),
-}
-
-/// What this device can be held against, other than itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Other {
-    /// Another device of the recording, by its index.
-    Device(usize),
-    /// Another recording that is open.
-    Document(DocumentId),
-    /// A file.
-    File(PathBuf),
-    /// The same requests under these settings, served by the allocator model.
-    Simulation(String),
-}
-
-/// The instant of another recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Moment {
-    /// Where most is in use.
-    #[default]
-    Peak,
-    /// The first request that failed; the peak when none did.
-    OutOfMemory,
-    /// After the last event.
-    End,
-}
-
 impl Moment {
-    /// Every choice, in menu order.
-    pub const ALL: [Moment; 3] = [Moment::Peak, Moment::OutOfMemory, Moment::End];
-
-    /// Its name in a menu.
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            Moment::Peak => "at its peak",
-            Moment::OutOfMemory => "at its OOM",
-            Moment::End => "at its end",
-        }
-    }
-
     /// Its event in a device: the last failure; the peak where none failed.
     #[must_use]
     pub fn event(self, data: &DeviceData) -> u32 {
@@ -97,6 +48,20 @@ pub fn held_against(side: &Source, moment: Moment, here: &DeviceData) -> Source 
         Source::Other(other, _) => Source::Other(other.clone(), moment),
         Source::Marker | Source::At(_) => Source::At(moment.event(here)),
     }
+}
+
+/// The device in front, as a comparison asks for it.
+pub struct Here<'a> {
+    /// The device.
+    pub data: &'a Arc<DeviceData>,
+    /// What A and B are, and the query in force.
+    pub link: &'a Link,
+    /// What each allocation is for; `None` until it is known.
+    pub roles: Option<&'a Arc<Roles>>,
+    /// The allocations the query holds for.
+    pub matching: Option<&'a Arc<Matching>>,
+    /// Threads for what takes long.
+    pub jobs: &'a Jobs,
 }
 
 /// A recording that is open in another tab.
@@ -341,7 +306,7 @@ impl Comparing {
     }
 
     /// The comparison as it is right now.
-    pub fn get(&self, cx: &ViewContext<'_>) -> Outcome {
+    pub fn get(&self, cx: &Here<'_>) -> Outcome {
         let inner = &mut *self.inner.borrow_mut();
         let mut parts = Vec::with_capacity(2);
         for which in 0..2 {
@@ -367,7 +332,7 @@ impl Comparing {
     }
 
     /// What the query in force holds for on both sides, once it is known; `None` without a query.
-    pub fn asked(&self, cx: &ViewContext<'_>, compared: &Arc<Compared>) -> Option<Arc<Asked>> {
+    pub fn asked(&self, cx: &Here<'_>, compared: &Arc<Compared>) -> Option<Arc<Asked>> {
         let (query, matching) = (Arc::clone(cx.link.query.as_ref()?), Arc::clone(cx.matching?));
         let key = (Identity::of(compared), Identity::of(&matching));
         let compared = Arc::clone(compared);
@@ -377,7 +342,7 @@ impl Comparing {
     }
 
     /// The steps of the device in front, once they are known.
-    pub fn steps(&self, cx: &ViewContext<'_>) -> Option<Arc<StepTable>> {
+    pub fn steps(&self, cx: &Here<'_>) -> Option<Arc<StepTable>> {
         let data = Arc::clone(cx.data);
         let work = move |progress: &Progress| {
             let steps = data.steps().clone();
@@ -390,7 +355,7 @@ impl Comparing {
 
 impl Inner {
     /// One side, or why there is none yet.
-    fn part(&mut self, cx: &ViewContext<'_>, which: usize) -> Result<Part, Outcome> {
+    fn part(&mut self, cx: &Here<'_>, which: usize) -> Result<Part, Outcome> {
         match &cx.link.compared[which] {
             Source::Marker | Source::At(_) => {
                 let event = match cx.link.compared[which] {

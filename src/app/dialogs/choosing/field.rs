@@ -8,16 +8,17 @@ use egui::text::{CCursor, CCursorRange};
 use egui::{Align, Id, Key, Layout, Modal, Modifiers, Rect, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
 use super::listing::{Entry, Kind, Listing, age};
-use super::{Choosing, Verdict};
-use crate::app::dialogs::overlays::{dialog_frame, dialog_title, from_home};
+use crate::app::dialogs::Outcome;
+use crate::app::dialogs::frame::{dialog_frame, dialog_title};
 use crate::app::jobs::{Derived, Jobs};
+use crate::app::platform::from_home;
+use crate::app::state::choosing::{Choosing, Verdict};
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::Push;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::rows::RowList;
-use crate::app::window::{App, Overlay};
 use vramscope_core::units::{Bytes, counted, shown};
 
 /// A path being chosen.
@@ -214,10 +215,8 @@ impl Asking {
     }
 }
 
-/// Draws the path field that lies over the window.
-pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, t: &Tokens) {
-    let Overlay::OpenPath(mut asking) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
-    let jobs = app.jobs.clone();
+/// Draws the path field that lies over the window; gives the path that was chosen.
+pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &Jobs) -> Outcome<PathBuf> {
     let mut path = None;
     let modal = Modal::new(Id::unique("open path")).frame(dialog_frame(t)).show(ui, |ui| {
         let window = ui.ctx().content_rect().size();
@@ -225,23 +224,23 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, t: &Tokens) {
         ui.set_width(width);
         let (label, is_closed) = dialog_title(ui, t, asking.purpose.title());
         ui.add_space(8.0);
-        let (mut listing, mut is_listed) = asking.fill(&jobs);
+        let (mut listing, mut is_listed) = asking.fill(jobs);
         let was_completed = asking.keys(ui, &listing);
         let id = Id::unique("path to open");
         if field(ui, t, id, &mut asking.typed, width, was_completed).labelled_by(label.id).changed() {
             asking.changed();
         }
         if was_completed || asking.parts().1 != asking.rows.0 {
-            (listing, is_listed) = asking.fill(&jobs);
+            (listing, is_listed) = asking.fill(jobs);
         }
         ui.add_space(8.0);
         let height = (window.y - 240.0).clamp(3.0 * ROW, 12.0 * ROW);
         let (body, _) = ui.allocate_exact_size(vec2(width, height), Sense::hover());
-        if let Some(row) = list(ui, t, &mut asking, &listing, is_listed, body) {
+        if let Some(row) = list(ui, t, asking, &listing, is_listed, body) {
             path = asking.take(row, &listing);
         }
         ui.add_space(10.0);
-        let verdict = asking.verdict(&jobs);
+        let verdict = asking.verdict(jobs);
         let can_go = verdict.is_some_and(|v| v.accepts) && asking.chosen.is_none();
         let hint = asking.hint(verdict);
         // The button first: the hint has the room that it leaves, and goes over to more lines.
@@ -262,10 +261,10 @@ pub(in crate::app) fn draw(app: &mut App, ui: &mut Ui, t: &Tokens) {
         }
         is_closed
     });
-    if let Some(path) = path {
-        app.actions.send(asking.purpose.action(path));
-    } else if !(modal.inner || modal.should_close()) {
-        app.overlay = Overlay::OpenPath(asking);
+    match path {
+        Some(path) => Outcome::Done(path),
+        None if modal.inner || modal.should_close() => Outcome::Closed,
+        None => Outcome::Stays,
     }
 }
 

@@ -7,6 +7,7 @@ pub mod record;
 
 use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
+use crate::app::platform::machine::MachineState;
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, focus_ring};
@@ -61,31 +62,6 @@ pub struct FileRow {
     pub events: u64,
     /// It in 96 x 32 points; its red end says "out of memory" too.
     pub sparkline: Sparkline,
-}
-
-/// A device of this machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MachineDevice {
-    /// "GPU 0, NVIDIA H200"
-    pub name: String,
-    /// Bytes in use.
-    pub used: u64,
-    /// Bytes it has.
-    pub total: u64,
-    /// One sentence; may be empty.
-    pub sentence: String,
-}
-
-/// What is known of this machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum MachineState {
-    /// Nothing yet, or nothing that can tell: the section is hidden.
-    #[default]
-    Unknown,
-    /// No driver: one sentence.
-    NoDriver(String),
-    /// Its devices.
-    Devices(Vec<MachineDevice>),
 }
 
 /// Everything the page shows.

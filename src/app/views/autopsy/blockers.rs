@@ -2,7 +2,7 @@
 
 use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
-use super::Case;
+use super::case::Case;
 use super::segments::mark_going;
 use crate::app::state::action::Action;
 use crate::app::state::selection::Item;

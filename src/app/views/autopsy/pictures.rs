@@ -2,7 +2,7 @@
 
 use egui::{Align2, Rect, Sense, Ui, pos2, vec2};
 
-use super::{Case, Kind};
+use super::case::{Case, Kind};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::axis;

@@ -3,7 +3,7 @@
 
 use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
-use super::{Case, Kind};
+use super::case::{Case, Kind};
 use crate::app::state::action::Action;
 use crate::app::state::selection::Item;
 use crate::app::theme::{Tokens, Type};

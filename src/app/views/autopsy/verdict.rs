@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use egui::{Key, ScrollArea, Ui, vec2};
 
+use super::AutopsyView;
+use super::case::{Case, Kind};
 use super::frames::tip_of;
 use super::helped::Ready;
-use super::{AutopsyView, Case, Kind};
 use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
 use crate::app::theme::{Type, text};

@@ -6,7 +6,7 @@ use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use rustc_hash::FxHashMap;
 
 use crate::app::data::compare::{Compared, Side, split_title};
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};

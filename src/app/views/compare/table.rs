@@ -62,7 +62,7 @@ impl CompareView {
             pane::empty_state(ui, "Nothing is live at A or at B.", None);
             return;
         }
-        let asked = cx.comparing.asked(cx, compared);
+        let asked = cx.comparing.asked(&cx.here(), compared);
         let is_lit = |g: &Group| asked.as_ref().is_none_or(|a| g.rows.iter().any(|&r| a.is_of(&compared.diff.rows[r as usize])));
         let rows = &self.rows.shown;
         let hidden = compared.groups.len() - rows.len();
@@ -102,7 +102,7 @@ impl CompareView {
             table = table.sorted(column, self.descending);
         }
         let mut out = Default::default();
-        super::inside(ui, body, "rows", |ui| {
+        crate::app::widgets::pane::inside(ui, body, "rows", |ui| {
             out = table.show(
                 ui,
                 rows.len(),

@@ -45,7 +45,7 @@ impl FlameView {
         let width = ui.available_width() - 24.0;
         let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away);
         let body = Rect::from_min_max(ui.cursor().min, pos2(ui.max_rect().right(), footer.top()));
-        super::inside(ui, body, "frames", |ui| {
+        crate::app::widgets::pane::inside(ui, body, "frames", |ui| {
             ScrollArea::vertical().auto_shrink(false).show_viewport(ui, |ui, view| {
                 let height = laid.rows as f32 * PITCH + 12.0;
                 let (rect, response) =

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use super::{View, ViewContext, ViewInfo, ViewKind};
+use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button;
 use crate::app::widgets::button::Push;
 use crate::app::widgets::pane;
@@ -30,9 +31,6 @@ mod picture;
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Heatmap,
-    title: "Fragmentation",
-    name: "heatmap",
-    about: "Reserved memory by address over time: what was in use, what was free, and where the largest hole was.",
     legend: &[
         ("top", "the largest hole over time; what is higher than the axis is cut off and marked"),
         ("red dashes", "the request that failed; holes are those of the segments that could serve it"),

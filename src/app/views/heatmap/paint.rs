@@ -6,7 +6,7 @@ use super::layout;
 use super::layout::Areas;
 use super::picture::{Map, Mark, Mode, Picture, event_of};
 use super::{Place, Places};
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::state::cursor;
 use crate::app::state::cursor::{Axis, Link};
 use crate::app::state::selection::Item;

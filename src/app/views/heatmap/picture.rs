@@ -6,7 +6,7 @@ use egui::Color32;
 
 use super::layout;
 use crate::app::data::colours::{Colours, Focus};
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::cursor;
 use crate::app::state::cursor::Axis;

@@ -1,6 +1,6 @@
 //! What the inspector says of a thing: a card of facts, made off the UI thread from the recording alone.
 
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::state::selection::Item;
 use vramscope_core::analysis::{LifetimeId, NO_EVENT, Role, State};
 use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};

@@ -2,7 +2,7 @@
 
 use super::block::{LINES, action_text, next_blockers, same_stack};
 use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::state::selection::Item;
 use vramscope_core::analysis::fragmentation::Servers;
 use vramscope_core::analysis::oom::has_segments;

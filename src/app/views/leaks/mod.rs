@@ -8,10 +8,11 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use super::stack_cells::StackCells;
-use super::{View, ViewContext, ViewInfo, ViewKind};
+use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::state::action::Action;
 use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::selector;
 use crate::app::widgets::label;
@@ -30,9 +31,6 @@ use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Leaks,
-    title: "Leaks",
-    name: "leaks",
-    about: "What survives its step: call stacks that leave something behind again and again.",
     legend: &[
         ("bars", "the least in use within each step: what every step comes back to"),
         (

@@ -9,10 +9,12 @@ pub(in crate::app) mod told;
 
 use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::live::last_known;
-use crate::app::state::action::{Action, LiveAction};
+use super::{View, ViewContext, ViewInfo};
+use crate::app::state::action::Action;
 use crate::app::state::command::Command;
+use crate::app::state::live::LiveAction;
+use crate::app::state::live::last_known;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, selector};
 use crate::app::widgets::chip::Swatch;
@@ -29,9 +31,6 @@ use vramscope_core::units::{Bytes, NBSP};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Live,
-    title: "Live",
-    name: "live",
-    about: "Every byte of the card over time: driver, other processes, and the watched program inside and outside PyTorch.",
     legend: &[
         ("driver", "kept by driver and firmware, never yours"),
         ("grey", "not yours: other processes, and what no listed process owns"),

@@ -3,7 +3,8 @@
 use egui::{Sense, Ui, vec2};
 
 use super::LiveView;
-use crate::app::state::action::{Action, LiveAction};
+use crate::app::state::action::Action;
+use crate::app::state::live::LiveAction;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::Push;

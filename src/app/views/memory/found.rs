@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use vramscope_core::analysis::anatomy::{Composition, LineHeld, Role};
 use vramscope_core::analysis::limits::Limit;
 use vramscope_core::analysis::steady::no_growth;

@@ -6,13 +6,14 @@ use egui::{Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 
 use super::block_legend;
 use super::block_legend::BlockLegend;
-use super::{View, ViewContext, ViewInfo, ViewKind};
+use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::Focus;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
 use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across};
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
@@ -43,9 +44,6 @@ use runs::{Runs, Window};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::SegmentMap,
-    title: "Segment map",
-    name: "segment-map",
-    about: "Every segment PyTorch has reserved at the cursor, one row each, with its blocks and holes to scale.",
     legend: &[
         ("colour", "a live block; the timeline's legend names the classes"),
         ("paler end of a block", "what rounding added to the request"),

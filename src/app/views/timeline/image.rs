@@ -6,8 +6,9 @@ use egui::Color32;
 use rayon::prelude::*;
 
 use super::picture::StrataPicture;
-use crate::app::data::colours::{ColourBy, Colours, Focus};
-use crate::app::documents::document::DeviceData;
+use crate::app::data::colours::{Colours, Focus};
+use crate::app::data::device::DeviceData;
+use crate::app::state::colour_by::ColourBy;
 use crate::app::theme::Tokens;
 use vramscope_core::analysis::{LifetimeId, NO_EVENT};
 

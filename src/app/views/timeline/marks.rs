@@ -1,7 +1,7 @@
 //! What happened at an instant or over a range: device calls, bursts of releases, snapshots, annotations. Found once for a
 //! recording; a window picks its part by binary search.
 
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use vramscope_core::allocator::{CapFrom, CapRange, Caps};
 use vramscope_core::analysis::anatomy::{Anatomy, Phase};
 use vramscope_core::analysis::steps::{StepSource, Steps};

@@ -27,15 +27,17 @@ use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
 use super::block_legend::BlockLegend;
 use super::live::alone::SamplesAlone;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::data::colours::{ColourBy, Focus};
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::colours::Focus;
 use crate::app::data::compare::name_of;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
+use crate::app::state::colour_by::ColourBy;
 use crate::app::state::cursor;
 use crate::app::state::cursor::Axis;
 use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
@@ -58,9 +60,6 @@ use vramscope_core::units::{count, counted};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Timeline,
-    title: "Timeline",
-    name: "timeline",
-    about: "Memory over the recording: the curves above, every live block below, stacked in order of allocation.",
     legend: &[
         ("reserved", "bright line: what PyTorch took from the device"),
         ("active", "filled: whole blocks that hold tensors or wait for a stream"),
@@ -576,7 +575,7 @@ impl Timeline {
         taken.extend(between);
         canvas.cursor(cx.link, on_axis, values);
         if let [Some(a), Some(b)] = flags {
-            let steps = cx.comparing.steps(cx);
+            let steps = cx.comparing.steps(&cx.here());
             canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), &taken, scene.names);
         }
     }

@@ -7,7 +7,7 @@ use super::layout::{CapAt, Tracks};
 use super::marks::Cap;
 use super::picture::{Window, WindowPicture};
 use super::place::{beside, free_place};
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::state::cursor;
 use crate::app::state::cursor::Axis;
 use crate::app::theme::{Tokens, Type};

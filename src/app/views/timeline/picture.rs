@@ -1,7 +1,7 @@
 //! What a window of the timeline shows, computed off the UI thread: curves by pixel column, strata, and their pixels.
 
 use super::marks::{Cluster, DeviceCall, Marks, Named, Range, clusters};
-use crate::app::documents::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::state::cursor;
 use crate::app::state::cursor::Axis;
 use vramscope_core::analysis::matching::Matching;
@@ -265,7 +265,8 @@ pub(super) mod tests {
     use egui::Color32;
 
     use super::*;
-    use crate::app::data::colours::{ColourBy, Colours, Focus};
+    use crate::app::data::colours::{Colours, Focus};
+    use crate::app::state::colour_by::ColourBy;
     use crate::app::theme::Tokens;
     use crate::app::views::timeline::image::StrataImage;
     use crate::app::views::timeline::marks::Named;

@@ -2,9 +2,10 @@
 
 use egui::{ScrollArea, Sense, Ui, pos2, vec2};
 
+use super::ViewContext;
+use super::model::{WhatIfView, outcome, outcome_span};
 use super::runs::{LimitFrom, Own};
 use super::table::{OVER_LIMIT, against};
-use super::{ViewContext, WhatIfView, outcome, outcome_span};
 use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, link_with};

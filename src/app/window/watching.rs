@@ -1,17 +1,19 @@
 //! Live documents: starting one, taking in its pictures, and what the user asks of it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui::Context;
 
-use super::{LiveAction, LiveFeed, Update};
-use crate::app::dialogs::choosing::Choosing;
+use super::App;
+use crate::app::data::device::prepare;
 use crate::app::documents::document::{Content, DeviceView, Document};
-use crate::app::documents::loader::{Loading, prepare};
+use crate::app::documents::loader::Loading;
+use crate::app::live::{LiveFeed, Update};
 use crate::app::state::action::Action;
+use crate::app::state::choosing::Choosing;
+use crate::app::state::live::LiveAction;
 use crate::app::state::workspace::Workspace;
-use crate::app::window::App;
 use vramscope_core::analysis::join::Whose;
 use vramscope_core::formats::session::History;
 use vramscope_core::model::{Progress, Recording};
@@ -124,9 +126,4 @@ impl App {
             feed.save_to(path);
         }
     }
-}
-
-/// True for `-`: a session on standard input.
-pub(in crate::app) fn is_standard_input(path: &Path) -> bool {
-    path.as_os_str() == "-"
 }

@@ -306,6 +306,23 @@ pub struct Document {
 }
 
 impl Document {
+    /// A tab that has just been opened.
+    #[must_use]
+    pub fn new(id: DocumentId, title: String, path: Option<PathBuf>, content: Content, layouts: Layouts) -> Self {
+        Document {
+            id,
+            title,
+            path,
+            recording: None,
+            content,
+            parked: Default::default(),
+            workspace: Default::default(),
+            left: Default::default(),
+            layouts,
+            feed: None,
+        }
+    }
+
     /// Brings a workspace to the front; one can go back to the one before.
     pub fn go_to(&mut self, workspace: Workspace) {
         if self.workspace != workspace {
@@ -379,20 +396,20 @@ mod tests {
     fn a_state_without_a_history_has_an_arrangement_of_its_own() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let mut recording = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
-        let jobs = Jobs::synchronous();
         let arranged = |recording: &Recording| {
-            let data = crate::app::data::device::prepare(&Arc::new(recording.clone()), 0, &Progress::new()).unwrap();
-            let ctx = egui::Context::default();
-            let mut app = crate::app::window::App::new(&ctx, crate::app::settings::Settings::default(), jobs.clone());
-            app.open_recording("sample", data);
-            app.active_document().map(Document::arrangement)
+            let recording = Arc::new(recording.clone());
+            let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+            let content = Content::Ready(Box::new(DeviceView::new(data)));
+            let mut document = Document::new(DocumentId(1), "sample".to_owned(), None, content, Layouts::default());
+            document.recording = Some(recording);
+            document.arrangement()
         };
-        assert_eq!(arranged(&recording), Some(Workspace::Overview));
+        assert_eq!(arranged(&recording), Workspace::Overview);
         for device in &mut recording.devices {
             device.events = Default::default();
             device.annotations = Default::default();
         }
-        assert_eq!(arranged(&recording), Some(Workspace::State));
+        assert_eq!(arranged(&recording), Workspace::State);
         assert!(!Workspace::State.starts_with(ViewKind::Timeline) && !Workspace::State.starts_with(ViewKind::Heatmap));
     }
 }

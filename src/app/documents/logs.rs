@@ -169,22 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_opened_is_explained_and_leaves_no_tab() {
-        use crate::app::jobs::Jobs;
-        use crate::app::settings::Settings;
-        use crate::app::window::{App, Overlay};
+    fn a_message_is_told_with_its_line_of_the_log() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("train.log");
         std::fs::write(&path, format!("{}[rank3]: {MESSAGE}", "step\n".repeat(100))).unwrap();
         assert_eq!(messages_of(&path).map(|log| log.first_line), Some(101), "the line of the log, not of the part");
         let (_, end) = search(&path, 0, std::fs::metadata(&path).unwrap().len(), 200, true).unwrap();
         assert_eq!(end.map(|log| log.first_line), Some(101), "also where only the end is searched");
-        let ctx = egui::Context::default();
-        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
-        app.open_paths([path]);
-        for _ in 0..4 {
-            app.logic(&ctx);
-        }
-        assert!(app.documents().is_empty() && matches!(app.overlay, Overlay::Explain(_)));
     }
 }

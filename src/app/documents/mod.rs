@@ -9,4 +9,5 @@ pub mod moving;
 pub mod samples;
 pub mod saving;
 pub mod seeking;
+pub mod tabs;
 pub mod watch;

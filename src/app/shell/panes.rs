@@ -31,7 +31,7 @@ use crate::app::window::App;
 use vramscope_core::model::{DeviceRecording, LiveTrack, Recording};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
-    let Some(at) = app.active else {
+    let Some(at) = app.documents.at_front() else {
         welcome(app, ui);
         return;
     };
@@ -82,7 +82,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
 
 pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, only: ViewKind) {
     let (actions, jobs, settings) = (app.actions.clone(), app.jobs.clone(), &app.settings);
-    let Some(document) = app.active.and_then(|at| app.documents.get_mut(at)) else { return };
+    let Some(document) = app.documents.front_mut() else { return };
     egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
         let mut maximised = Some(only);
         // A picture of one view is taken once it is complete: nothing has to appear together.

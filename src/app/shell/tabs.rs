@@ -42,7 +42,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         .show(&mut tabs, |ui| {
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 0.0;
-                if app.documents.is_empty() || app.active.is_none() {
+                if app.documents.is_empty() || app.documents.at_front().is_none() {
                     let response = tab(ui, tokens, "Welcome", "Welcome", true, false, Icon::File, None);
                     if response.close && !app.documents.is_empty() {
                         let id = app.documents[app.documents.len() - 1].id;
@@ -50,7 +50,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                     }
                 }
                 for (i, document) in app.documents.iter().enumerate() {
-                    let active = app.active == Some(i);
+                    let active = app.documents.at_front() == Some(i);
                     let tip = document.path.as_ref().map_or_else(|| document.title.clone(), |p| p.display().to_string());
                     let has_oom = document.has_oom();
                     let icon = document_icon(document);

@@ -26,7 +26,7 @@ impl App {
             ids.extend(self.active_document().map(|d| d.id));
         }
         if let Some(first) = ids.first().filter(|_| ids.len() > 1) {
-            self.active = self.documents.iter().position(|d| d.id == *first);
+            self.documents.show(*first);
             self.additions.together.push(ids);
         }
     }
@@ -34,11 +34,11 @@ impl App {
     /// When the tab in front is one of a group opened together and could not be read, the first of them that could comes to the
     /// front, and what could not is named.
     fn leave_failed(&mut self, group: &[DocumentId]) {
-        let at = |id: &DocumentId| self.documents.iter().position(|d| d.id == *id);
         let Some(failed) = self.active_document().filter(|d| group.contains(&d.id)) else { return };
         let Content::Failed(_) = &failed.content else { return };
-        if let Some(good) = group.iter().filter_map(at).find(|&i| self.documents[i].view().is_some()) {
-            self.active = Some(good);
+        let is_read = |id: &&DocumentId| self.documents.find(**id).is_some_and(|d| d.view().is_some());
+        if let Some(&good) = group.iter().find(is_read) {
+            self.documents.show(good);
         }
     }
 
@@ -100,7 +100,7 @@ impl App {
     }
 
     fn take_in(&mut self, added: Added, from: Option<DocumentId>) {
-        let Some(document) = self.documents.iter_mut().find(|d| d.id == added.to) else { return };
+        let Some(document) = self.documents.find_mut(added.to) else { return };
         let link = document.view().map(|v| v.link.clone());
         let mut view = DeviceView::new(added.data);
         if let Some(mut link) = link {
@@ -113,11 +113,10 @@ impl App {
         document.recording = Some(added.recording);
         document.content = Content::Ready(Box::new(view));
         document.parked.clear();
-        self.active = self.documents.iter().position(|d| d.id == added.to);
-        if let Some(at) = from.and_then(|id| self.documents.iter().position(|d| d.id == id)) {
-            self.close(at);
-            self.active = self.documents.iter().position(|d| d.id == added.to);
+        if let Some(from) = from {
+            self.close(from);
         }
+        self.documents.show(added.to);
         match added.is_trouble {
             true => self.notices.complain(added.sentence),
             false => self.notices.say(added.sentence),
@@ -130,7 +129,7 @@ impl App {
         let mut waiting = Vec::new();
         for group in &mut groups {
             self.leave_failed(group);
-            let members: Vec<&Document> = group.iter().filter_map(|id| self.documents.iter().find(|d| d.id == *id)).collect();
+            let members: Vec<&Document> = group.iter().filter_map(|id| self.documents.find(*id)).collect();
             if members.iter().any(|d| matches!(d.content, Content::Loading(_))) {
                 waiting.push(std::mem::take(group));
                 continue;

@@ -59,16 +59,16 @@ impl App {
             Command::Explain => self.overlay = Overlay::Explain(Default::default()),
             Command::WatchMachine => self.watch_machine(ctx),
             Command::Welcome => {
-                self.active = None;
+                self.documents.show_none();
                 self.welcomes += 1;
             }
             Command::Close => {
-                if let Some(at) = self.active {
-                    self.close(at);
+                if let Some(id) = self.documents.front().map(|d| d.id) {
+                    self.close(id);
                 }
             }
-            Command::NextTab => self.cycle_tab(1),
-            Command::PreviousTab => self.cycle_tab(-1),
+            Command::NextTab => self.documents.cycle(1),
+            Command::PreviousTab => self.documents.cycle(-1),
             Command::Quit => ctx.send_viewport_cmd(egui::ViewportCommand::Close),
             Command::Palette => self.overlay = Overlay::Palette(Default::default()),
             Command::FindInView => field::ask_for_focus(ctx),

@@ -49,12 +49,11 @@ impl App {
     /// Shows the comparison that was asked for as soon as its first recording is there.
     pub(in crate::app) fn poll_comparison(&mut self, ctx: &Context) {
         let Some((id, _)) = &self.to_compare else { return };
-        let at = self.documents.iter().position(|d| d.id == *id);
-        match at.map(|at| (at, &self.documents[at].content)) {
-            Some((_, Content::Loading(_))) => {}
-            Some((at, Content::Ready(_))) => {
-                let Some((_, other)) = self.to_compare.take() else { return };
-                self.active = Some(at);
+        match self.documents.find(*id).map(|d| &d.content) {
+            Some(Content::Loading(_)) => {}
+            Some(Content::Ready(_)) => {
+                let Some((id, other)) = self.to_compare.take() else { return };
+                self.documents.show(id);
                 self.compare_front(Other::File(other), ctx);
             }
             _ => self.to_compare = None,

@@ -18,7 +18,7 @@ impl App {
         // are offered.
         let recordings = || news.iter().filter_map(|n| if let News::Recording(path) = n { Some(path.clone()) } else { None });
         let are_ranks = || recordings().all(|path| rank_of_name(&name(&path)).is_some());
-        if self.active.is_none() && recordings().count() > 1 && are_ranks() {
+        if self.documents.at_front().is_none() && recordings().count() > 1 && are_ranks() {
             self.open_ranks(recordings().collect());
             news.retain(|n| !matches!(n, News::Recording(_)));
         }
@@ -28,7 +28,7 @@ impl App {
                 News::Recording(path) | News::CutShort(path) if self.documents.iter().any(|d| d.path.as_ref() == Some(&path)) => {
                     self.reload(&path);
                 }
-                News::Recording(path) if self.active.is_none() => self.open(path),
+                News::Recording(path) if self.documents.at_front().is_none() => self.open(path),
                 News::Recording(path) => self.notices.offer_recording(&name(&path), path),
                 News::CutShort(path) => {
                     let words = format!("New recording: {}. Its end is missing and has not come for a minute.", name(&path));

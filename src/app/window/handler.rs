@@ -52,15 +52,11 @@ impl App {
             Action::Add(path) => self.add_file(path),
             Action::OpenSample(index) => {
                 if let Some(sample) = self.samples.get(index).copied() {
-                    self.open_static(sample.name, sample.bytes);
+                    self.open_sample(sample);
                 }
             }
-            Action::Activate(id) => self.active = self.documents.iter().position(|d| d.id == id),
-            Action::Close(id) => {
-                if let Some(at) = self.documents.iter().position(|d| d.id == id) {
-                    self.close(at);
-                }
-            }
+            Action::Activate(id) => self.documents.show(id),
+            Action::Close(id) => self.close(id),
             Action::SetDevice(index) => self.set_device(index),
             Action::SetCursor(event) => self.with_link(|link, data| link.cursor = clamp_event(data, event)),
             Action::GoTo(event) => self.with_link(|link, data| go_to(link, data, event)),
@@ -108,7 +104,7 @@ impl App {
             }
             Action::SetTracks(tracks) => {
                 self.settings.tracks = tracks;
-                for document in &mut self.documents {
+                for document in self.documents.iter_mut() {
                     let parked = document.parked.values_mut();
                     let shown = match &mut document.content {
                         Content::Ready(view) => Some(view),

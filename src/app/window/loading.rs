@@ -17,7 +17,7 @@ impl App {
         let (mut gone, mut cut_short) = (Vec::new(), Vec::new());
         let (mut told, mut folders) = (Vec::new(), Vec::new());
         let (axis, colour_by, tracks) = (self.settings.axis, self.settings.colour_by, self.settings.tracks);
-        for document in &mut self.documents {
+        for document in self.documents.iter_mut() {
             let Content::Loading(loading) = &mut document.content else { continue };
             match loading.poll() {
                 None => {}
@@ -75,15 +75,11 @@ impl App {
         // A log is no recording; what its error means is what was wanted of it.
         for (id, log) in told {
             // At once: what is opened beside it must not take it for a file that failed.
-            if let Some(at) = self.documents.iter().position(|d| d.id == id) {
-                self.close(at);
-            }
+            self.close(id);
             self.actions.send(Action::Explain(log));
         }
         for (id, folder) in folders {
-            if let Some(at) = self.documents.iter().position(|d| d.id == id) {
-                self.close(at);
-            }
+            self.close(id);
             self.open_ranks(vec![folder]);
         }
         for recent in recents {

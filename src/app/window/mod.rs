@@ -31,9 +31,8 @@ use super::dialogs::drop_target::Hover;
 use super::dialogs::notifications::Notifications;
 use super::dialogs::{choosing as paths, explain, sources as questions};
 use super::documents::document::{Content, DeviceView, Document};
-use super::documents::loader::Loading;
 use super::documents::samples::Sample;
-use super::documents::{adding::Additions, samples, saving::Saves, seeking::Seeking, watch};
+use super::documents::{adding::Additions, samples, saving::Saves, seeking::Seeking, tabs::Tabs, watch};
 use super::jobs::{Derived, Jobs};
 use super::palette::Palette;
 use super::picture::Pictures;
@@ -72,10 +71,7 @@ pub struct App {
     pub(in crate::app) hover: Hover,
     /// What the file of settings is known to hold.
     pub(in crate::app) kept: Kept,
-    pub(in crate::app) documents: Vec<Document>,
-    /// Index of the document in front; `None` shows the welcome page.
-    pub(in crate::app) active: Option<usize>,
-    pub(in crate::app) next_id: u64,
+    pub(in crate::app) documents: Tabs,
     pub(in crate::app) overlay: Overlay,
     /// The settings are written with the next frame: what was decided in a dialog must outlive a crash.
     pub(in crate::app) wants_save: bool,
@@ -140,9 +136,7 @@ impl App {
             settings,
             hover: Hover::default(),
             kept: Kept::default(),
-            documents: Vec::new(),
-            active: None,
-            next_id: 1,
+            documents: Tabs::default(),
             overlay: Overlay::None,
             wants_save: false,
             maximised: None,
@@ -186,11 +180,11 @@ impl App {
     /// The document in front.
     #[must_use]
     pub fn active_document(&self) -> Option<&Document> {
-        self.active.and_then(|i| self.documents.get(i))
+        self.documents.front()
     }
 
     pub(in crate::app) fn active_document_mut(&mut self) -> Option<&mut Document> {
-        self.active.and_then(|i| self.documents.get_mut(i))
+        self.documents.front_mut()
     }
 
     /// The open documents, in tab order.
@@ -229,7 +223,7 @@ impl App {
         use std::hash::{Hash as _, Hasher as _};
         let mut pace = std::hash::DefaultHasher::new();
         (self.jobs.running(), self.additions.is_empty(), self.documents.len(), self.explains().is_some()).hash(&mut pace);
-        for document in &self.documents {
+        for document in self.documents.iter() {
             std::mem::discriminant(&document.content).hash(&mut pace);
             match &document.content {
                 Content::Loading(loading) => {
@@ -244,23 +238,6 @@ impl App {
             }
         }
         pace.finish()
-    }
-
-    pub(in crate::app) fn new_document(&mut self, title: String, path: Option<PathBuf>, content: Content) -> Document {
-        let id = DocumentId(self.next_id);
-        self.next_id += 1;
-        Document {
-            id,
-            title,
-            path,
-            recording: None,
-            content,
-            parked: Default::default(),
-            workspace: Default::default(),
-            left: Default::default(),
-            layouts: self.settings.layouts.clone(),
-            feed: None,
-        }
     }
 
     /// Takes in what arrived since the last frame: loaded files, dropped files, dialogs, shortcuts, actions.
@@ -322,17 +299,6 @@ impl App {
             }
         }
     }
-
-    pub(in crate::app) fn open_static(&mut self, name: &str, bytes: &'static [u8]) {
-        if let Some(at) = self.documents.iter().position(|d| d.path.is_none() && d.title == name) {
-            self.active = Some(at);
-            return;
-        }
-        let loading = Loading::bytes(&self.jobs, name.to_owned(), bytes);
-        let document = self.new_document(name.to_owned(), None, Content::Loading(loading));
-        self.documents.push(document);
-        self.active = Some(self.documents.len() - 1);
-    }
 }
 
 /// Shares one recording between tests, benches and the app without reading a file.
@@ -347,9 +313,7 @@ impl App {
         let recording = Arc::clone(&data.recording);
         let mut view = DeviceView::new(data);
         view.link.tracks = self.settings.tracks;
-        let mut document = self.new_document(title.to_owned(), None, Content::Ready(Box::new(view)));
+        let document = self.open_tab(title.to_owned(), None, Content::Ready(Box::new(view)));
         document.recording = Some(recording);
-        self.documents.push(document);
-        self.active = Some(self.documents.len() - 1);
     }
 }

@@ -6,6 +6,7 @@ use super::App;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::loader::Loading;
 use crate::app::pages::probe::{PACES, ProbePage, Replayable};
+use crate::app::state::document_id::DocumentId;
 use vramscope_core::model::Recording;
 use vramscope_live::probe::ALL;
 
@@ -14,15 +15,12 @@ impl App {
     /// in front.
     pub(in crate::app) fn open_probe(&mut self, replays: bool) {
         let replay = self.active_document().filter(|_| replays).and_then(replayable);
-        let open = self.documents.iter().position(|d| matches!(&d.content, Content::Probe(page) if page.replay.is_none()));
-        if let (false, Some(at)) = (replays, open) {
-            self.active = Some(at);
+        let is_probe = |d: &Document| matches!(&d.content, Content::Probe(page) if page.replay.is_none());
+        if !replays && self.documents.show_first(is_probe) {
             return;
         }
         let title = replay.as_ref().map_or_else(|| "Probe".to_owned(), |r| format!("Probe: {}", r.title));
-        let document = self.new_document(title, None, Content::Probe(Box::new(ProbePage::new(replay))));
-        self.documents.push(document);
-        self.active = Some(self.documents.len() - 1);
+        self.open_tab(title, None, Content::Probe(Box::new(ProbePage::new(replay))));
     }
 
     /// Opens the probe's page for a picture, with the requests of the file where there is one, and runs what the view names.
@@ -62,22 +60,22 @@ impl App {
     /// Takes in what runs told, and puts the recording of each that ended into a tab of its own, behind the page.
     pub(in crate::app) fn poll_probe(&mut self) {
         self.offer_recordings();
-        let mut made: Vec<(usize, Arc<Recording>)> = Vec::new();
-        for (at, document) in self.documents.iter_mut().enumerate() {
+        let mut made: Vec<(DocumentId, Arc<Recording>)> = Vec::new();
+        for document in self.documents.iter_mut() {
             if let Content::Probe(page) = &mut document.content
                 && let Some(recording) = page.poll()
             {
-                made.push((at, recording));
+                made.push((document.id, recording));
             }
         }
-        for (at, recording) in made {
+        for (page, recording) in made {
             let Some(index) = recording.busiest_device() else { continue };
             let loading = Loading::device(&self.jobs, Arc::clone(&recording), index);
-            let mut document = self.new_document(recording.source.name.clone(), None, Content::Loading(loading));
+            let (title, layouts) = (recording.source.name.clone(), self.settings.layouts.clone());
+            let document = self.documents.open_behind(title, None, Content::Loading(loading), layouts);
             document.recording = Some(recording);
             let id = document.id;
-            self.documents.push(document);
-            if let Some(Document { content: Content::Probe(page), .. }) = self.documents.get_mut(at) {
+            if let Some(Document { content: Content::Probe(page), .. }) = self.documents.find_mut(page) {
                 page.opened(id);
             }
         }

@@ -1,37 +1,37 @@
 //! Opening, reading again and closing documents: what stands behind the tabs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::App;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::loader::Loading;
+use crate::app::documents::samples::Sample;
 use crate::app::pages::ranks::Ranks;
+use crate::app::state::document_id::DocumentId;
+use vramscope_core::allocator::Question;
+use vramscope_core::units::Bytes;
 
 impl App {
-    pub(in crate::app) fn cycle_tab(&mut self, step: isize) {
-        let n = self.documents.len() as isize;
-        if n > 0 {
-            let at = self.active.map_or(0, |i| i as isize + step);
-            self.active = Some(at.rem_euclid(n) as usize);
-        }
+    /// Opens a tab in front. Every tab is opened here, but those that come in behind a page.
+    pub(in crate::app) fn open_tab(&mut self, title: String, path: Option<PathBuf>, content: Content) -> &mut Document {
+        self.documents.open(title, path, content, self.settings.layouts.clone())
     }
 
     /// Opens a file in a tab, or brings the tab that has it to the front.
     pub(in crate::app) fn open(&mut self, path: PathBuf) {
         let path = std::path::absolute(&path).unwrap_or(path);
-        if let Some(at) =
-            self.documents.iter().position(|d| d.path.as_ref() == Some(&path) && !matches!(d.content, Content::Failed(_)))
-        {
-            self.active = Some(at);
+        if self.documents.show_first(|d| d.path.as_ref() == Some(&path) && !matches!(d.content, Content::Failed(_))) {
             return;
         }
         let title = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         self.notices.forget_recording(&path);
         let loading = Loading::file(&self.jobs, path.clone());
-        self.documents.retain(|d| d.path.as_ref() != Some(&path));
-        let document = self.new_document(title, Some(path), Content::Loading(loading));
-        self.documents.push(document);
-        self.active = Some(self.documents.len() - 1);
+        // One that could not be read makes way.
+        while let Some(failed) = self.documents.iter().find(|d| d.path.as_ref() == Some(&path)).map(|d| d.id) {
+            drop(self.documents.close(failed));
+        }
+        self.open_tab(title, Some(path), Content::Loading(loading));
     }
 
     /// Opens folders, patterns or many files as the ranks of one job, in one tab.
@@ -43,14 +43,11 @@ impl App {
         let name =
             of.and_then(|p| p.file_name()).map_or_else(|| first.display().to_string(), |n| n.to_string_lossy().into_owned());
         let path = (paths.len() == 1).then(|| first.clone());
-        if let Some(at) = path.as_ref().and_then(|p| self.documents.iter().position(|d| d.path.as_ref() == Some(p))) {
-            self.active = Some(at);
+        if path.is_some() && self.documents.show_first(|d| d.path == path) {
             return;
         }
         let page = Ranks::open(&self.jobs, paths);
-        let document = self.new_document(format!("{name} (ranks)"), path, Content::Ranks(Box::new(page)));
-        self.documents.push(document);
-        self.active = Some(self.documents.len() - 1);
+        self.open_tab(format!("{name} (ranks)"), path, Content::Ranks(Box::new(page)));
     }
 
     /// Reads an open file again.
@@ -66,7 +63,7 @@ impl App {
 
     /// Takes in ranks that were read.
     pub(in crate::app) fn poll_ranks(&mut self) {
-        for document in &mut self.documents {
+        for document in self.documents.iter_mut() {
             if let Content::Ranks(page) = &mut document.content
                 && let Err(sentence) = page.poll()
             {
@@ -75,40 +72,44 @@ impl App {
         }
     }
 
-    pub(in crate::app) fn close(&mut self, at: usize) {
-        let document = self.documents.remove(at);
+    /// Closes a tab. Its arrangement of views is that of the next one opened.
+    pub(in crate::app) fn close(&mut self, id: DocumentId) {
+        let Some(document) = self.documents.close(id) else { return };
         self.settings.layouts = document.layouts.clone();
         let views = document.parked.values().map(|view| &**view).chain(document.view());
-        let data: Vec<_> = views.map(|view| std::sync::Arc::clone(&view.data)).collect();
+        let data: Vec<_> = views.map(|view| Arc::clone(&view.data)).collect();
         let recording = document.recording.clone();
         drop(document);
         // To give gigabytes back takes the system longer than a frame may.
         drop(self.jobs.spawn("close", move || drop((data, recording))));
-        self.active = match self.active {
-            _ if self.documents.is_empty() => None,
-            Some(i) if i > at || i >= self.documents.len() => Some(i.saturating_sub(1)),
-            other => other,
-        };
+    }
+
+    /// Opens a recording that is inside the program.
+    pub(in crate::app) fn open_sample(&mut self, Sample { name, bytes, .. }: Sample) {
+        if self.documents.show_first(|d| d.path.is_none() && d.title == name) {
+            return;
+        }
+        let loading = Loading::bytes(&self.jobs, name.to_owned(), bytes);
+        self.open_tab(name.to_owned(), None, Content::Loading(loading));
     }
 
     /// Runs a what-if question and opens the run in a tab of its own.
     pub(in crate::app) fn open_simulation(&mut self, conf: &str, limit: Option<u64>) {
-        let Some(data) = self.active_document().and_then(Document::view).map(|v| std::sync::Arc::clone(&v.data)) else { return };
-        let question = match vramscope_core::allocator::Question::parse(conf, limit) {
+        let Some(data) = self.active_document().and_then(Document::view).map(|v| Arc::clone(&v.data)) else { return };
+        let question = match Question::parse(conf, limit) {
             Ok(question) => question,
             Err(error) => return self.notices.complain(format!("PyTorch would refuse this at {error}")),
         };
         let settings = if conf.is_empty() { "defaults" } else { conf };
         let title = match limit {
-            Some(limit) => format!("What-if: {settings}, {}", vramscope_core::units::Bytes(limit)),
+            Some(limit) => format!("What-if: {settings}, {}", Bytes(limit)),
             None => format!("What-if: {settings}"),
         };
         let loading = Loading::simulation(&self.jobs, data, question);
-        let document = self.new_document(title, None, Content::Loading(loading));
-        self.documents.push(document);
-        self.active = Some(self.documents.len() - 1);
+        self.open_tab(title, None, Content::Loading(loading));
     }
 
+    /// Shows another device of the recording in front. The one before is kept, so that going back is instant.
     pub(in crate::app) fn set_device(&mut self, index: usize) {
         let jobs = self.jobs.clone();
         let Some(document) = self.active_document_mut() else { return };

@@ -25,9 +25,10 @@ impl App {
     /// Watches this machine's GPUs in a tab, or brings the tab that does to the front.
     pub fn watch_machine(&mut self, ctx: &Context) {
         let running = |d: &Document| d.feed.as_ref().is_some_and(|f| !f.status.is_over && !f.status.is_remote);
-        if let Some(at) = self.documents.iter().position(running) {
-            self.active = Some(at);
-            self.documents[at].workspace = Workspace::Live;
+        if self.documents.show_first(running) {
+            if let Some(document) = self.documents.front_mut() {
+                document.workspace = Workspace::Live;
+            }
             return;
         }
         self.open_feed("Live", LiveFeed::machine(ctx));
@@ -44,19 +45,17 @@ impl App {
         let Ok(data) = prepare(&recording, 0, &Progress::new()) else { return };
         let mut view = DeviceView::new(data);
         view.link.live = Some(Arc::clone(&feed.status));
-        let mut document = self.new_document(title.to_owned(), None, Content::Ready(Box::new(view)));
+        let document = self.open_tab(title.to_owned(), None, Content::Ready(Box::new(view)));
         document.recording = Some(recording);
         document.workspace = Workspace::Live;
         document.feed = Some(feed);
-        self.documents.push(document);
-        self.active = Some(self.documents.len() - 1);
     }
 
     /// Takes in what live documents sent since the last frame.
     pub(in crate::app) fn poll_live(&mut self) {
         let mut snapshots = Vec::new();
         let front = self.active_document().map(|d| d.id);
-        for document in &mut self.documents {
+        for document in self.documents.iter_mut() {
             let Some(feed) = &mut document.feed else { continue };
             for update in feed.updates() {
                 match update {
@@ -96,9 +95,7 @@ impl App {
     fn open_snapshot(&mut self, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) {
         let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         let loading = Loading::snapshot(&self.jobs, path.clone(), under);
-        let document = self.new_document(name, Some(path), Content::Loading(loading));
-        self.documents.push(document);
-        self.active = Some(self.documents.len() - 1);
+        self.open_tab(name, Some(path), Content::Loading(loading));
     }
 
     /// Passes what the user asked of the live document in front on to it.
@@ -115,14 +112,14 @@ impl App {
 
     /// A name for the file of the session that is to be saved.
     pub(in crate::app) fn session_name(&self) -> String {
-        let title = self.documents.iter().find(|d| Some(d.id) == self.session_to_save).map_or("session", |d| d.title.as_str());
+        let title = self.session_to_save.and_then(|id| self.documents.find(id)).map_or("session", |d| d.title.as_str());
         format!("{}.vramscope", title.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "-"))
     }
 
     /// Keeps the session that was to be saved in a file: what was seen so far, and what is still to come.
     pub(in crate::app) fn save_session(&mut self, path: PathBuf) {
         let id = self.session_to_save.take();
-        if let Some(feed) = self.documents.iter().find(|d| Some(d.id) == id).and_then(|d| d.feed.as_ref()) {
+        if let Some(feed) = id.and_then(|id| self.documents.find(id)).and_then(|d| d.feed.as_ref()) {
             feed.save_to(path);
         }
     }

@@ -409,48 +409,4 @@ mod tests {
         assert!(read_limit("60").is_err_and(|e| e.contains("60GiB")));
         assert_eq!(read_limit("60GB"), Ok(60_000_000_000));
     }
-
-    #[test]
-    fn a_trace_without_requests_says_so_instead_of_equal_rows() {
-        use crate::app::jobs::Jobs;
-        use crate::app::settings::Settings;
-        use crate::app::state::action::Action;
-        use crate::app::state::workspace::Workspace;
-        use crate::app::window::App;
-        use vramscope_core::model::Progress;
-        let free = |i: u64| {
-            format!(
-                r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{},"args":{{"Bytes":-4096,"Addr":{},"Device Id":0,"Device Type":1}}}}"#,
-                10 + i,
-                0x7f00_0000_0000 + i * 4096
-            )
-        };
-        let trace = format!(r#"{{"schemaVersion":1,"traceEvents":[{}]}}"#, (0..20).map(free).collect::<Vec<_>>().join(","));
-        let recording = vramscope_core::formats::read(trace.as_bytes(), "frees.pt.trace.json", &Progress::new()).unwrap();
-        let data = crate::app::data::device::prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
-        let ctx = egui::Context::default();
-        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
-        app.open_recording("frees", data);
-        app.actions().send(Action::Run(crate::app::state::command::Command::Workspace(Workspace::WhatIf)));
-        let mut texts = String::new();
-        for _ in 0..4 {
-            let screen = Rect::from_min_size(egui::pos2(0.0, 0.0), vec2(1600.0, 1000.0));
-            let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
-            let mut out = ctx.run_ui(input, |ui| {
-                app.logic(ui.ctx());
-                app.draw(ui);
-            });
-            out.textures_delta.clear();
-            texts = out
-                .shapes
-                .iter()
-                .filter_map(|s| match &s.shape {
-                    egui::Shape::Text(text) => Some(text.galley.text()),
-                    _ => None,
-                })
-                .collect::<Vec<_>>()
-                .join("\n");
-        }
-        assert!(texts.contains("nothing to replay") && !texts.contains("all 0 served"), "{texts}");
-    }
 }

@@ -12,14 +12,17 @@ use std::time::{Duration, Instant};
 
 use egui::{Context, Event, PointerButton, Pos2, RawInput, Rect, pos2, vec2};
 use vramscope::app::App;
-use vramscope::app::action::{Action, Actions};
-use vramscope::app::colours::{ColourBy, Colours};
-use vramscope::app::cursor::Link;
-use vramscope::app::document::{Content, DeviceData};
+use vramscope::app::data::colours::Colours;
+use vramscope::app::data::device::DeviceData;
+use vramscope::app::documents::document::Content;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::Settings;
+use vramscope::app::state::action::{Action, Actions};
+use vramscope::app::state::colour_by::ColourBy;
+use vramscope::app::state::cursor::Link;
+use vramscope::app::state::view_kind::ViewKind;
 use vramscope::app::theme::{self, Tokens};
-use vramscope::app::views::{ViewContext, ViewKind};
+use vramscope::app::views::ViewContext;
 
 const SIZE: [f32; 2] = [1600.0, 1000.0];
 const FRAMES: usize = 240;
@@ -102,7 +105,7 @@ fn alone(ctx: &Context, app: &mut App, view: ViewKind, events: f64) {
         }
         settle(ctx, app);
     }
-    times.print(&format!("{:<12} (all of it there after {there:5.1?})", view.info().name));
+    times.print(&format!("{:<12} (all of it there after {there:5.1?})", view.name()));
 }
 
 /// Waits until everything that was asked for is computed, and shows everything again.
@@ -188,7 +191,7 @@ fn timeline_alone(data: &Arc<DeviceData>) {
     let ctx = Context::default();
     theme::install(&ctx);
     let jobs = Jobs::new(ctx.clone());
-    let comparing = vramscope::app::compare::Comparing::default();
+    let comparing = vramscope::app::data::compare::Comparing::default();
     let (actions, inbox) = Actions::channel();
     let mut link = Link::new(data.device());
     let colours = Arc::new(Colours::build(data, ColourBy::Stack));

@@ -21,11 +21,32 @@ const CORE: &[&[&str]] = &[
     &["compare"],
 ];
 
-/// A crate's modules, each step naming only what stands in a step before it.
-const ORDER: [(&str, &[&[&str]]); 3] = [
-    ("crates/vramscope-core/src", CORE),
-    ("crates/vramscope-live/src", &[&["nvml"], &["live", "probe"]]),
-    ("src", &[&["cli", "app"]]),
+/// Folders with the path of their module, and the modules in them: each step names only what stands in a step before it.
+const ORDER: [(&str, &str, &[&[&str]]); 4] = [
+    ("crates/vramscope-core/src", "crate::", CORE),
+    ("crates/vramscope-live/src", "crate::", &[&["nvml"], &["live", "probe"]]),
+    ("src", "crate::", &[&["cli", "app"]]),
+    (
+        "src/app",
+        "crate::app::",
+        &[
+            &["jobs", "theme"],
+            &["state"],
+            &["platform"],
+            &["settings"],
+            &["data"],
+            &["widgets"],
+            &["views", "pages"],
+            &["live"],
+            &["documents"],
+            &["dialogs"],
+            &["palette", "picture"],
+            &["window"],
+            &["shell"],
+            &["app"],
+            &["run"],
+        ],
+    ),
 ];
 
 fn root() -> &'static Path {
@@ -52,14 +73,14 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(i, line)| (i + 1, line.split("//").next().unwrap_or_default()))
 }
 
-/// The modules of the crate's root that a line names, from a file `depth` modules below the root.
-fn named(line: &str, depth: usize) -> Vec<&str> {
+/// The modules of the folder of module `root` that a line names, from a file `depth` modules below it.
+fn named<'a>(line: &'a str, root: &str, depth: usize) -> Vec<&'a str> {
     let word = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_').len();
     let mut found = Vec::new();
-    for (at, _) in line.match_indices("crate::") {
-        let rest = &line[at + "crate::".len()..];
+    for (at, _) in line.match_indices(root) {
+        let rest = &line[at + root.len()..];
         // A group or a glob would hide what it names.
-        found.push(if word(rest) == 0 { "a group of crate::" } else { &rest[..word(rest)] });
+        found.push(if word(rest) == 0 { "a group of modules" } else { &rest[..word(rest)] });
     }
     for (at, _) in line.match_indices("super::").filter(|(at, _)| !line[..*at].ends_with("super::")) {
         let mut rest = &line[at..];
@@ -77,7 +98,7 @@ fn named(line: &str, depth: usize) -> Vec<&str> {
 #[test]
 fn no_module_names_one_that_stands_after_it() {
     let mut wrong = Vec::new();
-    for (folder, steps) in ORDER {
+    for (folder, path_of_root, steps) in ORDER {
         let src = root().join(folder);
         let modules: Vec<&str> = steps.concat();
         let mut seen = 0;
@@ -85,19 +106,20 @@ fn no_module_names_one_that_stands_after_it() {
             let parts: Vec<&str> = path.strip_prefix(&src).unwrap().iter().map(|p| p.to_str().unwrap()).collect();
             let own = parts[0].trim_end_matches(".rs");
             let Some(step) = steps.iter().position(|step| step.contains(&own)) else {
-                assert!(matches!(own, "lib" | "main"), "{} has no place in the order", path.display());
+                assert!(matches!(own, "lib" | "main" | "mod"), "{} has no place in the order", path.display());
                 continue;
             };
             let depth = parts.len() - usize::from(parts.len() > 1 && *parts.last().unwrap() == "mod.rs");
             for (line, code) in code(&text) {
-                for name in named(code, depth) {
+                for name in named(code, path_of_root, depth) {
                     let may = name == own || steps[..step].iter().any(|s| s.contains(&name));
                     seen += usize::from(may);
                     if !may && (modules.contains(&name) || name.starts_with("a group")) {
                         wrong.push(format!("{}:{line}: {own} names {name}", path.display()));
                     }
                 }
-                if !(folder == "src" && own == "app")
+                if folder != "src/app"
+                    && !(folder == "src" && own == "app")
                     && ["egui", "winit", "rfd"].iter().any(|screen| code.contains(&format!("{screen}::")))
                 {
                     wrong.push(format!("{}:{line}: {own} names the screen", path.display()));
@@ -111,11 +133,13 @@ fn no_module_names_one_that_stands_after_it() {
 
 #[test]
 fn a_wrong_name_is_found_however_it_is_reached() {
-    assert_eq!(named("use crate::analysis::Curves; let x = crate::units::f();", 2), ["analysis", "units"]);
-    assert_eq!(named("use crate::{units::Bytes, app};", 1), ["a group of crate::"]);
-    assert_eq!(named("use super::super::analysis::Curves;", 2), ["analysis"]);
-    assert_eq!(named("use super::analysis;", 1), ["analysis"]);
-    assert!(named("use super::{curves, strata}; use super::super::oom;", 3).is_empty());
+    let in_crate = |line: &'static str, depth| named(line, "crate::", depth);
+    assert_eq!(in_crate("use crate::analysis::Curves; let x = crate::units::f();", 2), ["analysis", "units"]);
+    assert_eq!(in_crate("use crate::{units::Bytes, app};", 1), ["a group of modules"]);
+    assert_eq!(in_crate("use super::super::analysis::Curves;", 2), ["analysis"]);
+    assert_eq!(in_crate("use super::analysis;", 1), ["analysis"]);
+    assert!(in_crate("use super::{curves, strata}; use super::super::oom;", 3).is_empty());
+    assert_eq!(named("use crate::app::views::View; use crate::cli;", "crate::app::", 1), ["views"]);
     assert!(code("// use crate::app;").all(|(_, line)| line.is_empty()));
 }
 
@@ -139,7 +163,7 @@ fn everything_that_is_printed_goes_one_way() {
     assert_eq!(prints(&format!("{one_item}#[cfg(test)]\nmod tests {{\n    println!();\n}}")), [4]);
     assert_eq!(prints("fn f() {\n println!(\"{x}\");\n std::io::stderr();\n // eprintln!(\n}"), [2, 3]);
     let mut ways = Vec::new();
-    for (folder, _) in ORDER {
+    for (folder, ..) in ORDER.iter().take(3) {
         let src = root().join(folder);
         for (path, text) in sources(&src).iter().filter(|(path, _)| !path.ends_with("tests.rs")) {
             let name = path.strip_prefix(&src).unwrap().display().to_string();
@@ -149,6 +173,21 @@ fn everything_that_is_printed_goes_one_way() {
     ways.sort();
     // A session on standard output is no text.
     assert_eq!(ways, ["cli/record.rs", "cli/terminal.rs"], "text is printed through cli::terminal");
+}
+
+/// Who wants to know what changes the window's state has one folder to read.
+#[test]
+fn the_application_is_implemented_in_one_room() {
+    let src = root().join("src/app");
+    let mut rooms = Vec::new();
+    for (path, text) in sources(&src) {
+        let is_there = code(&text).any(|(_, line)| line.starts_with("impl App ") || line.ends_with(" for App {"));
+        let room = path.strip_prefix(&src).unwrap().iter().next().unwrap().to_str().unwrap().to_owned();
+        rooms.extend(is_there.then_some(room));
+    }
+    rooms.sort();
+    rooms.dedup();
+    assert_eq!(rooms, ["app.rs", "window"], "a frame in `app.rs`, everything else in `window`");
 }
 
 /// A value that is gone leaves its address to another, and a cache keyed by it shows what it made of the first.

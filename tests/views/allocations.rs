@@ -3,9 +3,9 @@
 use crate::alone::{Alone, alone, has_adapter, sample};
 use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT, Queryable};
-use vramscope::app::action::Action;
-use vramscope::app::selection::Item;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::selection::Item;
+use vramscope::app::state::view_kind::ViewKind;
 
 #[test]
 fn allocations() {

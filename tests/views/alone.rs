@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use egui::{Pos2, Rect, Theme};
 use egui_kittest::{Harness, SnapshotOptions};
-use vramscope::app::action::{Action, Actions};
-use vramscope::app::colours::Colours;
-use vramscope::app::compare::Comparing;
-use vramscope::app::cursor::Link;
-use vramscope::app::document::DeviceData;
+use vramscope::app::data::colours::Colours;
+use vramscope::app::data::compare::Comparing;
+use vramscope::app::data::device;
+use vramscope::app::data::device::DeviceData;
 use vramscope::app::jobs::Jobs;
-use vramscope::app::loader;
-use vramscope::app::selection::Item;
+use vramscope::app::state::action::{Action, Actions};
+use vramscope::app::state::cursor::Link;
+use vramscope::app::state::selection::Item;
+use vramscope::app::state::view_kind::ViewKind;
 use vramscope::app::theme::{self, Tokens};
-use vramscope::app::views::{View, ViewContext, ViewKind};
+use vramscope::app::views::{View, ViewContext};
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
@@ -26,7 +27,7 @@ pub fn sample(name: &str) -> Arc<DeviceData> {
     let progress = Progress::new();
     let recording = Arc::new(formats::open(&path, &progress).expect("a bundled sample"));
     let index = recording.busiest_device().expect("a device");
-    loader::prepare(&recording, index, &progress).expect("not cancelled")
+    device::prepare(&recording, index, &progress).expect("not cancelled")
 }
 
 /// A view and what it asked for.

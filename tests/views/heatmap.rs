@@ -4,9 +4,9 @@ use crate::whole::{begin_box, link, only, second_button};
 use egui::{Event, Modifiers, PointerButton, Theme};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::action::Action;
-use vramscope::app::selection::Item;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::selection::Item;
+use vramscope::app::state::view_kind::ViewKind;
 
 const OOM: &str = "kv_decode_oom.pickle.gz";
 

@@ -3,8 +3,8 @@ use crate::alone::{alone, has_adapter, sample, selected_stack};
 use egui::Theme;
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::action::Action;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::view_kind::ViewKind;
 
 const SIZE: [f32; 2] = [820.0, 330.0];
 

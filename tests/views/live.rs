@@ -5,11 +5,12 @@ use crate::alone::{alone, has_adapter};
 use egui::Theme;
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::action::{Action, LiveAction};
-use vramscope::app::document::DeviceData;
-use vramscope::app::live::LiveStatus;
-use vramscope::app::loader::prepare;
-use vramscope::app::views::ViewKind;
+use vramscope::app::data::device::DeviceData;
+use vramscope::app::data::device::prepare;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::live::LiveAction;
+use vramscope::app::state::live::LiveStatus;
+use vramscope::app::state::view_kind::ViewKind;
 use vramscope_core::formats::session::{
     Attached, Costs, DeviceFacts, DeviceGauge, History, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint,
     Trouble,
@@ -121,8 +122,9 @@ fn the_words_have_the_figures_of_the_session() {
 
 #[test]
 fn a_click_on_a_process_asks_what_leads_into_it() {
-    let change =
-        |link: &mut vramscope::app::cursor::Link| link.live = Some(Arc::new(LiveStatus { rate: 10.0, ..LiveStatus::default() }));
+    let change = |link: &mut vramscope::app::state::cursor::Link| {
+        link.live = Some(Arc::new(LiveStatus { rate: 10.0, ..LiveStatus::default() }))
+    };
     let mut h = alone(&data(&history(10.0)), ViewKind::Live, Theme::Dark, [1400.0, 820.0], false, change);
     h.get_by_label_contains("Process 423").click();
     h.run_steps(3);
@@ -153,7 +155,7 @@ fn narrow_and_low_panes_draw_without_a_panic() {
 
 #[test]
 fn watching_needs_nothing_open_and_ends_with_its_tab() {
-    use vramscope::app::command::{Command, Needs};
+    use vramscope::app::state::command::{Command, Needs};
     assert_eq!(Command::WatchMachine.needs(), Needs::Nothing);
     assert!(Command::all().contains(&Command::WatchMachine));
 }
@@ -174,7 +176,7 @@ fn a_watch_without_events_is_told_in_every_view() {
     says(ViewKind::Inspector, "The card at the end");
     says(ViewKind::Timeline, "Memory of the card over time. 3.48 GiB of 140.40 GiB in use");
     // Another instant: every view follows.
-    let at = |link: &mut vramscope::app::cursor::Link| link.instant_us = Some(START + 5_000_000);
+    let at = |link: &mut vramscope::app::state::cursor::Link| link.instant_us = Some(START + 5_000_000);
     let h = alone(&data, ViewKind::Accounting, Theme::Dark, [420.0, 900.0], false, at);
     assert!(h.query_all_by_label_contains("8.95\u{a0}GiB of 140.40\u{a0}GiB were in use 01:55:45").next().is_some());
     let mut h = alone(&data, ViewKind::Timeline, Theme::Dark, [800.0, 400.0], false, |_| {});
@@ -201,8 +203,8 @@ fn the_samples_of_a_watch_stand_under_a_snapshot() {
     let laid = vramscope_core::compare::join::lay_under(&mut recording, &watch, &Default::default()).unwrap();
     assert_eq!((laid.samples, laid.pid), (386, Some(400)));
     let data = prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
-    let time = |link: &mut vramscope::app::cursor::Link| {
-        link.axis = vramscope::app::cursor::Axis::Time;
+    let time = |link: &mut vramscope::app::state::cursor::Link| {
+        link.axis = vramscope::app::state::cursor::Axis::Time;
         link.to = 5_300_000.0;
     };
     let mut results = SnapshotResults::new();

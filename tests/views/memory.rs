@@ -8,9 +8,9 @@ use egui::accesskit::Role;
 use egui::{Theme, pos2};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use vramscope::app::action::Action;
-use vramscope::app::colours::ColourBy;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::colour_by::ColourBy;
+use vramscope::app::state::view_kind::ViewKind;
 use vramscope_core::anatomy::Which;
 use vramscope_core::anatomy::roles::Role as For;
 use vramscope_core::model::Action as EventAction;
@@ -136,7 +136,7 @@ fn the_pointer_on_a_row_dims_all_blocks_that_are_not_its_own_and_a_click_keeps_t
     move_to(&mut h, pos2(800.0, 300.0));
     h.run_steps(2);
     assert_eq!((link(&h).hover_own.is_some(), link(&h).own.is_some()), (false, true));
-    send(&mut h, Action::Run(vramscope::app::command::Command::Clear));
+    send(&mut h, Action::Run(vramscope::app::state::command::Command::Clear));
     assert_eq!((link(&h).own.is_some(), link(&h).selected()), (false, None));
     // A role under the pointer does so in other colours too.
     send(&mut h, Action::SetColourBy(ColourBy::Stack));

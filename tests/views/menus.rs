@@ -7,12 +7,12 @@ use crate::whole::{Whole, app, opened, whole};
 use egui::accesskit::Role;
 use egui::{Key, Theme};
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::action::Action;
-use vramscope::app::command::Command;
-use vramscope::app::cursor::TrackLayout;
-use vramscope::app::selection::Item;
 use vramscope::app::settings::Settings;
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::command::Command;
+use vramscope::app::state::cursor::TrackLayout;
+use vramscope::app::state::selection::Item;
+use vramscope::app::state::view_kind::ViewKind;
 
 /// The app as it starts: no recording, the welcome page.
 fn fresh() -> Whole {
@@ -181,12 +181,13 @@ fn a_device_that_ran_out_of_memory_is_shown_first_and_named_by_the_others() {
     let (failed, busy) = (index_of(0), index_of(1));
     assert_eq!(recording.busiest_device(), Some(failed));
     assert_eq!(sample("two_gpus.pickle").recording.busiest_device(), Some(busy), "without a failure the busier one");
-    let data = vramscope::app::loader::prepare(&recording, busy, &vramscope_core::model::Progress::new()).expect("not cancelled");
+    let data =
+        vramscope::app::data::device::prepare(&recording, busy, &vramscope_core::model::Progress::new()).expect("not cancelled");
     let shown = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| (v.data.index, v.link.cursor));
     let oom = recording.devices[failed].events.ooms()[0];
 
     let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
-    assert!(app(&h).active_document().is_some_and(vramscope::app::document::Document::has_oom), "the tab has its dot");
+    assert!(app(&h).active_document().is_some_and(vramscope::app::documents::document::Document::has_oom), "the tab has its dot");
     h.get_by_label("GPU 0 ran out of memory: show it").click();
     h.run_steps(6);
     assert_eq!(shown(&h), Some((failed, oom)));

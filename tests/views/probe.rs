@@ -5,8 +5,8 @@ use egui::Theme;
 use egui::accesskit::Role;
 use egui_kittest::SnapshotOptions;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::command::Command;
-use vramscope::app::document::Content;
+use vramscope::app::documents::document::Content;
+use vramscope::app::state::command::Command;
 
 fn started(theme: Theme) -> Whole {
     whole(theme, [960.0, 640.0], |_| {})

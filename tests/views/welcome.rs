@@ -3,10 +3,9 @@
 use egui::Theme;
 use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
+use vramscope::app::pages::welcome::{FileRow, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
+use vramscope::app::platform::machine::{MachineDevice, MachineState};
 use vramscope::app::theme;
-use vramscope::app::views::welcome::{
-    FileRow, MachineDevice, MachineState, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui,
-};
 use vramscope::app::widgets::sparkline::Sparkline;
 use vramscope_core::units::MEBIBYTE;
 

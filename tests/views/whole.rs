@@ -5,12 +5,12 @@ use std::sync::Arc;
 use egui::{Event, Modifiers, PointerButton, Pos2, Theme, vec2};
 use egui_kittest::Harness;
 use vramscope::app::App;
-use vramscope::app::action::Action;
-use vramscope::app::cursor::Link;
-use vramscope::app::document::DeviceData;
+use vramscope::app::data::device::DeviceData;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::{Settings, ThemeChoice};
-use vramscope::app::views::ViewKind;
+use vramscope::app::state::action::Action;
+use vramscope::app::state::cursor::Link;
+use vramscope::app::state::view_kind::ViewKind;
 
 /// The app in its window; there from the first frame on.
 pub type Whole = Harness<'static, Option<App>>;

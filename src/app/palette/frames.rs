@@ -3,12 +3,13 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{Hit, score};
-use crate::app::action::Action;
-use crate::app::command::Command;
-use crate::app::document::{DeviceData, DocumentId};
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::{Derived, Jobs};
-use crate::app::selection::Item;
-use crate::app::views::ViewKind;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::document_id::DocumentId;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use vramscope_core::model::StackId;
 use vramscope_core::units::counted;
 

@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use egui::{Key, Sense, Ui, WidgetInfo, vec2};
 
-use self::frames::FrameSearch;
-use super::action::Action;
-use super::command::Command;
-use super::document::{DeviceView, Document, DocumentId};
-use super::selection::Item;
-use super::theme::{Tokens, Type, text};
-use super::widgets::button::icon_button;
-use super::widgets::icons::Icon;
-use super::{App, Overlay};
+use crate::app::dialogs::Outcome;
+use crate::app::documents::document::{DeviceView, Document};
+use crate::app::jobs::Jobs;
+use crate::app::settings::Recent;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::document_id::DocumentId;
+use crate::app::state::selection::Item;
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::button::icon_button;
+use crate::app::widgets::icons::Icon;
+use frames::FrameSearch;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, count};
 
@@ -49,16 +52,27 @@ const SHOWN: usize = 14;
 /// What a file's name counts less than that of a command or a view it matches as well as, whatever their lengths.
 const FILE_LATER: i32 = 60;
 
-/// Draws the palette; closes it when something was chosen.
-pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
-    let Overlay::Palette(mut palette) = std::mem::replace(&mut app.overlay, Overlay::None) else { return };
+/// What the palette looks through.
+pub(super) struct Asking<'a> {
+    /// The tab in front.
+    pub front: Option<&'a Document>,
+    /// Files opened before.
+    pub recents: &'a [Recent],
+    /// Whether a command makes sense now.
+    pub is_enabled: &'a dyn Fn(Command) -> bool,
+    /// Threads for what takes long.
+    pub jobs: &'a Jobs,
+}
+
+/// Draws the palette; gives what is to be done when something was chosen.
+pub(super) fn draw(palette: &mut Palette, asking: &Asking<'_>, ui: &mut Ui, tokens: &Tokens) -> Outcome<Vec<Action>> {
     let query = palette.query.trim().to_owned();
-    let in_front = app.active_document().and_then(|d| Some((d.id, Arc::clone(&d.view()?.data))));
+    let in_front = asking.front.and_then(|d| Some((d.id, Arc::clone(&d.view()?.data))));
     let frames =
-        in_front.filter(|_| query.len() >= 2).and_then(|(id, data)| palette.frames.get(&app.jobs, id, &data, &query, SHOWN));
+        in_front.filter(|_| query.len() >= 2).and_then(|(id, data)| palette.frames.get(asking.jobs, id, &data, &query, SHOWN));
     let asked = Asked(
         palette.query.clone(),
-        app.active_document().and_then(|d| {
+        asking.front.and_then(|d| {
             let view = d.view()?;
             Some((d.id, view.data.index, view.link.cursor, view.state.latest().map(|s| s.event)))
         }),
@@ -67,7 +81,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let (mut hits, total) = match palette.found.take() {
         Some((before, hits, total)) if before == asked => (hits, total),
         _ => {
-            let mut hits = find(app, &query);
+            let mut hits = find(asking, &query);
             let mut total = hits.len();
             if let Some(frames) = &frames {
                 total += frames.total;
@@ -144,13 +158,13 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             ui.add_space(6.0);
             is_closed
         });
-    if let Some(i) = run {
-        for action in hits.swap_remove(i).actions {
-            app.actions.send(action);
+    match run {
+        Some(i) => Outcome::Done(hits.swap_remove(i).actions),
+        None if modal.inner || modal.should_close() => Outcome::Closed,
+        None => {
+            palette.found = Some((asked, hits, total));
+            Outcome::Stays
         }
-    } else if !(modal.inner || modal.should_close()) {
-        palette.found = Some((asked, hits, total));
-        app.overlay = Overlay::Palette(palette);
     }
 }
 
@@ -183,16 +197,16 @@ fn row(ui: &mut Ui, tokens: &Tokens, hit: &Hit, chosen: bool) -> bool {
 }
 
 /// Everything the query names, best first.
-fn find(app: &App, query: &str) -> Vec<Hit> {
+fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
     let mut hits = Vec::new();
-    if let Some(view) = app.active_document().and_then(Document::view) {
+    if let Some(view) = asking.front.and_then(Document::view) {
         find_places(view, query, &mut hits);
     }
-    if let Some(document) = app.active_document() {
+    if let Some(document) = asking.front {
         find_devices(document, query, &mut hits);
     }
     for command in Command::all() {
-        if !app.is_enabled(command) || command == Command::Palette {
+        if !(asking.is_enabled)(command) || command == Command::Palette {
             continue;
         }
         let title = command.text();
@@ -201,8 +215,8 @@ fn find(app: &App, query: &str) -> Vec<Hit> {
         hits.push(Hit { detail: command.tooltip().to_owned(), shortcut, actions: vec![Action::Run(command)], score, title });
     }
     // What is in front is open already.
-    let in_front = app.active_document().and_then(|d| d.path.as_deref());
-    let recents = app.settings.recents.iter().filter(|r| !query.is_empty() && in_front != Some(r.path.as_path()));
+    let in_front = asking.front.and_then(|d| d.path.as_deref());
+    let recents = asking.recents.iter().filter(|r| !query.is_empty() && in_front != Some(r.path.as_path()));
     for recent in recents {
         let title = recent.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         if let Some(score) = score(&title, query).map(|score| score - FILE_LATER) {

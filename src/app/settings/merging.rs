@@ -127,8 +127,8 @@ fn merge_recents(mine: &[Recent], before: &[Recent], mut theirs: Vec<Recent>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::ThemeChoice;
     use super::*;
+    use crate::app::settings::ThemeChoice;
 
     fn with(paths: &[&str]) -> Settings {
         let recents = paths.iter().map(|p| Recent { path: p.into(), ..Recent::default() }).collect();

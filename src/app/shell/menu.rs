@@ -2,19 +2,19 @@
 
 use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use super::{MENU_BAR, TAB_BAR};
-use crate::app::App;
-use crate::app::action::Action;
-use crate::app::colours::ColourBy;
-use crate::app::command::Command;
-use crate::app::document::holds;
+use super::heights::{MENU_BAR, TAB_BAR};
+use crate::app::data::device::holds;
+use crate::app::state::action::Action;
+use crate::app::state::colour_by::ColourBy;
+use crate::app::state::command::Command;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::views::REGISTRY;
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
 use crate::app::widgets::chip::paint_key_cap;
 use crate::app::widgets::icons::{Icon, paint_logo};
 use crate::app::widgets::label;
-use crate::app::workspace::Workspace;
+use crate::app::window::App;
 use vramscope_core::units::counted;
 
 pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
@@ -122,10 +122,10 @@ fn menus(app: &mut App, ui: &mut Ui) {
         }
         ui.separator();
         ui.menu_button("Add a view", |ui| {
-            for info in REGISTRY {
-                let enabled = app.is_enabled(Command::Show(info.kind));
-                if ui.add_enabled(enabled, egui::Button::new(info.title)).on_hover_text(info.about).clicked() {
-                    app.actions.run(Command::Show(info.kind));
+            for kind in ViewKind::all() {
+                let enabled = app.is_enabled(Command::Show(kind));
+                if ui.add_enabled(enabled, egui::Button::new(kind.title())).on_hover_text(kind.about()).clicked() {
+                    app.actions.run(Command::Show(kind));
                 }
             }
         });

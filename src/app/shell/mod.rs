@@ -1,20 +1,21 @@
 //! What surrounds the views: menu bar, tab bar, panes with their headers, status bar.
 
+pub mod fitting;
+mod heights;
 mod menu;
+mod overlays;
 mod panes;
 mod status;
 mod tab_names;
 mod tabs;
+mod welcome;
 
 use egui::{Frame, Margin, Panel, Stroke, Ui};
 
-use super::theme::Tokens;
-use super::{App, overlays};
+use heights::{MENU_BAR, STATUS_BAR, TAB_BAR};
 
-const MENU_BAR: f32 = 32.0;
-const TAB_BAR: f32 = 32.0;
-const STATUS_BAR: f32 = 24.0;
-const PANE_HEADER: f32 = 28.0;
+use crate::app::theme::Tokens;
+use crate::app::window::App;
 
 /// Draws the whole window.
 pub(super) fn draw(app: &mut App, ui: &mut Ui) {
@@ -50,7 +51,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui) {
     if !app.pictures.is_taking() {
         app.notices.ui(ui, tokens, &app.actions);
     }
-    app.drop_target(ui, tokens);
+    app.hover.draw(ui, tokens);
 }
 
 fn line_above(ui: &Ui, tokens: &Tokens) {

@@ -6,29 +6,33 @@ use std::sync::Arc;
 use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
-use super::PANE_HEADER;
-use crate::app::action::{Action, Actions};
-use crate::app::command::Command;
-use crate::app::compare::Open;
-use crate::app::document::{Content, Document};
-use crate::app::fitting::Fitted;
+use super::fitting::Fitted;
+use super::heights::PANE_HEADER;
+use super::welcome::welcome;
+use crate::app::data::compare::Open;
+use crate::app::documents::document::{Content, Document};
+use crate::app::documents::loading;
 use crate::app::jobs::Jobs;
-use crate::app::ranks::page_ui;
+use crate::app::pages::failed::failed as failed_page;
+use crate::app::pages::probe::page_ui as probe_ui;
+use crate::app::pages::ranks::page_ui;
 use crate::app::settings::Settings;
+use crate::app::state::action::{Action, Actions};
+use crate::app::state::command::Command;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::state::workspace::{Workspace, close, find};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::live::told::has_only_samples;
-use crate::app::views::probe::page_ui as probe_ui;
-use crate::app::views::{View, ViewContext, ViewInfo, ViewKind};
+use crate::app::views::{View, ViewContext, ViewInfo};
 use crate::app::widgets::button::{Push, menu_item};
 use crate::app::widgets::pane::{PaneHeader, empty_state};
 use crate::app::widgets::{label, term};
-use crate::app::workspace::{Workspace, close, find};
-use crate::app::{App, loading, overlays};
+use crate::app::window::App;
 use vramscope_core::model::{DeviceRecording, LiveTrack, Recording};
 
 pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
-    let Some(at) = app.active else {
-        overlays::welcome(app, ui);
+    let Some(at) = app.documents.at_front() else {
+        welcome(app, ui);
         return;
     };
     let actions = app.actions.clone();
@@ -50,7 +54,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let mut drawn = Ok(());
     match &mut document.content {
         Content::Loading(file) => loading::page(ui, tokens, file, &document.title, document.id, &actions),
-        Content::Failed(sentence) => overlays::failed(ui, tokens, &document.title, sentence, document.id, &actions),
+        Content::Failed(sentence) => failed_page(ui, tokens, &document.title, sentence, document.id, &actions),
         Content::Ranks(page) => drawn = jobs.attempt(|| page_ui(page, ui, tokens, &actions)),
         Content::Probe(page) => drawn = jobs.attempt(|| probe_ui(page, ui, tokens, &jobs, &actions)),
         Content::Ready(view) => {
@@ -78,7 +82,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
 
 pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, only: ViewKind) {
     let (actions, jobs, settings) = (app.actions.clone(), app.jobs.clone(), &app.settings);
-    let Some(document) = app.active.and_then(|at| app.documents.get_mut(at)) else { return };
+    let Some(document) = app.documents.front_mut() else { return };
     egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
         let mut maximised = Some(only);
         // A picture of one view is taken once it is complete: nothing has to appear together.
@@ -219,7 +223,7 @@ impl Panes<'_> {
         ui.spacing_mut().item_spacing.y = 0.0;
         let cx = &self.cx;
         let mut is_closed = false;
-        let mut header = PaneHeader::new(info.title).caption(&subtitle).help(|ui| legend(ui, cx, info));
+        let mut header = PaneHeader::new(kind.title()).caption(&subtitle).help(|ui| legend(ui, cx, info));
         // What the user brought in goes as easily.
         if !self.is_single && !self.workspace.starts_with(kind) {
             header = header.closable(&mut is_closed);
@@ -345,7 +349,7 @@ fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
     let names = told().map(|(what, _)| label::width(ui.painter(), what, Type::Strong)).fold(96.0, f32::max).ceil();
     ui.set_max_width(264.0 + names);
     let words = cx.words();
-    ui.label(text::body(words.say(info.about)).color(tokens.text1));
+    ui.label(text::body(words.say(info.kind.about())).color(tokens.text1));
     ui.add_space(8.0);
     for (what, meaning) in told() {
         ui.horizontal_top(|ui| {
@@ -436,7 +440,7 @@ mod tests {
     fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
         app.open_recording("sample", data);

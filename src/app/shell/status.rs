@@ -4,14 +4,15 @@ use std::path::Path;
 
 use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
 
-use crate::app::App;
-use crate::app::command::Command;
-use crate::app::document::{Content, DeviceView, Document};
-use crate::app::live::last_known;
+use crate::app::documents::document::{Content, DeviceView, Document};
+use crate::app::state::command::Command;
+use crate::app::state::live::last_known;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
-use crate::app::widgets::term::{self, Term};
+use crate::app::widgets::term;
+use crate::app::widgets::term::Term;
+use crate::app::window::App;
 use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{DeviceRecording, HelperState, LiveTrack, Sample};
 use vramscope_core::tables::State;

@@ -2,16 +2,18 @@
 
 use egui::{Align, Layout, Popup, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use super::{TAB_BAR, tab_names};
-use crate::app::App;
-use crate::app::action::Action;
-use crate::app::command::Command;
-use crate::app::document::{Content, Document, DocumentId};
+use super::heights::TAB_BAR;
+use super::tab_names;
+use crate::app::documents::document::{Content, Document};
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::document_id::DocumentId;
+use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{menu_item, selector_button};
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::workspace::Workspace;
+use crate::app::window::App;
 
 pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let rect = ui.max_rect();
@@ -40,7 +42,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         .show(&mut tabs, |ui| {
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 0.0;
-                if app.documents.is_empty() || app.active.is_none() {
+                if app.documents.is_empty() || app.documents.at_front().is_none() {
                     let response = tab(ui, tokens, "Welcome", "Welcome", true, false, Icon::File, None);
                     if response.close && !app.documents.is_empty() {
                         let id = app.documents[app.documents.len() - 1].id;
@@ -48,7 +50,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                     }
                 }
                 for (i, document) in app.documents.iter().enumerate() {
-                    let active = app.active == Some(i);
+                    let active = app.documents.at_front() == Some(i);
                     let tip = document.path.as_ref().map_or_else(|| document.title.clone(), |p| p.display().to_string());
                     let has_oom = document.has_oom();
                     let icon = document_icon(document);

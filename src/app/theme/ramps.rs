@@ -62,8 +62,8 @@ pub fn mix(a: Color32, b: Color32, share: f32) -> Color32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tokens::{DARK, LIGHT};
     use super::*;
+    use crate::app::theme::tokens::{DARK, LIGHT};
 
     #[test]
     fn stops_are_met_and_midpoints_lie_between() {

@@ -8,10 +8,11 @@ mod counters;
 mod layout;
 
 use super::live::told::{card_rows, has_only_samples, shown};
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::colours::role_paint;
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::mesh::Batch;
@@ -30,9 +31,6 @@ use vramscope_core::units::{Bytes, counted};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Accounting,
-    title: "Accounting",
-    name: "accounting",
-    about: "Where every byte is at the cursor: why nvidia-smi and PyTorch disagree, and what empty_cache would give back.",
     legend: &[
         ("bars", "from the whole card down: each begins where the one above it ends"),
         ("cut bar", "longer than all the others together, and so not to scale"),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use egui::{Rect, Ui, UiBuilder};
 
 use super::ViewContext;
-use crate::app::action::Action;
-use crate::app::colours::{Class, ColourBy, Colours, Paint};
-use crate::app::document::DeviceData;
-use crate::app::identity::Identity;
+use crate::app::data::colours::{Class, Colours, Paint};
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::colour_by::ColourBy;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::term::{Figures, Term};

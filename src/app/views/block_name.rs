@@ -1,6 +1,6 @@
 //! What a block is called: the place that made it, or what it is for. An address says nothing to who wrote the program.
 
-use crate::app::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use vramscope_core::anatomy::made_at;
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::tables::LifetimeId;

@@ -3,9 +3,10 @@
 use egui::{CursorIcon, Rect, ScrollArea, Stroke, Ui, pos2, vec2};
 
 use super::live::told::has_only_samples;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::document::holds;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::device::holds;
+use crate::app::state::action::Action;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
 use crate::app::theme::{Type, text};
 use crate::app::widgets::label;
@@ -17,9 +18,6 @@ use vramscope_core::units::{Bytes, Micros, count, counted};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Contents,
-    title: "Contents",
-    name: "contents",
-    about: "What this recording holds, and the figures at the cursor.",
     legend: &[
         ("reserved", "what PyTorch took from the device, in segments"),
         ("active", "whole blocks that hold tensors or wait for another stream"),

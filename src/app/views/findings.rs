@@ -5,17 +5,18 @@ use std::sync::Arc;
 use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::live::told::{has_only_samples, summary};
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::colours::ColourBy;
-use crate::app::command::Command;
+use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::state::action::Action;
+use crate::app::state::colour_by::ColourBy;
+use crate::app::state::command::Command;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Type, text};
 use crate::app::widgets::button::{Push, link_with, selector};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::{label, term};
-use crate::app::workspace::Workspace;
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
 use vramscope_core::diagnose::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, knows_reserved};
@@ -33,9 +34,6 @@ const FEW_EVENTS: usize = 100;
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Findings,
-    title: "Findings",
-    name: "findings",
-    about: "What is wrong with this recording and what would save memory. A click takes all views to the evidence.",
     legend: &[
         ("order", "out of memory first, then leaks, then what saves most at the peak"),
         ("figure", "by how much the peak falls, from the recorded events; without a minus the bytes that the finding speaks of"),

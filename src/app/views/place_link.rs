@@ -5,7 +5,7 @@ use std::hash::Hash;
 use egui::{CursorIcon, Rect, Sense, Ui, WidgetInfo};
 
 use super::ViewContext;
-use crate::app::action::Action;
+use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::widgets::button::focus_ring;
 use crate::app::widgets::label;

@@ -7,8 +7,8 @@ use egui::{Popup, Rect, Response, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2}
 
 use super::ViewContext;
 use super::query_field::QueryField;
-use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use vramscope_core::anatomy::steps::kind;

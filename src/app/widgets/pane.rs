@@ -117,6 +117,14 @@ pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Respons
     response
 }
 
+/// Contents in a rectangle of their own, cut off at its edge, one under the other without a gap.
+pub fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
+    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
+    child.set_clip_rect(rect.intersect(ui.clip_rect()));
+    child.spacing_mut().item_spacing = vec2(0.0, 0.0);
+    contents(&mut child);
+}
+
 /// A 1 px line over the full width.
 pub fn rule(ui: &mut Ui) {
     let t = Tokens::of(ui);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use crate::app::identity::Identity;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;

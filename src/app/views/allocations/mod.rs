@@ -6,12 +6,13 @@ use egui::{Key, Modifiers, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::query_field::QueryField;
 use super::query_help::QueryWords;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::command::Command;
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::focus_ring;
 use crate::app::widgets::icons::Icon;
@@ -35,9 +36,6 @@ const ASKED: (&str, &str, &str) = ("Query allocations", "size>1MiB stack~attenti
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Allocations,
-    title: "Allocations",
-    name: "allocations",
-    about: "One row an allocation. A query picks some: all views dim the others, and the timeline draws the bytes of those picked.",
     legend: &[
         ("query", "what all views light up; the ? in its field lists what can be asked, with examples from this recording"),
         ("size>1 MiB live@peak", "both must hold; A or B: either; -A: everything but"),

@@ -2,10 +2,10 @@
 
 use egui::{Painter, Rect, pos2, vec2};
 
-use super::super::ViewContext;
-use super::super::stack_cells::StackCells;
 use super::layout::Column;
 use crate::app::theme::Type;
+use crate::app::views::ViewContext;
+use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::label;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::model::SizeClass;

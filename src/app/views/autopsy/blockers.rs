@@ -2,15 +2,16 @@
 
 use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
-use super::Case;
+use super::case::Case;
 use super::segments::mark_going;
-use crate::app::action::Action;
-use crate::app::selection::Item;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
-use crate::app::widgets::term::{self, Term};
+use crate::app::widgets::term;
+use crate::app::widgets::term::Term;
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::made_at;

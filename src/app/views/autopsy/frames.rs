@@ -2,7 +2,7 @@
 
 use egui::{Ui, vec2};
 
-use crate::app::action::Action;
+use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::code::CodeWell;
@@ -94,7 +94,7 @@ pub(super) fn tip_of(stacks: &StackTable, frame: Frame) -> (&str, bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::tip_of;
+    use crate::app::views::autopsy::frames::tip_of;
     use vramscope_core::model::{Frame, StackTableBuilder};
 
     #[test]

@@ -2,16 +2,18 @@
 
 use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 
-use crate::app::action::Action;
+use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::{Push, icon_button};
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::pane;
+use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::ListRow;
-use crate::app::widgets::term::{self, Term};
+use crate::app::widgets::term;
+use crate::app::widgets::term::Term;
 use vramscope_core::diagnose::oom::Helped;
 use vramscope_core::inference::Remedy;
 use vramscope_core::units::{Bytes, SizeColumn, count};
@@ -364,7 +366,7 @@ pub(in crate::app::views) fn short(conf: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use crate::app::views::autopsy::helped::short;
     use vramscope_core::inference::whatif::SUGGESTED;
 
     #[test]

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use egui::{ScrollArea, Sense, Ui, vec2};
 
-use super::Case;
 use super::blockers::named;
-use crate::app::action::Action;
-use crate::app::colours::role_paint;
-use crate::app::identity::Identity;
+use super::case::Case;
+use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
@@ -102,11 +102,11 @@ pub(super) fn by_stack_and_block(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case)
     let rect = ui.available_rect_before_wrap();
     let wanted = ROW * (case.top_live().len() + 1) as f32 + 8.0;
     let y = rect.top() + wanted.min(rect.height() * 0.5);
-    super::in_rect(ui, rect.with_max_y(y), "stacks", |ui| by_stack(ui, cx, case));
+    super::pane::inside(ui, rect.with_max_y(y), "stacks", |ui| by_stack(ui, cx, case));
     if case.largest.is_empty() {
         return;
     }
-    super::in_rect(ui, rect.with_min_y(y), "blocks", |ui| {
+    super::pane::inside(ui, rect.with_min_y(y), "blocks", |ui| {
         let live = case.top_live().iter().map(|l| l.count).sum::<u64>();
         let caption = match case.largest.len() as u64 {
             n if n < live => format!("{} of {}", count(n), count(live)),

@@ -2,6 +2,7 @@
 //! have helped. A recording without a failure gets the same for its peak.
 
 mod blockers;
+mod case;
 mod frames;
 mod helped;
 mod layout;
@@ -11,39 +12,36 @@ mod pictures;
 mod segments;
 mod verdict;
 
-pub(super) use self::helped::short;
+pub(super) use helped::short;
 
 use std::sync::Arc;
 
-use egui::{Rect, ScrollArea, Ui, UiBuilder};
+use egui::{Rect, ScrollArea, Ui};
 
-use self::blockers::Listed;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::colours::Colours;
-use crate::app::document::DeviceData;
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::colours::Colours;
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
-use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::pane;
+use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::{label, term};
+use case::{Case, Kind};
 use vramscope_core::anatomy::roles::ByRole;
-use vramscope_core::diagnose::fragmentation::{Blocker, Holes, Servers, WayOut};
 use vramscope_core::diagnose::oom::{
-    Advice, Autopsy, Closest, Helped, LiveByStack, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at,
-    what_would_have_helped,
+    Advice, Helped, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at, what_would_have_helped,
 };
 use vramscope_core::inference::{Caps, WhatIf};
 use vramscope_core::model::{BlockState, Progress, StackId};
-use vramscope_core::tables::{State, named_by, tell_apart};
+use vramscope_core::tables::{named_by, tell_apart};
 use vramscope_core::units::counted;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Autopsy,
-    title: "OOM autopsy",
-    name: "oom",
-    about: "Why a request failed: what was asked, what was free and where, and what kept it from fitting.",
     legend: &[
         ("red", "the request, drawn to the scale of everything below it"),
         ("hatched", "free memory inside segments"),
@@ -82,32 +80,6 @@ struct AutopsyView {
     /// Likewise.
     smaller: Derived<(u32, Identity), Vec<Advice>>,
     frames: frames::Frames,
-}
-
-/// What is looked at.
-enum Kind {
-    /// A request that failed.
-    Failure(Box<Autopsy>),
-    /// The peak of a recording in which none did.
-    Peak(Box<Closest>),
-}
-
-/// A failure or a peak, with the state it happened in.
-struct Case {
-    kind: Kind,
-    state: Arc<State>,
-    /// Indices of the segments that serve such requests.
-    serving: Vec<usize>,
-    /// Those and the way out's, in the order they are drawn.
-    drawn: Vec<usize>,
-    /// The rows of the table of blockers.
-    listed: Vec<Listed>,
-    /// The largest live blocks, by their places in the state.
-    largest: Vec<usize>,
-    /// Their holes, largest first.
-    hole_sizes: Vec<u64>,
-    /// By stack of what was live: its name, with the caller that tells it from another of that name.
-    live_names: Vec<String>,
 }
 
 impl Case {
@@ -154,65 +126,6 @@ impl Case {
         case.hole_sizes = serving.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).collect();
         case.hole_sizes.sort_unstable_by(|a, b| b.cmp(a));
         Some(case)
-    }
-
-    fn servers(&self) -> &Servers {
-        match &self.kind {
-            Kind::Failure(a) => &a.servers,
-            Kind::Peak(c) => &c.servers,
-        }
-    }
-
-    fn blockers(&self) -> &[Blocker] {
-        match &self.kind {
-            Kind::Failure(a) => &a.blockers,
-            Kind::Peak(c) => &c.blockers,
-        }
-    }
-
-    /// The holes of the segments that serve such requests.
-    fn holes(&self) -> &Holes {
-        match &self.kind {
-            Kind::Failure(a) => &a.holes,
-            Kind::Peak(c) => &c.holes,
-        }
-    }
-
-    fn top_live(&self) -> &[LiveByStack] {
-        match &self.kind {
-            Kind::Failure(a) => &a.top_live,
-            Kind::Peak(c) => &c.top_live,
-        }
-    }
-
-    fn has_segments(&self) -> bool {
-        match &self.kind {
-            Kind::Failure(a) => a.has_segments,
-            Kind::Peak(c) => c.has_segments,
-        }
-    }
-
-    fn way_out(&self) -> Option<&WayOut> {
-        match &self.kind {
-            Kind::Failure(a) => a.way_out.as_ref(),
-            Kind::Peak(_) => None,
-        }
-    }
-
-    /// What would have to return to the device for the request, in bytes.
-    fn need(&self) -> Option<u64> {
-        match &self.kind {
-            Kind::Failure(a) => Some(a.need),
-            Kind::Peak(_) => None,
-        }
-    }
-
-    /// What failed, in bytes.
-    fn request(&self) -> Option<u64> {
-        match &self.kind {
-            Kind::Failure(a) => Some(a.requested),
-            Kind::Peak(_) => None,
-        }
     }
 }
 
@@ -291,8 +204,8 @@ impl AutopsyView {
         let rect = ui.max_rect();
         if let Some((left, right)) = layout::columns(rect) {
             ui.painter().vline(left.right() + 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
-            in_rect(ui, left, "verdict", |ui| self.verdict(ui, cx, case, &ready, events));
-            in_rect(ui, right, "pictures", |ui| {
+            pane::inside(ui, left, "verdict", |ui| self.verdict(ui, cx, case, &ready, events));
+            pane::inside(ui, right, "pictures", |ui| {
                 ScrollArea::vertical().id_salt("pictures").auto_shrink(false).show(ui, |ui| {
                     self.right(ui, cx, case, &ready, is_settled, right.height());
                 });
@@ -331,8 +244,8 @@ impl AutopsyView {
             [parts.settings.left_top(), parts.settings.right_top()]
         };
         ui.painter().line_segment(edge, egui::Stroke::new(1.0, cx.tokens.line));
-        in_rect(ui, parts.table, "table", |ui| self.tables(ui, cx, case, is_settled));
-        in_rect(ui, parts.settings, "settings", |ui| {
+        pane::inside(ui, parts.table, "table", |ui| self.tables(ui, cx, case, is_settled));
+        pane::inside(ui, parts.settings, "settings", |ui| {
             if is_settled {
                 self.for_what(ui, cx, case, ready);
             } else {
@@ -366,7 +279,7 @@ impl AutopsyView {
         holes: Rect,
         way_out: Option<segments::WayText>,
     ) {
-        in_rect(ui, request, "request", |ui| {
+        pane::inside(ui, request, "request", |ui| {
             let is_failure = matches!(case.kind, Kind::Failure(_));
             let title = if is_failure { "Request against holes" } else { "What would have fitted" };
             PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
@@ -377,7 +290,7 @@ impl AutopsyView {
             self.classes = Some((event, Arc::clone(cx.colours), segments::classes(cx, case)));
         }
         let classes = self.classes.as_ref().map_or(&[][..], |known| &known.2);
-        in_rect(ui, holes, "holes", |ui| {
+        pane::inside(ui, holes, "holes", |ui| {
             let caption = segments::caption(case);
             PaneHeader::new("Where the holes are").caption(&caption).show(ui, |ui| segments::colours(ui, cx, classes));
             segments::where_the_holes_are(ui, cx, case, way_out);
@@ -413,11 +326,4 @@ impl AutopsyView {
             _ => live::by_role(ui, cx, case, &mut self.by_role),
         }
     }
-}
-
-fn in_rect(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
-    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
-    child.set_clip_rect(rect.intersect(ui.clip_rect()));
-    child.spacing_mut().item_spacing = egui::vec2(0.0, 0.0);
-    contents(&mut child);
 }

@@ -2,13 +2,14 @@
 
 use egui::{Align2, Rect, Sense, Ui, pos2, vec2};
 
-use super::{Case, Kind};
+use super::case::{Case, Kind};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::axis;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::term::{self, Term};
+use crate::app::widgets::term;
+use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
 use vramscope_core::diagnose::fragmentation::Holes;
 use vramscope_core::diagnose::oom::{Autopsy, Closest, RoomFrom};

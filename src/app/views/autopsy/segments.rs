@@ -3,9 +3,9 @@
 
 use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
-use super::{Case, Kind};
-use crate::app::action::Action;
-use crate::app::selection::Item;
+use super::case::{Case, Kind};
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::block_name;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use egui::{Key, ScrollArea, Ui, vec2};
 
+use super::AutopsyView;
+use super::case::{Case, Kind};
 use super::frames::tip_of;
 use super::helped::Ready;
-use super::{AutopsyView, Case, Kind};
-use crate::app::action::Action;
-use crate::app::identity::Identity;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
 use crate::app::theme::{Type, text};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{external_link, icon_button};
@@ -473,7 +474,7 @@ fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
 
 #[cfg(test)]
 mod tests {
-    use super::{NBSP, with_strong_figures};
+    use crate::app::views::autopsy::verdict::{NBSP, with_strong_figures};
 
     #[test]
     fn figures_with_their_units_are_strong_and_nothing_else() {

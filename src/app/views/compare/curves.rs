@@ -5,13 +5,14 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use rustc_hash::FxHashMap;
 
-use crate::app::compare::{Compared, Side, split_title};
-use crate::app::document::DeviceData;
-use crate::app::identity::Identity;
+use crate::app::data::compare::{Compared, Side, split_title};
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::axis::{self, UnitAt};
+use crate::app::widgets::axis;
+use crate::app::widgets::axis::UnitAt;
 use crate::app::widgets::chip::{Swatch, paint_marker_label};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};

@@ -8,26 +8,26 @@ mod table;
 
 use std::sync::Arc;
 
-use egui::{Rect, Ui, UiBuilder, vec2};
+use egui::{Rect, Ui};
 
-use self::curves::Align;
-use self::layout::Order;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::compare::{Compared, Outcome, Source, Suggestion, name_of, suggest, title_beside};
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::compare::{Compared, Outcome, Suggestion, name_of, suggest, title_beside};
 use crate::app::jobs::Derived;
-use crate::app::widgets::button::{self, Push};
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::compared::Source;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::widgets::button;
+use crate::app::widgets::button::Push;
 use crate::app::widgets::pane;
+use curves::Align;
+use layout::Order;
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::tables::Quantity;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Compare,
-    title: "Compare",
-    name: "compare",
-    about: "What changed from A to B: two instants, two recordings, two ranks, or a recording and a simulation of it.",
     legend: &[
         ("A, B", "choose them in the header, drag their flags in the timeline, or press Shift A and Shift B"),
         ("change", "whole blocks in use at B less those at A, by the place that allocates and your line that calls it"),
@@ -79,8 +79,8 @@ impl Default for CompareView {
 
 impl View for CompareView {
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let steps = cx.comparing.steps(cx);
-        let outcome = cx.comparing.get(cx);
+        let steps = cx.comparing.steps(&cx.here());
+        let outcome = cx.comparing.get(&cx.here());
         if self.show == 0 {
             button::selector(ui, "list", &mut self.least, &["changed or over 1 MiB", "all"]);
         } else {
@@ -113,7 +113,7 @@ impl View for CompareView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         self.dialog.poll(cx);
         let pane_rect = ui.max_rect();
-        let compared = match cx.comparing.get(cx) {
+        let compared = match cx.comparing.get(&cx.here()) {
             Outcome::NotChosen => {
                 self.propose(ui, cx);
                 return;
@@ -135,14 +135,14 @@ impl View for CompareView {
             }
         };
         let (left, right) = layout::areas(pane_rect);
-        inside(ui, left, "summary", |ui| side::show(ui, cx, &compared, self.why(cx)));
+        pane::inside(ui, left, "summary", |ui| side::show(ui, cx, &compared, self.why(cx)));
         let between = if left.right() < right.left() {
             Rect::from_min_max(egui::pos2(left.right(), left.top()), egui::pos2(right.left(), left.bottom()))
         } else {
             Rect::from_min_max(left.left_bottom(), right.right_top())
         };
         ui.painter().rect_filled(between, 0, cx.tokens.line);
-        inside(ui, right, "changes", |ui| {
+        pane::inside(ui, right, "changes", |ui| {
             if self.show == 0 { self.table(ui, cx, &compared) } else { self.curves_ui(ui, cx, &compared) }
         });
     }
@@ -181,7 +181,7 @@ impl CompareView {
             pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
-        let Some(table) = cx.comparing.steps(cx) else {
+        let Some(table) = cx.comparing.steps(&cx.here()) else {
             pane::progress_line(ui, ui.max_rect(), None);
             return;
         };
@@ -226,11 +226,4 @@ impl CompareView {
         let align = self.align_of(&Outcome::Ready(Arc::clone(compared), true));
         curves::show(ui, cx, compared, &align, &mut self.curves);
     }
-}
-
-fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
-    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
-    child.set_clip_rect(rect.intersect(ui.clip_rect()));
-    child.spacing_mut().item_spacing = vec2(0.0, 0.0);
-    contents(&mut child);
 }

@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use egui::{Popup, Ui};
 
-use crate::app::action::Action;
-use crate::app::compare::{Moment, Other, Source, held_against};
+use crate::app::data::compare::held_against;
+use crate::app::state::action::Action;
+use crate::app::state::compared::{Moment, Other, Source};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{menu_item, selector_button};
 use vramscope_core::anatomy::steps::number;
@@ -102,7 +103,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
     let response = selector_button(ui, name, title);
     Popup::menu(&response).gap(4.0).show(|ui| {
         ui.set_width(340.0);
-        let steps = cx.comparing.steps(cx);
+        let steps = cx.comparing.steps(&cx.here());
         // Several names may mean one event; the first one bears the tick.
         let mut is_ticked = false;
         let mut at = |ui: &mut Ui, text: &str, event: Option<u32>| {
@@ -191,7 +192,7 @@ fn heading(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::offered_steps;
+    use crate::app::views::compare::sources::offered_steps;
 
     #[test]
     fn few_steps_are_all_offered_and_of_many_the_ends_and_those_at_the_cursor() {

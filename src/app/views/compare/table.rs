@@ -5,12 +5,13 @@ use std::sync::Arc;
 use egui::{Rect, Ui, pos2};
 
 use super::CompareView;
-use super::layout::{self, Order};
-use crate::app::action::Action;
-use crate::app::colours::role_paint;
-use crate::app::compare::Compared;
-use crate::app::identity::Identity;
-use crate::app::selection::Item;
+use super::layout;
+use super::layout::Order;
+use crate::app::data::colours::role_paint;
+use crate::app::data::compare::Compared;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
@@ -61,7 +62,7 @@ impl CompareView {
             pane::empty_state(ui, "Nothing is live at A or at B.", None);
             return;
         }
-        let asked = cx.comparing.asked(cx, compared);
+        let asked = cx.comparing.asked(&cx.here(), compared);
         let is_lit = |g: &Group| asked.as_ref().is_none_or(|a| g.rows.iter().any(|&r| a.is_of(&compared.diff.rows[r as usize])));
         let rows = &self.rows.shown;
         let hidden = compared.groups.len() - rows.len();
@@ -101,7 +102,7 @@ impl CompareView {
             table = table.sorted(column, self.descending);
         }
         let mut out = Default::default();
-        super::inside(ui, body, "rows", |ui| {
+        crate::app::widgets::pane::inside(ui, body, "rows", |ui| {
             out = table.show(
                 ui,
                 rows.len(),

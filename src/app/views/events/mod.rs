@@ -7,11 +7,12 @@ use egui::{Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::query_field::QueryField;
 use super::query_help::QueryWords;
 use super::stack_cells::telling_frames;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
@@ -29,9 +30,6 @@ use layout::Column;
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Events,
-    title: "Events",
-    name: "events",
-    about: "The allocator's trace, one row an event. The row of the cursor is marked; a click moves the cursor there.",
     legend: &[
         ("alloc, free, segment, oom", "only these actions; free is both halves of a free"),
         ("size>1MiB", "only these sizes; also <, >=, <=, =, and size=1MiB..2MiB"),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use egui::{Color32, Rect, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::layout::{self, Cell, Layout};
+use super::layout;
+use super::layout::{Cell, Layout};
 use super::{Built, FlameView, Found};
-use crate::app::action::Action;
-use crate::app::colours::role_paint;
-use crate::app::selection::Item;
+use crate::app::data::colours::role_paint;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{link_with, menu_item};
@@ -44,7 +45,7 @@ impl FlameView {
         let width = ui.available_width() - 24.0;
         let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away);
         let body = Rect::from_min_max(ui.cursor().min, pos2(ui.max_rect().right(), footer.top()));
-        super::inside(ui, body, "frames", |ui| {
+        crate::app::widgets::pane::inside(ui, body, "frames", |ui| {
             ScrollArea::vertical().auto_shrink(false).show_viewport(ui, |ui, view| {
                 let height = laid.rows as f32 * PITCH + 12.0;
                 let (rect, response) =

@@ -7,17 +7,18 @@ mod tree;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use egui::{Rect, Ui, UiBuilder, vec2};
+use egui::Ui;
 
-use self::layout::{Order, TreeRow};
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::compare::{Compared, Outcome};
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::compare::{Compared, Outcome};
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button::{check, selector};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
+use layout::{Order, TreeRow};
 use vramscope_core::compare::flame::{
     By, Flame, Measure, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
 };
@@ -28,9 +29,6 @@ use vramscope_core::units::{Bytes, counted};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Flame,
-    title: "Flame graph",
-    name: "flame",
-    about: "Which code holds the bytes: each frame is as wide as what was allocated through it.",
     legend: &[
         ("width", "bytes through this frame, in whole blocks"),
         ("colour", "what the memory is for, or the function; grey holds different things, or is nobody's stack"),
@@ -160,7 +158,7 @@ impl Default for FlameView {
 
 /// The comparison, when it was asked for or stands ready.
 fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
-    match cx.comparing.get(cx) {
+    match cx.comparing.get(&cx.here()) {
         Outcome::Ready(compared, _) => Some(compared),
         _ => None,
     }
@@ -255,7 +253,7 @@ impl FlameView {
     fn of_query(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
         let matching = Arc::clone(cx.matching?);
         let asked = match &built.compared {
-            Some(compared) => Some(cx.comparing.asked(cx, compared)?),
+            Some(compared) => Some(cx.comparing.asked(&cx.here(), compared)?),
             None => None,
         };
         let answer = asked.as_ref().map_or_else(|| Identity::of(&matching), Identity::of);
@@ -324,7 +322,7 @@ impl View for FlameView {
             self.measure = Some(measure);
             if measure == 0 && compared(cx).is_none() {
                 let tip = "Nothing is compared yet: set A and B with Shift A and Shift B, or open Compare.";
-                cx.actions.send(crate::app::action::Action::Notify(tip.to_owned()));
+                cx.actions.send(crate::app::state::action::Action::Notify(tip.to_owned()));
             }
         }
         if ui.available_width() > 150.0 {
@@ -362,17 +360,10 @@ impl View for FlameView {
             let edge = if tree.left() > graph.left() { graph.right_top() } else { tree.left_top() };
             let other = if tree.left() > graph.left() { graph.right_bottom() } else { tree.right_top() };
             ui.painter().line_segment([edge, other], egui::Stroke::new(1.0, cx.tokens.line));
-            inside(ui, graph, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
-            inside(ui, tree, "tree", |ui| self.tree(ui, cx, &built, found.as_deref()));
+            pane::inside(ui, graph, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
+            pane::inside(ui, tree, "tree", |ui| self.tree(ui, cx, &built, found.as_deref()));
         } else {
-            inside(ui, area, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
+            pane::inside(ui, area, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
         }
     }
-}
-
-fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
-    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
-    child.set_clip_rect(rect.intersect(ui.clip_rect()));
-    child.spacing_mut().item_spacing = vec2(0.0, 0.0);
-    contents(&mut child);
 }

@@ -7,7 +7,7 @@ use egui::{Rect, Ui, pos2};
 use super::graph::Canvas;
 use super::layout::{Order, TreeRow, tree_rows};
 use super::{Built, FlameView, Found};
-use crate::app::identity::Identity;
+use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;

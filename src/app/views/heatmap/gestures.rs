@@ -6,13 +6,15 @@ use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, 
 
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
-use crate::app::action::Action;
-use crate::app::command::Command;
-use crate::app::cursor::{self, Axis};
-use crate::app::document::DeviceData;
-use crate::app::selection::Item;
+use crate::app::data::device::DeviceData;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::cursor;
+use crate::app::state::cursor::Axis;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::views::{ViewContext, ViewKind};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use self::layout::Areas;
-use self::picture::{Key, Map, Mode, Picture};
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::colours::{Focus, stream_name};
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
-use crate::app::widgets::button::{self, Push};
+use crate::app::jobs::identity::Identity;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::widgets::button;
+use crate::app::widgets::button::Push;
 use crate::app::widgets::pane;
 use crate::app::widgets::term;
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
 use crate::app::widgets::viewport::Scale;
+use layout::Areas;
+use picture::{Key, Map, Mode, Picture};
 use vramscope_core::diagnose::fragmentation::Servers;
 use vramscope_core::diagnose::source_limits::{no_history, why_no_segments};
 use vramscope_core::model::{DeviceRecording, SizeClass, StreamId};
@@ -29,9 +31,6 @@ mod picture;
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Heatmap,
-    title: "Fragmentation",
-    name: "heatmap",
-    about: "Reserved memory by address over time: what was in use, what was free, and where the largest hole was.",
     legend: &[
         ("top", "the largest hole over time; what is higher than the axis is cut off and marked"),
         ("red dashes", "the request that failed; holes are those of the segments that could serve it"),
@@ -61,7 +60,7 @@ struct HeatmapView {
     uploads: u64,
     /// The addresses the map is zoomed to; all of them when `None`.
     addresses: Option<(u64, u64)>,
-    /// [`Link::fitted`](crate::app::cursor::Link::fitted) when this was last drawn.
+    /// [`Link::fitted`](crate::app::state::cursor::Link::fitted) when this was last drawn.
     fitted: u32,
     /// When the addresses were last zoomed, in seconds of the context's clock.
     zoomed_at: f64,

@@ -2,12 +2,14 @@
 
 use egui::{Align2, Painter, Pos2, Rangef, Rect, Shape, Stroke, pos2, vec2};
 
-use super::layout::{self, Areas};
+use super::layout;
+use super::layout::Areas;
 use super::picture::{Map, Mark, Mode, Picture, event_of};
 use super::{Place, Places};
-use crate::app::cursor::{self, Axis, Link};
-use crate::app::document::DeviceData;
-use crate::app::selection::Item;
+use crate::app::data::device::DeviceData;
+use crate::app::state::cursor;
+use crate::app::state::cursor::{Axis, Link};
+use crate::app::state::selection::Item;
 use crate::app::theme::{Ramp, Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::chip::{Swatch, paint_chip_in};

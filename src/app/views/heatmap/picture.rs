@@ -5,10 +5,11 @@ use std::sync::Arc;
 use egui::Color32;
 
 use super::layout;
-use crate::app::colours::{Colours, Focus};
-use crate::app::cursor::{self, Axis};
-use crate::app::document::DeviceData;
-use crate::app::identity::Identity;
+use crate::app::data::colours::{Colours, Focus};
+use crate::app::data::device::DeviceData;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::cursor;
+use crate::app::state::cursor::Axis;
 use crate::app::theme::{Ramp, Tokens};
 use vramscope_core::diagnose::fragmentation::Servers;
 use vramscope_core::diagnose::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};

@@ -3,8 +3,8 @@
 use super::card::{
     Around, Card, Fact, Lead, Line, List, NO_TIMES, Tone, annotation_around, between, moment, pool_text, request_at, stack_name,
 };
-use crate::app::document::DeviceData;
-use crate::app::selection::Item;
+use crate::app::data::device::DeviceData;
+use crate::app::state::selection::Item;
 use vramscope_core::anatomy::modules::{module_of, phase};
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::fragmentation::{Servers, blockers};
@@ -320,7 +320,7 @@ mod tests {
     fn same_stack_tells_whole_blocks_now_and_over_the_run() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let (device, lifetimes) = (data.device(), &data.tables.lifetimes);
         let all: Vec<LifetimeId> = (0..lifetimes.len() as u32).map(LifetimeId).collect();
         let rounded = all.iter().find(|&&id| lifetimes.requested(device, id) < lifetimes.block_size(id)).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     fn a_free_is_told_in_its_two_halves_and_what_is_pending_is_not_live() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let lifetimes = &data.tables.lifetimes;
         // The fourth block of 400 MiB: born at event 7, its free requested at 8 and completed at 9.
         let id = lifetimes.of_event(8);
@@ -364,7 +364,7 @@ mod tests {
     fn birth_and_free_tell_their_steps() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let (lifetimes, steps) = (&data.tables.lifetimes, data.steps());
         let ends = |id| (lifetimes.born(id), lifetimes.free_requested(id));
         let is_told = |id: &LifetimeId| {

@@ -1,7 +1,7 @@
 //! What the inspector says of a thing: a card of facts, made off the UI thread from the recording alone.
 
-use crate::app::document::DeviceData;
-use crate::app::selection::Item;
+use crate::app::data::device::DeviceData;
+use crate::app::state::selection::Item;
 use vramscope_core::anatomy::Role;
 use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, State};

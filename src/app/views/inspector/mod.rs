@@ -8,14 +8,15 @@ use super::block_name::block_name;
 use super::live::told;
 use super::memory::chosen_roles;
 use super::place_link::{openable, place_link};
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::colours::role_paint;
-use crate::app::command::Command;
-use crate::app::document::DeviceData;
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::colours::role_paint;
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::widgets::button::{Push, focus_ring, icon_button};
@@ -44,9 +45,6 @@ use card::{Card, Fact, Held, Lead, List, Peak, Tone, Why};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Inspector,
-    title: "Inspector",
-    name: "inspector",
-    about: "Everything the recording knows of what is selected.",
     legend: &[
         ("rounding", "bytes of the block beyond the request"),
         ("waste beside it", "free memory beside a block that no larger request can use while it lives"),

@@ -3,8 +3,8 @@
 use egui::{Align2, Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::card::Around;
-use crate::app::colours::Colours;
-use crate::app::document::DeviceData;
+use crate::app::data::colours::Colours;
+use crate::app::data::device::DeviceData;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;

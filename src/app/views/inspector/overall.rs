@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use super::block::next_blockers;
 use super::card::{Card, Fact, Held, Lead, Peak, Tone, Why, request_at, since_start};
 use super::things::largest_blocks;
-use crate::app::document::DeviceData;
-use crate::app::selection::Item;
+use crate::app::data::device::DeviceData;
+use crate::app::state::selection::Item;
 use crate::app::views::block_name::block_name;
 use vramscope_core::anatomy::made_in;
 use vramscope_core::anatomy::roles::{Reason, Tally};
@@ -248,7 +248,7 @@ mod tests {
     fn what_waits_for_a_stream_is_listed_apart_from_what_is_live() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         // Three blocks of 400 MiB are held, a fourth was freed and is pending.
         let state = data.tables.states.at(data.device(), &data.tables.lifetimes, 8);
         let told = card(&data, &state, None, &[]);
@@ -264,7 +264,7 @@ mod tests {
     fn blocks_of_one_place_role_and_size_are_one_row() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let (device, tables) = (data.device(), &data.tables);
         let roles = Roles::build(&recording, device, tables, &vramscope_core::anatomy::roles::Rules::default(), &Progress::new())
             .unwrap();

@@ -2,8 +2,8 @@
 
 use super::card::{Card, Fact, Line, List};
 use super::overall::{largest_held, reasons, when};
-use crate::app::document::DeviceData;
-use crate::app::selection::Item;
+use crate::app::data::device::DeviceData;
+use crate::app::state::selection::Item;
 use crate::app::views::block_name::short_role;
 use vramscope_core::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
 use vramscope_core::anatomy::{Role, Roles};
@@ -111,7 +111,7 @@ mod tests {
     fn a_module_a_line_and_a_role_tell_what_they_hold_and_why() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::loader::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let (device, tables) = (data.device(), &data.tables);
         let roles = Arc::new(Roles::build(&recording, device, tables, &Rules::default(), &Progress::new()).unwrap());
         let peak = tables.curves.peak(vramscope_core::tables::Quantity::Active).1;

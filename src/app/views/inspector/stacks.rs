@@ -5,9 +5,9 @@ use std::sync::Arc;
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::card::RECORD_STACKS;
-use crate::app::action::Action;
-use crate::app::editor::place::{PathPrefix, line_of};
 use crate::app::jobs::Derived;
+use crate::app::platform::editor::place::{PathPrefix, line_of};
+use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;

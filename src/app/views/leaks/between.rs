@@ -5,8 +5,8 @@ use std::sync::Arc;
 use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
 use super::{LeaksView, sort_rows};
-use crate::app::action::Action;
-use crate::app::selection::Item;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use self::between::{Between, BetweenRow};
 use super::stack_cells::StackCells;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
+use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::state::action::Action;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::selector;
 use crate::app::widgets::label;
@@ -20,6 +20,7 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
+use between::{Between, BetweenRow};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{
     Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
@@ -30,9 +31,6 @@ use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Leaks,
-    title: "Leaks",
-    name: "leaks",
-    about: "What survives its step: call stacks that leave something behind again and again.",
     legend: &[
         ("bars", "the least in use within each step: what every step comes back to"),
         (

@@ -3,8 +3,9 @@
 use egui::{Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
 use super::layout::{Band, Peaks, sample_at, top_of_axis};
-use super::paint::{self, Plot, colour};
-use crate::app::action::Action;
+use super::paint;
+use super::paint::{Plot, colour};
+use crate::app::state::action::Action;
 use crate::app::theme::Tokens;
 use crate::app::views::ViewContext;
 use crate::app::widgets::chip::Swatch;

@@ -9,28 +9,28 @@ pub(in crate::app) mod told;
 
 use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-use self::layout::{Band, Peaks, areas, sample_at, top_of_axis};
-use self::paint::{Plot, colour};
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::{Action, LiveAction};
-use crate::app::command::Command;
-use crate::app::live::last_known;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::live::LiveAction;
+use crate::app::state::live::last_known;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, selector};
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
-use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::pane;
+use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::viewport::Scale;
+use layout::{Band, Peaks, areas, sample_at, top_of_axis};
+use paint::{Plot, colour};
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
 use vramscope_core::units::{Bytes, NBSP};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Live,
-    title: "Live",
-    name: "live",
-    about: "Every byte of the card over time: driver, other processes, and the watched program inside and outside PyTorch.",
     legend: &[
         ("driver", "kept by driver and firmware, never yours"),
         ("grey", "not yours: other processes, and what no listed process owns"),

@@ -3,14 +3,16 @@
 use egui::{Sense, Ui, vec2};
 
 use super::LiveView;
-use crate::app::action::{Action, LiveAction};
+use crate::app::state::action::Action;
+use crate::app::state::live::LiveAction;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::Push;
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::label;
-use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::pane;
+use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::{definition, key_value};
 use vramscope_core::model::{LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, NBSP, count, time_of_day};

@@ -5,7 +5,8 @@ use egui::{Align, Align2, Layout, Rect, Sense, Ui, UiBuilder, pos2, vec2};
 use super::LiveView;
 use super::layout::Band;
 use super::paint::colour;
-use crate::app::action::{Action, LiveAction};
+use crate::app::state::action::Action;
+use crate::app::state::live::LiveAction;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
@@ -69,7 +70,9 @@ impl LiveView {
         let is_live = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
         let caption = match (cx.link.instant_us, is_live) {
             (Some(_), _) => "at the cursor",
-            (None, true) if crate::app::live::last_known(cx.link.live.as_deref(), track, time_us).is_some() => "last known",
+            (None, true) if crate::app::state::live::last_known(cx.link.live.as_deref(), track, time_us).is_some() => {
+                "last known"
+            }
             (None, true) if cx.link.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
             (None, true) => "now",
             (None, false) => "at the end",

@@ -5,7 +5,7 @@ use egui::{Ui, pos2, vec2};
 
 use super::layout::{Band, sample_at};
 use super::paint::colour;
-use crate::app::action::Action;
+use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::app::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use vramscope_core::anatomy::Roles;
 use vramscope_core::anatomy::{Composition, LineHeld, Role};
 use vramscope_core::diagnose::limits::Limit;

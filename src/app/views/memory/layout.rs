@@ -1,10 +1,25 @@
 //! What the memory column says, before it is drawn: figures that add up as printed, rows, the widths of the bar's parts.
 
+use crate::app::state::view_kind::ViewKind;
 use std::collections::HashSet;
 
 use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
 use vramscope_core::model::FrameId;
 use vramscope_core::units::{GIBIBYTE, MEBIBYTE, count};
+
+/// Height of the bar.
+pub(super) const BAR: f32 = 16.0;
+/// Where the column of shares, or of blocks, ends: this far from the right edge.
+pub(super) const SECOND: f32 = 72.0;
+/// From this width on modules and lines say their share too.
+pub(super) const WIDE: f32 = 340.0;
+/// Below it they have no room for the number of blocks.
+pub(super) const NARROW: f32 = 250.0;
+/// Height of the row of links.
+pub(super) const LINKS: f32 = 27.0;
+/// What the row of links opens.
+pub(super) const LINKED: [ViewKind; 5] =
+    [ViewKind::Accounting, ViewKind::Leaks, ViewKind::Steps, ViewKind::Allocations, ViewKind::Events];
 
 /// Rows of a table before the rest is folded into one.
 const MOST: usize = 9;

@@ -13,11 +13,13 @@ mod tables;
 
 use super::findings::FindingsView;
 use super::inspector::RECORD_STACKS;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::colours::{ColourBy, role_paint};
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::colour_by::ColourBy;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::widgets::button::{link_with, segmented, selector};
@@ -25,7 +27,7 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{PaneHeader, padded, rule};
 use found::{Found, Whole};
-use layout::Row;
+use layout::{LINKS, Row};
 use tables::{Columns, square};
 use vramscope_core::anatomy::{OwnBlocks, Role, Which};
 use vramscope_core::tables::{NO_EVENT, Quantity};
@@ -34,9 +36,6 @@ use vramscope_core::units::count;
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Memory,
-    title: "Memory",
-    name: "memory",
-    about: "Where the memory is, at the peak or at the cursor: what it is for, which modules and lines hold it, and what is wrong.",
     legend: &[
         ("bar", "all live bytes by role, in the colours of the table"),
         ("probably", "most of the role is inferred from sizes, counts and lives; the inspector says why for each block"),
@@ -48,19 +47,6 @@ pub const INFO: ViewInfo = ViewInfo {
     ],
     create: || Box::new(Memory::default()),
 };
-
-/// Height of the bar.
-const BAR: f32 = 16.0;
-/// Where the column of shares, or of blocks, ends: this far from the right edge.
-const SECOND: f32 = 72.0;
-/// From this width on modules and lines say their share too.
-const WIDE: f32 = 340.0;
-/// Below it they have no room for the number of blocks.
-const NARROW: f32 = 250.0;
-/// Height of the row of links.
-const LINKS: f32 = 27.0;
-/// What the row of links opens.
-const LINKED: [ViewKind; 5] = [ViewKind::Accounting, ViewKind::Leaks, ViewKind::Steps, ViewKind::Allocations, ViewKind::Events];
 
 #[derive(Default)]
 struct Memory {

@@ -3,8 +3,9 @@
 use egui::{Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::found::{Found, Whole};
-use super::{LINKED, LINKS, ViewContext, ViewKind};
-use crate::app::command::Command;
+use super::layout::{LINKED, LINKS};
+use super::{ViewContext, ViewKind};
+use crate::app::state::command::Command;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::widgets::button::{focus_ring, link_with};
@@ -124,7 +125,7 @@ pub(super) fn draw_links(ui: &mut Ui, cx: &ViewContext<'_>, foot: Rect, rows: &[
                 ui.painter().hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, t.accent));
             }
             focus_ring(ui, &response, 3);
-            if response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_text(kind.info().about).clicked() {
+            if response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_text(kind.about()).clicked() {
                 cx.actions.run(Command::Show(*kind));
             }
             x += width + gap;

@@ -2,11 +2,14 @@
 
 use egui::{Color32, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::layout::{self, RoleRow};
+use super::ViewContext;
+use super::layout;
+use super::layout::BAR;
+use super::layout::RoleRow;
 use super::tables::{Columns, square};
-use super::{BAR, ViewContext};
-use crate::app::action::Action;
-use crate::app::colours::{ColourBy, role_paint};
+use crate::app::data::colours::role_paint;
+use crate::app::state::action::Action;
+use crate::app::state::colour_by::ColourBy;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::block_name::short_role;

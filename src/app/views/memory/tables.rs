@@ -2,9 +2,11 @@
 
 use egui::{Color32, Rect, Response, Ui, pos2, vec2};
 
-use super::layout::{self, Row};
-use super::{NARROW, SECOND, ViewContext, WIDE};
-use crate::app::colours::role_paint;
+use super::ViewContext;
+use super::layout;
+use super::layout::Row;
+use super::layout::{NARROW, SECOND, WIDE};
+use crate::app::data::colours::role_paint;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::place_link::{openable, place_link};

@@ -7,7 +7,7 @@ use super::paint::Areas;
 use super::places::Places;
 use super::runs::RowScale;
 use super::{Picture, tip};
-use crate::app::selection::Item;
+use crate::app::state::selection::Item;
 use crate::app::views::ViewContext;
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::model::BlockState;

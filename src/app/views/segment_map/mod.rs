@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Shape, Ui, WidgetInfo, pos2};
 
-use super::block_legend::{self, BlockLegend};
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::colours::Focus;
-use crate::app::command::Command;
-use crate::app::identity::Identity;
+use super::block_legend;
+use super::block_legend::BlockLegend;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::colours::Focus;
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across};
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
@@ -42,9 +44,6 @@ use runs::{Runs, Window};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::SegmentMap,
-    title: "Segment map",
-    name: "segment-map",
-    about: "Every segment PyTorch has reserved at the cursor, one row each, with its blocks and holes to scale.",
     legend: &[
         ("colour", "a live block; the timeline's legend names the classes"),
         ("paler end of a block", "what rounding added to the request"),
@@ -108,7 +107,7 @@ struct SegmentMap {
     span: Option<Span>,
     height: usize,
     zoom: PanZoom,
-    /// [`Link::fitted`](crate::app::cursor::Link::fitted) when this was last drawn.
+    /// [`Link::fitted`](crate::app::state::cursor::Link::fitted) when this was last drawn.
     fitted: u32,
     scroll: f32,
     picture: Derived<Key, Picture>,

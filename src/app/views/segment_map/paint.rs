@@ -5,7 +5,7 @@ use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2};
 use super::layout::{Group, Plan, Row};
 use super::places::Places;
 use super::runs::{Kind, Run, Runs};
-use crate::app::colours::Colours;
+use crate::app::data::colours::Colours;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};

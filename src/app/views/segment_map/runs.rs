@@ -308,8 +308,8 @@ fn draw_folded(out: &mut Vec<Run>, plan: &Plan, state: &State, row: &Row, scale:
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{Choice, Order};
     use super::*;
+    use crate::app::views::segment_map::layout::{Choice, Order};
     use vramscope_core::model::{DeviceRecording, PoolId, SizeClass, StackId, StreamId};
     use vramscope_core::tables::SegmentAt;
 

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
-use self::layout::Order;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::cursor;
+use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
+use crate::app::state::action::Action;
+use crate::app::state::cursor;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
+use layout::Order;
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
@@ -23,9 +24,6 @@ use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Steps,
-    title: "Steps",
-    name: "steps",
-    about: "What each training step did to memory: its peak, what it left behind, what it allocated.",
     legend: &[
         ("solid", "what was in use all through the step"),
         ("pale", "from there to the step's peak"),

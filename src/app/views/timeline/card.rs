@@ -174,7 +174,7 @@ impl Canvas<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::cursor::Axis;
+    use crate::app::state::cursor::Axis;
     use vramscope_core::model::{Action, PoolId, StackId, StreamId};
 
     fn device() -> DeviceRecording {

@@ -7,10 +7,11 @@ use super::paint::Canvas;
 use super::picture::extent;
 use super::under::{Scene, Under};
 use super::{BeforeBox, Grip, MenuTarget, Timeline};
-use crate::app::action::Action;
-use crate::app::command::Command;
-use crate::app::cursor::{self, Axis, TrackLayout};
-use crate::app::selection::Item;
+use crate::app::state::action::Action;
+use crate::app::state::command::Command;
+use crate::app::state::cursor;
+use crate::app::state::cursor::{Axis, TrackLayout};
+use crate::app::state::selection::Item;
 use crate::app::views::ViewContext;
 use crate::app::widgets::viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within};
 

@@ -6,8 +6,9 @@ use egui::Color32;
 use rayon::prelude::*;
 
 use super::picture::StrataPicture;
-use crate::app::colours::{ColourBy, Colours, Focus};
-use crate::app::document::DeviceData;
+use crate::app::data::colours::{Colours, Focus};
+use crate::app::data::device::DeviceData;
+use crate::app::state::colour_by::ColourBy;
 use crate::app::theme::Tokens;
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
@@ -192,10 +193,10 @@ impl ColumnPainter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::picture::Window;
-    use super::super::picture::tests::sample;
     use super::*;
-    use crate::app::cursor::Axis;
+    use crate::app::state::cursor::Axis;
+    use crate::app::views::timeline::picture::Window;
+    use crate::app::views::timeline::picture::tests::sample;
     use vramscope_core::model::Progress;
     use vramscope_core::tables::Quantity;
 

@@ -1,7 +1,7 @@
 //! What lanes below the strata show of a window: operators by depth, and bytes by category. Computed off the UI thread.
 
 use super::picture::Window;
-use crate::app::cursor::Axis;
+use crate::app::state::cursor::Axis;
 use vramscope_core::model::{CATEGORIES, CategoryBands, DeviceRecording, OpTable};
 use vramscope_core::tables::op_lanes::{OpRows, OpSpan};
 

@@ -1,7 +1,7 @@
 //! What happened at an instant or over a range: device calls, bursts of releases, snapshots, annotations. Found once for a
 //! recording; a window picks its part by binary search.
 
-use crate::app::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use vramscope_core::anatomy::steps::{StepSource, Steps};
 use vramscope_core::anatomy::{Anatomy, Phase};
 use vramscope_core::inference::{CapFrom, CapRange, Caps};

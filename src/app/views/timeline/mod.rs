@@ -25,31 +25,34 @@ use std::sync::Arc;
 
 use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
 
-use self::card::CardPicture;
-use self::flags::Pennants;
-use self::image::StrataImage;
-use self::lanes::{BandsPicture, OpsPicture};
-use self::marks::Marks;
-use self::paint::Canvas;
-use self::picture::{StrataPicture, Window, WindowPicture};
-use self::place::{AxisMarks, ValueChip};
-use self::under::{Scene, Under};
 use super::block_legend::BlockLegend;
 use super::live::alone::SamplesAlone;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::colours::{ColourBy, Focus};
-use crate::app::compare::name_of;
-use crate::app::cursor::{self, Axis};
-use crate::app::identity::Identity;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::data::colours::Focus;
+use crate::app::data::compare::name_of;
 use crate::app::jobs::Derived;
-use crate::app::selection::Item;
+use crate::app::jobs::identity::Identity;
+use crate::app::state::action::Action;
+use crate::app::state::colour_by::ColourBy;
+use crate::app::state::cursor;
+use crate::app::state::cursor::Axis;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
 use crate::app::widgets::term::Term;
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
+use card::CardPicture;
+use flags::Pennants;
+use image::StrataImage;
+use lanes::{BandsPicture, OpsPicture};
+use marks::Marks;
+use paint::Canvas;
+use picture::{StrataPicture, Window, WindowPicture};
+use place::{AxisMarks, ValueChip};
+use under::{Scene, Under};
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::tables::op_lanes::OpRows;
 use vramscope_core::units::{count, counted};
@@ -57,9 +60,6 @@ use vramscope_core::units::{count, counted};
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Timeline,
-    title: "Timeline",
-    name: "timeline",
-    about: "Memory over the recording: the curves above, every live block below, stacked in order of allocation.",
     legend: &[
         ("reserved", "bright line: what PyTorch took from the device"),
         ("active", "filled: whole blocks that hold tensors or wait for a stream"),
@@ -575,7 +575,7 @@ impl Timeline {
         taken.extend(between);
         canvas.cursor(cx.link, on_axis, values);
         if let [Some(a), Some(b)] = flags {
-            let steps = cx.comparing.steps(cx);
+            let steps = cx.comparing.steps(&cx.here());
             canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), &taken, scene.names);
         }
     }

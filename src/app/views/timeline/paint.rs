@@ -2,12 +2,14 @@
 
 use egui::{Align2, Painter, Rangef, Rect, pos2, vec2};
 
-use super::layout::{self, CapAt, Tracks};
+use super::layout;
+use super::layout::{CapAt, Tracks};
 use super::marks::Cap;
 use super::picture::{Window, WindowPicture};
 use super::place::{beside, free_place};
-use crate::app::cursor::{self, Axis};
-use crate::app::document::DeviceData;
+use crate::app::data::device::DeviceData;
+use crate::app::state::cursor;
+use crate::app::state::cursor::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{Ticks, UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};

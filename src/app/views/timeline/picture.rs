@@ -1,8 +1,9 @@
 //! What a window of the timeline shows, computed off the UI thread: curves by pixel column, strata, and their pixels.
 
 use super::marks::{Cluster, DeviceCall, Marks, Named, Range, clusters};
-use crate::app::cursor::{self, Axis};
-use crate::app::document::DeviceData;
+use crate::app::data::device::DeviceData;
+use crate::app::state::cursor;
+use crate::app::state::cursor::Axis;
 use vramscope_core::model::{DeviceRecording, Progress};
 use vramscope_core::query::matching::Matching;
 use vramscope_core::tables::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
@@ -263,10 +264,11 @@ pub(super) mod tests {
 
     use egui::Color32;
 
-    use super::super::image::StrataImage;
     use super::*;
-    use crate::app::colours::{ColourBy, Colours, Focus};
+    use crate::app::data::colours::{Colours, Focus};
+    use crate::app::state::colour_by::ColourBy;
     use crate::app::theme::Tokens;
+    use crate::app::views::timeline::image::StrataImage;
     use crate::app::views::timeline::marks::Named;
     use vramscope_core::model::StackId;
 
@@ -423,12 +425,13 @@ pub(super) mod tests {
             let p = WindowPicture::compute(&data, Some(&marks), None, window);
             assert_eq!(p.gap(device, p.calls.len()), (last_call, last), "{columns} columns");
         }
-        let text = super::super::flags::span_text(device, last_call, last);
+        let text = crate::app::views::timeline::flags::span_text(device, last_call, last);
         assert_eq!(text.replace(vramscope_core::units::NBSP, " "), "42.010 ms");
         // What is said of a window is not longer than the window.
         let said = |axis, from, to| {
             let window = Window { axis, from, to, columns: 900 };
-            super::super::flags::gap_text(device, &window, (last_call, last)).replace(vramscope_core::units::NBSP, " ")
+            crate::app::views::timeline::flags::gap_text(device, &window, (last_call, last))
+                .replace(vramscope_core::units::NBSP, " ")
         };
         let events = f64::from(last + 1);
         assert_eq!(said(Axis::Event, 0.0, events), "42.010 ms");
@@ -436,7 +439,8 @@ pub(super) mod tests {
         assert_eq!(said(Axis::Time, 0.0, whole), "42.010 ms");
         assert_eq!(said(Axis::Time, whole - 1_500.0, whole - 500.0), "1.000 ms");
         let middle = last_call + (last - last_call) / 2;
-        let inside = super::super::flags::span_text(device, middle, last).replace(vramscope_core::units::NBSP, " ");
+        let inside =
+            crate::app::views::timeline::flags::span_text(device, middle, last).replace(vramscope_core::units::NBSP, " ");
         assert_eq!(said(Axis::Event, f64::from(middle) + 0.5, events), inside);
         // A window inside the gap, on the clock's axis, shows no call and still tells the whole gap.
         let (_, end) = cursor::domain(device, Axis::Time);

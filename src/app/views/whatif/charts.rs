@@ -2,9 +2,10 @@
 
 use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
+use super::ViewContext;
 use super::layout::{StepBox, resample, short, spread, step_lane};
-use super::{ViewContext, WhatIfView, outcome};
-use crate::app::action::Action;
+use super::model::{WhatIfView, outcome};
+use crate::app::state::action::Action;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
 use crate::app::widgets::chip::{paint_chip_in, paint_flag};

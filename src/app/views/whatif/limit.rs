@@ -2,8 +2,9 @@
 
 use egui::{Popup, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
+use super::ViewContext;
+use super::model::WhatIfView;
 use super::runs::{LimitFrom, Own};
-use super::{ViewContext, WhatIfView};
 use crate::app::widgets::button::{focus_ring, menu_item, selector_button};
 use vramscope_core::inference::CapFrom;
 use vramscope_core::tables::Quantity;

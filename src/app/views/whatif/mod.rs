@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use egui::{Align, Color32, Key as Button, Layout, Rect, Ui, UiBuilder, vec2};
 
-use self::needs::Needs;
-use self::runs::Runs;
-use super::{View, ViewContext, ViewInfo, ViewKind};
-use crate::app::action::Action;
-use crate::app::jobs::Derived;
+use super::{View, ViewContext, ViewInfo};
+use crate::app::state::action::Action;
+use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
+use model::{Setting, WhatIfView};
 use vramscope_core::diagnose::source_limits::{no_history, records_history};
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::inference::remedies::best;
@@ -24,6 +23,7 @@ use vramscope_core::units::{Bytes, count};
 mod charts;
 mod layout;
 mod limit;
+mod model;
 mod needs;
 mod runs;
 mod side;
@@ -32,9 +32,6 @@ mod table;
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::WhatIf,
-    title: "What-if",
-    name: "what-if",
-    about: "The same requests under other PYTORCH_CUDA_ALLOC_CONF settings: what each would reserve, and whether it fits a limit.",
     legend: &[
         ("solid, hatched", "highest allocated memory, and what is reserved beyond the highest allocated"),
         ("ticks", "the recording's own peak, and the limit in red"),
@@ -50,42 +47,6 @@ pub const INFO: ViewInfo = ViewInfo {
     ],
     create: || Box::new(WhatIfView::default()),
 };
-
-/// One setting.
-struct Setting {
-    text: String,
-    conf: AllocConf,
-    title: String,
-    about: &'static str,
-    is_plotted: bool,
-    /// Added by the user, who may take it away again.
-    is_added: bool,
-    /// Its slot of the categorical palette; the recorded setting has the ink itself.
-    slot: usize,
-}
-
-#[derive(Default)]
-struct WhatIfView {
-    settings: Vec<Setting>,
-    selected: usize,
-    /// The user chose the selected setting, or another view did; until then the best one is shown.
-    is_chosen: bool,
-    runs: Runs,
-    /// Chosen by the user; else what the recording tells.
-    limit: Option<u64>,
-    limit_text: String,
-    limit_error: Option<String>,
-    /// The limit under the slider's knob while it is drawn.
-    sliding: Option<u64>,
-    needs: Derived<String, Needs>,
-    /// Settings of long recordings whose smallest limit the user asked for.
-    asked_needs: Vec<String>,
-    new_text: String,
-    new_error: Option<String>,
-    scroll_to: Option<usize>,
-    /// How many of [`Link::to_try`](crate::app::cursor::Link::to_try) have been taken.
-    tried: usize,
-}
 
 /// Settings whose curves are drawn at first, beside the recorded one, with their slots of the palette.
 const PLOTTED: [(&str, usize); 4] = [
@@ -192,16 +153,16 @@ impl View for WhatIfView {
         }
         let pane_rect = ui.max_rect();
         let areas = layout::areas(pane_rect, self.settings.len());
-        inside(ui, areas.tools, "tools", |ui| self.tools(ui, cx));
-        inside(ui, areas.table, "settings", |ui| self.table(ui, cx));
+        pane::inside(ui, areas.tools, "tools", |ui| self.tools(ui, cx));
+        pane::inside(ui, areas.table, "settings", |ui| self.table(ui, cx));
         if let Some(rect) = areas.charts {
-            inside(ui, rect, "charts", |ui| self.charts(ui, cx));
+            pane::inside(ui, rect, "charts", |ui| self.charts(ui, cx));
         }
         if let Some(rect) = areas.side {
             if rect.left() > pane_rect.left() {
                 ui.painter().vline(rect.left() - 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
             }
-            inside(ui, rect, "selected setting", |ui| self.side(ui, cx));
+            pane::inside(ui, rect, "selected setting", |ui| self.side(ui, cx));
         }
         if let Some(progress) = self.runs.progress() {
             pane::progress_line(ui, pane_rect, progress);
@@ -419,50 +380,6 @@ fn read_limit(text: &str) -> Result<u64, String> {
     Bytes::parse_limit(plain.trim()).map(|b| b.0)
 }
 
-/// `all 18,064 served`, or why not; and whether that is a failure.
-fn outcome(answer: &Answer) -> (String, bool) {
-    let row = &answer.row;
-    match row.oom_request {
-        Some(request) if !row.is_verdict_certain() => (format!("may fail after {}", count(request)), true),
-        Some(request) => (format!("fails after {}", count(request)), true),
-        None if !row.is_verdict_certain() => (format!("may serve all {}", count(row.requests)), false),
-        None => (format!("all {} served", count(row.requests)), false),
-    }
-}
-
-/// Why the outcome is not certain, and what else it may be.
-fn outcome_span(answer: &Answer) -> Option<String> {
-    let row = &answer.row;
-    if row.is_outcome_certain() {
-        return None;
-    }
-    let why = match row.uncertain_because {
-        Some("limit") => "by the exact limit",
-        Some("timing") => "by timing of frees",
-        Some("trace") => "see what is assumed",
-        _ => "by placement",
-    };
-    match row.oom_request_span {
-        _ if row.oom_varies && row.passes_from_bytes.is_some() => {
-            row.passes_from_bytes.map(|from| format!("from a limit of {} on", Bytes(from).limit()))
-        }
-        _ if row.oom_varies && row.oom => Some(format!("or none, {why}")),
-        Some([low, high]) if low != high => {
-            Some(format!("or {}, {why}", count(if row.oom_request == Some(low) { high } else { low })))
-        }
-        // A span of the peak alone stands in its own column.
-        _ if why == "by the exact limit" => Some("depends on the exact limit".to_owned()),
-        _ => (why != "by placement").then(|| why.to_owned()),
-    }
-}
-
-fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
-    let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
-    child.set_clip_rect(rect.intersect(ui.clip_rect()));
-    child.spacing_mut().item_spacing = vec2(0.0, 0.0);
-    contents(&mut child);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -491,46 +408,5 @@ mod tests {
         assert!(read_limit("a lot").is_err());
         assert!(read_limit("60").is_err_and(|e| e.contains("60GiB")));
         assert_eq!(read_limit("60GB"), Ok(60_000_000_000));
-    }
-
-    #[test]
-    fn a_trace_without_requests_says_so_instead_of_equal_rows() {
-        use crate::app::action::Action;
-        use crate::app::{App, jobs::Jobs, settings::Settings, workspace::Workspace};
-        use vramscope_core::model::Progress;
-        let free = |i: u64| {
-            format!(
-                r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{},"args":{{"Bytes":-4096,"Addr":{},"Device Id":0,"Device Type":1}}}}"#,
-                10 + i,
-                0x7f00_0000_0000 + i * 4096
-            )
-        };
-        let trace = format!(r#"{{"schemaVersion":1,"traceEvents":[{}]}}"#, (0..20).map(free).collect::<Vec<_>>().join(","));
-        let recording = vramscope_core::formats::read(trace.as_bytes(), "frees.pt.trace.json", &Progress::new()).unwrap();
-        let data = crate::app::loader::prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
-        let ctx = egui::Context::default();
-        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
-        app.open_recording("frees", data);
-        app.actions().send(Action::Run(crate::app::Command::Workspace(Workspace::WhatIf)));
-        let mut texts = String::new();
-        for _ in 0..4 {
-            let screen = Rect::from_min_size(egui::pos2(0.0, 0.0), vec2(1600.0, 1000.0));
-            let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
-            let mut out = ctx.run_ui(input, |ui| {
-                app.logic(ui.ctx());
-                app.draw(ui);
-            });
-            out.textures_delta.clear();
-            texts = out
-                .shapes
-                .iter()
-                .filter_map(|s| match &s.shape {
-                    egui::Shape::Text(text) => Some(text.galley.text()),
-                    _ => None,
-                })
-                .collect::<Vec<_>>()
-                .join("\n");
-        }
-        assert!(texts.contains("nothing to replay") && !texts.contains("all 0 served"), "{texts}");
     }
 }

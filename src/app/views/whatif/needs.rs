@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use egui::Ui;
 
-use super::{ViewContext, WhatIfView};
-use crate::app::document::DeviceData;
+use super::ViewContext;
+use super::model::WhatIfView;
+use crate::app::data::device::DeviceData;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, link_with};
 use crate::app::widgets::{label, pane};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::app::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::Jobs;
 use vramscope_core::inference::whatif::{Answer, Question, WhatIf};
 use vramscope_core::inference::{Agreement, CapRange, Difference};

@@ -2,16 +2,18 @@
 
 use egui::{ScrollArea, Sense, Ui, pos2, vec2};
 
+use super::ViewContext;
+use super::model::{WhatIfView, outcome, outcome_span};
 use super::runs::{LimitFrom, Own};
 use super::table::{OVER_LIMIT, against};
-use super::{ViewContext, WhatIfView, outcome, outcome_span};
-use crate::app::action::Action;
+use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, link_with};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::pane;
+use crate::app::widgets::pane::PaneHeader;
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::inference::{Assumption, CapFrom, Horizon};
 use vramscope_core::tables::Quantity;

@@ -2,9 +2,11 @@
 
 use egui::{Rangef, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2};
 
-use super::layout::{self, Col, HEAD, ROW};
+use super::ViewContext;
+use super::layout;
+use super::layout::{Col, HEAD, ROW};
+use super::model::{Setting, WhatIfView, outcome, outcome_span};
 use super::runs::Awaited;
-use super::{Setting, ViewContext, WhatIfView, outcome, outcome_span};
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::icon_button_sized;

@@ -1,7 +1,7 @@
 //! The user's own numbers beside a word, at the instant in force.
 
 use super::Term;
-use crate::app::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{BlockState, SizeClass};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use egui::{Context, Id, Rect, Response, Sense, Ui};
 
-use crate::app::document::DeviceData;
+use crate::app::data::device::DeviceData;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::tables::State;
 

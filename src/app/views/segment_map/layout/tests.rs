@@ -1,7 +1,7 @@
 //! Tests of the arrangement of rows.
 
-use super::super::places::Places;
 use super::*;
+use crate::app::views::segment_map::places::Places;
 use vramscope_core::model::StackId;
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
@@ -53,7 +53,7 @@ fn many(n: u64) -> State {
 
 #[test]
 fn a_pool_of_short_segments_has_a_scale_of_its_own() {
-    use super::super::runs::{RowScale, Window};
+    use crate::app::views::segment_map::runs::{RowScale, Window};
     let group = |across| Group {
         pool: PoolId(0),
         class: SizeClass::Small,

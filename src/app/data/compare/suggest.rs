@@ -1,0 +1,145 @@
+//! The pair of instants that Compare begins with.
+
+use super::StepTable;
+use vramscope_core::anatomy::steps::number;
+
+/// Two instants worth comparing, and why these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suggestion {
+    /// A.
+    pub a: u32,
+    /// B, later than A.
+    pub b: u32,
+    /// How they were chosen, as part of a sentence: `the peaks of …`.
+    pub why: String,
+}
+
+/// A peak this many times the one of the step before is worth a look of its own.
+const JUMP: f64 = 1.25;
+
+/// The pair that Compare begins with. What ran out of memory is held against the peak of the step before; a step that peaks far
+/// above the one before it against that one; else the same phase of two steps far apart, the ends of the first whole step and of
+/// the last; without steps the start and the peak. `None` where there are too few events. O(steps).
+#[must_use]
+pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> Option<Suggestion> {
+    let last = events.checked_sub(1)?;
+    let f = &table.figures;
+    let pair = |a: u32, b: u32, why: String| (a < b).then_some(Suggestion { a, b, why });
+    let nothing = if f.is_empty() { "no steps to go by" } else { "too few steps to go by" };
+    if let Some(oom) = oom {
+        let before = table.steps.of(oom).and_then(|s| s.checked_sub(1)).and_then(|s| Some((s, f.get(s)?)));
+        let with_step = before.and_then(|(s, f)| {
+            pair(f.peak_event, oom, format!("the peak of step {}, the one before, and the out-of-memory event", number(s)))
+        });
+        return with_step.or_else(|| pair(0, oom, format!("{nothing}: the start of the recording, and the out-of-memory event")));
+    }
+    // The first step also sets everything up, so it is no measure for the others.
+    let jump = (2..f.len()).max_by_key(|&i| (f[i].peak, std::cmp::Reverse(i)));
+    if let Some(step) = jump.filter(|&i| f[i].peak as f64 >= JUMP * f[i - 1].peak.max(1) as f64) {
+        let why = format!(
+            "step {} peaks at {:.1} × the step before: their peaks",
+            number(step),
+            f[step].peak as f64 / f[step - 1].peak.max(1) as f64
+        );
+        return pair(f[step - 1].peak_event, f[step].peak_event, why);
+    }
+    let mut lengths: Vec<u32> = f.iter().map(|s| s.end - s.first).collect();
+    lengths.sort_unstable();
+    let typical = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+    // A recording may stop in the middle of a step.
+    let whole = |i: &usize| u64::from(f[*i].end - f[*i].first) * 10 >= u64::from(typical) * 9;
+    let first = (1..f.len()).find(whole);
+    // The one that ends with the recording ends with the program, which is another phase.
+    let goes_on = |i: &usize| f[*i].end < events;
+    let end = (2..f.len()).rev().find(|i| whole(i) && goes_on(i)).or_else(|| (1..f.len()).rev().find(whole));
+    if let (Some(first), Some(end)) = (first, end)
+        && end > first
+    {
+        // Said as it was chosen: the recording may go on without another step, or stop with this one.
+        let last = match (end + 1 < f.len(), goes_on(&end)) {
+            (true, _) => "the last whole one that another follows",
+            (false, true) => "the last, after which the recording goes on",
+            (false, false) => "the last whole one",
+        };
+        let why = format!(
+            "the same phase of two steps far apart: the ends of step {}, the first whole one after step 1, and step {}, {last}",
+            number(first),
+            number(end)
+        );
+        return pair(f[first].end - 1, f[end].end - 1, why);
+    }
+    // Before the first event is no event.
+    if peak <= last && peak > 0 {
+        return pair(0, peak, format!("{nothing}: the start of the recording, and its peak"));
+    }
+    pair(0, last, format!("{nothing}: the start of the recording, and its end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::data::compare::name_of;
+    use vramscope_core::anatomy::steps::{StepFigures, Steps};
+
+    /// Steps of ten events; each peaks in its middle.
+    fn table(peaks: &[u64], last: u32) -> StepTable {
+        let mut bounds: Vec<u32> = (0..=peaks.len() as u32).map(|i| i * 10).collect();
+        if let Some(end) = bounds.last_mut() {
+            *end -= last;
+        }
+        let of = |(i, &peak): (usize, &u64)| StepFigures {
+            first: bounds[i],
+            end: bounds[i + 1],
+            peak,
+            peak_event: bounds[i] + 5,
+            ..StepFigures::default()
+        };
+        let figures = peaks.iter().enumerate().map(of).collect();
+        StepTable { steps: Steps { bounds, ..Steps::default() }, figures }
+    }
+
+    fn pair(t: &StepTable, events: u32, oom: Option<u32>) -> Option<(u32, u32)> {
+        suggest(t, events, oom, 300).map(|s| (s.a, s.b))
+    }
+
+    #[test]
+    fn steps_that_grow_slowly_are_compared_far_apart_in_the_same_phase() {
+        let growing = table(&[90, 10, 11, 12, 13, 14], 0);
+        assert_eq!(pair(&growing, 60, None), Some((19, 49)), "the ends of step 2 and of step 5: step 6 ends with the recording");
+        assert!(suggest(&growing, 60, None, 0).is_some_and(|s| s.why.contains("step 2,") && s.why.contains("step 5,")));
+        assert_eq!(pair(&growing, 80, None), Some((19, 59)), "what follows the last step is no part of it");
+        let why = |t: &StepTable, events| suggest(t, events, None, 0).map(|s| s.why).unwrap_or_default();
+        assert!(why(&growing, 60).ends_with("step 5, the last whole one that another follows"));
+        assert!(why(&growing, 80).ends_with("step 6, the last, after which the recording goes on"), "no step follows");
+        assert!(why(&table(&[90, 10, 11], 0), 30).ends_with("step 3, the last whole one"), "it ends the recording");
+        assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 80, None), Some((19, 49)), "the last one is cut short");
+    }
+
+    #[test]
+    fn a_step_that_jumps_is_held_against_the_one_before() {
+        let jumps = table(&[90, 10, 11, 40, 13, 14], 0);
+        assert_eq!(pair(&jumps, 60, None), Some((25, 35)));
+        assert!(suggest(&jumps, 60, None, 0).is_some_and(|s| s.why.contains("3.6 × the step before")));
+        assert_eq!(pair(&jumps, 60, Some(52)), Some((45, 52)), "what ran out of memory comes first");
+    }
+
+    #[test]
+    fn without_steps_the_start_and_the_peak() {
+        let none = table(&[], 0);
+        assert_eq!(pair(&none, 400, None), Some((0, 300)));
+        assert_eq!(pair(&none, 400, Some(200)), Some((0, 200)));
+        assert_eq!(pair(&none, 200, None), Some((0, 199)), "no peak: the end");
+        assert!(suggest(&none, 400, None, 300).is_some_and(|s| s.why.starts_with("no steps")));
+        assert!(suggest(&table(&[9, 9], 0), 400, None, 300).is_some_and(|s| s.why.starts_with("too few steps")));
+        assert_eq!((pair(&none, 1, None), pair(&none, 0, None)), (None, None));
+    }
+
+    #[test]
+    fn instants_are_called_after_their_step() {
+        let t = table(&[10, 10, 10], 0);
+        assert_eq!(name_of(Some(&t), 15), "step 2 peak");
+        assert_eq!(name_of(Some(&t), 29), "step 3 end");
+        assert_eq!(name_of(Some(&t), 12), "event 12, step 2");
+        assert_eq!(name_of(None, 1200), "event 1,200");
+    }
+}

@@ -1,0 +1,198 @@
+//! A device with its tables: what every view draws from.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use vramscope_core::anatomy::Anatomy;
+use vramscope_core::anatomy::steps::Steps;
+use vramscope_core::anatomy::{Role, Roles};
+use vramscope_core::diagnose::oom::{Helped, what_would_have_helped};
+use vramscope_core::inference::{Caps, Prepared, WhatIf};
+use vramscope_core::model::{Cancelled, DeviceRecording, Progress, Recording, Stage};
+use vramscope_core::tables::{DeviceTables, StackNames};
+use vramscope_core::units::counted;
+
+/// What a device of a recording holds, in a few words: its events, or its samples where it was only watched.
+#[must_use]
+pub fn holds(recording: &Recording, device: &DeviceRecording) -> String {
+    if recording.has_only_counters() {
+        return "counters".to_owned();
+    }
+    if device.events.is_empty() && !device.samples.is_empty() {
+        return counted(device.samples.len() as u64, "sample", "samples");
+    }
+    counted(device.events.len() as u64, "event", "events")
+}
+
+/// One device of a recording with its tables: what every view draws from. Shared with the threads that compute for views.
+pub struct DeviceData {
+    /// The recording it belongs to.
+    pub recording: Arc<Recording>,
+    /// Its index in the recording.
+    pub index: usize,
+    /// Lifetimes, states, curves.
+    pub tables: DeviceTables,
+    /// Short names of the recording's stacks.
+    pub names: Arc<StackNames>,
+    /// Its out-of-memory events, in order.
+    pub ooms: Vec<u32>,
+    /// What views found out together.
+    pub found: FoundOnce,
+}
+
+/// What several views need of a device and is found once, when somebody first asks.
+#[derive(Default)]
+pub struct FoundOnce {
+    /// A [`WhatIf`]'s groundwork.
+    what_if: Mutex<Option<Prepared>>,
+    /// The settings that would have helped.
+    helped: Mutex<Option<Arc<Helped>>>,
+    /// What is known of the cap.
+    caps: Mutex<Option<Caps>>,
+    anatomy: OnceLock<Anatomy>,
+    /// The devices of the recording that ran out of memory.
+    failed: OnceLock<Vec<usize>>,
+    /// What most of the memory is for is known.
+    pub(crate) knows_roles: OnceLock<bool>,
+}
+
+impl DeviceData {
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &DeviceRecording {
+        &self.recording.devices[self.index]
+    }
+
+    /// The failure that is meant where one is: the last, see [`EventTable::last_oom`](vramscope_core::model::EventTable::last_oom).
+    #[must_use]
+    pub fn last_oom(&self) -> Option<u32> {
+        self.ooms.last().copied()
+    }
+
+    /// The device's phases and steps. The first call looks for them, O(lifetimes), and others wait for it; later ones cost
+    /// nothing. Not for the window's thread.
+    #[must_use]
+    pub fn anatomy(&self) -> &Anatomy {
+        self.found.anatomy.get_or_init(|| Anatomy::read(&self.recording, self.device(), &self.tables))
+    }
+
+    /// The device's steps, as [`anatomy`](Self::anatomy).
+    #[must_use]
+    pub fn steps(&self) -> &Steps {
+        &self.anatomy().steps
+    }
+
+    /// The device's steps, when somebody has looked for them.
+    #[must_use]
+    pub fn known_steps(&self) -> Option<&Steps> {
+        self.found.anatomy.get().map(|anatomy| &anatomy.steps)
+    }
+
+    /// The devices of the recording, by index, on which a request failed. The first call reads their traces and is the loader's;
+    /// later ones cost nothing.
+    #[must_use]
+    pub fn failed_devices(&self) -> &[usize] {
+        self.found.failed.get_or_init(|| {
+            let devices = self.recording.devices.iter().enumerate();
+            devices.filter(|(_, device)| device.events.has_oom()).map(|(i, _)| i).collect()
+        })
+    }
+
+    /// True where the role of at least half of the bytes is known, at the last failure or at the peak: the picture would be grey
+    /// otherwise. A timeline's sums by category are what its file was written for. O(live blocks).
+    pub(crate) fn knows_roles(&self, roles: &Roles) -> bool {
+        let (device, tables) = (self.device(), &self.tables);
+        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(vramscope_core::tables::Quantity::Active).1);
+        let held = roles.live_by_role(device, tables, event);
+        let all: u64 = held.iter().map(|tally| tally.block_bytes).sum();
+        let unknown = held[Role::Unknown.index()].block_bytes;
+        !device.bands.is_empty() || (all > 0 && unknown <= all / 2)
+    }
+
+    /// The first device other than this one on which a request failed.
+    #[must_use]
+    pub fn failed_elsewhere(&self) -> Option<usize> {
+        self.failed_devices().iter().copied().find(|&i| i != self.index)
+    }
+
+    /// False where the file tells of blocks, or of sums, and not of what was reserved: memory timelines, traces of the CPU. Its
+    /// zeros are no figures.
+    #[must_use]
+    pub fn knows_reserved(&self) -> bool {
+        self.device().has_final_state || self.tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0 > 0
+    }
+
+    /// True where sums by category over time are all there is: the plotted form of a memory timeline.
+    #[must_use]
+    pub fn has_only_sums(&self) -> bool {
+        let device = self.device();
+        device.events.is_empty() && device.segments.is_empty() && !device.bands.is_empty()
+    }
+
+    /// True where the file tells the state at its end and nothing over time: a snapshot without a trace.
+    #[must_use]
+    pub fn has_only_state(&self) -> bool {
+        let device = self.device();
+        device.events.is_empty() && !device.segments.is_empty() && device.samples.is_empty() && device.bands.is_empty()
+    }
+
+    /// Answers what-if questions about the device. The first call reads the trace, about 0.5 µs an event, and others wait for
+    /// it; later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn what_if(&self, progress: &Progress) -> Result<WhatIf<'_>, Cancelled> {
+        let mut prepared = self.found.what_if.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(prepared) = prepared.as_ref() {
+            return Ok(WhatIf::again(self.device(), prepared));
+        }
+        let made = WhatIf::new(self.device(), None, progress)?;
+        *prepared = Some(made.prepared());
+        Ok(made)
+    }
+
+    /// What is known of the cap of this process: what autopsy, findings, what-if and timeline show. The first call may read the
+    /// trace once and others wait for it; later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn caps(&self, progress: &Progress) -> Result<Caps, Cancelled> {
+        let mut known = self.found.caps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref() {
+            return Ok(known.clone());
+        }
+        let made = Caps::of(self.device(), None, progress)?;
+        *known = Some(made.clone());
+        Ok(made)
+    }
+
+    /// The suggested settings, tried on this recording. The first call serves it some dozens of times and others wait for it;
+    /// later ones cost nothing. Not for the window's thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn helped(&self, progress: &Progress) -> Result<Arc<Helped>, Cancelled> {
+        let mut known = self.found.helped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref() {
+            return Ok(Arc::clone(known));
+        }
+        let made = Arc::new(what_would_have_helped(&self.what_if(progress)?, progress)?);
+        *known = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+/// Builds the tables of one device.
+///
+/// # Errors
+/// "cancelled", or that there is no such device.
+pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) -> Result<Arc<DeviceData>, String> {
+    let device = recording.devices.get(index).ok_or_else(|| format!("the recording has no device number {index}"))?;
+    let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
+    progress.begin(Stage::Names, 0);
+    let names = Arc::new(StackNames::of(&recording.stacks));
+    let ooms = device.events.ooms();
+    let data = DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, found: Default::default() };
+    // Looked for here, so that no frame has to.
+    let _ = data.failed_devices();
+    Ok(Arc::new(data))
+}

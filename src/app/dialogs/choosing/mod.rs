@@ -1,0 +1,9 @@
+//! Choosing files and folders: the desktop's dialog where there is one, a path field where there is none.
+
+pub(in crate::app) mod dialog;
+pub(in crate::app) mod field;
+mod listing;
+pub(in crate::app) mod pair;
+
+pub(in crate::app) use dialog::Dialogs;
+pub(in crate::app) use field::Asking;

@@ -1,0 +1,64 @@
+//! Comparing with what is open: the recordings of the other tabs, before any file.
+
+use egui::{Modal, Role, Ui, WidgetInfo, vec2};
+
+use crate::app::dialogs::Outcome;
+use crate::app::dialogs::frame::{dialog_frame, dialog_title};
+use crate::app::state::document_id::DocumentId;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::button::focus_ring;
+use crate::app::widgets::label;
+
+/// A recording in another tab, as it is listed.
+pub(in crate::app) struct Tab {
+    pub id: DocumentId,
+    pub title: String,
+    /// Its folder, and its peak.
+    pub about: String,
+}
+
+/// Height of a row.
+const ROW: f32 = 40.0;
+
+/// Draws the list of recordings that `front` can be compared with; gives the tab that was chosen, or `None` for files.
+pub(in crate::app) fn draw(front: &str, tabs: &[Tab], ui: &mut Ui, t: &Tokens) -> Outcome<Option<DocumentId>> {
+    let (mut chosen, mut wants_files) = (None, false);
+    let modal = Modal::new(egui::Id::unique("compare with")).frame(dialog_frame(t)).show(ui, |ui| {
+        ui.set_width(480.0);
+        let (_, is_closed) = dialog_title(ui, t, &format!("Compare {front} with"));
+        ui.add_space(8.0);
+        let nothing_has_focus = ui.memory(|m| m.focused().is_none());
+        egui::ScrollArea::vertical().max_height(ROW * 8.0).show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 0.0;
+            for (i, tab) in tabs.iter().enumerate() {
+                let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), egui::Sense::click());
+                response.widget_info(|| {
+                    WidgetInfo::labeled(Role::Button, true, format!("Compare with {}, {}", tab.title, tab.about))
+                });
+                if i == 0 && nothing_has_focus {
+                    response.request_focus();
+                }
+                if response.hovered() || response.has_focus() {
+                    ui.painter().rect_filled(rect, 4, t.s4);
+                }
+                focus_ring(ui, &response, 4);
+                let inner = rect.shrink2(vec2(10.0, 3.0));
+                let (upper, lower) = inner.split_top_bottom_at_fraction(0.5);
+                label::text_in(ui.painter(), upper, &tab.title, Type::Strong, t.text1);
+                label::text_in(ui.painter(), lower, &tab.about, Type::Caption, t.text3);
+                if response.clicked() {
+                    chosen = Some(tab.id);
+                }
+            }
+        });
+        ui.add_space(10.0);
+        wants_files = ui.button("Choose two files…").clicked();
+        is_closed
+    });
+    match chosen {
+        Some(id) => Outcome::Done(Some(id)),
+        None if wants_files => Outcome::Done(None),
+        None if modal.inner || modal.should_close() || tabs.is_empty() => Outcome::Closed,
+        None => Outcome::Stays,
+    }
+}

@@ -1,0 +1,22 @@
+//! What lies over the window: dialogs, the path field, help, what is said once. A dialog changes what it is given and tells how it
+//! ended; what that means for the window is the shell's business.
+
+pub mod choosing;
+pub mod drop_target;
+pub mod explain;
+pub mod frame;
+pub mod help;
+pub mod notifications;
+pub mod rules;
+pub mod settings;
+pub mod sources;
+
+/// How a frame of a dialog ended.
+pub(in crate::app) enum Outcome<T> {
+    /// It stays open.
+    Stays,
+    /// It was closed.
+    Closed,
+    /// It was closed with an answer.
+    Done(T),
+}

@@ -1,0 +1,282 @@
+//! Sentences shown once, at the bottom right, until they are read or dismissed: at most three, the newest last, the others counted above.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use egui::{Align2, Id, Sense, Ui, vec2};
+
+use crate::app::state::action::{Action, Actions};
+use crate::app::theme::{Tokens, text};
+use crate::app::widgets::button::{Push, icon_button};
+use crate::app::widgets::icons::Icon;
+use vramscope_core::compare::ranks::rank_of_name;
+use vramscope_core::units::counted;
+
+struct Notice {
+    text: String,
+    /// Buttons and what they do.
+    offers: Vec<(String, Action)>,
+    /// Recordings that appeared and were not opened yet, by name: all of them in one notice.
+    files: Vec<(String, PathBuf)>,
+    /// Something did not work.
+    is_trouble: bool,
+    /// When it came on screen: one that waits behind others loses none of its time.
+    since: Option<Instant>,
+}
+
+impl Notice {
+    fn is_over(&self) -> bool {
+        self.offers.is_empty() && self.since.is_some_and(|since| since.elapsed() >= SHOWN_FOR)
+    }
+}
+
+/// Notices on screen.
+#[derive(Default)]
+pub struct Notifications {
+    notices: Vec<Notice>,
+}
+
+/// Long enough to read a sentence twice.
+const SHOWN_FOR: Duration = Duration::from_secs(12);
+
+/// As many as are on screen at once: they lie over what is there.
+const MOST: usize = 3;
+
+/// As many new recordings as have a button each.
+const NAMED: usize = 3;
+
+/// Points of a notice's text and buttons.
+const WIDTH: f32 = 304.0;
+
+impl Notifications {
+    /// Shows a sentence; the same sentence twice only starts its time again.
+    pub fn say(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        self.notices.retain(|n| n.text != text);
+        self.push(text, Vec::new(), Vec::new());
+    }
+
+    fn push(&mut self, text: String, offers: Vec<(String, Action)>, files: Vec<(String, PathBuf)>) {
+        self.notices.push(Notice { text, offers, files, is_trouble: false, since: None });
+    }
+
+    /// Shows why something did not work, marked so that it is not taken for good news.
+    pub fn complain(&mut self, text: impl Into<String>) {
+        self.say(text);
+        if let Some(notice) = self.notices.last_mut() {
+            notice.is_trouble = true;
+        }
+    }
+
+    /// Shows a sentence with a button. It stays until the button is clicked or it is closed.
+    pub fn offer(&mut self, text: impl Into<String>, button: &str, action: Action) {
+        let text = text.into();
+        self.notices.retain(|n| n.text != text);
+        self.push(text, vec![(button.to_owned(), action)], Vec::new());
+    }
+
+    /// Offers a recording that appeared, with those that were offered before and neither opened nor declined: a job of a hundred ranks is
+    /// one offer. `name` is what it is called beside the others.
+    pub fn offer_recording(&mut self, name: &str, path: PathBuf) {
+        let before = self.notices.iter().position(|n| !n.files.is_empty()).map(|at| self.notices.remove(at).files);
+        let mut files = before.unwrap_or_default();
+        files.retain(|(_, known)| *known != path);
+        files.push((name.to_owned(), path.clone()));
+        let open = Action::Open(vec![path]);
+        let (text, offers) = match files.len() as u64 {
+            1 => (format!("New recording: {name}"), vec![("Open".to_owned(), open)]),
+            n => {
+                let text = format!("{}, the last {name}", counted(n, "new recording", "new recordings"));
+                let all = files.iter().map(|(_, path)| path.clone()).collect();
+                let beside = ("Open side by side".to_owned(), Action::OpenRanks(all));
+                let one = |(name, path): &(String, PathBuf)| (format!("Open {}", short(name)), Action::Open(vec![path.clone()]));
+                // A snapshot and a timeline of one run are no ranks: each is opened by its name.
+                let are_ranks = files.iter().all(|(name, _)| rank_of_name(name).is_some());
+                let mut offers = match n as usize {
+                    ..=NAMED => files.iter().map(one).collect(),
+                    _ => vec![("Open the last".to_owned(), open)],
+                };
+                let at = if are_ranks || files.len() > NAMED { 0 } else { offers.len() };
+                offers.insert(at, beside);
+                (text, offers)
+            }
+        };
+        self.push(text, offers, files);
+    }
+
+    /// A recording was opened: it is no longer offered.
+    pub fn forget_recording(&mut self, path: &Path) {
+        let Some(at) = self.notices.iter().position(|n| n.files.iter().any(|(_, known)| known == path)) else { return };
+        for (name, other) in self.notices.remove(at).files.into_iter().filter(|(_, other)| other != path) {
+            self.offer_recording(&name, other);
+        }
+    }
+
+    /// The sentences on screen, and those that wait behind them.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.notices.iter().map(|n| n.text.as_str())
+    }
+
+    /// The first of those on screen; those before it wait.
+    fn first_shown(&self) -> usize {
+        self.notices.len().saturating_sub(MOST)
+    }
+
+    /// Draws them and drops the old ones.
+    pub fn ui(&mut self, ui: &Ui, tokens: &Tokens, actions: &Actions) {
+        self.notices.retain(|n| !n.is_over());
+        if self.notices.is_empty() {
+            return;
+        }
+        ui.ctx().request_repaint_after(Duration::from_secs(1));
+        let first = self.first_shown();
+        let mut closed = None;
+        let mut all_closed = false;
+        let area = egui::Area::new(Id::unique("notices")).anchor(Align2::RIGHT_BOTTOM, [-16.0, -40.0]);
+        // Without fading: after a picture was taken they are simply there again.
+        area.fade_in(false).show(ui.ctx(), |ui| {
+            ui.spacing_mut().item_spacing.y = 8.0;
+            if first > 0 {
+                all_closed = framed(ui, tokens.line2, tokens, |ui| {
+                    ui.horizontal(|ui| {
+                        ui.label(text::caption(counted(first as u64, "more", "more")).color(tokens.text2));
+                        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                            Push::plain("Close all").small().show(ui).clicked()
+                        })
+                        .inner
+                    })
+                    .inner
+                });
+            }
+            for (i, notice) in self.notices.iter_mut().enumerate().skip(first) {
+                notice.since.get_or_insert_with(Instant::now);
+                let edge = if notice.is_trouble { tokens.amber } else { tokens.line2 };
+                if framed(ui, edge, tokens, |ui| ui.push_id(i, |ui| notice.ui(ui, tokens, actions)).inner) {
+                    closed = Some(i);
+                }
+            }
+        });
+        if all_closed {
+            self.notices.clear();
+        } else if let Some(i) = closed {
+            self.notices.remove(i);
+        }
+    }
+}
+
+/// A name short enough for a button: what is too long loses its middle.
+fn short(name: &str) -> String {
+    const MOST: usize = 34;
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= MOST {
+        return name.to_owned();
+    }
+    let (head, tail) = (&letters[..MOST / 2 - 1], &letters[letters.len() - MOST / 2..]);
+    format!("{}…{}", head.iter().collect::<String>(), tail.iter().collect::<String>())
+}
+
+fn framed<R>(ui: &mut Ui, edge: egui::Color32, tokens: &Tokens, contents: impl FnOnce(&mut Ui) -> R) -> R {
+    let frame = egui::Frame::new()
+        .fill(tokens.s3)
+        .stroke(egui::Stroke::new(1.0, edge))
+        .corner_radius(6)
+        .inner_margin(egui::Margin::symmetric(12, 8));
+    let inner = frame.show(ui, |ui| {
+        ui.set_width(WIDTH);
+        contents(ui)
+    });
+    inner.inner
+}
+
+impl Notice {
+    /// Draws it; true when it was closed or one of its buttons clicked.
+    fn ui(&self, ui: &mut Ui, tokens: &Tokens, actions: &Actions) -> bool {
+        let mut is_done = false;
+        ui.horizontal_top(|ui| {
+            ui.spacing_mut().item_spacing.x = 8.0;
+            if self.is_trouble {
+                let (place, _) = ui.allocate_exact_size(vec2(16.0, 20.0), Sense::hover());
+                Icon::Warning.paint(ui.painter(), place.center(), 16.0, tokens.amber);
+            }
+            let room = ui.available_width() - 28.0;
+            ui.allocate_ui(vec2(room, 20.0), |ui| {
+                ui.set_width(room);
+                ui.add(egui::Label::new(text::body(&self.text).color(tokens.text1)).wrap());
+            });
+            is_done = icon_button(ui, Icon::Close, "Close this notice").clicked();
+        });
+        if !self.offers.is_empty() {
+            ui.add_space(2.0);
+            ui.horizontal_wrapped(|ui| {
+                for (at, (button, action)) in self.offers.iter().enumerate() {
+                    let push = if at == 0 { Push::primary(button) } else { Push::outlined(button) };
+                    if push.show(ui).clicked() {
+                        actions.send(action.clone());
+                        is_done = true;
+                    }
+                }
+            });
+        }
+        is_done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_recordings_at_once_are_one_offer() {
+        let mut notices = Notifications::default();
+        notices.say("something else");
+        for i in 0..100 {
+            notices.offer_recording(&format!("mem_rank{i}.pickle"), PathBuf::from(format!("run/mem_rank{i}.pickle")));
+        }
+        notices.offer_recording("mem_rank3.pickle", PathBuf::from("run/mem_rank3.pickle"));
+        let texts: Vec<&str> = notices.texts().collect();
+        assert_eq!(texts, ["something else", "100\u{a0}new recordings, the last mem_rank3.pickle"]);
+        let last = notices.notices.last().unwrap();
+        assert_eq!(last.offers.iter().map(|o| o.0.as_str()).collect::<Vec<_>>(), ["Open side by side", "Open the last"]);
+        for i in (0..100).filter(|&i| i != 7) {
+            notices.forget_recording(Path::new(&format!("run/mem_rank{i}.pickle")));
+        }
+        assert_eq!(notices.texts().last(), Some("New recording: mem_rank7.pickle"));
+        notices.forget_recording(Path::new("run/mem_rank7.pickle"));
+        assert_eq!(notices.texts().count(), 1);
+    }
+
+    #[test]
+    fn a_few_recordings_are_offered_by_name() {
+        let offered = |names: &[&str]| {
+            let mut notices = Notifications::default();
+            names.iter().for_each(|name| notices.offer_recording(name, PathBuf::from(name)));
+            notices.notices.last().unwrap().offers.iter().map(|o| o.0.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            offered(&["snap.pickle", "run.memory_timeline.json"]),
+            ["Open snap.pickle", "Open run.memory_timeline.json", "Open side by side"]
+        );
+        assert_eq!(offered(&["m_rank0.pickle", "m_rank1.pickle"])[0], "Open side by side");
+        assert_eq!(short("a_very_long_name_of_a_snapshot_of_step_100.pickle").chars().count(), 34);
+    }
+
+    #[test]
+    fn three_are_on_screen_and_the_others_keep_their_time() {
+        let mut notices = Notifications::default();
+        let sentences = ["one", "two", "three", "four", "five"];
+        sentences.iter().for_each(|sentence| notices.say(*sentence));
+        let ctx = egui::Context::default();
+        crate::app::theme::install(&ctx);
+        let mut drawn = Vec::new();
+        let mut output = ctx.run_ui(egui::RawInput::default(), |ui| {
+            notices.ui(ui, Tokens::of(ui.ctx()), &Actions::channel().0);
+            drawn = notices.notices.iter().map(|n| n.since.is_some()).collect();
+        });
+        // Nothing is painted here.
+        output.textures_delta.clear();
+        assert_eq!(drawn, [false, false, true, true, true], "the newest are shown, the newest last");
+        notices.notices.drain(2..);
+        assert_eq!((notices.first_shown(), notices.texts().count()), (0, 2), "then those that waited");
+        assert!(!notices.notices[0].is_over());
+    }
+}

@@ -1,0 +1,224 @@
+//! A click on a source line: finding the file and starting the editor off the window's thread, and what is asked where one is missing.
+
+use std::path::PathBuf;
+use std::process::Command as Process;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use egui::{Modal, Ui};
+
+use super::frame::{dialog_frame, dialog_title};
+use crate::app::jobs::Jobs;
+use crate::app::platform::editor;
+use crate::app::platform::editor::Start;
+use crate::app::platform::editor::place::{PathPrefix, shown};
+use crate::app::state::action::{Action, Actions};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::button::Push;
+use crate::app::widgets::field::Field;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::row::ListRow;
+
+/// A source line as it was recorded.
+pub(in crate::app) type Line = (String, u32);
+
+/// What came of a click.
+pub(in crate::app) enum Told {
+    Started,
+    Refused(String),
+    /// The recording is from another machine.
+    NotHere,
+    /// No editor is named; these are installed.
+    NoEditor(Vec<(&'static str, &'static str)>),
+    /// Which folder stands for which; `None` when the file is not below the folder that was chosen.
+    Learned(PathBuf, Option<PathPrefix>),
+}
+
+/// The source line that was asked for, and what is being done about it.
+#[derive(Default)]
+pub(in crate::app) struct Sources {
+    pub(in crate::app) asked: Line,
+    pub(in crate::app) running: Option<Receiver<Told>>,
+}
+
+impl Sources {
+    /// `train.py:7`.
+    pub(in crate::app) fn place(&self) -> String {
+        let (file, line) = &self.asked;
+        format!("{file}:{line}")
+    }
+}
+
+/// What is asked before a source line can be opened.
+pub(in crate::app) enum Question {
+    /// Which editor: those that are installed.
+    Editor(Vec<(&'static str, &'static str)>),
+    /// Which folder holds the file; the sentence says what was not found.
+    Folder(String),
+    /// Whether this is the folder that stands for theirs.
+    Prefix(PathPrefix),
+}
+
+/// An editor that ends sooner, with an error, has opened nothing.
+const STARTING: Duration = Duration::from_secs(3);
+
+/// Starts an editor. A thread waits for its end, so that the system can forget it, and tells when it failed at once.
+pub(in crate::app) fn spawn(start: &Start, source: editor::Source, actions: &Actions, jobs: &Jobs) -> Result<(), String> {
+    let began = Instant::now();
+    let mut child = Process::new(&start.program).args(&start.args).spawn().map_err(|error| {
+        let named = if source == editor::Source::Environment { ", which the environment names" } else { "" };
+        format!("Cannot start \"{}\"{named}: {error}. Change the editor in File, Settings.", start.program)
+    })?;
+    let (name, actions, jobs) = (start.program.clone(), actions.clone(), jobs.clone());
+    let wait = move || {
+        if let Ok(status) = child.wait()
+            && !status.success()
+            && began.elapsed() < STARTING
+        {
+            let sentence =
+                format!("\"{name}\" ended at once ({status}): the line was not opened. Change the editor in File, Settings.");
+            actions.send(Action::Complain(sentence));
+            jobs.wake();
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("editor".to_owned()).spawn(wait) {
+        tracing::debug!("no thread waits for the editor: {error}");
+    }
+    Ok(())
+}
+
+/// What was answered to a question.
+pub(in crate::app) enum Answer {
+    Editor(&'static str),
+    OtherFolder,
+    Prefix(PathPrefix),
+    Copy,
+    Settings,
+    Close,
+}
+
+/// Draws what is asked before a source line can be opened; the answer closes it.
+pub(in crate::app) fn draw(question: &mut Question, sources: &Sources, ui: &mut Ui, t: &Tokens) -> Option<Answer> {
+    let (file, line) = &sources.asked;
+    let is_looking = sources.running.is_some();
+    let mut answer = None;
+    let modal = Modal::new(egui::Id::unique("source line")).frame(dialog_frame(t)).show(ui, |ui| {
+        ui.set_width(480.0);
+        let title = match question {
+            Question::Editor(_) => "Open source lines with",
+            Question::Folder(_) => "This file is not on this machine",
+            Question::Prefix(_) => "Is this the folder?",
+        };
+        let (_, is_closed) = dialog_title(ui, t, title);
+        ui.add_space(8.0);
+        let place = label::without_middle(ui.painter(), &format!("{}:{line}", shown(file)), Type::Mono, 480.0);
+        ui.add(egui::Label::new(Type::Mono.text(place).color(t.text2)));
+        ui.add_space(10.0);
+        match question {
+            Question::Editor(found) => ask_editor(ui, t, found, &mut answer),
+            Question::Folder(none) => ask_folder(ui, t, none, is_looking, &mut answer),
+            Question::Prefix(prefix) => ask_prefix(ui, t, prefix, &mut answer),
+        }
+        is_closed
+    });
+    if modal.inner || modal.should_close() {
+        answer = Some(Answer::Close);
+    }
+    answer
+}
+
+fn ask_editor(ui: &mut Ui, t: &Tokens, found: &[(&'static str, &'static str)], answer: &mut Option<Answer>) {
+    if found.is_empty() {
+        let none = "No editor that vramscope knows is on the path of this machine. Name the command of yours in Settings.";
+        label::paragraph(ui, none, Type::Body, t.text1);
+    }
+    let nothing_has_focus = ui.memory(|m| m.focused().is_none());
+    egui::ScrollArea::vertical().max_height(280.0).show(ui, |ui| {
+        ui.spacing_mut().item_spacing.y = 0.0;
+        for (i, &(command, name)) in found.iter().enumerate() {
+            let row = ListRow::new(name).height(28.0).fill(t.s3).show_painted(ui);
+            if i == 0 && nothing_has_focus {
+                row.request_focus();
+            }
+            if row.hovered() || row.has_focus() {
+                ui.painter().rect_filled(row.rect, 4, t.s4);
+            }
+            let inner = row.rect.shrink2(egui::vec2(10.0, 0.0));
+            label::text_in(ui.painter(), inner, name, Type::Strong, t.text1);
+            if !command.contains("{file}") {
+                label::text_in_right(ui.painter(), inner, command, Type::Mono, t.text3);
+            }
+            if row.clicked() {
+                *answer = Some(Answer::Editor(command));
+            }
+        }
+    });
+    ui.add_space(10.0);
+    label::paragraph(ui, "Settings keep what you choose, and take any other command.", Type::Caption, t.text3);
+    ui.add_space(10.0);
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        if Push::outlined("Settings…").show(ui).clicked() {
+            *answer = Some(Answer::Settings);
+        }
+        if Push::outlined("Copy the location").icon(Icon::Copy).show(ui).clicked() {
+            *answer = Some(Answer::Copy);
+        }
+    });
+}
+
+fn ask_folder(ui: &mut Ui, t: &Tokens, none: &str, is_looking: bool, answer: &mut Option<Answer>) {
+    if is_looking {
+        label::paragraph(ui, "Looking below that folder…", Type::Body, t.text1);
+    } else if !none.is_empty() {
+        label::paragraph(ui, none, Type::Body, t.amber);
+        ui.add_space(6.0);
+    }
+    if !is_looking {
+        let sentence = "The recording was made on another machine, or the file was moved. Choose the folder that holds your copy, or any folder above it.";
+        label::paragraph(ui, sentence, Type::Body, t.text1);
+    }
+    ui.add_space(12.0);
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        let choose = Push::primary("Choose the folder…").enabled(!is_looking).show(ui);
+        if ui.memory(|m| m.focused().is_none()) {
+            choose.request_focus();
+        }
+        if choose.clicked() && !is_looking {
+            *answer = Some(Answer::OtherFolder);
+        }
+        if Push::outlined("Copy the location").icon(Icon::Copy).show(ui).clicked() {
+            *answer = Some(Answer::Copy);
+        }
+    });
+}
+
+fn ask_prefix(ui: &mut Ui, t: &Tokens, prefix: &mut PathPrefix, answer: &mut Option<Answer>) {
+    let theirs = if prefix.theirs.is_empty() {
+        "Paths of the recording that are relative"
+    } else {
+        "Paths of the recording that begin with"
+    };
+    let shown_field = |ui: &mut Ui, about: &str, name: &str, text: &mut String| {
+        ui.label(Type::Caption.text(about).color(t.text2));
+        ui.add_space(4.0);
+        Field::new(name).hint("").width(480.0).height(24.0).mono().show(ui, text);
+        ui.add_space(10.0);
+    };
+    shown_field(ui, theirs, "Folder in the recording", &mut prefix.theirs);
+    shown_field(ui, "are in this folder here", "Folder on this machine", &mut prefix.ours);
+    label::paragraph(ui, "Every later click uses it too. Settings list these folders.", Type::Caption, t.text3);
+    ui.add_space(10.0);
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        let is_entered = ui.input(|i| i.key_pressed(egui::Key::Enter));
+        if Push::primary("Open the line").show(ui).clicked() || is_entered {
+            *answer = Some(Answer::Prefix(prefix.clone()));
+        }
+        if Push::outlined("Choose another folder…").show(ui).clicked() {
+            *answer = Some(Answer::OtherFolder);
+        }
+    });
+}

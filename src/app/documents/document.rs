@@ -1,0 +1,416 @@
+//! [`Document`]: an open recording, what has been derived from it, and the state its views share.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::loader::Loading;
+use crate::app::data::colours::Colours;
+use crate::app::data::compare::Comparing;
+use crate::app::data::device::DeviceData;
+use crate::app::jobs::identity::Identity;
+use crate::app::jobs::{Derived, Jobs};
+use crate::app::live::LiveFeed;
+use crate::app::pages::probe::ProbePage;
+use crate::app::pages::ranks::Ranks;
+use crate::app::state::colour_by::ColourBy;
+use crate::app::state::cursor::Link;
+use crate::app::state::document_id::DocumentId;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::state::workspace::{Layouts, Workspace};
+use crate::app::views::View;
+use vramscope_core::anatomy::Roles;
+use vramscope_core::anatomy::roles::{Rule, Rules};
+use vramscope_core::diagnose::findings::{Findings, diagnose};
+use vramscope_core::model::Recording;
+use vramscope_core::query::Scope;
+use vramscope_core::query::matching::Matching;
+use vramscope_core::tables::State;
+
+/// Findings of a live recording are looked for again after this long.
+const FINDINGS_AGAIN: Duration = Duration::from_secs(5);
+
+/// A device in front, with the state its views share.
+pub struct DeviceView {
+    /// What is drawn.
+    pub data: Arc<DeviceData>,
+    /// The page it was loaded on, which stays until the views have their first pictures.
+    pub settling: Option<Settling>,
+    /// Cursor, window, selection.
+    pub link: Link,
+    /// Nobody chose what colours mean: roles, if there are any.
+    is_colour_open: bool,
+    /// The views of this device, made when first shown.
+    pub views: HashMap<ViewKind, Box<dyn View>>,
+    /// Views that panicked while they were drawn, and what was said; they stay away until the user tries again.
+    pub broken: HashMap<ViewKind, String>,
+    /// The comparison of A and B.
+    pub comparing: Comparing,
+    /// Segments and blocks at the cursor.
+    pub state: Derived<u32, State>,
+    findings: Derived<(u32, Vec<Rule>), Findings>,
+    /// Which findings are wanted: a live recording asks again now and then.
+    findings_wanted: (u32, Instant),
+    /// The newest; until the first are made always the same empty ones: others in each frame would be drawn anew.
+    colours: Arc<Colours>,
+    /// Keyed by the roles too, where they matter.
+    making_colours: Derived<(ColourBy, Option<Identity>), Colours>,
+    roles: Derived<Vec<Rule>, Roles>,
+    matching: Derived<MatchKey, Matching>,
+}
+
+/// The first moments of a device in front: its views are drawn unseen, so that they ask for their pictures and appear together.
+pub struct Settling {
+    /// The page meanwhile.
+    pub page: Loading,
+    /// The page was there long enough to be seen: it stays. What loads at once shows none.
+    pub is_seen: bool,
+    since: Instant,
+    frames: u32,
+}
+
+impl Settling {
+    /// Pictures that take longer appear when they are there.
+    const LONGEST: Duration = Duration::from_millis(150);
+
+    /// Begins now.
+    #[must_use]
+    pub fn new(page: Loading) -> Self {
+        Settling { is_seen: !page.is_young(), page, since: Instant::now(), frames: 0 }
+    }
+
+    /// Counts a frame that was drawn unseen; itself, until all is there that soon can be.
+    #[must_use]
+    pub fn next(mut self, jobs: &Jobs) -> Option<Self> {
+        self.frames += 1;
+        // What the first frame asked for, the second one asks more of: a map needs its state.
+        let is_done = self.frames > 2 && jobs.running() == 0;
+        (!is_done && !self.is_over()).then_some(self)
+    }
+
+    /// True when nothing waits for it any longer.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.since.elapsed() > Self::LONGEST
+    }
+}
+
+/// What has been derived from a device by now, for one frame.
+pub struct Fresh {
+    /// Segments and blocks at the cursor, or near it while they are computed.
+    pub state: Option<Arc<State>>,
+    /// What block colours mean.
+    pub colours: Arc<Colours>,
+    /// What the rules found.
+    pub findings: Option<Arc<Findings>>,
+    /// What each allocation is for.
+    pub roles: Option<Arc<Roles>>,
+    /// The allocations a query holds for, while one is in force.
+    pub matching: Option<Arc<Matching>>,
+}
+
+impl DeviceView {
+    /// Shows a device from its first event to its last.
+    #[must_use]
+    pub fn new(data: Arc<DeviceData>) -> Self {
+        let mut link = Link::new(data.device());
+        if data.ooms.is_empty() && !data.device().events.is_empty() {
+            // The end of a run is mostly empty; the peak is what a newcomer asks about.
+            let peak = data.tables.curves.peak(vramscope_core::tables::Quantity::Active).1;
+            // A recording that never exceeds its start peaks before its first event.
+            link.cursor = if peak == vramscope_core::tables::NO_EVENT { 0 } else { peak };
+        }
+        link.colour_by = ColourBy::Role;
+        DeviceView {
+            data,
+            settling: None,
+            link,
+            is_colour_open: true,
+            views: HashMap::new(),
+            broken: HashMap::new(),
+            comparing: Comparing::default(),
+            state: Derived::default(),
+            findings: Derived::default(),
+            findings_wanted: (0, Instant::now()),
+            colours: Arc::default(),
+            making_colours: Derived::default(),
+            roles: Derived::default(),
+            matching: Derived::default(),
+        }
+    }
+
+    /// Colours by what the user chose before, unless it says nothing here.
+    pub(in crate::app) fn colour_as_chosen(&mut self, chosen: Option<ColourBy>) {
+        // A timeline's sums by category are what its file was written for.
+        if let Some(by) = chosen.filter(|_| self.data.device().bands.is_empty()) {
+            self.link.colour_by = if by == ColourBy::Stack { self.without_roles() } else { by };
+            self.is_colour_open = false;
+        }
+    }
+
+    /// What colours mean where no role is known: stacks; sizes where one name is that of everything.
+    fn without_roles(&self) -> ColourBy {
+        if self.data.names.len() <= 1 { ColourBy::SizeClass } else { ColourBy::Stack }
+    }
+
+    /// True while its views are drawn unseen.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        self.settling.as_ref().is_some_and(|s| !s.is_over())
+    }
+
+    /// Shows a newer picture of the same device: a live recording goes on. Cursor, window and views stay.
+    pub fn replace(&mut self, data: Arc<DeviceData>) {
+        let (old, new) = (self.data.device(), data.device());
+        if old.segments != new.segments || old.blocks.len() != new.blocks.len() {
+            (self.state, self.colours, self.making_colours) = (Derived::default(), Arc::default(), Derived::default());
+            (self.roles, self.matching) = (Derived::default(), Derived::default());
+        }
+        if self.findings_wanted.1.elapsed() > FINDINGS_AGAIN {
+            self.findings_wanted = (self.findings_wanted.0.wrapping_add(1), Instant::now());
+        }
+        self.data = data;
+    }
+
+    /// Brings the state at the cursor, the colours, the roles and the query's answer up to date; gives the newest there
+    /// are. `rules` are the user's own rules for roles.
+    pub fn refresh(&mut self, jobs: &Jobs, rules: &[Rule]) -> Fresh {
+        let data = Arc::clone(&self.data);
+        let cursor = self.link.cursor;
+        let state = self
+            .state
+            .get(jobs, "state", &cursor, move |_| Some(data.tables.states.at(data.device(), &data.tables.lifetimes, cursor)));
+        let data = Arc::clone(&self.data);
+        let key = rules.to_vec();
+        let own = rules.to_vec();
+        let roles = self.roles.get(jobs, "roles", &key, move |progress| {
+            // Rules that cannot be read match nothing; their editor says why.
+            let (rules, _) = Rules::new(&own);
+            let made = Roles::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()?;
+            data.found.knows_roles.get_or_init(|| data.knows_roles(&made));
+            Some(made)
+        });
+        let roles = roles.value;
+        if let Some(&knows_roles) = self.data.found.knows_roles.get()
+            && std::mem::take(&mut self.is_colour_open)
+            && self.link.colour_by == ColourBy::Role
+            && !knows_roles
+        {
+            self.link.colour_by = self.without_roles();
+        }
+        let by = self.link.colour_by;
+        let data = Arc::clone(&self.data);
+        let known = roles.clone().filter(|_| by == ColourBy::Role);
+        // Colours by role wait for the roles.
+        if by != ColourBy::Role || known.is_some() {
+            let key = (by, known.as_ref().map(Identity::of));
+            let colours = self
+                .making_colours
+                .get(jobs, "colours", &key, move |_| Some(known.map_or_else(|| Colours::build(&data, by), Colours::of_roles)));
+            if let Some(colours) = colours.value {
+                self.colours = colours;
+            }
+        }
+        let data = Arc::clone(&self.data);
+        let own = rules.to_vec();
+        let findings = self.findings.get(jobs, "findings", &(self.findings_wanted.0, rules.to_vec()), move |progress| {
+            diagnose(&data.recording, data.device(), &data.tables, &data.names, &Rules::new(&own).0, progress).ok()
+        });
+        let matching = self.matching(jobs, roles.clone());
+        Fresh { state: state.value, colours: Arc::clone(&self.colours), findings: findings.value, roles, matching }
+    }
+
+    /// The newest roles, when these rules made them.
+    #[must_use]
+    pub fn roles_by(&self, rules: &[Rule]) -> Option<&Arc<Roles>> {
+        self.roles.latest_for(rules)
+    }
+
+    /// The allocations the query in force holds for; the newest answer while a newer one is being found.
+    fn matching(&mut self, jobs: &Jobs, roles: Option<Arc<Roles>>) -> Option<Arc<Matching>> {
+        let query = Arc::clone(self.link.query.as_ref()?);
+        let needs = query.query.needs_roles();
+        if needs && roles.is_none() {
+            return None;
+        }
+        let link = &self.link;
+        let key = MatchKey {
+            text: query.text.clone(),
+            roles: roles.as_ref().filter(|_| needs).map(Identity::of),
+            cursor: query.query.follows_cursor().then_some(link.cursor),
+            markers: if query.query.follows_markers() { link.flags() } else { [None; 2] },
+        };
+        let data = Arc::clone(&self.data);
+        let (cursor, markers) = (Some(link.cursor), link.flags());
+        let answer = self.matching.get(jobs, "query", &key, move |progress| {
+            let scope = Scope {
+                roles: roles.as_deref(),
+                steps: query.query.needs_steps().then(|| data.steps()),
+                cursor,
+                markers,
+                ..Scope::new(&data.recording, data.device(), &data.tables)
+            };
+            let rows = query.query.allocations(&scope, progress).ok()?;
+            Matching::of(data.device(), &data.tables, rows, progress).ok()
+        });
+        answer.value
+    }
+}
+
+/// What the answer to a query depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct MatchKey {
+    text: String,
+    /// The roles, when the query asks for one.
+    roles: Option<Identity>,
+    cursor: Option<u32>,
+    markers: [Option<u32>; 2],
+}
+
+/// What a document holds right now.
+pub enum Content {
+    /// A file is being read, or its tables built.
+    Loading(Loading),
+    /// A device is ready to be looked at.
+    Ready(Box<DeviceView>),
+    /// A folder of recordings, one a rank.
+    Ranks(Box<Ranks>),
+    /// The probe: a scenario to run and watch.
+    Probe(Box<ProbePage>),
+    /// It cannot be opened; one sentence says why and what to do.
+    Failed(String),
+}
+
+/// An open tab.
+pub struct Document {
+    /// Its name for the app.
+    pub id: DocumentId,
+    /// What the tab says.
+    pub title: String,
+    /// The file, when there is one.
+    pub path: Option<PathBuf>,
+    /// The recording, as soon as it is read.
+    pub recording: Option<Arc<Recording>>,
+    /// Loading, ready or failed.
+    pub content: Content,
+    /// Devices looked at before, kept so that going back is instant.
+    pub parked: HashMap<usize, Box<DeviceView>>,
+    /// Which arrangement of views is in front.
+    pub workspace: Workspace,
+    /// Workspaces that were in front before, to go back to; whether leaving the last one is the newest change.
+    pub left: (Vec<Workspace>, bool),
+    /// The arrangements.
+    pub layouts: Layouts,
+    /// Where its pictures come from, while it is watched live.
+    pub feed: Option<LiveFeed>,
+}
+
+impl Document {
+    /// A tab that has just been opened.
+    #[must_use]
+    pub fn new(id: DocumentId, title: String, path: Option<PathBuf>, content: Content, layouts: Layouts) -> Self {
+        Document {
+            id,
+            title,
+            path,
+            recording: None,
+            content,
+            parked: Default::default(),
+            workspace: Default::default(),
+            left: Default::default(),
+            layouts,
+            feed: None,
+        }
+    }
+
+    /// Brings a workspace to the front; one can go back to the one before.
+    pub fn go_to(&mut self, workspace: Workspace) {
+        if self.workspace != workspace {
+            self.left.0.push(std::mem::replace(&mut self.workspace, workspace));
+            self.left.1 = true;
+        }
+    }
+
+    /// Brings the workspace before this one back to the front; false when there is none.
+    pub fn go_back(&mut self) -> bool {
+        let Some(workspace) = self.left.0.pop() else { return false };
+        self.workspace = workspace;
+        true
+    }
+
+    /// The arrangement that the workspace in front has here: counters alone have an overview of their own.
+    #[must_use]
+    pub fn arrangement(&self) -> Workspace {
+        match self.workspace {
+            Workspace::Overview if self.recording.as_ref().is_some_and(|r| r.has_only_counters()) => Workspace::Counters,
+            Workspace::Overview if self.view().is_some_and(|v| v.data.has_only_state()) => Workspace::State,
+            workspace => workspace,
+        }
+    }
+
+    /// The device in front, when it is ready.
+    #[must_use]
+    pub fn view(&self) -> Option<&DeviceView> {
+        match &self.content {
+            Content::Ready(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// The device in front, when it is ready.
+    pub fn view_mut(&mut self) -> Option<&mut DeviceView> {
+        match &mut self.content {
+            Content::Ready(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// True when some device of the recording ran out of memory: the tab shows a red dot.
+    #[must_use]
+    pub fn has_oom(&self) -> bool {
+        self.view().is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use vramscope_core::model::Progress;
+
+    #[test]
+    fn colours_are_the_same_ones_until_others_are_made() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+        let mut view = DeviceView::new(data);
+        let jobs = Jobs::default();
+        // Empty ones of each frame would be drawn anew in each.
+        let seen: Vec<Arc<Colours>> = (0..12).map(|_| view.refresh(&jobs, &[]).colours).collect();
+        let changes = seen.windows(2).filter(|w| !Arc::ptr_eq(&w[0], &w[1])).count();
+        assert!(changes <= 1, "{changes} changes in 12 frames");
+    }
+
+    #[test]
+    fn a_state_without_a_history_has_an_arrangement_of_its_own() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let mut recording = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
+        let arranged = |recording: &Recording| {
+            let recording = Arc::new(recording.clone());
+            let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+            let content = Content::Ready(Box::new(DeviceView::new(data)));
+            let mut document = Document::new(DocumentId(1), "sample".to_owned(), None, content, Layouts::default());
+            document.recording = Some(recording);
+            document.arrangement()
+        };
+        assert_eq!(arranged(&recording), Workspace::Overview);
+        for device in &mut recording.devices {
+            device.events = Default::default();
+            device.annotations = Default::default();
+        }
+        assert_eq!(arranged(&recording), Workspace::State);
+        assert!(!Workspace::State.starts_with(ViewKind::Timeline) && !Workspace::State.starts_with(ViewKind::Heatmap));
+    }
+}

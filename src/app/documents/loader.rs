@@ -1,0 +1,223 @@
+//! Opening files off the UI thread: read, then build tables of the device that is shown first. Each stage can be cancelled.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::loading::Look;
+use super::logs::messages_of;
+use crate::app::data::device::DeviceData;
+use crate::app::data::device::prepare;
+use crate::app::jobs::Jobs;
+use crate::app::state::excerpt::Excerpt;
+use vramscope_core::compare::join::{Whose, lay_under};
+use vramscope_core::diagnose::source_limits::why_no_memory;
+use vramscope_core::formats::folder::is_pattern;
+use vramscope_core::formats::{self, FormatError};
+use vramscope_core::inference::Question;
+use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
+
+/// What a loading thread ends with.
+pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
+
+/// What a path is that holds no recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// A folder, or a pattern that no shell expanded.
+    Folder,
+    /// There is no such file any more.
+    Gone,
+}
+
+/// A recording on its way.
+pub struct Loading {
+    /// How far it is; cancelled when this is dropped.
+    pub progress: Arc<Progress>,
+    /// Curve points of the part that was read, for the picture shown meanwhile.
+    pub preview: Vec<PreviewPoint>,
+    /// Where one looks in those curves meanwhile.
+    pub look: Look,
+    /// The first stage; the later ones follow in their order.
+    first: Stage,
+    since: Instant,
+    /// The part of a text that tells of an out-of-memory error, when the file is no recording but such a text.
+    message: Arc<OnceLock<Excerpt>>,
+    /// What a file that could not be read is instead.
+    instead: Arc<OnceLock<Instead>>,
+    answer: Receiver<Loaded>,
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.progress.cancel();
+    }
+}
+
+impl Loading {
+    /// Reads a file and prepares its busiest device.
+    #[must_use]
+    pub fn file(jobs: &Jobs, path: PathBuf) -> Self {
+        let message = Arc::new(OnceLock::new());
+        let found = Arc::clone(&message);
+        let instead = Arc::new(OnceLock::new());
+        let is = Arc::clone(&instead);
+        let mut loading = Self::start(jobs, "load", Stage::Reading, move |progress| {
+            if path.is_dir() || is_pattern(&path) {
+                let _ = is.set(Instead::Folder);
+                return Err(format!("{} is no file", path.display()));
+            }
+            let recording = formats::open(&path, progress).map_err(|e| {
+                if let (FormatError::Elsewhere { .. }, Some(log)) = (&e, messages_of(&path)) {
+                    // Set once: this closure runs once.
+                    let _ = found.set(log);
+                }
+                if !path.exists() {
+                    let _ = is.set(Instead::Gone);
+                }
+                e.to_string()
+            })?;
+            first_device(recording, &path.display().to_string(), progress)
+        });
+        loading.message = message;
+        loading.instead = instead;
+        loading
+    }
+
+    /// What the path is, when it holds no recording.
+    #[must_use]
+    pub fn instead(&self) -> Option<Instead> {
+        self.instead.get().copied()
+    }
+
+    /// The out-of-memory error that the file told of instead of being a recording.
+    #[must_use]
+    pub fn message(&self) -> Option<&Excerpt> {
+        self.message.get()
+    }
+
+    /// Reads a snapshot and puts the samples of a watch under it, on the same clock.
+    #[must_use]
+    pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) -> Self {
+        Self::start(jobs, "load", Stage::Reading, move |progress| {
+            let mut recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
+            if let Some((watch, whose)) = under
+                && let Ok(laid) = lay_under(&mut recording, &watch, &whose)
+            {
+                let name = watch.source.name.clone();
+                recording.added.push(Added { sentence: laid.sentence(&name), name });
+            }
+            first_device(recording, &path.display().to_string(), progress)
+        })
+    }
+
+    /// Reads a recording that is inside the program.
+    #[must_use]
+    pub fn bytes(jobs: &Jobs, name: String, bytes: &'static [u8]) -> Self {
+        Self::start(jobs, "load", Stage::Reading, move |progress| {
+            let recording = formats::read(bytes, &name, progress).map_err(|e| e.to_string())?;
+            first_device(recording, &name, progress)
+        })
+    }
+
+    /// Prepares another device of a recording that is read already.
+    #[must_use]
+    pub fn device(jobs: &Jobs, recording: Arc<Recording>, index: usize) -> Self {
+        Self::start(jobs, "device", Stage::Segments, move |progress| {
+            let data = prepare(&recording, index, progress)?;
+            Ok((recording, data))
+        })
+    }
+
+    /// Runs the requests of a device under other settings, as a recording like any other.
+    #[must_use]
+    pub fn simulation(jobs: &Jobs, data: Arc<DeviceData>, question: Question) -> Self {
+        Self::start(jobs, "simulation", Stage::Replaying, move |progress| {
+            let whatif = data.what_if(progress).map_err(|e| e.to_string())?;
+            let simulated = whatif.simulate(&data.recording, &question, progress).map_err(|e| e.to_string())?;
+            first_device(simulated, "the simulation", progress)
+        })
+    }
+
+    fn start(jobs: &Jobs, name: &str, first: Stage, work: impl FnOnce(&Progress) -> Loaded + Send + 'static) -> Self {
+        let progress = Arc::new(Progress::new());
+        if first != Stage::Reading {
+            progress.begin(first, 0);
+        }
+        let shared = Arc::clone(&progress);
+        let answer = jobs.spawn(name, move || work(&shared));
+        Loading {
+            message: Arc::default(),
+            instead: Arc::default(),
+            progress,
+            preview: Vec::new(),
+            look: Look::default(),
+            first,
+            since: Instant::now(),
+            answer,
+        }
+    }
+
+    /// The stages that are gone through here, in order.
+    pub fn stages(&self) -> impl Iterator<Item = Stage> {
+        let first = self.first;
+        Stage::ALL.into_iter().filter(move |&stage| match stage {
+            Stage::Reading | Stage::Replaying => stage == first,
+            Stage::Ordering => first == Stage::Reading,
+            _ => true,
+        })
+    }
+
+    /// True while it is too young to be told of: a page that is gone at once only flickers.
+    #[must_use]
+    pub fn is_young(&self) -> bool {
+        self.since.elapsed() < Duration::from_millis(200)
+    }
+
+    /// What is done now, in a few words: `lifetimes, 43 %`.
+    #[must_use]
+    pub fn now(&self) -> String {
+        let (stage, fraction) = self.progress.stage();
+        match fraction {
+            Some(fraction) => format!("{}, {:.0} %", stage.text(), fraction * 100.0),
+            None => stage.text().to_owned(),
+        }
+    }
+
+    /// The result, once.
+    pub fn poll(&mut self) -> Option<Loaded> {
+        let new = self.progress.preview_since(self.preview.len());
+        self.preview.extend(new);
+        match self.answer.try_recv() {
+            Ok(loaded) => Some(loaded),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                Some(Err("the loading thread ended without an answer; please report this file".to_owned()))
+            }
+        }
+    }
+}
+
+fn first_device(recording: Recording, name: &str, progress: &Progress) -> Loaded {
+    let recording = Arc::new(recording);
+    let index = recording.busiest_device().ok_or_else(|| format!("{name} {}", why_no_memory(&recording)))?;
+    let data = prepare(&recording, index, progress)?;
+    Ok((recording, data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_without_memory_asks_for_the_option_that_records_it() {
+        const TRACE: &[u8] =
+            br#"{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}"#;
+        let mut loading = Loading::bytes(&Jobs::synchronous(), "run.pt.trace.json".to_owned(), TRACE);
+        let sentence = match loading.poll() {
+            Some(Err(sentence)) => sentence,
+            other => panic!("{}", other.is_some()),
+        };
+        assert!(sentence.starts_with("run.pt.trace.json ") && sentence.contains("profile_memory=True"), "{sentence}");
+    }
+}

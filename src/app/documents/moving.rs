@@ -1,0 +1,177 @@
+//! Moving about in a recording: cursor, window, markers, the next peak, the next allocation of the same stack.
+
+use crate::app::data::device::DeviceData;
+use crate::app::state::compared::Source;
+use crate::app::state::cursor::{Axis, Link, domain, position};
+use crate::app::state::selection::Item;
+use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
+
+/// Where to go, and what to select there.
+pub(in crate::app) type Place = (u32, Option<Item>);
+
+/// The stack of what is selected.
+#[must_use]
+pub(in crate::app) fn selected_stack(link: &Link, data: &DeviceData) -> Option<vramscope_core::model::StackId> {
+    match link.selected()? {
+        Item::Lifetime(id) => Some(data.tables.lifetimes.stack(data.device(), id)),
+        Item::Event(e) => data.device().events.stack.get(e as usize).copied(),
+        Item::Stack(s) => Some(s),
+        Item::Segment(_) | Item::Hole(_) | Item::Unmapped(_) | Item::Annotation(_) => None,
+    }
+}
+
+/// Puts a marker at an event; a comparison then means this recording there.
+pub(in crate::app) fn set_marker(link: &mut Link, which: usize, event: Option<u32>) {
+    if let (Some(marker), Some(side)) = (link.markers.get_mut(which), link.compared.get_mut(which)) {
+        *marker = event;
+        if event.is_some() || matches!(side, Source::At(_)) {
+            *side = Source::Marker;
+        }
+    }
+}
+
+pub(in crate::app) fn clamp_event(data: &DeviceData, event: u32) -> u32 {
+    event.min(data.device().events.len().saturating_sub(1) as u32)
+}
+
+/// Moves the cursor; when it leaves the window the window follows by as little as keeps a tenth beyond it.
+pub(in crate::app) fn go_to(link: &mut Link, data: &DeviceData, event: u32) {
+    let event = clamp_event(data, event);
+    link.cursor = event;
+    let x = position(data.device(), link.axis, event);
+    let span = link.to - link.from;
+    if x < link.from {
+        set_window(link, data, x - span * 0.1, x + span * 0.9);
+    } else if x > link.to {
+        set_window(link, data, x - span * 0.9, x + span * 0.1);
+    }
+}
+
+/// Shows a part of the axis: at least a few units wide, never beyond the ends by more than itself allows.
+pub(in crate::app) fn set_window(link: &mut Link, data: &DeviceData, from: f64, to: f64) {
+    let (first, last) = domain(data.device(), link.axis);
+    if !(from.is_finite() && to.is_finite()) {
+        return;
+    }
+    let smallest: f64 = match link.axis {
+        Axis::Event => 8.0,
+        Axis::Time => 20.0,
+    };
+    let span = (to - from).clamp(smallest.min(last - first), last - first);
+    let middle = f64::midpoint(from, to);
+    let from = (middle - span / 2.0).clamp(first, last - span);
+    link.from = from;
+    link.to = from + span;
+}
+
+pub(in crate::app) fn set_axis(link: &mut Link, data: &DeviceData, axis: Axis) {
+    if link.axis == axis {
+        return;
+    }
+    let device = data.device();
+    if axis == Axis::Time && !device.events.has_time {
+        return;
+    }
+    // A range that is the window stays it: of several events of one microsecond the clock cannot tell which was its end.
+    let seen = (link.event_at(device, link.from), link.event_at(device, link.to));
+    let (a, b) = link.range.filter(|_| link.shows_range(device)).unwrap_or(seen);
+    let whole = (link.from, link.to) == domain(device, link.axis);
+    link.axis = axis;
+    let (from, to) = if whole { domain(device, axis) } else { (position(device, axis, a), position(device, axis, b)) };
+    set_window(link, data, from, to);
+}
+
+pub(in crate::app) fn zoom(link: &mut Link, data: &DeviceData, factor: f64) {
+    let x = position(data.device(), link.axis, link.cursor);
+    let about = if (link.from..=link.to).contains(&x) { x } else { f64::midpoint(link.from, link.to) };
+    set_window(link, data, about - (about - link.from) * factor, about + (link.to - about) * factor);
+}
+
+pub(in crate::app) fn pan(link: &mut Link, data: &DeviceData, share: f64) {
+    let by = (link.to - link.from) * share;
+    set_window(link, data, link.from + by, link.to + by);
+}
+
+/// The next place, in a direction, where the active curve is highest among a hundredth of the recording around it. Reads the events
+/// of that place one by one.
+pub(in crate::app) fn neighbour_peak(data: &DeviceData, cursor: u32, forward: bool) -> Option<u32> {
+    let n = data.device().events.len() as u32;
+    let columns = 400.min(n.max(1)) as usize;
+    let bounds: Vec<u32> = (0..=columns).map(|i| (u64::from(n) * i as u64 / columns as u64) as u32).collect();
+    let cells = data.tables.curves.columns(data.device(), &data.tables.lifetimes, Quantity::Active, &bounds);
+    let is_peak = |i: usize| {
+        let near = i.saturating_sub(3)..(i + 4).min(cells.len());
+        let before = cells[near.start..i].iter().all(|c| c.max < cells[i].max);
+        before && cells[near].iter().all(|c| c.max <= cells[i].max) && cells[i].max > 0
+    };
+    let event_in = |i: usize| {
+        let (mut best, mut at) = (0, bounds[i]);
+        for e in bounds[i]..bounds[i + 1] {
+            let v = data.tables.curves.at(data.device(), &data.tables.lifetimes, Quantity::Active, e);
+            if v > best {
+                (best, at) = (v, e);
+            }
+            if v == cells[i].max {
+                break;
+            }
+        }
+        at
+    };
+    let mut order: Box<dyn Iterator<Item = usize>> =
+        if forward { Box::new(0..cells.len()) } else { Box::new((0..cells.len()).rev()) };
+    order.find_map(|i| {
+        if !is_peak(i) || (forward && bounds[i + 1] <= cursor) || (!forward && bounds[i] >= cursor) {
+            return None;
+        }
+        let e = event_in(i);
+        ((forward && e > cursor) || (!forward && e < cursor)).then_some(e)
+    })
+}
+
+/// The next allocation, in a direction, by the stack of what is selected. Reads allocations one by one.
+pub(in crate::app) fn next_of_stack(link: &Link, data: &DeviceData, forward: bool) -> Option<Place> {
+    let stack = selected_stack(link, data)?;
+    let lifetimes = &data.tables.lifetimes;
+    let device = data.device();
+    let n = lifetimes.len() as u32;
+    let start = match link.selected() {
+        Some(Item::Lifetime(id)) => id.0,
+        Some(Item::Event(e)) => lifetimes.of_event(e).0.min(n),
+        _ => return None,
+    };
+    let is_same = |&i: &u32| lifetimes.stack(device, LifetimeId(i)) == stack;
+    let found = if forward { (start.saturating_add(1)..n).find(is_same) } else { (0..start.min(n)).rev().find(is_same) };
+    let id = LifetimeId(found?);
+    let born = lifetimes.born(id);
+    Some((if born == NO_EVENT { 0 } else { born }, Some(Item::Lifetime(id))))
+}
+
+pub(in crate::app) fn fit_selection(link: &mut Link, data: &DeviceData) {
+    let device = data.device();
+    let (first, last) = match link.selected() {
+        Some(Item::Lifetime(id)) => {
+            let born = data.tables.lifetimes.born(id);
+            let gone = data.tables.lifetimes.gone(id);
+            (if born == NO_EVENT { 0 } else { born }, clamp_event(data, gone))
+        }
+        Some(Item::Annotation(i)) => match (device.annotations.get(i as usize), device.events.has_time) {
+            (Some(a), true) => {
+                let times = &device.events.time_us;
+                let from = times.partition_point(|&t| t < a.start_us) as u32;
+                let to = a.end_us.map_or(from, |end| times.partition_point(|&t| t <= end) as u32);
+                (from, to)
+            }
+            _ => return,
+        },
+        Some(Item::Segment(address)) => match data.tables.states.segment_life(device, address, link.cursor) {
+            Some(life) => (if life.born == NO_EVENT { 0 } else { life.born }, clamp_event(data, life.gone)),
+            None => return,
+        },
+        Some(Item::Event(e)) => (e.saturating_sub(50), e.saturating_add(50)),
+        _ => return,
+    };
+    let a = position(device, link.axis, first);
+    let b = position(device, link.axis, clamp_event(data, last));
+    let margin = ((b - a) * 0.1).max(2.0);
+    set_window(link, data, a - margin, b + margin);
+}

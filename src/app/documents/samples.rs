@@ -1,0 +1,108 @@
+//! The bundled recordings, and the line the welcome page says of any recording.
+
+use std::path::PathBuf;
+
+use crate::app::data::device::DeviceData;
+use crate::app::settings::Recent;
+use vramscope_core::model::Progress;
+use vramscope_core::tables::Quantity;
+use vramscope_core::units::{Bytes, count};
+
+/// A recording inside the program: it opens with no GPU, no Python and no file.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// File name.
+    pub name: &'static str,
+    /// What it shows.
+    pub sentence: &'static str,
+    /// The file.
+    pub bytes: &'static [u8],
+}
+
+/// Every bundled recording.
+#[must_use]
+pub fn all() -> Vec<Sample> {
+    macro_rules! sample {
+        ($name:literal, $sentence:literal) => {
+            Sample { name: $name, sentence: $sentence, bytes: include_bytes!(concat!("../../../sample_snapshots/", $name)) }
+        };
+    }
+    vec![
+        sample!("fragment_oom.pickle", "500 MiB did not fit into 610 MiB of holes"),
+        sample!("serve_oom.pickle.gz", "3.46 MiB did not fit into 36 MiB of holes"),
+        sample!("kv_decode_oom.pickle.gz", "A cache that grows by copying, until nothing fits"),
+        sample!("expandable_oom.pickle", "Expandable segments, and a request beyond the cap"),
+        sample!("leak.pickle", "Losses kept with their graph: grows with every step"),
+        sample!("gpt_train.pickle", "Four steps of a small GPT, healthy"),
+        sample!("cuda_graph.pickle", "A CUDA graph and its private pool"),
+        sample!("multi_stream.pickle", "Freed, but waiting for another stream"),
+        sample!("two_gpus.pickle", "One process on two devices"),
+    ]
+}
+
+/// Reads every bundled recording for its line on the welcome page; those that cannot be read are left blank.
+#[must_use]
+pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
+    samples
+        .iter()
+        .map(|s| {
+            let read = || -> Option<Recent> {
+                let recording = std::sync::Arc::new(vramscope_core::formats::read(s.bytes, s.name, progress).ok()?);
+                let data = crate::app::data::device::prepare(&recording, recording.busiest_device()?, progress).ok()?;
+                Some(describe(PathBuf::new(), &data))
+            };
+            read().unwrap_or_default()
+        })
+        .collect()
+}
+
+/// Points of a sparkline.
+const POINTS: usize = 96;
+
+/// What the welcome page says of a recording.
+#[must_use]
+pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
+    let device = data.device();
+    let tables = &data.tables;
+    let n = device.events.len() as u64;
+    let bounds: Vec<u32> = (0..=POINTS as u64).map(|i| (n * i / POINTS as u64) as u32).collect();
+    let column = |q| tables.curves.columns(device, &tables.lifetimes, q, &bounds).iter().map(|c| c.max).collect();
+    let counters = data.recording.stats.get(data.index).filter(|_| data.recording.has_only_counters());
+    let counted = |key: &str| counters.and_then(|(_, stats)| stats.get(key)).map_or(0, |c| c.value);
+    let peak_reserved = tables.curves.peak(Quantity::Reserved).0.max(counted("reserved_bytes.all.peak"));
+    let sentence = match data.last_oom() {
+        _ if counters.is_some() => {
+            format!("PyTorch's counters: {} of tensors at the peak", Bytes(counted("allocated_bytes.all.peak")))
+        }
+        Some(e) => format!("A request for {} failed", Bytes(device.events.size[e as usize])),
+        None => {
+            let (requested, _) = tables.curves.peak(Quantity::Requested);
+            format!("{} of tensors at the peak, {} allocations", Bytes(requested), count(tables.lifetimes.len() as u64))
+        }
+    };
+    Recent {
+        path,
+        peak_reserved,
+        events: n,
+        has_oom: !data.ooms.is_empty(),
+        sentence,
+        reserved: column(Quantity::Reserved),
+        requested: column(Quantity::Requested),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_opens_and_has_a_line() {
+        let samples = all();
+        let lines = describe_all(&samples, &Progress::new());
+        for (sample, line) in samples.iter().zip(lines) {
+            assert!(line.events > 0 && line.peak_reserved > 0, "{}", sample.name);
+            assert_eq!(line.reserved.len(), POINTS, "{}", sample.name);
+            assert_eq!(line.has_oom, sample.name.contains("oom"), "{}", sample.name);
+        }
+    }
+}

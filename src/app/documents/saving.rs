@@ -1,0 +1,77 @@
+//! Saving a recording as a PyTorch snapshot, whatever made it: a probe's run, a simulation, a file of another format.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use vramscope_core::formats::export::snapshot;
+use vramscope_core::model::Recording;
+use vramscope_core::units::{Bytes, counted};
+
+/// Recordings on their way into files.
+#[derive(Default)]
+pub(in crate::app) struct Saves {
+    /// The recording whose path is being chosen: another tab may be in front by then.
+    pub(in crate::app) wanted: Option<Arc<Recording>>,
+    pub(in crate::app) answers: Vec<(PathBuf, Receiver<Result<String, String>>)>,
+}
+
+/// Writes a recording; gives what to tell of it.
+pub(in crate::app) fn save(recording: &Recording, path: &Path) -> Result<String, String> {
+    // The dialog has asked whether an older file of this name may go.
+    snapshot::save(recording, path, &[], true)?;
+    let events = recording.devices.iter().map(|d| d.events.len() as u64).sum();
+    let size = std::fs::metadata(path).map_or(0, |m| m.len());
+    Ok(format!("Saved {}: {}, {}.", path.display(), counted(events, "event", "events"), Bytes(size)))
+}
+
+/// A name for a snapshot: what the recording is called in plain letters, without the endings of its file.
+pub(in crate::app) fn file_name(title: &str) -> String {
+    let stem = title.split(".pickle").next().unwrap_or(title);
+    let mut name = String::new();
+    for c in stem.chars() {
+        if c.is_alphanumeric() || matches!(c, '.' | '-') {
+            name.push(c);
+        } else if !name.ends_with('_') {
+            name.push('_');
+        }
+    }
+    let name = name.trim_matches(['_', '.']);
+    format!("{}.pickle", if name.is_empty() { "recording" } else { name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vramscope_core::model::Progress;
+
+    #[test]
+    fn what_is_saved_opens_with_the_same_events_and_a_failure_leaves_nothing() {
+        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/two_gpus.pickle");
+        let recording = vramscope_core::formats::open(Path::new(sample), &Progress::new()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("again.pickle");
+        std::fs::write(&path, "what was there before").unwrap();
+        let said = save(&recording, &path).unwrap().replace('\u{a0}', " ");
+        assert!(said.contains("1,935 events"), "{said}");
+        let again = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
+        for (a, b) in recording.devices.iter().zip(&again.devices) {
+            assert_eq!((a.events.len(), &a.segments.len(), a.blocks.len()), (b.events.len(), &b.segments.len(), b.blocks.len()));
+            assert_eq!((&a.events.address, &a.events.size), (&b.events.address, &b.events.size));
+        }
+        assert!(save(&recording, &folder.path().join("none/x.pickle")).unwrap_err().contains("there is no folder"));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn names_are_plain_and_end_as_snapshots_do() {
+        for (title, name) in [
+            ("probe: leak, simulated", "probe_leak_simulated.pickle"),
+            ("run-7.b.pickle.gz", "run-7.b.pickle"),
+            ("What-if: expandable_segments:True, 4 GiB", "What-if_expandable_segments_True_4_GiB.pickle"),
+            ("/..", "recording.pickle"),
+        ] {
+            assert_eq!(file_name(title), name);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Looking for the next peak, or the next allocation of a stack, on a thread: in a long recording it takes longer than a frame.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::Receiver;
+
+use super::moving::{Place, neighbour_peak, next_of_stack};
+use crate::app::data::device::DeviceData;
+use crate::app::state::command::Command;
+use crate::app::state::cursor::Link;
+use crate::app::state::document_id::DocumentId;
+
+/// A search, and what is to be looked for after it: each begins where the one before it ended.
+pub(in crate::app) struct Seeking {
+    pub(in crate::app) of: DocumentId,
+    pub(in crate::app) answer: Receiver<Option<Place>>,
+    pub(in crate::app) next: VecDeque<Command>,
+}
+
+/// What a command looks for.
+pub(in crate::app) fn find(command: Command, link: &Link, data: &DeviceData) -> Option<Place> {
+    match command {
+        Command::PreviousPeak => Some((neighbour_peak(data, link.cursor, false)?, None)),
+        Command::NextPeak => Some((neighbour_peak(data, link.cursor, true)?, None)),
+        Command::PreviousSameStack => next_of_stack(link, data, false),
+        Command::NextSameStack => next_of_stack(link, data, true),
+        _ => None,
+    }
+}

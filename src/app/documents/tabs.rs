@@ -1,0 +1,128 @@
+//! The open tabs, in order, and which of them is in front.
+
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+
+use super::document::{Content, Document};
+use crate::app::state::document_id::DocumentId;
+use crate::app::state::workspace::Layouts;
+
+/// The open tabs. Read as a list of documents; opened and closed here alone.
+#[derive(Default)]
+pub(in crate::app) struct Tabs {
+    documents: Vec<Document>,
+    /// Place of the one in front; `None` shows the welcome page.
+    front: Option<usize>,
+    /// How many were ever opened: ids are never used again.
+    opened: u64,
+}
+
+impl Deref for Tabs {
+    type Target = [Document];
+
+    fn deref(&self) -> &[Document] {
+        &self.documents
+    }
+}
+
+impl DerefMut for Tabs {
+    fn deref_mut(&mut self) -> &mut [Document] {
+        &mut self.documents
+    }
+}
+
+impl Tabs {
+    /// Place of the tab in front.
+    pub(in crate::app) fn at_front(&self) -> Option<usize> {
+        self.front
+    }
+
+    /// The tab in front.
+    pub(in crate::app) fn front(&self) -> Option<&Document> {
+        self.front.and_then(|at| self.documents.get(at))
+    }
+
+    /// The tab in front.
+    pub(in crate::app) fn front_mut(&mut self) -> Option<&mut Document> {
+        self.front.and_then(|at| self.documents.get_mut(at))
+    }
+
+    /// Opens a tab behind the others; the one in front stays there.
+    pub(in crate::app) fn open_behind(
+        &mut self,
+        title: String,
+        path: Option<PathBuf>,
+        content: Content,
+        layouts: Layouts,
+    ) -> &mut Document {
+        self.opened += 1;
+        let at = self.documents.len();
+        self.documents.push(Document::new(DocumentId(self.opened), title, path, content, layouts));
+        &mut self.documents[at]
+    }
+
+    /// Opens a tab and brings it to the front.
+    pub(in crate::app) fn open(
+        &mut self,
+        title: String,
+        path: Option<PathBuf>,
+        content: Content,
+        layouts: Layouts,
+    ) -> &mut Document {
+        self.front = Some(self.documents.len());
+        self.open_behind(title, path, content, layouts)
+    }
+
+    /// Place of a tab.
+    pub(in crate::app) fn place_of(&self, id: DocumentId) -> Option<usize> {
+        self.iter().position(|d| d.id == id)
+    }
+
+    /// A tab by its name.
+    pub(in crate::app) fn find(&self, id: DocumentId) -> Option<&Document> {
+        self.iter().find(|d| d.id == id)
+    }
+
+    /// A tab by its name.
+    pub(in crate::app) fn find_mut(&mut self, id: DocumentId) -> Option<&mut Document> {
+        self.iter_mut().find(|d| d.id == id)
+    }
+
+    /// Brings a tab to the front; the welcome page for one that is closed.
+    pub(in crate::app) fn show(&mut self, id: DocumentId) {
+        self.front = self.place_of(id);
+    }
+
+    /// Brings the first tab that fits to the front; false when none does.
+    pub(in crate::app) fn show_first(&mut self, fits: impl Fn(&Document) -> bool) -> bool {
+        let found = self.iter().position(fits);
+        self.front = found.or(self.front);
+        found.is_some()
+    }
+
+    /// Shows the welcome page.
+    pub(in crate::app) fn show_none(&mut self) {
+        self.front = None;
+    }
+
+    /// Goes that many tabs on, round and round.
+    pub(in crate::app) fn cycle(&mut self, step: isize) {
+        let n = self.len() as isize;
+        if n > 0 {
+            let at = self.front.map_or(0, |i| i as isize + step);
+            self.front = Some(at.rem_euclid(n) as usize);
+        }
+    }
+
+    /// Takes a tab out; the one after it comes to the front where it was there.
+    pub(in crate::app) fn close(&mut self, id: DocumentId) -> Option<Document> {
+        let at = self.place_of(id)?;
+        let document = self.documents.remove(at);
+        self.front = match self.front {
+            _ if self.documents.is_empty() => None,
+            Some(i) if i > at || i >= self.documents.len() => Some(i.saturating_sub(1)),
+            other => other,
+        };
+        Some(document)
+    }
+}

@@ -1,0 +1,362 @@
+//! Watching a folder for new recordings (trainers that write a snapshot when they run out of memory) and for logs that gain an
+//! out-of-memory error.
+//!
+//! The folder and those in it (trainers write a folder a step) are listed once a second on a thread of its own, also the first time.
+//! That works on every file system, network ones included, where change notices do not; a listing of a thousand names costs less
+//! than a millisecond on a local one.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, SystemTime};
+
+use super::logs::Logs;
+use crate::app::jobs::{Jobs, caught};
+use crate::app::state::excerpt::Excerpt;
+use vramscope_core::formats::folder::{is_log_name, is_recording_name};
+use vramscope_core::formats::{Seen, look, why};
+
+/// Time between two listings.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Folders in the watched one that are listed with it, those first in which something changed last: a run of ten thousand steps writes
+/// into the last few.
+const MOST_SUBFOLDERS: usize = 256;
+
+/// Listings that a file whose end is missing is waited for while nothing is added to it: a minute.
+const PATIENCE: u32 = 60;
+
+/// What a listing says of a file: its bytes, and when it was written.
+pub(in crate::app) type Stamp = (u64, Option<SystemTime>);
+
+/// What happened in a watched folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It was listed: what comes from now on is new.
+    Begun,
+    /// It cannot be listed at all and is not watched, in one sentence.
+    Failed(String),
+    /// A recording appeared or was written again, and is whole.
+    Recording(PathBuf),
+    /// A recording whose end did not come within a minute.
+    CutShort(PathBuf),
+    /// PyTorch's counters, which belong to a recording.
+    Counters(PathBuf),
+    /// A log gained an out-of-memory error.
+    Message {
+        /// The log.
+        path: PathBuf,
+        /// The part of it that holds the error.
+        log: Excerpt,
+    },
+    /// The folder cannot be listed, in one sentence.
+    Trouble(String),
+    /// The folder can be listed again, in one sentence.
+    Back(String),
+}
+
+/// A watched folder; watching ends when this is dropped.
+pub struct Watch {
+    /// The folder.
+    pub folder: PathBuf,
+    found: Receiver<News>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
+impl Watch {
+    /// Watches a folder from its first listing on; what is in it already is not new.
+    ///
+    /// # Errors
+    /// One sentence when no thread starts.
+    pub fn start(folder: PathBuf, jobs: &Jobs) -> Result<Self, String> {
+        let (sender, found) = sync_channel(64);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, path, wake) = (Arc::clone(&stop), folder.clone(), jobs.clone());
+        let watch = move || {
+            let tell = |news| {
+                let is_wanted = sender.send(news).is_ok();
+                wake.wake();
+                is_wanted
+            };
+            if let Err(said) = caught(|| watch(&path, &stopped, &tell)) {
+                tell(News::Failed(format!("{} is not watched any more: an error of vramscope ({said})", path.display())));
+            }
+        };
+        std::thread::Builder::new()
+            .name("watch".to_owned())
+            .spawn(watch)
+            .map_err(|e| format!("{}: no thread to watch it can be started: {e}", folder.display()))?;
+        Ok(Watch { folder, found, stop })
+    }
+
+    /// What happened since the last call.
+    pub fn news(&self) -> impl Iterator<Item = News> {
+        self.found.try_iter()
+    }
+}
+
+/// Lists the folder again and again until nobody listens.
+fn watch(path: &Path, stopped: &AtomicBool, tell: &impl Fn(News) -> bool) {
+    let (mut known, mut logs) = match list(path) {
+        Ok((recordings, texts)) if tell(News::Begun) => (Known::new(recordings), Logs::new(texts)),
+        Ok(_) => return,
+        Err(sentence) => {
+            tell(News::Failed(sentence));
+            return;
+        }
+    };
+    let mut was_lost = false;
+    while !stopped.load(Ordering::Acquire) {
+        std::thread::sleep(EVERY);
+        let answers = match list(path) {
+            Ok((recordings, texts)) => {
+                let mut news = known.compare(recordings, |path| look(path).unwrap_or(Seen::Other));
+                news.extend(logs.compare(texts));
+                if was_lost {
+                    news.push(News::Back(format!("{} is there again and is watched.", path.display())));
+                }
+                was_lost = false;
+                news
+            }
+            // Said once; a network folder may come back.
+            Err(sentence) if !was_lost => {
+                was_lost = true;
+                vec![News::Trouble(format!("{sentence}; it is looked for every second"))]
+            }
+            Err(_) => Vec::new(),
+        };
+        if !answers.into_iter().all(tell) {
+            return;
+        }
+    }
+}
+
+/// Why a folder was not listed.
+fn why_of_folder(error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::NotFound { "there is no such folder".to_owned() } else { why(error) }
+}
+
+type Listing = HashMap<PathBuf, Stamp>;
+
+/// The files of a folder, and of the folders in it, that may be recordings or counters, and those that may be logs.
+fn list(folder: &Path) -> Result<(Listing, Listing), String> {
+    let failed = |e: std::io::Error| format!("{}: the folder cannot be watched: {}", folder.display(), why_of_folder(&e));
+    let (mut recordings, mut logs) = (HashMap::new(), HashMap::new());
+    let mut below = list_one(folder, &mut recordings, &mut logs).map_err(failed)?;
+    below.sort_by(|a, b| b.cmp(a));
+    for (_, inside) in below.into_iter().take(MOST_SUBFOLDERS) {
+        // One that went away, or that may not be listed, is no reason not to watch the others.
+        if let Err(error) = list_one(&inside, &mut recordings, &mut logs) {
+            tracing::debug!("{}: not watched: {error}", inside.display());
+        }
+    }
+    Ok((recordings, logs))
+}
+
+/// Adds the files of one folder; gives the folders in it but hidden ones, each with the time of its last change.
+fn list_one(folder: &Path, recordings: &mut Listing, logs: &mut Listing) -> std::io::Result<Vec<(Option<SystemTime>, PathBuf)>> {
+    let mut below = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let Ok(entry) = entry else { continue };
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_folder = || !name.starts_with('.') && entry.file_type().is_ok_and(|t| !t.is_file());
+        let into = match () {
+            () if is_recording_name(&name) => Some(&mut *recordings),
+            () if is_log_name(&name) => Some(&mut *logs),
+            () if is_folder() => None,
+            () => continue,
+        };
+        // A file that went away between listing and asking is no news. A link is what it leads to.
+        let Ok(meta) = std::fs::metadata(entry.path()) else { continue };
+        match into {
+            _ if meta.is_dir() => below.push((meta.modified().ok(), entry.path())),
+            Some(into) if meta.is_file() => _ = into.insert(entry.path(), (meta.len(), meta.modified().ok())),
+            _ => {}
+        }
+    }
+    Ok(below)
+}
+
+/// What was there at the last listing, and what of it is not whole yet.
+struct Known {
+    /// Files that went away too: a folder that is listed again after others had changed later brings its old files back.
+    files: Listing,
+    /// Files being written, each with the listings since it last grew.
+    growing: HashMap<PathBuf, u32>,
+}
+
+impl Known {
+    fn new(files: Listing) -> Self {
+        Known { files, growing: HashMap::new() }
+    }
+
+    /// Files that are new or were written again, once they have stayed the same for one listing and their end is there: a snapshot
+    /// takes seconds to write, and a slow disk pauses. `look` says what a file seems to be.
+    fn compare(&mut self, now: Listing, look: impl Fn(&Path) -> Seen) -> Vec<News> {
+        let mut growing: HashMap<PathBuf, u32> = HashMap::new();
+        let mut news = Vec::new();
+        for (path, quiet) in self.growing.drain() {
+            let Some(stamp) = now.get(&path).filter(|s| self.files.get(&path) == Some(*s)) else { continue };
+            let quiet = quiet + 1;
+            match (stamp.0, look(&path)) {
+                // Nothing in it yet.
+                (0, _) => _ = growing.insert(path, 0),
+                (_, Seen::Recording { is_whole: true }) => news.push(News::Recording(path)),
+                (_, Seen::Counters) => news.push(News::Counters(path)),
+                (_, Seen::Recording { is_whole: false }) if quiet >= PATIENCE => news.push(News::CutShort(path)),
+                // What only begins may not be known for what it is.
+                (_, Seen::Other) if quiet >= PATIENCE => {}
+                // A text with the name of a recording.
+                (_, Seen::Message) => {}
+                _ => _ = growing.insert(path, quiet),
+            }
+        }
+        growing.extend(now.iter().filter(|(p, s)| self.files.get(*p) != Some(s)).map(|(p, _)| (p.clone(), 0)));
+        self.growing = growing;
+        self.files.extend(now);
+        news.sort_by(|a, b| a.path().cmp(&b.path()));
+        news
+    }
+}
+
+impl News {
+    fn path(&self) -> Option<&Path> {
+        match self {
+            News::Recording(path) | News::CutShort(path) | News::Counters(path) | News::Message { path, .. } => Some(path),
+            News::Begun | News::Failed(_) | News::Trouble(_) | News::Back(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(files: &[(&str, u64)]) -> Listing {
+        files.iter().map(|&(name, bytes)| (PathBuf::from(name), (bytes, None))).collect()
+    }
+
+    const WHOLE: fn(&Path) -> Seen = |_| Seen::Recording { is_whole: true };
+    const HALF: fn(&Path) -> Seen = |_| Seen::Recording { is_whole: false };
+
+    #[test]
+    fn a_file_is_news_once_it_stopped_growing() {
+        let mut known = Known::new(listing(&[("old", 5)]));
+        assert!(known.compare(listing(&[("old", 5), ("new", 1)]), WHOLE).is_empty(), "just begun");
+        assert!(known.compare(listing(&[("old", 5), ("new", 9)]), WHOLE).is_empty(), "still growing");
+        assert_eq!(known.compare(listing(&[("old", 5), ("new", 9)]), WHOLE), [News::Recording("new".into())]);
+        assert!(known.compare(listing(&[("old", 5), ("new", 9)]), WHOLE).is_empty(), "once");
+        assert!(known.compare(listing(&[("old", 6), ("new", 9)]), WHOLE).is_empty());
+        assert_eq!(known.compare(listing(&[("old", 6), ("new", 9)]), WHOLE), [News::Recording("old".into())], "written again");
+        assert!(known.compare(listing(&[("gone", 3)]), WHOLE).is_empty());
+        assert!(known.compare(listing(&[]), WHOLE).is_empty(), "went away before it was whole");
+        assert!(known.compare(listing(&[("old", 6)]), WHOLE).is_empty());
+        assert!(known.compare(listing(&[("old", 6)]), WHOLE).is_empty(), "listed again, and the same");
+    }
+
+    #[test]
+    fn folders_in_the_folder_are_listed_and_what_is_below_them_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (step, deep) = (folder.path().join("step10"), folder.path().join("step10").join("deeper"));
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::create_dir(folder.path().join(".cache")).unwrap();
+        for file in ["rank0.pickle", "step10/rank0.pickle", "step10/err.log", "step10/deeper/x.pickle", ".cache/x.pickle"] {
+            std::fs::write(folder.path().join(file), b"x").unwrap();
+        }
+        let (recordings, logs) = list(folder.path()).unwrap();
+        let mut found: Vec<PathBuf> = recordings.into_keys().chain(logs.into_keys()).collect();
+        found.sort();
+        assert_eq!(found, [folder.path().join("rank0.pickle"), step.join("err.log"), step.join("rank0.pickle")]);
+        for i in 0..MOST_SUBFOLDERS + 20 {
+            let old = folder.path().join(format!("old{i}"));
+            std::fs::create_dir(&old).unwrap();
+            std::fs::write(old.join("rank0.pickle"), b"x").unwrap();
+        }
+        std::fs::write(step.join("rank1.pickle"), b"x").unwrap();
+        let (recordings, _) = list(folder.path()).unwrap();
+        assert_eq!(recordings.len(), 1 + 2 + MOST_SUBFOLDERS - 1, "as many as are listed");
+        assert!(recordings.contains_key(&step.join("rank1.pickle")), "the last that changed is one of them");
+    }
+
+    #[test]
+    fn a_half_written_file_is_waited_for() {
+        let mut known = Known::new(listing(&[]));
+        let now = || listing(&[("slow", 9)]);
+        for _ in 0..30 {
+            assert!(known.compare(now(), HALF).is_empty(), "the disk pauses");
+        }
+        assert!(known.compare(listing(&[("slow", 12)]), WHOLE).is_empty(), "it goes on");
+        assert_eq!(known.compare(listing(&[("slow", 12)]), WHOLE), [News::Recording("slow".into())]);
+        let mut known = Known::new(listing(&[]));
+        let told: Vec<News> = (0..200).flat_map(|_| known.compare(now(), HALF)).collect();
+        assert_eq!(told, [News::CutShort("slow".into())], "after a minute, once");
+    }
+
+    #[test]
+    fn counters_are_no_recording_and_other_files_are_nothing() {
+        let mut known = Known::new(listing(&[]));
+        let now = || listing(&[("a.memory_stats.json", 9), ("config.json", 9)]);
+        let look = |p: &Path| if p.ends_with("config.json") { Seen::Other } else { Seen::Counters };
+        let told: Vec<News> = (0..200).flat_map(|_| known.compare(now(), look)).collect();
+        assert_eq!(told, [News::Counters("a.memory_stats.json".into())]);
+        assert!(known.growing.is_empty(), "not looked at for ever");
+    }
+
+    fn wait_for_one(watch: &Watch) -> News {
+        watch.found.recv_timeout(Duration::from_secs(20)).expect("news")
+    }
+
+    #[test]
+    fn a_real_folder_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join("leak.pickle");
+        std::fs::write(file("before.pickle"), b"x").unwrap();
+        std::fs::write(file("train.log"), b"CUDA out of memory. Tried to allocate 1.00 GiB (long ago)\n").unwrap();
+        let watch = Watch::start(folder.path().to_path_buf(), &Jobs::default()).unwrap();
+        assert_eq!(wait_for_one(&watch), News::Begun);
+        std::fs::write(file("notes.md"), b"x").unwrap();
+        std::fs::create_dir(file("step10")).unwrap();
+        std::fs::copy(&sample, file("step10").join("rank0.pickle")).unwrap();
+        std::fs::copy(sample, file("oom_rank0.pickle")).unwrap();
+        std::fs::write(file("run.memory_stats.json"), b"{\"reserved_bytes.all.current\": 2097152}").unwrap();
+        let mut log = std::fs::OpenOptions::new().append(true).open(file("train.log")).unwrap();
+        std::io::Write::write_all(
+            &mut log,
+            b"step 9\n[rank1]: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity)\n",
+        )
+        .unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        let mut found = Vec::new();
+        while found.len() < 4 && std::time::Instant::now() < until {
+            found.extend(watch.news());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(found.contains(&News::Recording(file("oom_rank0.pickle"))), "{found:?}");
+        assert!(found.contains(&News::Counters(file("run.memory_stats.json"))), "{found:?}");
+        let text = found.iter().find_map(|n| if let News::Message { log, .. } = n { Some(log.text.as_str()) } else { None });
+        assert!(text.is_some_and(|t| t.contains("2.00 GiB") && !t.contains("long ago")), "{found:?}");
+        assert!(found.contains(&News::Recording(file("step10").join("rank0.pickle"))), "{found:?}");
+        assert_eq!(found.len(), 4);
+        let gone = folder.path().with_extension("gone");
+        std::fs::rename(folder.path(), &gone).unwrap();
+        let told = wait_for_one(&watch);
+        assert!(
+            matches!(&told, News::Trouble(s) if s.ends_with("there is no such folder; it is looked for every second")),
+            "{told:?}"
+        );
+        std::fs::rename(&gone, folder.path()).unwrap();
+        assert!(matches!(wait_for_one(&watch), News::Back(_)));
+        let none = Watch::start(file("none"), &Jobs::default()).unwrap();
+        assert!(matches!(wait_for_one(&none), News::Failed(sentence) if sentence.contains("cannot be watched")));
+    }
+}

@@ -1,0 +1,298 @@
+//! Work off the UI thread: [`Derived`] values are computed by named threads and polled each frame.
+
+pub mod identity;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use vramscope_core::model::Progress;
+
+/// Starts threads, counts them, and wakes the window when one is done. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Jobs {
+    ctx: Option<egui::Context>,
+    running: Arc<AtomicUsize>,
+    failures: Arc<Mutex<Failures>>,
+    /// Compute on the calling thread: for tests and benches, where a picture must not depend on timing.
+    pub is_synchronous: bool,
+}
+
+/// What went wrong inside vramscope and was not told yet.
+#[derive(Default)]
+struct Failures {
+    /// Panics of threads: the thread's name and what it said.
+    panics: Vec<(String, String)>,
+    /// Values that were asked for in this frame and cannot be had, by the name of their work.
+    asked: Vec<String>,
+}
+
+impl Jobs {
+    /// Jobs that wake this window.
+    #[must_use]
+    pub fn new(ctx: egui::Context) -> Self {
+        Jobs { ctx: Some(ctx), ..Jobs::default() }
+    }
+
+    /// Jobs that run at once, on the calling thread.
+    #[must_use]
+    pub fn synchronous() -> Self {
+        Jobs { is_synchronous: true, ..Jobs::default() }
+    }
+
+    /// Threads at work.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Asks the window for a frame: something arrived on a channel that it polls.
+    pub fn wake(&self) {
+        if let Some(ctx) = &self.ctx {
+            ctx.request_repaint();
+        }
+    }
+
+    fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The panics of threads since the last call: each thread's name, and what it said.
+    pub fn take_panics(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.failures().panics)
+    }
+
+    /// The works whose values were asked for since the last call and cannot be had.
+    pub fn take_asked_in_vain(&self) -> Vec<String> {
+        std::mem::take(&mut self.failures().asked)
+    }
+
+    /// Says that what somebody asks for cannot be had.
+    pub fn ask_in_vain(&self, name: &str) {
+        self.failures().asked.push(name.to_owned());
+    }
+
+    /// Does something that may panic, which must not end the window. In tests, which want to see it, it does.
+    ///
+    /// # Errors
+    /// What the panic said.
+    pub fn attempt<R>(&self, work: impl FnOnce() -> R) -> Result<R, String> {
+        if self.is_synchronous {
+            return Ok(work());
+        }
+        caught(work)
+    }
+
+    /// Runs `work` on a thread called `name`; its answer arrives on the returned channel, which is closed without one when `work`
+    /// panics.
+    pub fn spawn<T: Send + 'static>(&self, name: &str, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+        let (sender, receiver) = sync_channel(1);
+        if self.is_synchronous {
+            let _ = sender.send(work());
+            return receiver;
+        }
+        self.running.fetch_add(1, Ordering::AcqRel);
+        let (jobs, name_of_job) = (self.clone(), name.to_owned());
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            match jobs.attempt(work) {
+                // The receiver may be gone: the answer is no longer wanted.
+                Ok(answer) => drop(sender.send(answer)),
+                Err(said) => jobs.failures().panics.push((name_of_job, said)),
+            }
+            // Before the window is woken: it must see the answer, or that there will be none.
+            drop(sender);
+            jobs.running.fetch_sub(1, Ordering::AcqRel);
+            jobs.wake();
+        });
+        if let Err(error) = spawned {
+            self.running.fetch_sub(1, Ordering::AcqRel);
+            self.failures().panics.push((name.to_owned(), format!("the system cannot start a thread: {error}")));
+        }
+        receiver
+    }
+}
+
+/// Does something that may panic. What it was changing may then be half changed: who calls this throws it away.
+///
+/// # Errors
+/// What the panic said.
+pub fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        text.unwrap_or("no reason was given").to_owned()
+    })
+}
+
+struct Running<K, T> {
+    key: K,
+    since: Instant,
+    progress: Arc<Progress>,
+    answer: Receiver<Option<T>>,
+}
+
+/// How long a computation for an outdated key may go on before it is stopped in favour of the new one. Long enough that
+/// continuous panning still shows intermediate pictures.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// A value computed from a key off the UI thread. The old value stays until the new one is there.
+pub struct Derived<K, T> {
+    have: Option<(K, Arc<T>)>,
+    running: Option<Running<K, T>>,
+    /// The key whose work panicked: it would again.
+    failed: Option<K>,
+}
+
+impl<K, T> Default for Derived<K, T> {
+    fn default() -> Self {
+        Derived { have: None, running: None, failed: None }
+    }
+}
+
+/// A derived value as it is right now.
+pub struct Shown<T> {
+    /// The newest value there is; `None` before the first.
+    pub value: Option<Arc<T>>,
+    /// False while a newer one is being computed.
+    pub is_fresh: bool,
+    /// How far the computation is, when it says so.
+    pub fraction: Option<f32>,
+}
+
+impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
+    /// The value for `key`, or the newest older one while `work` runs. `work` returns `None` when it was cancelled. When it panics it
+    /// is not run again for this key, and [`Jobs::take_asked_in_vain`] names it.
+    pub fn get(
+        &mut self,
+        jobs: &Jobs,
+        name: &str,
+        key: &K,
+        work: impl FnOnce(&Progress) -> Option<T> + Send + 'static,
+    ) -> Shown<T> {
+        self.poll();
+        if self.have.as_ref().is_none_or(|(k, _)| k != key) {
+            if let Some(r) = &self.running
+                && r.key != *key
+                && r.since.elapsed() > PATIENCE
+            {
+                r.progress.cancel();
+                self.running = None;
+            }
+            if self.failed.as_ref() == Some(key) {
+                jobs.ask_in_vain(name);
+            } else if self.running.is_none() {
+                let progress = Arc::new(Progress::new());
+                let shared = Arc::clone(&progress);
+                let answer = jobs.spawn(name, move || work(&shared));
+                self.running = Some(Running { key: key.clone(), since: Instant::now(), progress, answer });
+                self.poll();
+            }
+        }
+        Shown {
+            value: self.have.as_ref().map(|(_, v)| Arc::clone(v)),
+            is_fresh: self.have.as_ref().is_some_and(|(k, _)| k == key),
+            fraction: self.running.as_ref().and_then(|r| r.progress.fraction()),
+        }
+    }
+
+    /// The newest value, whatever its key.
+    #[must_use]
+    pub fn latest(&self) -> Option<&Arc<T>> {
+        self.have.as_ref().map(|(_, v)| v)
+    }
+
+    /// The newest value, when it is the one of a key.
+    #[must_use]
+    pub fn latest_for<Q>(&self, key: &Q) -> Option<&Arc<T>>
+    where
+        K: std::borrow::Borrow<Q>,
+        Q: PartialEq + ?Sized,
+    {
+        self.have.as_ref().filter(|(k, _)| k.borrow() == key).map(|(_, v)| v)
+    }
+
+    fn poll(&mut self) {
+        let Some(running) = &self.running else { return };
+        match running.answer.try_recv() {
+            Ok(Some(value)) => {
+                self.have = Some((running.key.clone(), Arc::new(value)));
+                self.running = None;
+            }
+            Ok(None) => self.running = None,
+            Err(TryRecvError::Disconnected) => self.failed = self.running.take().map(|running| running.key.clone()),
+            Err(TryRecvError::Empty) => {}
+        }
+    }
+}
+
+impl<K, T> Drop for Derived<K, T> {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running.progress.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_derived_value_follows_its_key_and_keeps_the_old_one_meanwhile() {
+        let jobs = Jobs::synchronous();
+        let mut d: Derived<u32, u32> = Derived::default();
+        let a = d.get(&jobs, "test", &1, |_| Some(10));
+        assert_eq!((a.value.as_deref(), a.is_fresh), (Some(&10), true));
+        let b = d.get(&jobs, "test", &1, |_| panic!("computed twice"));
+        assert_eq!(b.value.as_deref(), Some(&10));
+        let c = d.get(&jobs, "test", &2, |_| None);
+        assert_eq!((c.value.as_deref(), c.is_fresh), (Some(&10), false));
+    }
+
+    #[test]
+    fn what_panics_is_not_counted_as_running_and_not_tried_again_until_its_key_changes() {
+        let jobs = Jobs::default();
+        let tries = Arc::new(AtomicUsize::new(0));
+        let mut d: Derived<u32, u32> = Derived::default();
+        let mut ask = |key: u32| {
+            for _ in 0..5_000 {
+                let tries = Arc::clone(&tries);
+                let shown = d.get(&jobs, "broken", &key, move |_| {
+                    tries.fetch_add(1, Ordering::AcqRel);
+                    if key < 3 { panic!("no {key}") } else { Some(key) }
+                });
+                if jobs.running() == 0 {
+                    return shown.value;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            panic!("the count of threads at work never came down");
+        };
+        for _ in 0..10 {
+            assert_eq!(ask(1), None);
+        }
+        assert_eq!(tries.load(Ordering::Acquire), 1, "a key that failed is not tried in each frame");
+        assert_eq!(jobs.take_panics(), [("broken".to_owned(), "no 1".to_owned())]);
+        assert!(jobs.take_asked_in_vain().contains(&"broken".to_owned()));
+        ask(2);
+        assert_eq!(tries.load(Ordering::Acquire), 2, "another key is tried");
+        ask(3);
+        assert_eq!(ask(3).as_deref(), Some(&3));
+    }
+
+    #[test]
+    fn a_thread_answers() {
+        let jobs = Jobs::default();
+        let mut d: Derived<u32, u32> = Derived::default();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(10) {
+            if let Some(v) = d.get(&jobs, "answer", &1, |_| Some(7)).value {
+                assert_eq!(*v, 7);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("no answer");
+    }
+}

@@ -1,0 +1,542 @@
+//! A live watch behind a tab: a thread that takes in what arrives and hands out whole recordings, and what the window asks of it.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::app::data::device::DeviceData;
+use crate::app::data::device::prepare;
+use crate::app::jobs::caught;
+use crate::app::state::live::{LiveAction, LiveStatus};
+use vramscope_core::compare::join::Whose;
+use vramscope_core::formats::export::new_file::{NewFile, not_written};
+use vramscope_core::formats::session::{History, Next, SessionReader};
+use vramscope_core::model::{MarkKind, Progress, Recording};
+use vramscope_live::live::agent::{News, Request};
+use vramscope_live::live::alarm::{AlarmRules, Alarms};
+use vramscope_live::live::attach::survey;
+use vramscope_live::live::{LiveSession, Rates, SessionOptions};
+
+#[cfg(test)]
+mod tests;
+
+/// The least time between two pictures of a watch that is looked at.
+const PUBLISH: Duration = Duration::from_millis(100);
+/// The same while another tab is in front: a picture copies every sample, and nobody sees it. Sampling goes on as fast.
+const PUBLISH_HIDDEN: Duration = Duration::from_secs(1);
+/// Records from a pipe that may wait to be taken in.
+const WAITING: usize = 4096;
+
+/// What the window sends to the thread.
+enum Command {
+    Act(LiveAction),
+    SaveTo(PathBuf),
+    Device(usize),
+    /// Whether its tab is in front.
+    InFront(bool),
+}
+
+/// What the thread sends to the window.
+pub enum Update {
+    /// A sentence to show once.
+    Notice(String),
+    /// A limit of the user's was passed.
+    Alarm(String),
+    /// A snapshot to open with the samples of the watch under it, and whose it is.
+    Snapshot(PathBuf, Whose),
+    /// A new status.
+    Status(Box<LiveStatus>),
+}
+
+/// A picture of the watch: the recording so far, and the device in front.
+pub type Picture = (Arc<Recording>, Arc<DeviceData>);
+
+/// The window's end of a watch. Dropping it ends the watch.
+pub struct LiveFeed {
+    commands: Sender<Command>,
+    updates: Receiver<Update>,
+    pictures: Receiver<Picture>,
+    /// The newest status.
+    pub status: Arc<LiveStatus>,
+    /// The device and whether it is in front, as told last.
+    told: Option<(usize, bool)>,
+    /// Where the session is kept until this is dropped.
+    kept: Kept,
+}
+
+/// The file that a watch is kept in; both ends of the watch know it, and the last thing either does is to remove it.
+type Kept = Arc<OnceLock<PathBuf>>;
+
+impl LiveFeed {
+    /// Watches this machine.
+    #[must_use]
+    pub fn machine(ctx: &egui::Context) -> Self {
+        Self::start(ctx, watch)
+    }
+
+    /// Shows a session that arrives through a pipe.
+    #[must_use]
+    pub fn stream(ctx: &egui::Context, input: impl Read + Send + 'static) -> Self {
+        Self::start(ctx, |inside| follow(input, inside))
+    }
+
+    fn start(ctx: &egui::Context, work: impl FnOnce(Inside) + Send + 'static) -> Self {
+        let (commands, inbox) = channel();
+        let (outbox, updates) = channel();
+        let (sender, pictures) = sync_channel(1);
+        let kept = Kept::default();
+        let inside = Inside {
+            ctx: ctx.clone(),
+            kept: Arc::clone(&kept),
+            inbox,
+            outbox,
+            pictures: sender,
+            attaching: None,
+            device: 0,
+            is_in_front: true,
+            published: None,
+            revision: 0,
+            status: LiveStatus { rate: Rates::default().memory, ..LiveStatus::default() },
+        };
+        let (teller, window) = (inside.outbox.clone(), ctx.clone());
+        let end = move |sentence: String| {
+            let _ = teller.send(Update::Notice(sentence));
+            let _ = teller.send(Update::Status(Box::new(LiveStatus { is_over: true, ..LiveStatus::default() })));
+            window.request_repaint();
+        };
+        let told = end.clone();
+        let work = move || {
+            if let Err(said) = caught(|| work(inside)) {
+                end(format!("The watch ended by an error of vramscope ({said}); what it showed stays."));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("live-feed".to_owned()).spawn(work) {
+            told(format!("The watch cannot begin: the system cannot start a thread: {error}."));
+        }
+        LiveFeed { commands, updates, pictures, status: Arc::default(), told: None, kept }
+    }
+
+    /// The newest picture, if one arrived since the last call.
+    pub fn picture(&mut self) -> Option<Picture> {
+        self.pictures.try_recv().ok()
+    }
+
+    /// What arrived beside pictures; a status is kept here.
+    pub fn updates(&mut self) -> Vec<Update> {
+        let mut out = Vec::new();
+        while let Ok(update) = self.updates.try_recv() {
+            match update {
+                Update::Status(status) => self.status = Arc::new(*status),
+                other => out.push(other),
+            }
+        }
+        out
+    }
+
+    /// Asks for something.
+    pub fn act(&self, action: LiveAction) {
+        self.send(Command::Act(action));
+    }
+
+    /// Keeps everything seen so far, and what is still to come, in a file.
+    pub fn save_to(&self, path: PathBuf) {
+        self.send(Command::SaveTo(path));
+    }
+
+    /// Says which device is shown, and whether its tab is in front: behind another one pictures come less often.
+    pub fn show(&mut self, device: usize, is_in_front: bool) {
+        let before = self.told.replace((device, is_in_front));
+        if before.is_none_or(|b| b.0 != device) {
+            self.send(Command::Device(device));
+        }
+        if before.is_none_or(|b| b.1 != is_in_front) {
+            self.send(Command::InFront(is_in_front));
+        }
+    }
+
+    fn send(&self, command: Command) {
+        // The thread ends by itself only when the watch is over; then there is nothing left to ask.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl Drop for LiveFeed {
+    fn drop(&mut self) {
+        // The thread notices within a moment that this end is gone; the program may end before that.
+        forget(&self.kept);
+    }
+}
+
+/// The thread's end.
+struct Inside {
+    ctx: egui::Context,
+    kept: Kept,
+    inbox: Receiver<Command>,
+    outbox: Sender<Update>,
+    pictures: SyncSender<Picture>,
+    /// The process that a helper is being started in.
+    attaching: Option<u32>,
+    device: usize,
+    is_in_front: bool,
+    published: Option<Instant>,
+    revision: u64,
+    status: LiveStatus,
+}
+
+impl Inside {
+    fn tell(&self, update: Update) {
+        let _ = self.outbox.send(update);
+        self.ctx.request_repaint();
+    }
+
+    fn tell_status(&mut self, change: impl FnOnce(&mut LiveStatus)) {
+        let before = self.status.clone();
+        change(&mut self.status);
+        if before != self.status {
+            self.tell(Update::Status(Box::new(self.status.clone())));
+        }
+    }
+
+    /// Makes the file that the watch is kept in.
+    fn keep(&self) -> Option<std::fs::File> {
+        let (path, file) = tempfile()?;
+        self.kept.set(path).ok()?;
+        Some(file)
+    }
+
+    /// Shows another device, at once.
+    fn show_device(&mut self, index: usize) {
+        (self.device, self.revision, self.published) = (index, 0, None);
+    }
+
+    /// A tab that comes to the front shows what is, not what was a second ago.
+    fn come_to_front(&mut self, is_in_front: bool) {
+        if is_in_front && !self.is_in_front {
+            self.published = None;
+        }
+        self.is_in_front = is_in_front;
+    }
+
+    /// Hands out a picture when there is something new and the last one was taken. `false` when nobody is there any more.
+    fn publish(&mut self, history: &History, name: &str) -> bool {
+        let wait = if self.is_in_front { PUBLISH } else { PUBLISH_HIDDEN };
+        let is_due = self.published.is_none_or(|at| at.elapsed() >= wait);
+        if !is_due || self.revision == history.revision() {
+            return true;
+        }
+        let recording = Arc::new(history.recording(name));
+        let index = self.device.min(recording.devices.len().saturating_sub(1));
+        let Ok(data) = prepare(&recording, index, &Progress::new()) else { return true };
+        match self.pictures.try_send((recording, data)) {
+            Ok(()) => {
+                self.revision = history.revision();
+                self.published = Some(Instant::now());
+                self.ctx.request_repaint();
+                true
+            }
+            Err(TrySendError::Full(_)) => {
+                // The window is hidden or slow: it takes the picture when it comes to it, and the next is as good.
+                self.published = Some(Instant::now());
+                true
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
+    }
+}
+
+/// Watches this machine until the window's end is gone.
+fn watch(mut inside: Inside) {
+    let options = SessionOptions::default();
+    let mut session = match LiveSession::start(Box::new(vramscope_live::live::open), &options) {
+        Ok(session) => session,
+        Err(error) => return inside.tell(Update::Notice(format!("The watch cannot be started: {error}."))),
+    };
+    // Everything is kept in a file from the start, so that saving later loses nothing and a crash neither.
+    if let Some(file) = inside.keep()
+        && let Err(error) = session.write_to(Box::new(file))
+    {
+        inside.tell(Update::Notice(format!("The session cannot be written ({error}); the watch is not kept.")));
+    }
+    let mut alarms: HashMap<u32, Alarms> = HashMap::new();
+    let mut rules = AlarmRules::default();
+    let mut checked = Instant::now();
+    inside.tell_status(|_| {});
+    inside.tell(Update::Status(Box::new(inside.status.clone())));
+    loop {
+        loop {
+            match inside.inbox.try_recv() {
+                Ok(command) => {
+                    if !obey(&mut inside, &mut session, command) {
+                        // Over: what was seen stays as it is until the tab is closed.
+                        inside.published = None;
+                        inside.publish(session.history(), "live");
+                        finish(&mut inside, session);
+                        return;
+                    }
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return forget(&inside.kept),
+            }
+        }
+        if let Err(error) = session.pump(Duration::from_millis(50)) {
+            session.stop_writing();
+            inside.tell(Update::Notice(format!("The session cannot be written any more ({error}); the watch goes on.")));
+        }
+        for news in session.news() {
+            hear(&mut inside, news);
+        }
+        let helpers: Vec<(u32, bool)> = session.helpers().collect();
+        inside.tell_status(|s| s.helpers = helpers);
+        if checked.elapsed() > Duration::from_secs(1) {
+            checked = Instant::now();
+            if rules != inside.status.rules {
+                (rules, alarms) = (inside.status.rules, HashMap::new());
+            }
+            check_alarms(&inside, &mut session, &mut alarms);
+        }
+        if !inside.publish(session.history(), "live") {
+            return forget(&inside.kept);
+        }
+    }
+}
+
+/// Tells what passed a limit, on whichever device, and marks it there.
+fn check_alarms(inside: &Inside, session: &mut LiveSession, alarms: &mut HashMap<u32, Alarms>) {
+    let numbers: Vec<u32> = session.history().devices().map(|(number, _)| number).collect();
+    for &number in &numbers {
+        let Some((_, capacity)) = session.history().latest(number) else { continue };
+        let passed = alarms.entry(number).or_default().check(&inside.status.rules, capacity, session.history().samples(number));
+        for alarm in passed {
+            // A file that cannot be written is told by the next pump.
+            let _ = session.mark_on(Some(number), &alarm.mark, MarkKind::Alarm);
+            let sentence = if numbers.len() > 1 { format!("GPU {number}: {}", alarm.sentence) } else { alarm.sentence };
+            crate::app::platform::notify::desktop("GPU memory", &sentence);
+            inside.tell(Update::Alarm(sentence));
+        }
+    }
+}
+
+/// Closes the session and answers the window until its end is gone: a stopped watch can still be saved.
+fn finish(inside: &mut Inside, session: LiveSession) {
+    let history_end = session.finish();
+    if let Err(error) = history_end {
+        inside.tell(Update::Notice(format!("The end of the session cannot be written: {error}.")));
+    }
+    inside.tell_status(|s| (s.is_over, s.busy) = (true, None));
+    while let Ok(command) = inside.inbox.recv() {
+        if let Command::SaveTo(to) = command {
+            save(inside, &to);
+        }
+    }
+    forget(&inside.kept);
+}
+
+/// Does what was asked; `false` when the watch is to end.
+fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command) -> bool {
+    match command {
+        Command::Act(LiveAction::Stop) => return false,
+        Command::Act(LiveAction::Pause(is_paused)) => {
+            session.sampler().set_paused(is_paused);
+            inside.tell_status(|s| s.is_paused = is_paused);
+        }
+        Command::Act(LiveAction::Mark(text)) => {
+            let _ = session.mark(&text, MarkKind::User);
+        }
+        Command::Act(LiveAction::Look(pid)) => {
+            inside.tell_status(|s| s.surveying = Some(pid));
+            let survey = survey(pid);
+            inside.tell_status(|s| s.survey = Some(survey));
+        }
+        Command::Act(LiveAction::Attach(pid)) => attach(inside, session, pid),
+        Command::Act(LiveAction::Ask(pid, request)) => {
+            if !session.request(pid, request) {
+                inside.tell(Update::Notice(format!("No helper answers in process {pid}.")));
+            } else if request == Request::SnapshotAtOom(true) {
+                inside
+                    .tell(Update::Notice(format!("Process {pid} writes a snapshot the next time it runs out of memory, once.")));
+            }
+        }
+        Command::Act(LiveAction::Rate(hz)) => {
+            match session.set_rates(Box::new(vramscope_live::live::open), Rates::with_memory(hz)) {
+                Ok(()) => inside.tell_status(|s| s.rate = hz),
+                Err(error) => inside.tell(Update::Notice(format!("The rate cannot be changed: {error}."))),
+            }
+        }
+        Command::Act(LiveAction::Alarms(rules)) => inside.tell_status(|s| s.rules = rules),
+        Command::Act(LiveAction::Save) => {}
+        Command::SaveTo(to) => save(inside, &to),
+        Command::Device(index) => inside.show_device(index),
+        Command::InFront(yes) => inside.come_to_front(yes),
+    }
+    true
+}
+
+/// A helper that listens is greeted at once; starting one may take ten seconds. What comes of it is news.
+fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
+    let known = survey(pid);
+    let is_listening = known.socket.is_some();
+    let (obstacle, is_python) = (known.obstacle.clone(), known.is_python());
+    inside.tell_status(|s| (s.survey, s.surveying) = (Some(known), Some(pid)));
+    if let Some(why) = obstacle.filter(|_| !is_listening) {
+        let lines = if is_python { " The panel at the right has the lines to add." } else { "" };
+        inside.tell(Update::Notice(format!("{why}{lines}")));
+        return;
+    }
+    if !is_listening {
+        inside.tell_status(|s| s.busy = Some(format!("Waiting until process {pid} runs Python code…")));
+        inside.attaching = Some(pid);
+    }
+    session.attach(pid);
+}
+
+fn hear(inside: &mut Inside, news: News) {
+    if let News::Answers { pid } | News::Failed { pid, .. } = &news
+        && inside.attaching.take_if(|waited| waited == pid).is_some()
+    {
+        inside.tell_status(|s| s.busy = None);
+    }
+    match news {
+        News::Snapshot { path, is_oom, pid, devices } => {
+            if is_oom {
+                inside.tell(Update::Notice(format!("Process {pid} ran out of memory; its snapshot is opened.")));
+            }
+            inside.tell(Update::Snapshot(path, Whose { pid: Some(pid), devices }));
+        }
+        News::History { pid, on } => {
+            let state = if on { "records its allocation history" } else { "records no history any more" };
+            inside.tell(Update::Notice(format!("Process {pid} {state}.")));
+        }
+        News::Failed { sentence, .. } => inside.tell(Update::Notice(sentence)),
+        News::Answers { .. } | News::Gone { .. } => {}
+    }
+}
+
+/// Copies what was written; records are whole at any moment.
+fn save(inside: &Inside, to: &Path) {
+    let copied = || -> Result<u64, String> {
+        let from = inside.kept.get().ok_or("The watch was not kept: no file could be made for it")?;
+        let mut file = std::fs::File::open(from).map_err(|e| format!("{}: cannot be read: {e}", from.display()))?;
+        // The dialog has asked whether an older file may go.
+        let mut new = NewFile::create(to, &[from], true)?;
+        let bytes = std::io::copy(&mut file, &mut new).map_err(|e| not_written(to, &e))?;
+        new.finish().map(|()| bytes)
+    };
+    let text = match copied() {
+        Ok(bytes) => format!("Saved {} to {}.", vramscope_core::units::Bytes(bytes), to.display()),
+        Err(sentence) => format!("{sentence}."),
+    };
+    inside.tell(Update::Notice(text));
+}
+
+/// A file of this user for the session, in the folder for data that may be lost.
+fn tempfile() -> Option<(PathBuf, std::fs::File)> {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|h| h.join(".cache"))).unwrap_or_else(std::env::temp_dir);
+    let folder = base.join("vramscope");
+    std::fs::create_dir_all(&folder).ok()?;
+    let path = folder.join(format!("live-{}-{}.vramscope", std::process::id(), vramscope_live::live::wall_clock_us()));
+    let mut options = std::fs::OpenOptions::new();
+    // It has the command lines of programs.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.write(true).create_new(true).open(&path).ok()?;
+    Some((path, file))
+}
+
+/// A watch that was ended properly and not saved is not wanted; one that was cut off by a crash stays in the folder.
+fn forget(kept: &Kept) {
+    if let Some(path) = kept.get() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Shows a session that arrives through a pipe until it ends, then keeps it.
+fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
+    inside.tell_status(|s| s.is_remote = true);
+    let (sender, records) = sync_channel(WAITING);
+    // Reading blocks, and the window wants pictures meanwhile.
+    let reader = move || {
+        let mut reader = match SessionReader::new(input) {
+            Ok(Some(reader)) => reader,
+            Ok(None) => return drop(sender.send(Err("What arrives on standard input is not a vramscope session.".to_owned()))),
+            Err(e) => return drop(sender.send(Err(format!("Standard input cannot be read: {e}.")))),
+        };
+        loop {
+            let next = match reader.next_record() {
+                Ok(Next::Record(record)) => Ok(*record),
+                Ok(Next::Unknown { .. }) => continue,
+                Ok(Next::End) => return,
+                Ok(Next::Broken { what, .. }) => Err(format!("The session broke off: {what}.")),
+                Err(e) => Err(format!("Standard input cannot be read any more: {e}.")),
+            };
+            let is_last = next.is_err();
+            if sender.send(next).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("stdin".to_owned()).spawn(reader) {
+        return inside.tell(Update::Notice(format!("No thread could be started: {error}.")));
+    }
+    let mut history = History::new();
+    let mut writer = inside.keep().and_then(|f| vramscope_core::formats::session::SessionWriter::new(f).ok());
+    let mut is_open = true;
+    loop {
+        let wait = if is_open { Duration::from_millis(50) } else { Duration::from_secs(1) };
+        if is_open {
+            match records.recv_timeout(wait) {
+                Ok(first) => {
+                    // As many as wait now; a writer that never rests must not keep the window from its pictures.
+                    for next in std::iter::once(first).chain(records.try_iter().take(WAITING)) {
+                        match next {
+                            Ok(record) => {
+                                if let Some(w) = &mut writer {
+                                    let _ = w.write(&record);
+                                }
+                                history.add(record);
+                            }
+                            Err(sentence) => inside.tell(Update::Notice(sentence)),
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    is_open = false;
+                    inside.published = None;
+                    inside.tell_status(|s| s.is_over = true);
+                }
+            }
+        }
+        let command = if is_open {
+            inside
+                .inbox
+                .try_recv()
+                .map_err(|e| if e == TryRecvError::Empty { RecvTimeoutError::Timeout } else { RecvTimeoutError::Disconnected })
+        } else {
+            inside.inbox.recv_timeout(wait)
+        };
+        match command {
+            Ok(Command::SaveTo(to)) => save(&inside, &to),
+            Ok(Command::Device(index)) => inside.show_device(index),
+            Ok(Command::InFront(yes)) => inside.come_to_front(yes),
+            Ok(Command::Act(LiveAction::Stop)) => {
+                is_open = false;
+                inside.tell_status(|s| s.is_over = true);
+            }
+            Err(RecvTimeoutError::Disconnected) => return forget(&inside.kept),
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+        }
+        let name = if history.host().is_empty() { "live".to_owned() } else { history.host().to_owned() };
+        if !inside.publish(&history, &name) {
+            return forget(&inside.kept);
+        }
+    }
+}
+
+/// True for `-`: a session on standard input.
+pub(in crate::app) fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}

@@ -1,0 +1,356 @@
+//! The probe's page: choose a scenario, run it on a simulated card or a real one, watch the allocator work, keep the recording.
+//!
+//! A page is what a tab shows instead of a recording's views. The run is listened to by a thread of its own, which hands over a
+//! picture some thirty times a second; the page draws the newest.
+
+mod layout;
+mod page;
+mod paint;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+pub(crate) use page::page_ui;
+
+use crate::app::jobs::Jobs;
+use crate::app::state::document_id::DocumentId;
+use vramscope_core::model::{Progress, Recording};
+use vramscope_core::units::Bytes;
+use vramscope_live::probe::{
+    ALL, Compared, Conditions, Job, LivePicture, LiveSegment, Recorder, Report, Run, Scenario, Target, Values, replay_report,
+};
+
+/// A picture of a run at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Moment {
+    /// Curve, totals, what the run said of itself.
+    pub picture: LivePicture,
+    /// Segments with their blocks.
+    pub segments: Vec<LiveSegment>,
+}
+
+/// A run that is over.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// Its figures.
+    pub report: Report,
+    /// A replay's comparison with the model.
+    pub compared: Option<Compared>,
+    /// Its recording.
+    pub recording: Arc<Recording>,
+    /// The tab that shows it.
+    pub document: Option<DocumentId>,
+}
+
+/// A run under way.
+struct UnderWay {
+    /// Pictures; one that nobody took yet is enough.
+    moments: Receiver<Moment>,
+    /// The last picture, and how it ended.
+    over: Receiver<(Moment, Result<Finished, String>)>,
+    stop: Arc<AtomicBool>,
+}
+
+/// The requests of an open recording, to be run again.
+#[derive(Clone)]
+pub struct Replayable {
+    /// Which.
+    pub recording: Arc<Recording>,
+    /// Index of its device.
+    pub device: usize,
+    /// What its tab says.
+    pub title: String,
+}
+
+impl Replayable {
+    /// Events of its device.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.recording.devices.get(self.device).map_or(0, |d| d.events.len() as u64)
+    }
+}
+
+/// The page's state.
+pub struct ProbePage {
+    /// The recording whose requests can be run again; it stays when its tab is closed.
+    pub replay: Option<Replayable>,
+    /// The recordings in other tabs that could be, as of this frame.
+    pub open: Vec<Replayable>,
+    /// What is chosen: `None` the replay.
+    pub chosen: Option<usize>,
+    /// Text of each parameter.
+    pub parameters: Vec<String>,
+    /// Settings as typed.
+    pub conf: String,
+    /// Limit as typed; empty is none.
+    pub limit: String,
+    /// 0 simulated, 1 the real card.
+    pub target: usize,
+    /// Run although others use the card.
+    pub is_shared: bool,
+    /// Index of [`PACES`].
+    pub pace: usize,
+    /// What is wrong with what was typed, or why a run could not start.
+    pub complaint: Option<String>,
+    /// The newest picture.
+    pub moment: Arc<Moment>,
+    /// How the last run ended.
+    pub outcome: Option<Result<Finished, String>>,
+    under_way: Option<UnderWay>,
+}
+
+/// Bytes as text that is read back to the byte: in the largest unit where that is exact.
+fn exact(bytes: u64) -> String {
+    let text = Bytes(bytes).to_string();
+    if Bytes::parse(&text).is_ok_and(|read| read.0 == bytes) { text } else { bytes.to_string() }
+}
+
+/// How fast a run goes: the name, and the rest at each step.
+pub const PACES: [(&str, Duration); 3] =
+    [("to watch", Duration::from_millis(120)), ("slow", Duration::from_millis(500)), ("at full speed", Duration::ZERO)];
+
+/// Pictures a second are limited to this distance.
+const FRAME: Duration = Duration::from_millis(33);
+
+impl ProbePage {
+    /// A page, with the requests of a recording on top where one is given.
+    #[must_use]
+    pub fn new(replay: Option<Replayable>) -> Self {
+        let mut page = ProbePage {
+            chosen: if replay.is_some() { None } else { ALL.iter().position(|s| s.name == "fragmentation") },
+            replay,
+            open: Vec::new(),
+            parameters: Vec::new(),
+            conf: String::new(),
+            limit: String::new(),
+            target: 0,
+            is_shared: false,
+            pace: 0,
+            complaint: None,
+            moment: Arc::default(),
+            outcome: None,
+            under_way: None,
+        };
+        page.choose(page.chosen);
+        page
+    }
+
+    /// Chooses what to run, with its defaults. Not while a run is under way.
+    pub fn choose(&mut self, chosen: Option<usize>) {
+        if self.is_running() {
+            return;
+        }
+        self.chosen = chosen;
+        let scenario = self.scenario();
+        self.parameters = scenario.map_or_else(Vec::new, |s| s.params.iter().map(|p| p.show(p.default)).collect());
+        // A recording's requests run under its own conditions until the user says otherwise.
+        let recorded = self.replay.as_ref().filter(|_| scenario.is_none()).and_then(|r| r.recording.devices.get(r.device));
+        self.conf = match scenario {
+            Some(s) => s.conf.to_owned(),
+            None => recorded.map_or_else(String::new, |device| device.settings.conf.to_string()),
+        };
+        self.limit = recorded.and_then(|device| device.limit).map_or_else(String::new, exact);
+        self.complaint = None;
+        self.moment = Arc::default();
+        self.outcome = None;
+    }
+
+    /// Chooses the requests of an open recording. Not while a run is under way.
+    pub fn choose_recording(&mut self, replay: Replayable) {
+        if !self.is_running() {
+            self.replay = Some(replay);
+            self.choose(None);
+        }
+    }
+
+    /// The scenario chosen; `None` for a replay.
+    #[must_use]
+    pub fn scenario(&self) -> Option<&'static Scenario> {
+        ALL.get(self.chosen?)
+    }
+
+    /// True while a run is under way.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    fn job(&self) -> Result<(Job, Conditions), String> {
+        let job = match (self.scenario(), &self.replay) {
+            (Some(scenario), _) => {
+                let mut values = Values::of(scenario);
+                for (param, text) in scenario.params.iter().zip(&self.parameters) {
+                    values.set(&format!("{}={text}", param.name))?;
+                }
+                Job::Scenario { scenario, values }
+            }
+            (None, Some(r)) => Job::Replay { recording: Arc::clone(&r.recording), device: r.device },
+            (None, None) => return Err("choose a scenario".to_owned()),
+        };
+        vramscope_core::model::AllocConf::parse(&self.conf).map_err(|e| format!("settings: {e}"))?;
+        let limit = match self.limit.trim() {
+            "" => None,
+            text => Some(Bytes::parse(text).map_err(|e| format!("limit: {e}"))?.0),
+        };
+        Ok((job, Conditions { conf: Some(self.conf.clone()), limit, pace: PACES[self.pace.min(PACES.len() - 1)].1 }))
+    }
+
+    /// Starts the run that is chosen.
+    pub fn start(&mut self, jobs: &Jobs) {
+        if self.is_running() {
+            return;
+        }
+        self.outcome = None;
+        self.moment = Arc::default();
+        let target =
+            if self.target == 0 { Target::Simulated } else { Target::Card { index: 0, is_shared: self.is_shared, fills: false } };
+        let run = self.job().and_then(|(job, mut conditions)| {
+            if jobs.is_synchronous {
+                // Nobody can watch.
+                conditions.pace = Duration::ZERO;
+            }
+            Ok((Run::start(&job, target, &conditions)?, job))
+        });
+        match run {
+            Err(sentence) => self.complaint = Some(sentence),
+            Ok((run, job)) => {
+                self.complaint = None;
+                let stop = Arc::new(AtomicBool::new(false));
+                let (sender, moments) = sync_channel(1);
+                let (stopped, wake) = (Arc::clone(&stop), jobs.clone());
+                let over = jobs.spawn("probe listener", move || listen(run, &job, &stopped, &sender, &wake));
+                self.under_way = Some(UnderWay { moments, over, stop });
+            }
+        }
+    }
+
+    /// The most that was reserved so far.
+    #[must_use]
+    pub fn peak_reserved(&self) -> u64 {
+        self.moment.picture.points.iter().map(|p| p.reserved).max().unwrap_or(0)
+    }
+
+    /// Asks the run to give everything back and end.
+    pub fn stop(&self) {
+        if let Some(run) = &self.under_way {
+            run.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes in what arrived; gives the recording of a run that has just ended.
+    pub fn poll(&mut self) -> Option<Arc<Recording>> {
+        let run = self.under_way.as_ref()?;
+        if let Some(moment) = run.moments.try_iter().last() {
+            self.moment = Arc::new(moment);
+        }
+        let (moment, over) = match run.over.try_recv() {
+            Ok(over) => over,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => {
+                (Moment::default(), Err("the probe's thread could not be started; please try again".to_owned()))
+            }
+        };
+        self.moment = Arc::new(moment);
+        self.under_way = None;
+        let made = over.as_ref().ok().map(|f| Arc::clone(&f.recording));
+        if let Err(sentence) = &over {
+            self.complaint = Some(sentence.clone());
+        }
+        self.outcome = Some(over);
+        made
+    }
+
+    /// Remembers the tab that shows the last run's recording.
+    pub fn opened(&mut self, document: DocumentId) {
+        if let Some(Ok(finished)) = &mut self.outcome {
+            finished.document = Some(document);
+        }
+    }
+}
+
+impl Drop for ProbePage {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Listens to a run to its end; gives the last picture and how it ended.
+fn listen(
+    mut run: Run,
+    job: &Job,
+    stop: &AtomicBool,
+    sender: &SyncSender<Moment>,
+    jobs: &Jobs,
+) -> (Moment, Result<Finished, String>) {
+    let base = match job {
+        Job::Replay { recording, .. } => Some(recording.stacks.clone()),
+        Job::Scenario { .. } | Job::Handed(_) => None,
+    };
+    let mut recorder = Recorder::new(base);
+    let mut picture = LivePicture::default();
+    let mut last = Instant::now();
+    let mut is_stopping = false;
+    loop {
+        if stop.load(Ordering::Relaxed) && !is_stopping {
+            is_stopping = true;
+            run.stop();
+        }
+        match run.next_within(FRAME) {
+            Ok(message) => {
+                picture.take(&message);
+                recorder.take(&message);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if last.elapsed() >= FRAME {
+            last = Instant::now();
+            let moment = Moment { picture: picture.clone(), segments: picture.segments() };
+            match sender.try_send(moment) {
+                Ok(()) => jobs.wake(),
+                // The window is behind: the next picture will do.
+                Err(TrySendError::Full(_)) => {}
+                // The page was closed.
+                Err(TrySendError::Disconnected(_)) => stop.store(true, Ordering::Relaxed),
+            }
+        }
+    }
+    let segments = picture.segments();
+    let over = Report::of(recorder).map(|(report, recording)| {
+        let compared = match job {
+            Job::Replay { recording, device } => recording
+                .devices
+                .get(*device)
+                .and_then(|d| replay_report(d, &report.conf, report.limit_bytes, &report.end, &Progress::new()).ok()),
+            Job::Scenario { .. } | Job::Handed(_) => None,
+        };
+        Finished { report, compared, recording: Arc::new(recording), document: None }
+    });
+    (Moment { picture, segments }, over)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_typed_in_so_that_it_is_read_back_to_the_byte() {
+        assert_eq!(Bytes::parse(&exact(4 << 30)).unwrap().0, 4 << 30);
+        assert!(exact(4 << 30).ends_with("iB"));
+        assert_eq!(exact(3_705_667_584 + 1), "3705667585");
+    }
+
+    #[test]
+    fn a_replay_begins_with_the_recorded_conditions() {
+        let mut recording = Recording { devices: vec![Default::default()], ..Recording::default() };
+        recording.devices[0].limit = Some(2 << 30);
+        recording.devices[0].settings.conf = vramscope_core::model::AllocConf::parse("max_split_size_mb:64").unwrap();
+        let replay = Replayable { recording: Arc::new(recording), device: 0, title: "run".to_owned() };
+        let mut page = ProbePage::new(Some(replay));
+        assert_eq!((page.conf.as_str(), Bytes::parse(&page.limit).unwrap().0), ("max_split_size_mb:64", 2 << 30));
+        page.choose(Some(0));
+        assert!(page.limit.is_empty() && page.conf == ALL[0].conf);
+    }
+}

@@ -1,0 +1,195 @@
+//! What outlives a session: theme, recent files, layouts, the editor.
+
+pub mod merging;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::app::platform::editor::place::PathPrefix;
+use crate::app::state::colour_by::ColourBy;
+use crate::app::state::cursor::{Axis, TrackLayout};
+use crate::app::state::workspace::Layouts;
+use vramscope_core::anatomy::roles::{Rule, rules_from_text, rules_path, rules_to_text};
+
+/// Dark, light, or what the system says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ThemeChoice {
+    /// As the system says.
+    #[default]
+    System,
+    /// Always dark.
+    Dark,
+    /// Always light.
+    Light,
+}
+
+impl ThemeChoice {
+    /// What egui calls it.
+    #[must_use]
+    pub fn preference(self) -> egui::ThemePreference {
+        match self {
+            ThemeChoice::System => egui::ThemePreference::System,
+            ThemeChoice::Dark => egui::ThemePreference::Dark,
+            ThemeChoice::Light => egui::ThemePreference::Light,
+        }
+    }
+}
+
+/// A file opened before, with what the welcome page says of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recent {
+    /// The file.
+    #[serde(with = "path_or_bytes")]
+    pub path: PathBuf,
+    /// Peak of reserved bytes of the busiest device.
+    pub peak_reserved: u64,
+    /// Events of the busiest device.
+    pub events: u64,
+    /// It holds an out-of-memory event.
+    pub has_oom: bool,
+    /// One sentence.
+    pub sentence: String,
+    /// Reserved bytes over the run, at most 96 points.
+    pub reserved: Vec<u64>,
+    /// Requested bytes over the run, as many points.
+    pub requested: Vec<u64>,
+}
+
+/// How many recent files are remembered.
+const RECENTS: usize = 12;
+
+/// Settings and memory. Unknown or missing fields fall back to defaults, so that an older version's file still loads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// Dark, light, system.
+    pub theme: ThemeChoice,
+    /// Newest first.
+    pub recents: Vec<Recent>,
+    /// Arrangements a new document starts with.
+    pub layouts: Layouts,
+    /// Folds and heights of the timeline's tracks.
+    pub tracks: TrackLayout,
+    /// Axis a new document starts with.
+    pub axis: Axis,
+    /// What colours mean in a new document; by role, where roles are known, until something is chosen. Older versions wrote what
+    /// nobody had chosen, under another name.
+    #[serde(rename = "colour_chosen")]
+    pub colour_by: Option<ColourBy>,
+    /// Command that opens a source line, as [`crate::app::platform::editor`] reads it; empty leaves it to `$VISUAL` and `$EDITOR`.
+    pub editor: String,
+    /// Folders of this machine that stand for folders of others, where recordings name source files.
+    pub source_folders: Vec<PathPrefix>,
+    /// The user's own rules for roles, first ones first.
+    pub category_rules: Vec<Rule>,
+}
+
+impl Settings {
+    /// Takes the rules from the file that the command line reads too, where there is one: it may have been edited by hand. One
+    /// that cannot be read is left alone.
+    pub fn read_rules(&mut self) {
+        let text = rules_path().and_then(|path| std::fs::read_to_string(path).ok());
+        if let Some(rules) = text.and_then(|text| rules_from_text(&text).ok()) {
+            self.category_rules = rules;
+        }
+    }
+
+    /// Writes the rules where the command line finds them, on a thread of its own: a disk may be slow.
+    pub fn write_rules(&self) {
+        let Some(path) = rules_path() else { return };
+        let text = rules_to_text(&self.category_rules);
+        let write = move || {
+            // Without it the rules still stand in the settings; only the command line does not see the change.
+            let written = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&path, text));
+            if let Err(error) = written {
+                tracing::warn!("{}: the role rules were not written for the command line: {error}", path.display());
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("role rules".to_owned()).spawn(write) {
+            tracing::warn!("no thread to write the role rules: {error}");
+        }
+    }
+
+    /// Puts a file at the top of the recents, once.
+    pub fn remember(&mut self, recent: Recent) {
+        self.recents.retain(|r| r.path != recent.path);
+        self.recents.insert(0, recent);
+        self.recents.truncate(RECENTS);
+    }
+
+    /// Forgets a file that is gone.
+    pub fn forget(&mut self, path: &Path) {
+        self.recents.retain(|r| r.path != path);
+    }
+}
+
+/// Paths as text where they are text. A name that is not UTF-8 is legal on Unix and is kept as bytes: serde refuses such a path,
+/// and with it everything that is saved beside it.
+mod path_or_bytes {
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Text(PathBuf),
+        Bytes(Vec<u8>),
+    }
+
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        match path.to_str() {
+            Some(_) => Stored::Text(path.to_owned()),
+            None => Stored::Bytes(path.as_os_str().as_encoded_bytes().to_vec()),
+        }
+        .serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(match Stored::deserialize(from)? {
+            Stored::Text(path) => path,
+            Stored::Bytes(bytes) => from_bytes(bytes),
+        })
+    }
+
+    #[cfg(unix)]
+    fn from_bytes(bytes: Vec<u8>) -> PathBuf {
+        use std::os::unix::ffi::OsStringExt;
+        std::ffi::OsString::from_vec(bytes).into()
+    }
+
+    #[cfg(not(unix))]
+    fn from_bytes(bytes: Vec<u8>) -> PathBuf {
+        String::from_utf8_lossy(&bytes).into_owned().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_name_that_is_not_utf8_comes_back_as_it_was() {
+        use std::os::unix::ffi::OsStrExt;
+        let path: PathBuf = std::ffi::OsStr::from_bytes(b"/data/caf\xe9.pickle").into();
+        let recents = [Recent { path: path.clone(), ..Recent::default() }, Recent { path: "/plain".into(), ..Recent::default() }];
+        let text = serde_json::to_string(&recents).unwrap();
+        let back: Vec<Recent> = serde_json::from_str(&text).unwrap();
+        assert_eq!((back[0].path.as_path(), back[1].path.as_path()), (path.as_path(), Path::new("/plain")));
+    }
+
+    #[test]
+    fn recents_are_unique_and_newest_first() {
+        let mut s = Settings::default();
+        for i in 0..20 {
+            s.remember(Recent { path: format!("/{i}").into(), ..Recent::default() });
+        }
+        s.remember(Recent { path: "/15".into(), ..Recent::default() });
+        assert_eq!(s.recents.len(), RECENTS);
+        assert_eq!(s.recents[0].path, PathBuf::from("/15"));
+        assert_eq!(s.recents.iter().filter(|r| r.path == Path::new("/15")).count(), 1);
+    }
+}

@@ -1,0 +1,217 @@
+//! What a path is asked for.
+
+use std::path::Path;
+
+use vramscope_core::formats::folder::{is_log_name, is_pattern, is_recording_name};
+
+/// What the chosen path is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choosing {
+    /// Recordings, each in a tab.
+    #[default]
+    Open,
+    /// A trace, a timeline or counters for the recording in front.
+    Add,
+    /// A folder with one recording a rank.
+    Ranks,
+    /// A folder to watch for new recordings.
+    Watch,
+    /// The first of two recordings to compare.
+    First,
+    /// The one it is held against.
+    Second,
+    /// Where a picture is written.
+    Picture,
+    /// Where a recording is written.
+    Save,
+    /// Where a live session is written.
+    Session,
+    /// A log whose out-of-memory messages are to be explained.
+    Log,
+    /// The folder that holds a source file which the recording names.
+    Sources,
+}
+
+impl Choosing {
+    /// What the dialog and the path field ask for.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Choosing::Open => "Path of a recording, or of a folder with one for each rank",
+            Choosing::Add => "Path of a trace, a timeline or counters of this run",
+            Choosing::Ranks => "Folder with one recording for each rank",
+            Choosing::Watch => "Folder to watch for new recordings",
+            Choosing::First => "Path of the first recording, A",
+            Choosing::Second => "Path of the recording to hold against it, B",
+            Choosing::Picture => "Where to save the picture",
+            Choosing::Save => "Where to save the snapshot",
+            Choosing::Session => "Where to save the session",
+            Choosing::Log => "Path of a log that holds an out-of-memory error",
+            Choosing::Sources => "Folder with the source file, or above it",
+        }
+    }
+
+    /// What can be given, said while nothing is typed.
+    #[must_use]
+    pub fn hint(self) -> &'static str {
+        match self {
+            Choosing::Open => {
+                "Allocator snapshots, profiler traces, memory timelines, JAX memory profiles and saved memory_viz pages, compressed or not."
+            }
+            Choosing::Add => "What torch.profiler exported, or memory_stats() as JSON: it is added to the recording in front.",
+            Choosing::Ranks => "A folder, or a pattern such as run/*rank*.pickle.",
+            Choosing::First => "The one before a change, or of a rank that is well. Its view shows the comparison.",
+            Choosing::Second => "The one after the change, or of the rank that is not.",
+            Choosing::Picture => "A name ending in .png, or .svg for lines and text that scale.",
+            Choosing::Save => "A name ending in .pickle, as PyTorch's own snapshots have.",
+            Choosing::Session => "A name ending in .vramscope.",
+            Choosing::Log => "What a program or a scheduler printed, of one rank or of many.",
+            Choosing::Watch => "Where your trainer writes snapshots; each new one is opened or offered.",
+            Choosing::Sources => "Your copy of the code that was recorded. It is looked for in the folders below too.",
+        }
+    }
+
+    /// The verb on the button.
+    #[must_use]
+    pub fn verb(self) -> &'static str {
+        match self {
+            Choosing::Open | Choosing::Ranks | Choosing::Log => "Open",
+            Choosing::Add => "Add",
+            Choosing::First => "Go on",
+            Choosing::Second => "Compare",
+            Choosing::Watch => "Watch",
+            Choosing::Sources => "Choose",
+            Choosing::Picture | Choosing::Save | Choosing::Session => "Save",
+        }
+    }
+
+    /// Said while what is typed cannot be chosen.
+    #[must_use]
+    pub fn refusal(self) -> &'static str {
+        match self {
+            Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
+            Choosing::Save => "Give a folder that exists and a name ending in .pickle.",
+            Choosing::Session => "Give a folder that exists and a name ending in .vramscope.",
+            Choosing::Watch | Choosing::Ranks | Choosing::Sources => "There is no such folder.",
+            Choosing::Open | Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => "There is no such file.",
+        }
+    }
+
+    /// Said while what is typed can be chosen: what Enter does.
+    #[must_use]
+    pub fn offer(self, verdict: Verdict) -> &'static str {
+        match self.verb() {
+            _ if self.is_new() && verdict.exists => "Enter: replace the file of that name.",
+            "Open" if verdict.is_folder => "Enter: open the recordings of this folder side by side.",
+            "Open" => "Enter: open.",
+            "Add" => "Enter: add.",
+            "Go on" => "Enter: go on.",
+            "Compare" => "Enter: compare.",
+            "Watch" => "Enter: watch this folder.",
+            "Choose" => "Enter: choose this folder.",
+            _ => "Enter: save.",
+        }
+    }
+
+    pub(crate) fn is_folder(self) -> bool {
+        matches!(self, Choosing::Ranks | Choosing::Watch | Choosing::Sources)
+    }
+
+    /// True for a file that is written.
+    pub(crate) fn is_new(self) -> bool {
+        !self.endings().is_empty()
+    }
+
+    /// How the name of a file that is written ends; the first is the usual one. None for what is read.
+    pub(crate) fn endings(self) -> &'static [&'static str] {
+        match self {
+            Choosing::Picture => &["png", "svg"],
+            Choosing::Save => &["pickle"],
+            Choosing::Session => &["vramscope"],
+            _ => &[],
+        }
+    }
+
+    /// What a dialog calls the files that are asked for, and how their names end.
+    pub(crate) fn files(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Choosing::Add => ("Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
+            Choosing::Log => ("Logs", &["log", "txt", "out", "err", "stderr"]),
+            Choosing::Picture => ("Pictures", self.endings()),
+            Choosing::Save => ("Snapshots", self.endings()),
+            Choosing::Session => ("Sessions", self.endings()),
+            _ => ("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "prof", "vramscope"]),
+        }
+    }
+
+    /// True for the name of a file that is asked for.
+    pub(crate) fn wants(self, name: &str) -> bool {
+        match self {
+            Choosing::Open | Choosing::First | Choosing::Second | Choosing::Ranks | Choosing::Watch => is_recording_name(name),
+            Choosing::Log => is_log_name(name),
+            Choosing::Sources => name.ends_with(".py"),
+            _ => {
+                let ending = Path::new(name).extension().unwrap_or_default().to_ascii_lowercase();
+                !name.starts_with('.') && self.files().1.iter().any(|e| ending == *e)
+            }
+        }
+    }
+
+    /// Looks at a path: whether it can be chosen. Asks the disk, which may be slow: off the window's thread.
+    #[must_use]
+    pub fn judge(self, path: &Path) -> Verdict {
+        let meta = path.metadata().ok();
+        let (exists, is_folder) = (meta.is_some(), meta.as_ref().is_some_and(std::fs::Metadata::is_dir));
+        let accepts = match self {
+            Choosing::Open => exists || is_pattern(path),
+            Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => meta.is_some_and(|m| m.is_file()),
+            Choosing::Ranks => is_folder || is_pattern(path),
+            Choosing::Watch | Choosing::Sources => is_folder,
+            Choosing::Picture | Choosing::Save | Choosing::Session => is_new_file(path, self.endings()),
+        };
+        Verdict { accepts, exists, is_folder }
+    }
+}
+
+/// What the disk says of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// It can be chosen.
+    pub accepts: bool,
+    /// There is something of that name.
+    pub exists: bool,
+    /// It is a folder.
+    pub is_folder: bool,
+}
+
+/// True for a name with one of these endings in a folder that exists.
+fn is_new_file(file: &Path, endings: &[&str]) -> bool {
+    let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
+    let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    endings.iter().any(|e| ending == *e) && folder.is_dir() && !file.is_dir() && !is_pattern(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_purpose_takes_what_it_can_use() {
+        let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots");
+        let (file, pattern) = (format!("{samples}/leak.pickle"), format!("{samples}/*.pickle"));
+        for (purpose, takes) in [
+            (Choosing::Open, [true, true, true]),
+            (Choosing::Add, [true, false, false]),
+            (Choosing::First, [true, false, false]),
+            (Choosing::Second, [true, false, false]),
+            (Choosing::Ranks, [false, true, true]),
+            (Choosing::Watch, [false, true, false]),
+            (Choosing::Picture, [false, false, false]),
+            (Choosing::Save, [true, false, false]),
+        ] {
+            let accepts = |path: &str| purpose.judge(Path::new(path)).accepts;
+            assert_eq!([accepts(&file), accepts(samples), accepts(&pattern)], takes, "{purpose:?}");
+            assert!(!accepts("/no/such/place") && !accepts("/no/such/place.png"));
+        }
+    }
+}

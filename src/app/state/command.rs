@@ -1,0 +1,468 @@
+//! [`Command`]: everything a person can ask for by name. Menus, the palette, shortcuts and help are derived from this list.
+
+use std::borrow::Cow;
+
+use egui::{Key, KeyboardShortcut, Modifiers};
+
+use super::colour_by::ColourBy;
+use super::view_kind::ViewKind;
+use super::workspace::Workspace;
+
+/// Something a person can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// Choose files in the desktop's dialog.
+    Open,
+    /// Type a path.
+    OpenPath,
+    /// Choose a folder with one recording a rank.
+    OpenRanks,
+    /// Choose two recordings and hold one against the other.
+    CompareFiles,
+    /// Watch a folder for new recordings, or stop watching.
+    Watch,
+    /// Save the window as PNG or SVG.
+    SavePicture,
+    /// Save the recording in front as a snapshot, a live watch as a session.
+    SaveRecording,
+    /// Choose a trace, timeline or counters of the run in front.
+    AddFile,
+    /// Make a memory problem happen.
+    Probe,
+    /// Run the requests of the recording in front on a card.
+    Replay,
+    /// Paste the text of an out-of-memory error.
+    Explain,
+    /// Watch this machine's GPUs.
+    WatchMachine,
+    /// Show the welcome page.
+    Welcome,
+    /// Close the tab in front.
+    Close,
+    /// Activate the tab to the right.
+    NextTab,
+    /// Activate the tab to the left.
+    PreviousTab,
+    /// Leave.
+    Quit,
+    /// Find commands, stacks, addresses.
+    Palette,
+    /// The query or filter field of the view in front; the palette where none has one.
+    FindInView,
+    /// Dark, light, as the system says.
+    ToggleTheme,
+    /// The list of shortcuts and gestures.
+    Help,
+    /// The window's settings.
+    Settings,
+    /// Edit the user's own rules for roles.
+    RoleRules,
+    /// Show the whole recording.
+    ZoomFit,
+    /// Halve the visible range about the cursor.
+    ZoomIn,
+    /// Double the visible range about the cursor.
+    ZoomOut,
+    /// Move the visible range back.
+    PanLeft,
+    /// Move the visible range forward.
+    PanRight,
+    /// Count events on the horizontal axis, or show wall-clock time.
+    ToggleAxis,
+    /// Cursor one event back.
+    EventBack,
+    /// Cursor one event on.
+    EventForward,
+    /// Cursor to the first event.
+    First,
+    /// Cursor to the last event.
+    Last,
+    /// Cursor to the highest reserved bytes.
+    Peak,
+    /// Cursor to the peak before this one.
+    PreviousPeak,
+    /// Cursor to the peak after this one.
+    NextPeak,
+    /// Cursor to the next out-of-memory event, round and round.
+    OutOfMemory,
+    /// Put the marker A (0) or B (1) at the cursor.
+    SetMarker(usize),
+    /// Take A and B away.
+    ClearMarkers,
+    /// Select the allocation before this one by the same stack.
+    PreviousSameStack,
+    /// Select the allocation after this one by the same stack.
+    NextSameStack,
+    /// Ask for all allocations by the selection's stack.
+    QueryStack,
+    /// Zoom to the selection's life.
+    FitSelection,
+    /// Let go of the range, the query, the selection: innermost first. The zoom stays.
+    Clear,
+    /// The window before when that changed last, else the selection before.
+    SelectionBack,
+    /// The selection after.
+    SelectionForward,
+    /// Copy the selected block's address.
+    CopyAddress,
+    /// Copy the selected block's stack.
+    CopyStack,
+    /// Colour blocks by this.
+    Colour(ColourBy),
+    /// Switch to a workspace.
+    Workspace(Workspace),
+    /// Put the workspace's panes back.
+    ResetLayout,
+    /// Bring a view to the front, adding it when it is not in the workspace.
+    Show(ViewKind),
+}
+
+/// What has to be there for a command to make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// A loaded recording in front.
+    Recording,
+    /// A selected allocation or block.
+    Selection,
+    /// A recording with an out-of-memory event.
+    OutOfMemory,
+    /// Something that can be saved: a recording, a finished run of the probe, a live watch.
+    Saveable,
+}
+
+impl Command {
+    /// Every command, in the order the palette lists them.
+    #[must_use]
+    pub fn all() -> Vec<Command> {
+        use Command as C;
+        let mut all = vec![
+            C::Open,
+            C::OpenPath,
+            C::OpenRanks,
+            C::CompareFiles,
+            C::Watch,
+            C::SaveRecording,
+            C::SavePicture,
+            C::AddFile,
+            C::Probe,
+            C::Replay,
+            C::Explain,
+            C::WatchMachine,
+            C::Welcome,
+            C::Close,
+            C::NextTab,
+            C::PreviousTab,
+            C::Palette,
+            C::FindInView,
+            C::ToggleTheme,
+            C::Help,
+            C::Settings,
+            C::RoleRules,
+            C::OutOfMemory,
+            C::Peak,
+            C::PreviousPeak,
+            C::NextPeak,
+            C::First,
+            C::Last,
+            C::EventBack,
+            C::EventForward,
+            C::SetMarker(0),
+            C::SetMarker(1),
+            C::ClearMarkers,
+            C::PreviousSameStack,
+            C::NextSameStack,
+            C::ZoomFit,
+            C::ZoomIn,
+            C::ZoomOut,
+            C::PanLeft,
+            C::PanRight,
+            C::QueryStack,
+            C::FitSelection,
+            C::ToggleAxis,
+            C::Clear,
+            C::SelectionBack,
+            C::SelectionForward,
+            C::CopyAddress,
+            C::CopyStack,
+        ];
+        all.extend(ColourBy::ALL.map(C::Colour));
+        all.extend(Workspace::ALL.iter().copied().map(C::Workspace));
+        all.push(C::ResetLayout);
+        all.extend(ViewKind::all().map(C::Show));
+        all.push(C::Quit);
+        all
+    }
+
+    /// What menus and the palette call it.
+    #[must_use]
+    pub fn text(self) -> String {
+        self.spec().text.into_owned()
+    }
+
+    /// One sentence for hover and help; empty where the name says it all.
+    #[must_use]
+    pub fn tooltip(self) -> &'static str {
+        self.spec().tooltip
+    }
+
+    /// Its shortcuts; the first is the one shown.
+    #[must_use]
+    pub fn shortcuts(self) -> Vec<KeyboardShortcut> {
+        self.spec().shortcuts
+    }
+
+    /// Its first shortcut as it is written on keys: `Ctrl+K`, `[`, `?`; empty without one.
+    #[must_use]
+    pub fn keys(self) -> String {
+        self.shortcuts().first().map(written).unwrap_or_default()
+    }
+
+    /// True for what works while a dialog is open: it closes it, or takes its place.
+    #[must_use]
+    pub fn works_in_dialogs(self) -> bool {
+        self.spec().works_in_dialogs
+    }
+
+    /// True for what goes one further with each press: cursor, window, tabs, selections. Others do all they can at once.
+    #[must_use]
+    pub fn moves(self) -> bool {
+        self.spec().moves
+    }
+
+    /// What it needs to make sense.
+    #[must_use]
+    pub fn needs(self) -> Needs {
+        self.spec().needs
+    }
+
+    /// Everything there is to say of a command, in one place.
+    fn spec(self) -> Spec {
+        use Command as C;
+        const ALT: Modifiers = Modifiers::ALT;
+        const CTRL: Modifiers = Modifiers::COMMAND;
+        const CTRL_SHIFT: Modifiers = CTRL.plus(SHIFT);
+        const NONE: Modifiers = Modifiers::NONE;
+        const SHIFT: Modifiers = Modifiers::SHIFT;
+        match self {
+            C::Open => says("Open a recording…")
+                .tip(
+                    "Allocator snapshots, profiler traces, memory timelines, JAX memory \
+                    profiles and saved memory_viz pages, compressed or not.",
+                )
+                .key(CTRL, Key::O)
+                .in_dialogs(),
+            C::OpenPath => {
+                says("Open a path…").tip("Type or paste a path, for desktops with no file dialog.").key(CTRL_SHIFT, Key::O)
+            }
+            C::OpenRanks => {
+                says("Open a folder of ranks…").tip("One snapshot a rank: peaks, outliers and the first to fail, side by side.")
+            }
+            C::CompareFiles => says("Compare two recordings…")
+                .tip("What only one of them holds, by call stack, each at its peak.")
+                .key(CTRL, Key::D),
+            C::Watch => says("Watch a folder, or stop watching…")
+                .tip("Snapshots that a trainer writes when it runs out of memory are opened or offered as they appear."),
+            C::SaveRecording => says("Save this recording…")
+                .tip("As a PyTorch snapshot, which memory_viz and Python's pickle open too; a live watch as a session.")
+                .key(CTRL, Key::S)
+                .needs(Needs::Saveable),
+            C::SavePicture => says("Save a picture…")
+                .tip(
+                    "PNG of the window as it is, or SVG whose lines and text scale; a \
+                    pane's header has the same for the pane.",
+                )
+                .in_dialogs(),
+            C::AddFile => says("Add a trace to this recording…")
+                .tip(
+                    "A profiler trace, a memory timeline or memory_stats of the same run: \
+                    allocations gain operators, modules and categories.",
+                )
+                .needs(Needs::Recording),
+            C::Probe => says("Run the probe…")
+                .tip("Leaks, fragmentation, full cards: made to happen on a simulated card or this one, and recorded.")
+                .key(CTRL, Key::P),
+            C::Replay => says("Run these requests on a card…")
+                .tip("The same requests in the same order, on a simulated card or this one, under settings of your choice.")
+                .needs(Needs::Recording),
+            C::Explain => says("Explain an OOM message…")
+                .tip("Paste the text of the error: what its figures mean, and what to do. No file needed.")
+                .key(CTRL, Key::E)
+                .in_dialogs(),
+            C::WatchMachine => says("Watch GPUs live")
+                .tip("Every byte of each GPU over time: driver, processes, and PyTorch's own figures where a helper runs."),
+            C::Welcome => says("Welcome"),
+            C::Close => says("Close tab").key(CTRL, Key::W),
+            C::NextTab => says("Next tab").key(CTRL, Key::Tab).by_press(),
+            C::PreviousTab => says("Previous tab").key(CTRL_SHIFT, Key::Tab).by_press(),
+            C::Palette => says("Find…")
+                .tip("Find a command, a stack, a segment, or the block that holds an address.")
+                .key(CTRL, Key::K)
+                .in_dialogs(),
+            C::FindInView => says("Find in the view in front")
+                .tip("Type into the query or filter field of the view in front.")
+                .key(CTRL, Key::F),
+            C::ToggleTheme => says("Switch between light and dark").in_dialogs(),
+            C::Help => says("Shortcuts and gestures").key(NONE, Key::F1).key(SHIFT, Key::Questionmark).in_dialogs(),
+            C::Settings => says("Settings…").key(CTRL, Key::Comma).in_dialogs(),
+            C::RoleRules => says("Role rules…"),
+            C::OutOfMemory => says("Go to the out-of-memory event")
+                .tip("Moves every view to the request that failed; of several to the last first, then round.")
+                .key(NONE, Key::O)
+                .needs(Needs::OutOfMemory)
+                .by_press(),
+            C::Peak => says("Go to the peak")
+                .tip("Moves every view to the instant with most memory in use.")
+                .key(NONE, Key::P)
+                .needs(Needs::Recording),
+            C::PreviousPeak => says("Go to the previous peak").key(NONE, Key::OpenBracket).needs(Needs::Recording).by_press(),
+            C::NextPeak => says("Go to the next peak").key(NONE, Key::CloseBracket).needs(Needs::Recording).by_press(),
+            C::First => says("Go to the first event").key(NONE, Key::Home).needs(Needs::Recording),
+            C::Last => says("Go to the last event").key(NONE, Key::End).needs(Needs::Recording),
+            C::EventBack => {
+                says("One event back").key(NONE, Key::Comma).key(NONE, Key::ArrowLeft).needs(Needs::Recording).by_press()
+            }
+            C::EventForward => {
+                says("One event on").key(NONE, Key::Period).key(NONE, Key::ArrowRight).needs(Needs::Recording).by_press()
+            }
+            C::SetMarker(0) => says("Set marker A at the cursor")
+                .tip("Leaks lists what was born after A and lives at B; Compare shows what changed between them.")
+                .key(SHIFT, Key::A)
+                .needs(Needs::Recording),
+            C::SetMarker(_) => says("Set marker B at the cursor")
+                .tip("Leaks lists what was born after A and lives at B; Compare shows what changed between them.")
+                .key(SHIFT, Key::B)
+                .needs(Needs::Recording),
+            C::ClearMarkers => says("Clear the markers A and B").key(SHIFT, Key::X).needs(Needs::Recording),
+            C::PreviousSameStack => {
+                says("Previous allocation of the same stack").key(NONE, Key::B).needs(Needs::Selection).by_press()
+            }
+            C::NextSameStack => says("Next allocation of the same stack").key(NONE, Key::N).needs(Needs::Selection).by_press(),
+            C::ZoomFit => says("Show the whole recording").key(NONE, Key::A).needs(Needs::Recording),
+            C::ZoomIn => says("Zoom in").key(NONE, Key::W).needs(Needs::Recording).by_press(),
+            C::ZoomOut => says("Zoom out").key(NONE, Key::S).needs(Needs::Recording).by_press(),
+            C::PanLeft => says("Pan left").key(SHIFT, Key::ArrowLeft).needs(Needs::Recording).by_press(),
+            C::PanRight => says("Pan right").key(SHIFT, Key::ArrowRight).needs(Needs::Recording).by_press(),
+            C::QueryStack => says("Show all allocations with this stack")
+                .tip("Lists them, dims everything else in all views, and draws their bytes as a curve.")
+                .key(SHIFT, Key::S)
+                .needs(Needs::Selection),
+            C::FitSelection => says("Zoom to the selection's life").key(NONE, Key::F).needs(Needs::Selection),
+            C::ToggleAxis => says("Switch between events and wall clock")
+                .tip("Events spread a busy millisecond out; wall clock shows how long things took.")
+                .key(NONE, Key::T)
+                .needs(Needs::Recording),
+            C::Clear => says("Clear, innermost first")
+                .tip("Lets go of the range, then the query, then the selection. The zoom stays; A shows everything.")
+                .key(NONE, Key::Escape)
+                .needs(Needs::Recording)
+                .in_dialogs()
+                .by_press(),
+            C::SelectionBack => says("Back: zoom, selection or workspace")
+                .tip("Undoes the last zoom, or goes to the selection or the workspace before: whichever changed last.")
+                .key(ALT, Key::ArrowLeft)
+                .needs(Needs::Recording)
+                .by_press(),
+            C::SelectionForward => says("Selection forward").key(ALT, Key::ArrowRight).needs(Needs::Recording).by_press(),
+            C::CopyAddress => says("Copy address").key(CTRL_SHIFT, Key::A).needs(Needs::Selection),
+            C::CopyStack => says("Copy stack").key(CTRL_SHIFT, Key::C).needs(Needs::Selection),
+            C::Quit => says("Quit").key(CTRL, Key::Q).in_dialogs(),
+            C::Colour(by) => says(format!("Colour by {}", by.text())).needs(Needs::Recording),
+            C::Workspace(w) => {
+                const KEYS: [Key; 5] = [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5];
+                let key = Workspace::ALL.iter().position(|&x| x == w).and_then(|i| KEYS.get(i));
+                let spec = says(format!("Workspace: {}", w.title())).needs(Needs::Recording);
+                match key {
+                    Some(&key) => spec.key(CTRL, key),
+                    None => spec,
+                }
+            }
+            C::ResetLayout => says("Reset the layout").needs(Needs::Recording),
+            C::Show(view) => says(format!("View: {}", view.title())).needs(Needs::Recording),
+        }
+    }
+}
+
+/// What is said of a command. What it does is in `window/commands.rs`, which knows the application.
+struct Spec {
+    text: Cow<'static, str>,
+    tooltip: &'static str,
+    shortcuts: Vec<KeyboardShortcut>,
+    needs: Needs,
+    works_in_dialogs: bool,
+    moves: bool,
+}
+
+/// A command of this name, which needs nothing.
+fn says(text: impl Into<Cow<'static, str>>) -> Spec {
+    Spec { text: text.into(), tooltip: "", shortcuts: Vec::new(), needs: Needs::Nothing, works_in_dialogs: false, moves: false }
+}
+
+impl Spec {
+    fn tip(self, tooltip: &'static str) -> Self {
+        Spec { tooltip, ..self }
+    }
+
+    fn key(mut self, modifiers: Modifiers, key: Key) -> Self {
+        self.shortcuts.push(KeyboardShortcut::new(modifiers, key));
+        self
+    }
+
+    fn needs(self, needs: Needs) -> Self {
+        Spec { needs, ..self }
+    }
+
+    /// It works while a dialog is open.
+    fn in_dialogs(self) -> Self {
+        Spec { works_in_dialogs: true, ..self }
+    }
+
+    /// It goes one further with each press.
+    fn by_press(self) -> Self {
+        Spec { moves: true, ..self }
+    }
+}
+
+/// A shortcut as it is written on keys.
+#[must_use]
+pub fn written(shortcut: &KeyboardShortcut) -> String {
+    let key = match shortcut.logical_key {
+        Key::ArrowLeft => "Left",
+        Key::ArrowRight => "Right",
+        Key::Escape => "Esc",
+        key => key.symbol_or_name(),
+    };
+    // Shift is how "?" is typed, not a part of the shortcut's name.
+    let named = if shortcut.logical_key == Key::Questionmark { Modifiers::NONE } else { shortcut.modifiers };
+    let modifiers = egui::ModifierNames::NAMES.format(&named, cfg!(target_os = "macos"));
+    if modifiers.is_empty() { key.to_owned() } else { format!("{modifiers}+{key}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortcuts_are_written_as_on_the_keys() {
+        assert_eq!(Command::Palette.keys(), "Ctrl+K");
+        assert_eq!(Command::PreviousPeak.keys(), "[");
+        assert_eq!(Command::EventBack.shortcuts().iter().map(written).collect::<Vec<_>>(), [",", "Left"]);
+        assert_eq!(Command::Help.shortcuts().iter().map(written).collect::<Vec<_>>(), ["F1", "?"]);
+        assert_eq!(Command::SelectionBack.keys(), "Alt+Left");
+    }
+
+    #[test]
+    fn no_two_commands_share_a_shortcut_and_each_has_a_name() {
+        let mut seen: Vec<(KeyboardShortcut, Command)> = Vec::new();
+        for command in Command::all() {
+            assert!(!command.text().is_empty(), "{command:?}");
+            for shortcut in command.shortcuts() {
+                if let Some((_, other)) = seen.iter().find(|(s, _)| *s == shortcut) {
+                    panic!("{command:?} and {other:?} share {shortcut:?}");
+                }
+                seen.push((shortcut, command));
+            }
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! What links the views of a document: the axis, the visible window, the cursor, the range, the selection.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::colour_by::ColourBy;
+use super::compared::Source;
+use super::live::LiveStatus;
+use super::selection::{Item, Selection};
+use vramscope_core::anatomy::OwnBlocks;
+use vramscope_core::model::DeviceRecording;
+use vramscope_core::query::Query;
+
+/// What the horizontal axis counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Axis {
+    /// Events, evenly spaced: a training step is milliseconds after seconds of set-up, so this is where things can be seen.
+    #[default]
+    Event,
+    /// Wall clock.
+    Time,
+}
+
+/// How the tracks of the timeline are arranged. Saved with the layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrackLayout {
+    /// Overview, curves, steps, device calls: folded to their names.
+    pub folded: [bool; 4],
+    /// Height the user gave the curves, in points; as the pane allows when `None`.
+    pub curves_height: Option<f32>,
+    /// Height the user gave the operators, in points; as the pane allows when `None`.
+    pub ops_height: Option<f32>,
+    /// Operators: folded to their name.
+    pub fold_ops: bool,
+    /// Phases: folded to their name.
+    pub fold_phases: bool,
+    /// The whole card by samples: folded to its name.
+    pub fold_card: bool,
+    /// Bytes by role: what the user chose; folded where a snapshot has better when `None`.
+    pub fold_bands: Option<bool>,
+}
+
+/// The state all views of one device share.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Events or wall clock.
+    pub axis: Axis,
+    /// Left edge of what is visible, in axis units: events, or microseconds since the first event.
+    pub from: f64,
+    /// Right edge.
+    pub to: f64,
+    /// The instant all views show: the state after this event.
+    pub cursor: u32,
+    /// The event under the pointer in some view.
+    pub hover_event: Option<u32>,
+    /// The thing under the pointer in some view.
+    pub hovered: Option<Item>,
+    /// What is selected, with its history.
+    pub selection: Selection,
+    /// A chosen range of events, first and last.
+    pub range: Option<(u32, u32)>,
+    /// What block colours mean.
+    pub colour_by: ColourBy,
+    /// Classes that stay bright; empty means all.
+    pub focus_classes: Vec<u8>,
+    /// The class under the pointer in some view: it alone is bright meanwhile.
+    pub hover_class: Option<u8>,
+    /// The blocks of a row of the memory column that was clicked: they alone stay bright.
+    pub own: Option<Arc<OwnBlocks>>,
+    /// Those of the row under the pointer, meanwhile.
+    pub hover_own: Option<Arc<OwnBlocks>>,
+    /// The markers A and B.
+    pub markers: [Option<u32>; 2],
+    /// What A and B of a comparison are: this device at its markers, unless something else was chosen.
+    pub compared: [Source; 2],
+    /// Compare, or a graph of it, is in sight: what it compares has its flags in the timeline.
+    pub shows_comparison: bool,
+    /// Settings that another view asked What-if to try, oldest first.
+    pub to_try: Vec<String>,
+    /// Folds and heights of the timeline's tracks.
+    pub tracks: TrackLayout,
+    /// The state of the watch, when the recording is live.
+    pub live: Option<Arc<LiveStatus>>,
+    /// The instant of samples that views show, microseconds since the epoch; the newest when `None`.
+    pub instant_us: Option<i64>,
+    /// Windows that were shown before, oldest first, and when the last was left.
+    pub zooms: Zooms,
+    /// How often Escape was pressed: views that keep a zoom of their own go back out.
+    pub cleared: u32,
+    /// How often the whole recording was asked for, or Escape found nothing else to let go: a zoom of bytes ends then.
+    pub fitted: u32,
+    /// The query in force: what it does not hold for is dimmed in every view.
+    pub query: Option<Arc<AskedQuery>>,
+}
+
+/// The way back through the windows that were shown.
+#[derive(Clone, Debug, Default)]
+pub struct Zooms {
+    left: Vec<(Axis, f64, f64)>,
+    changed: Option<Instant>,
+    /// The window changed after the selection did, so going back is about the window.
+    is_last: bool,
+    /// The window was put back just now and is not to be remembered as a new one.
+    is_back: bool,
+}
+
+/// Windows that are remembered.
+const MOST_ZOOMS: usize = 50;
+/// Changes of the window closer together than this are one gesture.
+const ONE_GESTURE: Duration = Duration::from_millis(600);
+
+/// A query in force, as typed and as read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedQuery {
+    /// As typed.
+    pub text: String,
+    /// As read; never empty.
+    pub query: Query,
+}
+
+impl Link {
+    /// The whole recording visible, the cursor at the out-of-memory event, the last of several, else at the last event.
+    #[must_use]
+    pub fn new(device: &DeviceRecording) -> Self {
+        let axis = Axis::Event;
+        let (from, to) = domain(device, axis);
+        let last = device.events.len().saturating_sub(1) as u32;
+        let cursor = device.events.last_oom().unwrap_or(last);
+        Link {
+            axis,
+            from,
+            to,
+            cursor,
+            hover_event: None,
+            hovered: None,
+            selection: Selection::default(),
+            range: None,
+            colour_by: ColourBy::default(),
+            focus_classes: Vec::new(),
+            hover_class: None,
+            own: None,
+            hover_own: None,
+            markers: [None, None],
+            compared: Default::default(),
+            shows_comparison: false,
+            to_try: Vec::new(),
+            live: None,
+            tracks: TrackLayout::default(),
+            zooms: Zooms::default(),
+            cleared: 0,
+            fitted: 0,
+            query: None,
+            instant_us: None,
+        }
+    }
+
+    /// Keeps the window that was shown before a change, so that one can go back to it. What belongs to one gesture, as the
+    /// wheel's many steps do, is one change.
+    pub(in crate::app) fn remember(&mut self, (axis, from, to, selected): (Axis, f64, f64, Option<Item>)) {
+        let now = Instant::now();
+        if std::mem::take(&mut self.zooms.is_back) {
+            self.zooms.changed = None;
+            return;
+        }
+        if selected != self.selected() {
+            self.zooms.is_last = false;
+        }
+        if (axis, from, to) == (self.axis, self.from, self.to) {
+            return;
+        }
+        let goes_on = self.zooms.changed.is_some_and(|at| now.duration_since(at) < ONE_GESTURE);
+        self.zooms.changed = Some(now);
+        if selected == self.selected() {
+            self.zooms.is_last = true;
+        }
+        if !goes_on {
+            if self.zooms.left.len() == MOST_ZOOMS {
+                self.zooms.left.remove(0);
+            }
+            self.zooms.left.push((axis, from, to));
+        }
+    }
+
+    /// Shows the window before this one, when the window is what changed last. False when there is nothing to go back to.
+    pub(in crate::app) fn zoom_back(&mut self, device: &DeviceRecording) -> bool {
+        let Some((axis, from, to)) = self.zooms.left.pop_if(|_| self.zooms.is_last) else { return false };
+        if axis == Axis::Time && !device.events.has_time {
+            return false;
+        }
+        (self.axis, self.from, self.to) = (axis, from, to);
+        self.zooms.is_back = true;
+        true
+    }
+
+    /// What is selected.
+    #[must_use]
+    pub fn selected(&self) -> Option<Item> {
+        self.selection.current()
+    }
+
+    /// Where the flags A and B stand: the markers, and what a comparison of this device was given without them.
+    #[must_use]
+    pub fn flags(&self) -> [Option<u32>; 2] {
+        [0, 1].map(|i: usize| match self.compared[i] {
+            Source::At(event) => Some(event),
+            _ => self.markers[i],
+        })
+    }
+
+    /// The flags that the timeline draws: a pair that Compare proposed is nobody's marker where nothing is compared.
+    #[must_use]
+    pub fn flags_shown(&self) -> [Option<u32>; 2] {
+        if self.shows_comparison { self.flags() } else { self.markers }
+    }
+
+    /// The window is what was chosen as the range, to the nearest event.
+    #[must_use]
+    pub fn shows_range(&self, device: &DeviceRecording) -> bool {
+        let Some((first, last)) = self.range else { return false };
+        let near = |a: f64, event| (a - self.position(device, event)).abs() < 0.5;
+        near(self.from, first) && near(self.to, last)
+    }
+
+    /// How many events are visible. Of a range that is the window there are as many as it holds: several events of one microsecond
+    /// have one place on the clock's axis, and not all of them need be in the range.
+    #[must_use]
+    pub fn events_shown(&self, device: &DeviceRecording) -> u64 {
+        match self.range.filter(|_| self.shows_range(device)) {
+            Some(range) => events_of_range(range),
+            None => events_within(device, self.axis, self.from, self.to),
+        }
+    }
+
+    /// Axis units a pixel of a plot `width` pixels wide.
+    #[must_use]
+    pub fn units_per_px(&self, width: f32) -> f64 {
+        (self.to - self.from) / f64::from(width.max(1.0))
+    }
+
+    /// Event boundaries of `columns` equal pixel columns: column i covers events `bounds[i]..bounds[i + 1]`.
+    #[must_use]
+    pub fn bounds(&self, device: &DeviceRecording, columns: usize) -> Vec<u32> {
+        bounds(device, self.axis, self.from, self.to, columns)
+    }
+
+    /// Where an event stands on the axis.
+    #[must_use]
+    pub fn position(&self, device: &DeviceRecording, event: u32) -> f64 {
+        position(device, self.axis, event)
+    }
+
+    /// The event at or before a place on the axis.
+    #[must_use]
+    pub fn event_at(&self, device: &DeviceRecording, x: f64) -> u32 {
+        event_at(device, self.axis, x)
+    }
+}
+
+/// First and last place of the axis; never empty.
+#[must_use]
+pub fn domain(device: &DeviceRecording, axis: Axis) -> (f64, f64) {
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, last))) => (0.0, ((last - first) as f64).max(1.0)),
+        _ => (0.0, (device.events.len() as f64).max(1.0)),
+    }
+}
+
+/// Where an event stands: in the middle of its unit cell on the event axis, at its time on the time axis.
+#[must_use]
+pub fn position(device: &DeviceRecording, axis: Axis, event: u32) -> f64 {
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, _))) => device.events.time_us.get(event as usize).map_or(0.0, |&t| (t - first) as f64),
+        _ => f64::from(event) + 0.5,
+    }
+}
+
+/// The last event at or before a place on the axis; the first event when there is none.
+#[must_use]
+pub fn event_at(device: &DeviceRecording, axis: Axis, x: f64) -> u32 {
+    let last = device.events.len().saturating_sub(1) as u32;
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, _))) => {
+            let t = first.saturating_add(x.floor() as i64);
+            (device.events.time_us.partition_point(|&v| v <= t).saturating_sub(1) as u32).min(last)
+        }
+        _ => (x.max(0.0) as u32).min(last),
+    }
+}
+
+/// How many events a range holds, its first and its last included.
+#[must_use]
+pub fn events_of_range((first, last): (u32, u32)) -> u64 {
+    u64::from(last.saturating_sub(first)) + 1
+}
+
+/// How many events stand between two places on the axis, both included.
+#[must_use]
+pub fn events_within(device: &DeviceRecording, axis: Axis, from: f64, to: f64) -> u64 {
+    let n = device.events.len() as f64;
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, _))) => {
+            let times = &device.events.time_us;
+            let start = times.partition_point(|&v| v < first.saturating_add(from.ceil() as i64));
+            let end = times.partition_point(|&v| v <= first.saturating_add(to.floor() as i64));
+            end.saturating_sub(start) as u64
+        }
+        _ => ((to - 0.5).floor().min(n - 1.0) + 1.0 - (from - 0.5).ceil().max(0.0)).max(0.0) as u64,
+    }
+}
+
+/// Event boundaries of equal pixel columns between two places on the axis.
+#[must_use]
+pub fn bounds(device: &DeviceRecording, axis: Axis, from: f64, to: f64, columns: usize) -> Vec<u32> {
+    let n = device.events.len() as u32;
+    let step = (to - from) / columns.max(1) as f64;
+    let place = |i: usize| from + step * i as f64;
+    match (axis, device.events.time_range()) {
+        (Axis::Time, Some((first, _))) => {
+            let times = &device.events.time_us;
+            let mut at = 0usize;
+            (0..=columns)
+                .map(|i| {
+                    let t = first.saturating_add(place(i).ceil() as i64);
+                    // Columns ascend, so the search starts where the last one ended.
+                    at += times[at..].partition_point(|&v| v < t);
+                    at as u32
+                })
+                .collect()
+        }
+        _ => (0..=columns).map(|i| (place(i).max(0.0).ceil() as u32).min(n)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vramscope_core::model::{Action, PoolId, StackId, StreamId};
+
+    fn device(times: &[i64]) -> DeviceRecording {
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        for &t in times {
+            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        d
+    }
+
+    #[test]
+    fn columns_cover_every_event_once_on_both_axes() {
+        let d = device(&[100, 100, 101, 150, 150, 199, 200]);
+        for axis in [Axis::Event, Axis::Time] {
+            let (from, to) = domain(&d, axis);
+            let b = bounds(&d, axis, from, to + 1.0, 13);
+            assert_eq!((b[0], b[13]), (0, 7), "{axis:?}");
+            assert!(b.windows(2).all(|w| w[0] <= w[1]));
+        }
+    }
+
+    #[test]
+    fn a_window_between_two_events_holds_none() {
+        let d = device(&[100, 120, 150]);
+        assert_eq!(events_within(&d, Axis::Time, 0.0, 50.0), 3);
+        assert_eq!(events_within(&d, Axis::Time, 21.0, 49.0), 0);
+        assert_eq!(events_within(&d, Axis::Time, 20.0, 49.0), 1);
+        assert_eq!(events_within(&d, Axis::Event, 0.0, 3.0), 3);
+        assert_eq!(events_within(&d, Axis::Event, 1.0, 2.0), 1);
+        assert_eq!(events_within(&d, Axis::Event, 1.6, 2.4), 0);
+    }
+
+    #[test]
+    fn a_range_that_is_the_window_is_counted_once_on_both_axes() {
+        let d = device(&[100, 110, 110, 110, 120, 130]);
+        let mut link = Link::new(&d);
+        link.range = Some((1, 2));
+        assert!(!link.shows_range(&d));
+        for axis in [Axis::Event, Axis::Time] {
+            link.axis = axis;
+            (link.from, link.to) = (link.position(&d, 1), link.position(&d, 2));
+            assert!(link.shows_range(&d), "{axis:?}");
+            assert_eq!(link.events_shown(&d), 2, "{axis:?}");
+        }
+        assert_eq!(events_within(&d, Axis::Time, link.from, link.to), 3, "all three of that microsecond are in view");
+        link.to += 15.0;
+        assert_eq!(link.events_shown(&d), 4);
+    }
+
+    #[test]
+    fn a_recording_opens_at_its_last_failure() {
+        let mut d = device(&[100, 120]);
+        assert_eq!(Link::new(&d).cursor, 1);
+        for (time, action) in [(130, Action::Oom), (140, Action::Alloc), (150, Action::Oom), (160, Action::FreeRequested)] {
+            d.events.push(time, action, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        assert_eq!(Link::new(&d).cursor, 4);
+        assert!(d.events.allocates_after(2) && !d.events.allocates_after(4));
+    }
+
+    #[test]
+    fn an_event_is_found_where_it_stands() {
+        let d = device(&[100, 120, 150]);
+        for axis in [Axis::Event, Axis::Time] {
+            for e in 0..3 {
+                assert_eq!(event_at(&d, axis, position(&d, axis, e)), e, "{axis:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_goes_back_through_the_windows_that_were_shown() {
+        let d = device(&[100, 120, 150, 160, 170, 180, 190, 200, 210, 220, 230, 240]);
+        let mut link = Link::new(&d);
+        let whole = (link.from, link.to);
+        let change = |link: &mut Link, from: f64, to: f64| {
+            let before = (link.axis, link.from, link.to, link.selected());
+            (link.from, link.to) = (from, to);
+            link.remember(before);
+        };
+        assert!(!link.zoom_back(&d), "nothing was shown before");
+        change(&mut link, 2.0, 10.0);
+        // The wheel's next step, at once after the one before: the same gesture.
+        change(&mut link, 3.0, 9.0);
+        // What is selected afterwards is what one goes back from first.
+        let before = (link.axis, link.from, link.to, link.selected());
+        link.selection.select(Some(Item::Event(3)));
+        link.remember(before);
+        assert!(!link.zoom_back(&d), "the selection changed last");
+        link.zooms.changed = None;
+        change(&mut link, 4.0, 8.0);
+        let back = |link: &mut Link| {
+            let before = (link.axis, link.from, link.to, link.selected());
+            let went = link.zoom_back(&d);
+            link.remember(before);
+            went
+        };
+        assert!(back(&mut link));
+        assert_eq!((link.from, link.to), (3.0, 9.0));
+        assert!(back(&mut link));
+        assert_eq!((link.from, link.to), whole);
+        assert!(!back(&mut link));
+    }
+
+    #[test]
+    fn an_empty_trace_has_a_domain() {
+        let d = DeviceRecording::default();
+        assert_eq!(domain(&d, Axis::Time), (0.0, 1.0));
+        assert_eq!(event_at(&d, Axis::Event, 5.0), 0);
+        assert_eq!(bounds(&d, Axis::Event, 0.0, 1.0, 4), vec![0; 5]);
+    }
+
+    #[test]
+    fn a_pair_that_compare_proposed_has_flags_only_where_something_is_compared() {
+        let mut link = Link::new(&DeviceRecording::default());
+        link.compared = [Source::At(3), Source::At(9)];
+        assert_eq!(link.flags_shown(), [None, None]);
+        link.markers[0] = Some(5);
+        assert_eq!(link.flags_shown(), [Some(5), None], "the user's own stay");
+        link.shows_comparison = true;
+        assert_eq!(link.flags_shown(), [Some(3), Some(9)]);
+    }
+}

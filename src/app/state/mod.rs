@@ -1,0 +1,14 @@
+//! What views share and what they ask for: cursor, selection, workspaces, commands, actions. Names nothing of the window above it.
+
+pub mod action;
+pub mod choosing;
+pub mod colour_by;
+pub mod command;
+pub mod compared;
+pub mod cursor;
+pub mod document_id;
+pub mod excerpt;
+pub mod live;
+pub mod selection;
+pub mod view_kind;
+pub mod workspace;

@@ -1,0 +1,330 @@
+//! Workspaces: named arrangements of dockable views.
+
+use std::collections::HashMap;
+
+use egui_tiles::{Container, Linear, LinearDir, Tile, TileId, Tiles, Tree};
+use serde::{Deserialize, Serialize};
+
+use super::view_kind::ViewKind;
+
+/// A named arrangement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Workspace {
+    /// The answer and the picture.
+    #[default]
+    Overview,
+    /// Why a request failed.
+    Autopsy,
+    /// The same requests under other settings.
+    WhatIf,
+    /// Which code holds the bytes.
+    Flame,
+    /// The card over time, as it is watched.
+    Live,
+    /// The overview of PyTorch's counters without a recording; it stands in no menu.
+    Counters,
+    /// The overview of a state without a history; it stands in no menu.
+    State,
+}
+
+impl Workspace {
+    /// Every workspace that can be chosen, in the order of the tab bar.
+    pub const ALL: &'static [Workspace] =
+        &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf, Workspace::Live];
+
+    /// Its name.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Workspace::Overview => "Overview",
+            Workspace::Autopsy => "OOM autopsy",
+            Workspace::Flame => "Flame and compare",
+            Workspace::WhatIf => "What-if",
+            Workspace::Live => "Live",
+            Workspace::Counters => "Counters",
+            Workspace::State => "State",
+        }
+    }
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Workspace::Overview => "overview",
+            Workspace::Autopsy => "autopsy",
+            Workspace::Flame => "flame-graph",
+            Workspace::WhatIf => "whatif",
+            Workspace::Live => "live",
+            Workspace::Counters => "counters",
+            Workspace::State => "state",
+        }
+    }
+
+    /// The arrangement it starts with.
+    #[must_use]
+    pub fn default_tree(self) -> Tree<ViewKind> {
+        let mut tiles = Tiles::default();
+        let root = self.plan().build(&mut tiles);
+        let id = egui::Id::unique(("workspace", self.title()));
+        match root {
+            Some(root) => Tree::new(id, root, tiles),
+            None => Tree::empty(id),
+        }
+    }
+
+    /// The arrangement it starts with has this view.
+    #[must_use]
+    pub fn starts_with(self, view: ViewKind) -> bool {
+        self.plan().has(view)
+    }
+
+    fn plan(self) -> Plan {
+        use Plan::{Column, Pane, Row};
+        use ViewKind as V;
+        match self {
+            Workspace::Overview => Row(vec![
+                (0.18, Pane(V::Memory)),
+                (
+                    0.62,
+                    Column(vec![
+                        (0.52, Pane(V::Timeline)),
+                        (0.48, Row(vec![(0.57, Pane(V::SegmentMap)), (0.43, Pane(V::Heatmap))])),
+                    ]),
+                ),
+                (0.20, Pane(V::Inspector)),
+            ]),
+            Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
+            Workspace::WhatIf => Row(vec![(1.0, Pane(V::WhatIf))]),
+            Workspace::Flame => Column(vec![(0.23, Pane(V::Timeline)), (0.30, Pane(V::Flame)), (0.47, Pane(V::Compare))]),
+            Workspace::Live => Row(vec![(1.0, Pane(V::Live))]),
+            Workspace::Counters => Row(vec![(0.7, Pane(V::Accounting)), (0.3, Pane(V::Contents))]),
+            // What happens over time has nothing to show.
+            Workspace::State => Row(vec![
+                (0.18, Pane(V::Memory)),
+                (0.62, Column(vec![(0.6, Pane(V::SegmentMap)), (0.4, Pane(V::Accounting))])),
+                (0.20, Pane(V::Inspector)),
+            ]),
+        }
+    }
+}
+
+/// An arrangement as it is written down: rows and columns of panes, each with its share.
+enum Plan {
+    Pane(ViewKind),
+    Row(Vec<(f32, Plan)>),
+    Column(Vec<(f32, Plan)>),
+}
+
+impl Plan {
+    fn has(&self, view: ViewKind) -> bool {
+        match self {
+            Plan::Pane(kind) => *kind == view,
+            Plan::Row(parts) | Plan::Column(parts) => parts.iter().any(|(_, plan)| plan.has(view)),
+        }
+    }
+
+    fn build(self, tiles: &mut Tiles<ViewKind>) -> Option<TileId> {
+        let (dir, parts) = match self {
+            Plan::Pane(kind) => return Some(tiles.insert_pane(kind)),
+            Plan::Row(parts) => (LinearDir::Horizontal, parts),
+            Plan::Column(parts) => (LinearDir::Vertical, parts),
+        };
+        let built: Vec<(TileId, f32)> = parts.into_iter().filter_map(|(share, plan)| Some((plan.build(tiles)?, share))).collect();
+        (!built.is_empty()).then(|| split(tiles, dir, &built))
+    }
+}
+
+/// A row or column whose parts take these shares.
+pub(in crate::app) fn split(tiles: &mut Tiles<ViewKind>, dir: LinearDir, parts: &[(TileId, f32)]) -> TileId {
+    let mut linear = Linear::new(dir, parts.iter().map(|p| p.0).collect());
+    for &(id, share) in parts {
+        linear.shares.set_share(id, share);
+    }
+    tiles.insert_container(Container::Linear(linear))
+}
+
+/// The arrangement of each workspace, as the user left it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Layouts {
+    trees: HashMap<Workspace, Tree<ViewKind>>,
+}
+
+impl Layouts {
+    /// The arrangement of a workspace, its own until changed.
+    pub fn tree(&mut self, workspace: Workspace) -> &mut Tree<ViewKind> {
+        self.trees.entry(workspace).or_insert_with(|| workspace.default_tree())
+    }
+
+    /// Puts a workspace's panes back.
+    pub fn reset(&mut self, workspace: Workspace) {
+        self.trees.remove(&workspace);
+    }
+
+    /// Of each workspace the arrangement here where it is another one than `before`, and otherwise theirs. A workspace that was only
+    /// looked at has its own arrangement, and is not changed by that.
+    #[must_use]
+    pub fn merged(&self, before: &Layouts, mut theirs: Layouts) -> Layouts {
+        let of = |layouts: &Layouts, workspace: Workspace| match layouts.trees.get(&workspace) {
+            Some(tree) => tree.clone(),
+            None => workspace.default_tree(),
+        };
+        for &workspace in Workspace::ALL {
+            let mine = of(self, workspace);
+            if mine != of(before, workspace) {
+                theirs.trees.insert(workspace, mine);
+            }
+        }
+        theirs
+    }
+
+    /// Puts an arrangement back when saving and loading left it without a pane. One of a version that had findings where memory is
+    /// now, which shows them too, gets it in their place.
+    pub fn repair(&mut self) {
+        self.trees.retain(|_, tree| tree.tiles.tiles().any(|t| matches!(t, Tile::Pane(_))));
+        for (workspace, tree) in &mut self.trees {
+            if workspace.starts_with(ViewKind::Memory)
+                && find(tree, ViewKind::Memory).is_none()
+                && let Some(id) = find(tree, ViewKind::Findings)
+            {
+                tree.tiles.insert(id, Tile::Pane(ViewKind::Memory));
+            }
+        }
+    }
+}
+
+/// Puts a pane into the tabs that another one is in, or makes tabs of the two; it is in front. False where the other one stands in a
+/// grid, or alone.
+fn join(tree: &mut Tree<ViewKind>, beside: TileId, pane: TileId) -> bool {
+    let Some(parent) = tree.tiles.parent_of(beside) else { return false };
+    let both = match tree.tiles.get_mut(parent) {
+        Some(Tile::Container(Container::Tabs(tabs))) => {
+            tabs.add_child(pane);
+            tabs.set_active(pane);
+            return true;
+        }
+        Some(Tile::Container(Container::Linear(_))) => tree.tiles.insert_tab_tile(vec![beside, pane]),
+        _ => return false,
+    };
+    if let Some(Tile::Container(Container::Tabs(tabs))) = tree.tiles.get_mut(both) {
+        tabs.set_active(pane);
+    }
+    if let Some(Tile::Container(Container::Linear(linear))) = tree.tiles.get_mut(parent) {
+        let share = linear.shares[beside];
+        linear.children.iter_mut().filter(|child| **child == beside).for_each(|child| *child = both);
+        linear.shares.set_share(both, share);
+    }
+    true
+}
+
+/// The pane of a view, when the arrangement has one.
+#[must_use]
+pub fn find(tree: &Tree<ViewKind>, view: ViewKind) -> Option<TileId> {
+    tree.tiles.iter().find_map(|(&id, tile)| match tile {
+        Tile::Pane(kind) if *kind == view => Some(id),
+        _ => None,
+    })
+}
+
+/// Takes a view out of an arrangement, unless it is the last one that is seen. One that the workspace starts with keeps its
+/// place for when it is asked for again.
+pub fn close(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
+    let is_seen = |tree: &Tree<ViewKind>, id: TileId| tree.tiles.is_visible_in_layout(id);
+    let panes = tree.tiles.iter().filter(|(_, tile)| matches!(tile, Tile::Pane(_))).map(|(&id, _)| id);
+    let Some(id) = find(tree, view).filter(|_| panes.filter(|&id| is_seen(tree, id)).count() > 1) else { return };
+    if workspace.starts_with(view) {
+        tree.tiles.set_visible(id, false);
+    } else {
+        tree.remove_recursively(id);
+    }
+}
+
+/// Brings a view to the front. When the arrangement has none it comes in: tables, which are wide, under everything else, other
+/// views as a new column at the right; where one came in there before, as a tab beside it, so that the others keep their room.
+pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
+    if let Some(id) = find(tree, view) {
+        tree.tiles.set_visible(id, true);
+        tree.make_active(|tile, _| tile == id);
+        return;
+    }
+    /// The new pane's part of what is there.
+    const PART: f32 = 0.3;
+    let is_wide = |view| matches!(view, ViewKind::Allocations | ViewKind::Events | ViewKind::Leaks | ViewKind::Steps);
+    let dir = if is_wide(view) { LinearDir::Vertical } else { LinearDir::Horizontal };
+    let came_in = |kind: ViewKind| !workspace.starts_with(kind) && is_wide(kind) == is_wide(view);
+    let pane = tree.tiles.insert_pane(view);
+    let beside = ViewKind::all().filter(|&kind| kind != view && came_in(kind)).find_map(|kind| find(tree, kind));
+    if beside.is_some_and(|beside| join(tree, beside, pane)) {
+        return;
+    }
+    let root = match tree.root() {
+        None => pane,
+        Some(root) => match tree.tiles.get_mut(root) {
+            Some(Tile::Container(Container::Linear(linear))) if linear.dir == dir => {
+                // Shares are relative: what is there keeps the rest between itself.
+                let others: f32 = linear.children.iter().map(|&child| linear.shares[child]).sum();
+                linear.add_child(pane);
+                linear.shares.set_share(pane, others * PART / (1.0 - PART));
+                root
+            }
+            _ => split(&mut tree.tiles, dir, &[(root, 1.0 - PART), (pane, PART)]),
+        },
+    };
+    tree.root = Some(root);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(tree: &Tree<ViewKind>, view: ViewKind) -> TileId {
+        find(tree, view).unwrap()
+    }
+
+    #[test]
+    fn an_arrangement_of_before_gets_memory_where_findings_were() {
+        let mut layouts = Layouts::default();
+        let tree = layouts.tree(Workspace::Overview);
+        let id = seen(tree, ViewKind::Memory);
+        tree.tiles.insert(id, Tile::Pane(ViewKind::Findings));
+        layouts.repair();
+        let tree = layouts.tree(Workspace::Overview);
+        assert_eq!((seen(tree, ViewKind::Memory), find(tree, ViewKind::Findings)), (id, None));
+        // Who opened findings beside it keeps both.
+        show(tree, Workspace::Overview, ViewKind::Findings);
+        layouts.repair();
+        let tree = layouts.tree(Workspace::Overview);
+        assert!(find(tree, ViewKind::Findings).is_some() && find(tree, ViewKind::Memory).is_some());
+    }
+
+    #[test]
+    fn what_comes_in_after_another_shares_its_place() {
+        let workspace = Workspace::Overview;
+        let mut tree = workspace.default_tree();
+        show(&mut tree, workspace, ViewKind::Events);
+        let alone = tree.clone();
+        for view in [ViewKind::Allocations, ViewKind::Leaks, ViewKind::Steps] {
+            show(&mut tree, workspace, view);
+            let tabs = tree.tiles.parent_of(seen(&tree, view));
+            assert_eq!(tabs, tree.tiles.parent_of(seen(&tree, ViewKind::Events)));
+            match tabs.and_then(|id| tree.tiles.get(id)) {
+                Some(Tile::Container(Container::Tabs(tabs))) => {
+                    assert_eq!(tabs.active, Some(seen(&tree, view)), "it is in front")
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        for view in [ViewKind::Allocations, ViewKind::Leaks, ViewKind::Steps] {
+            close(&mut tree, workspace, view);
+        }
+        tree.simplify(&egui_tiles::SimplificationOptions { all_panes_must_have_tabs: false, ..Default::default() });
+        let share =
+            |tree: &Tree<ViewKind>| match tree.tiles.parent_of(seen(tree, ViewKind::Events)).and_then(|id| tree.tiles.get(id)) {
+                Some(Tile::Container(Container::Linear(linear))) => linear.shares[seen(tree, ViewKind::Events)],
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(share(&tree), share(&alone), "alone again it has the room it had");
+        // Columns have a place of their own.
+        show(&mut tree, workspace, ViewKind::Accounting);
+        assert_ne!(tree.tiles.parent_of(seen(&tree, ViewKind::Accounting)), tree.tiles.parent_of(seen(&tree, ViewKind::Events)));
+    }
+}

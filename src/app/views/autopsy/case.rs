@@ -1,0 +1,95 @@
+//! A failure or a peak, and what was found of it.
+
+use std::sync::Arc;
+
+use super::blockers::Listed;
+use vramscope_core::diagnose::fragmentation::{Blocker, Holes, Servers, WayOut};
+use vramscope_core::diagnose::oom::{Autopsy, Closest, LiveByStack};
+use vramscope_core::tables::State;
+
+/// What is looked at.
+pub(super) enum Kind {
+    /// A request that failed.
+    Failure(Box<Autopsy>),
+    /// The peak of a recording in which none did.
+    Peak(Box<Closest>),
+}
+
+/// A failure or a peak, with the state it happened in.
+pub(super) struct Case {
+    pub kind: Kind,
+    pub state: Arc<State>,
+    /// Indices of the segments that serve such requests.
+    pub serving: Vec<usize>,
+    /// Those and the way out's, in the order they are drawn.
+    pub drawn: Vec<usize>,
+    /// The rows of the table of blockers.
+    pub listed: Vec<Listed>,
+    /// The largest live blocks, by their places in the state.
+    pub largest: Vec<usize>,
+    /// Their holes, largest first.
+    pub hole_sizes: Vec<u64>,
+    /// By stack of what was live: its name, with the caller that tells it from another of that name.
+    pub live_names: Vec<String>,
+}
+
+impl Case {
+    pub fn servers(&self) -> &Servers {
+        match &self.kind {
+            Kind::Failure(a) => &a.servers,
+            Kind::Peak(c) => &c.servers,
+        }
+    }
+
+    pub fn blockers(&self) -> &[Blocker] {
+        match &self.kind {
+            Kind::Failure(a) => &a.blockers,
+            Kind::Peak(c) => &c.blockers,
+        }
+    }
+
+    /// The holes of the segments that serve such requests.
+    pub fn holes(&self) -> &Holes {
+        match &self.kind {
+            Kind::Failure(a) => &a.holes,
+            Kind::Peak(c) => &c.holes,
+        }
+    }
+
+    pub fn top_live(&self) -> &[LiveByStack] {
+        match &self.kind {
+            Kind::Failure(a) => &a.top_live,
+            Kind::Peak(c) => &c.top_live,
+        }
+    }
+
+    pub fn has_segments(&self) -> bool {
+        match &self.kind {
+            Kind::Failure(a) => a.has_segments,
+            Kind::Peak(c) => c.has_segments,
+        }
+    }
+
+    pub fn way_out(&self) -> Option<&WayOut> {
+        match &self.kind {
+            Kind::Failure(a) => a.way_out.as_ref(),
+            Kind::Peak(_) => None,
+        }
+    }
+
+    /// What would have to return to the device for the request, in bytes.
+    pub fn need(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Failure(a) => Some(a.need),
+            Kind::Peak(_) => None,
+        }
+    }
+
+    /// What failed, in bytes.
+    pub fn request(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Failure(a) => Some(a.requested),
+            Kind::Peak(_) => None,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a view is, and what it is given to draw from.
+
+use std::sync::Arc;
+
+use egui::Ui;
+
+use crate::app::data::colours::Colours;
+use crate::app::data::compare::{Comparing, Here};
+use crate::app::data::device::DeviceData;
+use crate::app::jobs::Jobs;
+use crate::app::platform::editor::place::PathPrefix;
+use crate::app::state::action::{Action, Actions};
+use crate::app::state::cursor::Link;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::theme::Tokens;
+use vramscope_core::anatomy::Roles;
+use vramscope_core::diagnose::findings::Findings;
+use vramscope_core::diagnose::vendor::Words;
+use vramscope_core::query::matching::Matching;
+use vramscope_core::tables::State;
+
+/// What the registry knows of a view.
+pub struct ViewInfo {
+    /// Which.
+    pub kind: ViewKind,
+    /// The picture's own legend, and gestures beyond the usual: (what, meaning).
+    pub legend: &'static [(&'static str, &'static str)],
+    /// Makes one.
+    pub create: fn() -> Box<dyn View>,
+}
+
+/// What a view sees. It changes nothing itself: it sends actions.
+pub struct ViewContext<'a> {
+    /// The device, its tables, its recording.
+    pub data: &'a Arc<DeviceData>,
+    /// Cursor, window, selection, shared by all views.
+    pub link: &'a Link,
+    /// Segments and blocks at (or, for a frame or two while it is computed, near) the cursor; `State::event` tells which.
+    pub state: Option<&'a Arc<State>>,
+    /// What the rules found; `None` while they run.
+    pub findings: Option<&'a Arc<Findings>>,
+    /// What block colours mean.
+    pub colours: &'a Arc<Colours>,
+    /// What each allocation is for; `None` until it is known.
+    pub roles: Option<&'a Arc<Roles>>,
+    /// The allocations a query holds for, while one is in force: views dim the others.
+    pub matching: Option<&'a Arc<Matching>>,
+    /// The comparison of A and B.
+    pub comparing: &'a Comparing,
+    /// The theme.
+    pub tokens: &'a Tokens,
+    /// Where changes are asked for.
+    pub actions: &'a Actions,
+    /// Threads for what takes long.
+    pub jobs: &'a Jobs,
+    /// Folders of this machine that stand for those that recordings name.
+    pub source_folders: &'a [PathPrefix],
+}
+
+impl ViewContext<'_> {
+    /// What the vendor of the device in front calls things.
+    #[must_use]
+    pub fn words(&self) -> &'static Words {
+        Words::of(self.data.device())
+    }
+
+    /// The device in front, for [`Comparing`].
+    #[must_use]
+    pub fn here(&self) -> Here<'_> {
+        Here { data: self.data, link: self.link, roles: self.roles, matching: self.matching, jobs: self.jobs }
+    }
+
+    /// Tells the other views what is under the pointer, once for each change. `said` is the view's own memory of having told of
+    /// anything: a view that the pointer is not over leaves the word to the others.
+    pub fn say_hover(&self, said: &mut bool, event: Option<u32>, item: Option<Item>) {
+        if event.is_none() && !*said {
+            return;
+        }
+        if self.link.hover_event != event {
+            self.actions.send(Action::HoverEvent(event));
+        }
+        if self.link.hovered != item {
+            self.actions.send(Action::Hover(item));
+        }
+        *said = event.is_some();
+    }
+}
+
+/// A view: a picture of a device with its own scroll positions and caches.
+pub trait View {
+    /// A few words after the title: `at the OOM · 54 segments`.
+    fn subtitle(&self, _cx: &ViewContext<'_>) -> String {
+        String::new()
+    }
+
+    /// Controls at the right of the pane header, drawn right to left.
+    fn header_ui(&mut self, _ui: &mut Ui, _cx: &ViewContext<'_>) {}
+
+    /// The picture, in what is left of the pane.
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>);
+}

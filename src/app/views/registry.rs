@@ -1,0 +1,51 @@
+//! Every view there is. A new view has its line here, and its name in [`ViewKind`].
+
+use super::ViewInfo;
+use super::{
+    accounting, allocations, autopsy, compare, contents, events, findings, flame, heatmap, inspector, leaks, live, memory,
+    segment_map, steps, timeline, whatif,
+};
+use crate::app::state::view_kind::ViewKind;
+
+/// How each view is made.
+pub const REGISTRY: &[ViewInfo] = &[
+    memory::INFO,
+    findings::INFO,
+    timeline::INFO,
+    segment_map::INFO,
+    heatmap::INFO,
+    inspector::INFO,
+    allocations::INFO,
+    events::INFO,
+    contents::INFO,
+    autopsy::INFO,
+    flame::INFO,
+    compare::INFO,
+    leaks::INFO,
+    steps::INFO,
+    accounting::INFO,
+    whatif::INFO,
+    live::INFO,
+];
+
+impl ViewKind {
+    /// What the registry knows of it.
+    #[must_use]
+    pub fn info(self) -> &'static ViewInfo {
+        // Every kind is registered: a test walks them all.
+        REGISTRY.iter().find(|i| i.kind == self).unwrap_or(&REGISTRY[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_view_is_registered_and_explains_itself() {
+        for kind in ViewKind::all() {
+            assert_eq!(kind.info().kind, kind);
+            assert!(!kind.info().legend.is_empty(), "{} has no legend", kind.name());
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the view remembers: settings, what is chosen, what was typed; and outcomes in words.
+
+use super::needs::Needs;
+use super::runs::Runs;
+use crate::app::jobs::Derived;
+use vramscope_core::inference::whatif::Answer;
+use vramscope_core::model::AllocConf;
+use vramscope_core::units::{Bytes, count};
+
+/// One setting.
+pub(super) struct Setting {
+    pub text: String,
+    pub conf: AllocConf,
+    pub title: String,
+    pub about: &'static str,
+    pub is_plotted: bool,
+    /// Added by the user, who may take it away again.
+    pub is_added: bool,
+    /// Its slot of the categorical palette; the recorded setting has the ink itself.
+    pub slot: usize,
+}
+
+#[derive(Default)]
+pub(super) struct WhatIfView {
+    pub settings: Vec<Setting>,
+    pub selected: usize,
+    /// The user chose the selected setting, or another view did; until then the best one is shown.
+    pub is_chosen: bool,
+    pub runs: Runs,
+    /// Chosen by the user; else what the recording tells.
+    pub limit: Option<u64>,
+    pub limit_text: String,
+    pub limit_error: Option<String>,
+    /// The limit under the slider's knob while it is drawn.
+    pub sliding: Option<u64>,
+    pub needs: Derived<String, Needs>,
+    /// Settings of long recordings whose smallest limit the user asked for.
+    pub asked_needs: Vec<String>,
+    pub new_text: String,
+    pub new_error: Option<String>,
+    pub scroll_to: Option<usize>,
+    /// How many of [`Link::to_try`](crate::app::state::cursor::Link::to_try) have been taken.
+    pub tried: usize,
+}
+
+/// `all 18,064 served`, or why not; and whether that is a failure.
+pub(super) fn outcome(answer: &Answer) -> (String, bool) {
+    let row = &answer.row;
+    match row.oom_request {
+        Some(request) if !row.is_verdict_certain() => (format!("may fail after {}", count(request)), true),
+        Some(request) => (format!("fails after {}", count(request)), true),
+        None if !row.is_verdict_certain() => (format!("may serve all {}", count(row.requests)), false),
+        None => (format!("all {} served", count(row.requests)), false),
+    }
+}
+
+/// Why the outcome is not certain, and what else it may be.
+pub(super) fn outcome_span(answer: &Answer) -> Option<String> {
+    let row = &answer.row;
+    if row.is_outcome_certain() {
+        return None;
+    }
+    let why = match row.uncertain_because {
+        Some("limit") => "by the exact limit",
+        Some("timing") => "by timing of frees",
+        Some("trace") => "see what is assumed",
+        _ => "by placement",
+    };
+    match row.oom_request_span {
+        _ if row.oom_varies && row.passes_from_bytes.is_some() => {
+            row.passes_from_bytes.map(|from| format!("from a limit of {} on", Bytes(from).limit()))
+        }
+        _ if row.oom_varies && row.oom => Some(format!("or none, {why}")),
+        Some([low, high]) if low != high => {
+            Some(format!("or {}, {why}", count(if row.oom_request == Some(low) { high } else { low })))
+        }
+        // A span of the peak alone stands in its own column.
+        _ if why == "by the exact limit" => Some("depends on the exact limit".to_owned()),
+        _ => (why != "by placement").then(|| why.to_owned()),
+    }
+}

@@ -1,0 +1,252 @@
+//! Adding files to an open recording. Files opened together that belong together become one tab; what does not fit stays apart and
+//! says why.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
+
+use super::App;
+use crate::app::documents::adding::{Added, Adding, Extra, add_to_first, are_ranks, belongs_to};
+use crate::app::documents::document::{Content, DeviceView, Document};
+use crate::app::state::document_id::DocumentId;
+use crate::app::state::selection::Item;
+use vramscope_core::model::{Progress, Recording};
+
+impl App {
+    /// Opens files; several opened at once are put together when they are of one run.
+    pub(in crate::app) fn open_together(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
+        if are_ranks(&paths) {
+            self.open_ranks(paths);
+            return;
+        }
+        let mut ids = Vec::new();
+        for path in paths {
+            self.open(path);
+            ids.extend(self.active_document().map(|d| d.id));
+        }
+        if let Some(first) = ids.first().filter(|_| ids.len() > 1) {
+            self.documents.show(*first);
+            self.additions.together.push(ids);
+        }
+    }
+
+    /// When the tab in front is one of a group opened together and could not be read, the first of them that could comes to the
+    /// front, and what could not is named.
+    fn leave_failed(&mut self, group: &[DocumentId]) {
+        let Some(failed) = self.active_document().filter(|d| group.contains(&d.id)) else { return };
+        let Content::Failed(_) = &failed.content else { return };
+        let is_read = |id: &&DocumentId| self.documents.find(**id).is_some_and(|d| d.view().is_some());
+        if let Some(&good) = group.iter().find(is_read) {
+            self.documents.show(good);
+        }
+    }
+
+    /// Names the files of a group that could not be read, while others could.
+    fn name_failed(&mut self, group: &[DocumentId]) {
+        let members = || self.documents.iter().filter(|d| group.contains(&d.id));
+        if !members().any(|d| d.view().is_some()) {
+            return;
+        }
+        let failed: Vec<String> = members()
+            .filter_map(|d| match &d.content {
+                Content::Failed(sentence) => Some(format!("{} was not opened: {sentence}", d.title)),
+                _ => None,
+            })
+            .collect();
+        for sentence in failed {
+            self.notices.complain(sentence);
+        }
+    }
+
+    /// Adds a file to the recording in front.
+    pub(in crate::app) fn add_file(&mut self, path: PathBuf) {
+        let target = self.active_document().and_then(|d| Some((d.id, d.recording.clone()?, d.view()?.data.index)));
+        match target {
+            Some(target) => self.start_adding(vec![target], Extra::File(path), None),
+            None => self.notices.say("Open a recording first; a trace or counters of the same run can then be added to it."),
+        }
+    }
+
+    fn start_adding(&mut self, to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, from: Option<DocumentId>) {
+        let progress = Arc::new(Progress::new());
+        let shared = Arc::clone(&progress);
+        let answer = self.jobs.spawn("add", move || add_to_first(to, extra, &shared));
+        self.additions.running.push(Adding { from, progress, answer });
+    }
+
+    /// Takes in what was added, and looks whether files that were opened together are all there.
+    pub(in crate::app) fn poll_additions(&mut self) {
+        let mut at = 0;
+        while let Some(adding) = self.additions.running.get(at) {
+            let result = match adding.answer.try_recv() {
+                Ok(result) => result,
+                Err(TryRecvError::Empty) => {
+                    at += 1;
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => Err("the file could not be added; please report it".to_owned()),
+            };
+            let from = self.additions.running.remove(at).from;
+            match result {
+                Ok(added) => self.take_in(added, from),
+                Err(sentence) => self.notices.complain(sentence),
+            }
+        }
+        // One addition at a time: the next may go to what this one made.
+        if self.additions.running.is_empty() {
+            self.put_together();
+        }
+    }
+
+    fn take_in(&mut self, added: Added, from: Option<DocumentId>) {
+        let Some(document) = self.documents.find_mut(added.to) else { return };
+        let link = document.view().map(|v| v.link.clone());
+        let mut view = DeviceView::new(added.data);
+        if let Some(mut link) = link {
+            // Events and allocations are what they were; ranges may have been added before the selected one.
+            if matches!(link.selected(), Some(Item::Annotation(_))) {
+                link.selection.select(None);
+            }
+            view.link = link;
+        }
+        document.recording = Some(added.recording);
+        document.content = Content::Ready(Box::new(view));
+        document.parked.clear();
+        if let Some(from) = from {
+            self.close(from);
+        }
+        self.documents.show(added.to);
+        match added.is_trouble {
+            true => self.notices.complain(added.sentence),
+            false => self.notices.say(added.sentence),
+        }
+    }
+
+    /// Looks at files that were opened together once all of them are read: the first that can be added to another is.
+    fn put_together(&mut self) {
+        let mut groups = std::mem::take(&mut self.additions.together);
+        let mut waiting = Vec::new();
+        for group in &mut groups {
+            self.leave_failed(group);
+            let members: Vec<&Document> = group.iter().filter_map(|id| self.documents.find(*id)).collect();
+            if members.iter().any(|d| matches!(d.content, Content::Loading(_))) {
+                waiting.push(std::mem::take(group));
+                continue;
+            }
+            let ready: Vec<(DocumentId, Arc<Recording>, usize)> =
+                members.iter().filter_map(|d| Some((d.id, d.recording.clone()?, d.view()?.data.index))).collect();
+            let bases_of = |r: &Recording| -> Vec<(DocumentId, Arc<Recording>, usize)> {
+                ready.iter().filter(|(_, base, _)| belongs_to(base, r)).cloned().collect()
+            };
+            if let Some((id, extra, _)) = ready.iter().find(|(_, r, _)| !bases_of(r).is_empty()) {
+                let (id, extra, bases) = (*id, Arc::clone(extra), bases_of(extra));
+                group.retain(|m| *m != id);
+                waiting.push(std::mem::take(group));
+                self.start_adding(bases, Extra::Open(extra), Some(id));
+                break;
+            }
+            let rest = std::mem::take(group);
+            self.name_failed(&rest);
+        }
+        waiting.extend(groups.into_iter().filter(|g| g.len() > 1));
+        self.additions.together = waiting;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::app::jobs::Jobs;
+    use crate::app::settings::Settings;
+    use vramscope_core::formats;
+    use vramscope_core::model::Action;
+
+    /// What the profiler would have written of a recording's device.
+    fn trace_of(recording: &Recording) -> String {
+        let d = &recording.devices[0];
+        let tables = vramscope_core::tables::DeviceTables::build(d, &Progress::new()).unwrap();
+        let mut out = String::from("{\"schemaVersion\": 1, \"traceEvents\": [");
+        let mut comma = "";
+        for i in 0..d.events.len() {
+            let size = tables.lifetimes.block_size(tables.lifetimes.of_event(i as u32)) as i64;
+            let bytes = match d.events.action[i] {
+                Action::Alloc => size,
+                Action::FreeRequested => -size,
+                _ => continue,
+            };
+            let (time, address) = (d.events.time_us[i] - 700, d.events.address[i]);
+            out += &format!(
+                "{comma}{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::empty\",\"pid\":1,\"tid\":1,\"ts\":{time},\"dur\":0,\"args\":{{}}}},\
+                 {{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":{time},\"args\":\
+                 {{\"Bytes\":{bytes},\"Device Id\":0,\"Device Type\":1,\"Addr\":{address}}}}}"
+            );
+            comma = ",";
+        }
+        out + "]}"
+    }
+
+    fn app() -> App {
+        App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous())
+    }
+
+    fn settle(app: &mut App) {
+        let ctx = egui::Context::default();
+        for _ in 0..8 {
+            app.logic(&ctx);
+        }
+        assert!(app.is_idle());
+    }
+
+    #[test]
+    fn files_of_one_run_opened_at_once_become_one_tab() {
+        let dir = std::env::temp_dir().join(format!("vramscope-adding-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+        let snapshot = samples.join("leak.pickle");
+        let recording = formats::open(&snapshot, &Progress::new()).unwrap();
+        let (trace, counters) = (dir.join("leak.trace.json"), dir.join("leak.memory_stats.json"));
+        std::fs::write(&trace, trace_of(&recording)).unwrap();
+        let reserved = recording.devices[0].final_reserved();
+        std::fs::write(&counters, format!("{{\"reserved_bytes.all.current\": {reserved}}}")).unwrap();
+
+        // The order they are named in does not matter.
+        let mut together = app();
+        together.open_paths([trace.clone(), counters.clone(), snapshot.clone()]);
+        settle(&mut together);
+        assert_eq!(together.documents().len(), 1, "{:?}", together.notices().collect::<Vec<_>>());
+        let joined = together.documents()[0].recording.clone().unwrap();
+        assert_eq!((joined.added.len(), joined.stats.len()), (1, 1));
+        assert!(!joined.ops.is_empty() && together.notices().any(|n| n.contains("memory events")), "{:?}", joined.added);
+
+        // Counters alone are a recording too, of totals.
+        let mut alone = app();
+        alone.open_paths([counters.clone()]);
+        settle(&mut alone);
+        let document = &alone.documents()[0];
+        assert!(document.view().is_some() && document.recording.as_ref().unwrap().has_only_counters());
+        assert_eq!(document.arrangement(), crate::app::state::workspace::Workspace::Counters);
+
+        // One after the other they stay apart until one is added.
+        let mut apart = app();
+        apart.open_paths([trace.clone()]);
+        apart.open_paths([snapshot]);
+        settle(&mut apart);
+        assert_eq!(apart.documents().len(), 2);
+        apart.actions().send(crate::app::state::action::Action::SetCursor(17));
+        apart.actions().send(crate::app::state::action::Action::Add(trace.clone()));
+        settle(&mut apart);
+        let view = apart.active_document().and_then(Document::view).unwrap();
+        assert_eq!((view.link.cursor, view.data.recording.added.len()), (17, 1));
+
+        // A trace of another run is kept apart, and says why.
+        let mut wrong = app();
+        wrong.open_paths([samples.join("gpt_train.pickle"), trace]);
+        settle(&mut wrong);
+        assert_eq!(wrong.documents().len(), 2);
+        assert!(wrong.notices().any(|n| n.contains("not of the same run")), "{:?}", wrong.notices().collect::<Vec<_>>());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

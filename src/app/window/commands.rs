@@ -1,0 +1,272 @@
+//! Running commands: what each one of [`Command`] does, and whether it makes sense now.
+
+use egui::Context;
+
+use super::{App, Overlay};
+use crate::app::documents::document::{Content, Document};
+use crate::app::documents::moving::{fit_selection, go_to, pan, selected_stack, set_axis, set_marker, set_window, zoom};
+use crate::app::settings::ThemeChoice;
+use crate::app::state::action::Action;
+use crate::app::state::choosing::Choosing;
+use crate::app::state::command::{Command, Needs};
+use crate::app::state::cursor::{Axis, domain};
+use crate::app::state::live::LiveAction;
+use crate::app::state::selection::Item;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::state::workspace;
+use crate::app::widgets::field;
+use crate::app::widgets::viewport::lets_go_of_drawing;
+use vramscope_core::tables::Quantity;
+use vramscope_core::units::Address;
+
+impl App {
+    /// True when a command makes sense now.
+    pub(in crate::app) fn is_enabled(&self, command: Command) -> bool {
+        let view = self.active_document().and_then(Document::view);
+        match command.needs() {
+            Needs::Nothing => true,
+            // A dialog lets go of itself without any recording behind it.
+            // The page of ranks has chosen rows to let go, and no view.
+            Needs::Recording => {
+                let is_page = matches!(self.active_document().map(|d| &d.content), Some(Content::Ranks(_)));
+                view.is_some() || (command == Command::Clear && (is_page || !matches!(self.overlay, Overlay::None)))
+            }
+            Needs::Saveable => self.can_save(),
+            Needs::Selection => view.is_some_and(|v| v.link.selected().is_some()),
+            Needs::OutOfMemory => view.is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some()),
+        }
+    }
+
+    pub(in crate::app) fn run(&mut self, command: Command, ctx: &Context) {
+        if !self.is_enabled(command) {
+            return;
+        }
+        match command {
+            Command::Open => self.open_dialog(Choosing::Open),
+            Command::OpenRanks => self.open_dialog(Choosing::Ranks),
+            Command::CompareFiles => self.ask_pair(),
+            Command::Probe => self.open_probe(false),
+            Command::Replay => self.open_probe(true),
+            Command::Watch => match self.watch.take() {
+                Some(watch) => self.notices.say(format!("{} is no longer watched.", watch.folder.display())),
+                None => self.open_dialog(Choosing::Watch),
+            },
+            Command::SavePicture => self.actions.send(Action::AskPicture(None)),
+            Command::SaveRecording if self.want_saved() => self.open_dialog(Choosing::Save),
+            Command::SaveRecording => self.act_live(LiveAction::Save),
+            Command::AddFile => self.open_dialog(Choosing::Add),
+            Command::OpenPath => self.ask_path(Choosing::Open),
+            Command::Explain => self.overlay = Overlay::Explain(Default::default()),
+            Command::WatchMachine => self.watch_machine(ctx),
+            Command::Welcome => {
+                self.documents.show_none();
+                self.welcomes += 1;
+            }
+            Command::Close => {
+                if let Some(id) = self.documents.front().map(|d| d.id) {
+                    self.close(id);
+                }
+            }
+            Command::NextTab => self.documents.cycle(1),
+            Command::PreviousTab => self.documents.cycle(-1),
+            Command::Quit => ctx.send_viewport_cmd(egui::ViewportCommand::Close),
+            Command::Palette => self.overlay = Overlay::Palette(Default::default()),
+            Command::FindInView => field::ask_for_focus(ctx),
+            Command::Help => self.overlay = Overlay::Help,
+            Command::Settings => self.overlay = Overlay::Settings,
+            Command::RoleRules => self.overlay = Overlay::Rules,
+            Command::ToggleTheme => {
+                let dark = ctx.global_style().visuals.dark_mode;
+                self.settings.theme = if dark { ThemeChoice::Light } else { ThemeChoice::Dark };
+                ctx.set_theme(self.settings.theme.preference());
+            }
+            Command::ZoomFit => self.with_link(|link, data| {
+                let (from, to) = domain(data.device(), link.axis);
+                set_window(link, data, from, to);
+                link.fitted = link.fitted.wrapping_add(1);
+            }),
+            Command::ZoomIn => self.with_link(|link, data| zoom(link, data, 0.5)),
+            Command::ZoomOut => self.with_link(|link, data| zoom(link, data, 2.0)),
+            Command::PanLeft => self.with_link(|link, data| pan(link, data, -0.25)),
+            Command::PanRight => self.with_link(|link, data| pan(link, data, 0.25)),
+            Command::ToggleAxis => self.with_link(|link, data| {
+                set_axis(link, data, if link.axis == Axis::Event { Axis::Time } else { Axis::Event });
+            }),
+            Command::EventBack => self.with_link(|link, data| go_to(link, data, link.cursor.saturating_sub(1))),
+            Command::EventForward => self.with_link(|link, data| go_to(link, data, link.cursor.saturating_add(1))),
+            Command::First => self.with_link(|link, data| go_to(link, data, 0)),
+            Command::Last => self.with_link(|link, data| go_to(link, data, u32::MAX)),
+            Command::Peak => self.with_link(|link, data| go_to(link, data, data.tables.curves.peak(Quantity::Active).1)),
+            Command::PreviousPeak | Command::NextPeak | Command::PreviousSameStack | Command::NextSameStack => self.seek(command),
+            Command::OutOfMemory if self.show_failed_device() => {}
+            Command::OutOfMemory => self.with_link(|link, data| {
+                // The last first, which ended the run; from there on round.
+                let is_at_one =
+                    data.ooms.binary_search(&link.cursor).is_ok() && link.selected() == Some(Item::Event(link.cursor));
+                let next = data.ooms.iter().copied().find(|&e| e > link.cursor).or_else(|| data.ooms.first().copied());
+                if let Some(e) = if is_at_one { next } else { data.last_oom() } {
+                    go_to(link, data, e);
+                    link.selection.select(Some(Item::Event(e)));
+                }
+            }),
+            Command::SetMarker(which) => self.with_link(|link, _| set_marker(link, which, Some(link.cursor))),
+            Command::ClearMarkers => self.with_link(|link, _| {
+                set_marker(link, 0, None);
+                set_marker(link, 1, None);
+            }),
+            Command::QueryStack => {
+                let stack = self.active_document().and_then(Document::view).and_then(|v| selected_stack(&v.link, &v.data));
+                match stack {
+                    Some(stack) if stack.is_some() => self.apply(Action::SetQuery(format!("stack={}", stack.0)), ctx),
+                    Some(_) => self.apply(Action::SetQuery("stack=none".to_owned()), ctx),
+                    None => return self.notices.say("The selection has no stack."),
+                }
+                self.run(Command::Show(ViewKind::Allocations), ctx);
+            }
+            Command::FitSelection => self.with_link(fit_selection),
+            // What is being drawn is the innermost.
+            Command::Clear if lets_go_of_drawing(ctx) => {}
+            Command::Clear => self.clear(),
+            // Whatever changed last: the workspace, the zoom, the selection. Where there is no more of it, the workspace.
+            Command::SelectionBack if self.active_document_mut().is_some_and(|d| d.left.1 && d.go_back()) => {}
+            Command::SelectionBack => {
+                let mut went = false;
+                self.with_link(|link, data| {
+                    went = link.zoom_back(data.device());
+                    if !went && link.selection.can_go_back() {
+                        link.selection.back();
+                        went = true;
+                    }
+                });
+                if let Some(document) = self.active_document_mut().filter(|_| !went) {
+                    document.go_back();
+                }
+            }
+            Command::SelectionForward => self.with_link(|link, _| link.selection.forward()),
+            Command::CopyAddress => {
+                let text =
+                    self.active_document().and_then(Document::view).filter(|v| v.data.recording.addresses().is_known()).and_then(
+                        |v| match v.link.selected()? {
+                            Item::Lifetime(id) => {
+                                v.data.tables.lifetimes.get(v.data.device(), id).map(|l| Address(l.address).to_string())
+                            }
+                            Item::Segment(a) | Item::Hole(a) | Item::Unmapped(a) => Some(Address(a).to_string()),
+                            Item::Event(e) => v.data.device().events.address.get(e as usize).map(|&a| Address(a).to_string()),
+                            Item::Stack(_) | Item::Annotation(_) => None,
+                        },
+                    );
+                match text {
+                    Some(text) => self.apply(Action::Copy(text), ctx),
+                    None => self.notices.say("The selection has no address."),
+                }
+            }
+            Command::CopyStack => {
+                let text = self.active_document().and_then(Document::view).and_then(|v| {
+                    let stack = selected_stack(&v.link, &v.data)?;
+                    Some(vramscope_core::tables::stack_text(&v.data.recording.stacks, stack))
+                });
+                match text {
+                    Some(text) if !text.is_empty() => self.apply(Action::Copy(text), ctx),
+                    _ => self.notices.say("The selection has no recorded stack."),
+                }
+            }
+            Command::Colour(by) => self.apply(Action::SetColourBy(by), ctx),
+            Command::Workspace(w) => {
+                if let Some(document) = self.active_document_mut() {
+                    document.go_to(w);
+                }
+            }
+            Command::ResetLayout => {
+                if let Some(document) = self.active_document_mut() {
+                    let w = document.arrangement();
+                    document.layouts.reset(w);
+                    let layouts = document.layouts.clone();
+                    self.settings.layouts = layouts;
+                }
+            }
+            Command::Show(view) => {
+                // Where there is no room beside the others it takes all of it.
+                self.maximised = self.hidden.contains(&view).then_some(view);
+                if let Some(document) = self.active_document_mut() {
+                    let w = document.arrangement();
+                    workspace::show(document.layouts.tree(w), w, view);
+                }
+            }
+        }
+    }
+
+    /// Brings the device that ran out of memory to the front where the one in front did not; it opens at its failure.
+    fn show_failed_device(&mut self) -> bool {
+        let view = self.active_document().and_then(Document::view).filter(|v| v.data.ooms.is_empty());
+        let Some(failed) = view.and_then(|v| v.data.failed_elsewhere()) else { return false };
+        self.set_device(failed);
+        // One that was looked at before may have been left elsewhere.
+        self.with_link(|link, data| {
+            if let (Some(&first), false) = (data.ooms.first(), data.ooms.contains(&link.cursor)) {
+                go_to(link, data, first);
+                link.selection.select(Some(Item::Event(first)));
+            }
+        });
+        true
+    }
+
+    fn clear(&mut self) {
+        if !matches!(self.overlay, Overlay::None) {
+            self.wants_save |= matches!(self.overlay, Overlay::Rules);
+            self.overlay = Overlay::None;
+            return;
+        }
+        if self.maximised.take().is_some() {
+            return;
+        }
+        if let Some(Content::Ranks(page)) = self.active_document_mut().map(|document| &mut document.content) {
+            page.let_go();
+            return;
+        }
+        self.with_link(|link, _| {
+            link.cleared = link.cleared.wrapping_add(1);
+            if link.range.is_some() {
+                link.range = None;
+            } else if !link.focus_classes.is_empty() {
+                link.focus_classes.clear();
+            } else if link.query.is_some() {
+                link.query = None;
+            } else if link.selected().is_some() || link.own.is_some() {
+                // The window stays: whoever zoomed in and let everything go has not asked to lose the place.
+                link.selection.select(None);
+                link.own = None;
+            } else {
+                link.fitted = link.fitted.wrapping_add(1);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::jobs::Jobs;
+    use crate::app::settings::Settings;
+    use crate::app::state::workspace::Workspace;
+
+    #[test]
+    fn back_returns_from_a_workspace_and_before_that_from_what_was_selected_in_it() {
+        let ctx = Context::default();
+        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
+        app.open_paths([concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()]);
+        app.logic(&ctx);
+        let front = |app: &App| app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.link.selected())));
+        app.apply(Action::Select(Some(Item::Event(1))), &ctx);
+        app.run(Command::Workspace(Workspace::Autopsy), &ctx);
+        app.run(Command::SelectionBack, &ctx);
+        assert_eq!(front(&app), Some((Workspace::Overview, Some(Item::Event(1)))), "the workspace changed last");
+        app.run(Command::Workspace(Workspace::Flame), &ctx);
+        app.apply(Action::Select(Some(Item::Event(2))), &ctx);
+        app.run(Command::SelectionBack, &ctx);
+        assert_eq!(front(&app), Some((Workspace::Flame, Some(Item::Event(1)))), "the selection changed last");
+        app.run(Command::SelectionBack, &ctx);
+        assert_eq!(front(&app), Some((Workspace::Overview, Some(Item::Event(1)))));
+        app.run(Command::SelectionBack, &ctx);
+        assert_eq!(front(&app).map(|f| f.0), Some(Workspace::Overview));
+    }
+}

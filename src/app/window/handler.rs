@@ -1,0 +1,153 @@
+//! Applying actions: the one place where state changes.
+
+use std::sync::Arc;
+
+use egui::Context;
+
+use super::{App, Overlay};
+use crate::app::data::device::DeviceData;
+use crate::app::documents::document::{Content, Document};
+use crate::app::documents::moving::{clamp_event, go_to, set_axis, set_marker, set_window};
+use crate::app::state::action::Action;
+use crate::app::state::choosing::Choosing;
+use crate::app::state::compared::Source;
+use crate::app::state::cursor::{AskedQuery, Link};
+use crate::app::state::workspace;
+use vramscope_core::query::Query;
+
+impl App {
+    /// Applies one action.
+    pub(in crate::app) fn apply(&mut self, action: Action, ctx: &Context) {
+        match action {
+            Action::Run(command) => self.run(command, ctx),
+            Action::Open(paths) => self.open_together(paths),
+            Action::OpenRanks(paths) => self.open_ranks(paths),
+            Action::CompareFiles(a, b) => {
+                self.open(a);
+                self.to_compare = self.active_document().map(|d| (d.id, b));
+                self.poll_comparison(ctx);
+            }
+            Action::CompareOneOf(path) => match self.first_of_two.take() {
+                Some(first) => self.apply(Action::CompareFiles(first, path), ctx),
+                None => {
+                    self.first_of_two = Some(path);
+                    self.open_dialog(Choosing::Second);
+                }
+            },
+            Action::Watch(folder) => self.watch_folder(folder),
+            Action::Explain(log) => self.overlay = Overlay::Explain(crate::app::dialogs::explain::Explainer::of(log)),
+            Action::ExplainLog(path) => self.explain_log(path),
+            Action::NothingToExplain(why) => {
+                self.overlay = Overlay::Explain(crate::app::dialogs::explain::Explainer::refusing(why))
+            }
+            Action::AskPath(purpose) => self.ask_path(purpose),
+            Action::SaveSession(path) => self.save_session(path),
+            Action::AskLog => self.open_dialog(Choosing::Log),
+            Action::AskPicture(part) => {
+                self.pictures.part = part;
+                self.open_dialog(Choosing::Picture);
+            }
+            Action::SavePicture(path) => self.save_picture(path, ctx),
+            Action::SaveRecording(path) => self.save_recording(path),
+            Action::Add(path) => self.add_file(path),
+            Action::OpenSample(index) => {
+                if let Some(sample) = self.samples.get(index).copied() {
+                    self.open_sample(sample);
+                }
+            }
+            Action::Activate(id) => self.documents.show(id),
+            Action::Close(id) => self.close(id),
+            Action::SetDevice(index) => self.set_device(index),
+            Action::SetCursor(event) => self.with_link(|link, data| link.cursor = clamp_event(data, event)),
+            Action::GoTo(event) => self.with_link(|link, data| go_to(link, data, event)),
+            Action::SetInstant(at_us) => self.with_link(|link, _| link.instant_us = at_us),
+            Action::SetWindow(from, to) => self.with_link(|link, data| set_window(link, data, from, to)),
+            Action::SetAxis(axis) => self.with_link(|link, data| set_axis(link, data, axis)),
+            Action::HoverEvent(event) => self.with_link(|link, _| link.hover_event = event),
+            Action::Hover(item) => self.with_link(|link, _| link.hovered = item),
+            Action::HoverClass(class) => self.with_link(|link, _| link.hover_class = class),
+            Action::HoverOwn(own) => self.with_link(|link, _| link.hover_own = own),
+            Action::KeepOwn(own) => self.with_link(|link, _| link.own = own),
+            Action::Select(item) => self.with_link(|link, _| {
+                link.selection.select(item);
+                link.own = None;
+            }),
+            Action::SetRange(range) => self.with_link(|link, data| {
+                link.range = range.map(|(a, b)| (clamp_event(data, a.min(b)), clamp_event(data, a.max(b))));
+            }),
+            Action::SetColourBy(by) => {
+                // What the user chose is kept; what a recording without stacks falls back to is not.
+                self.settings.colour_by = Some(by);
+                self.with_link(|link, _| {
+                    link.colour_by = by;
+                    link.focus_classes.clear();
+                    link.hover_class = None;
+                });
+            }
+            Action::SetQuery(text) => self.with_link(|link, _| {
+                let read = Query::parse(&text).ok().filter(|query| !query.is_empty());
+                link.query = read.map(|query| Arc::new(AskedQuery { text, query }));
+            }),
+            Action::SetFocusClasses(classes) => self.with_link(|link, _| link.focus_classes = classes),
+            Action::SetMarker(which, event) => {
+                self.with_link(|link, data| set_marker(link, which, event.map(|e| clamp_event(data, e))))
+            }
+            Action::OpenSimulation { conf, limit } => self.open_simulation(&conf, limit),
+            Action::TrySettings(conf) => {
+                self.with_link(|link, _| link.to_try.push(conf));
+                if let Some(document) = self.active_document_mut() {
+                    document.go_to(workspace::Workspace::WhatIf);
+                    let whatif = workspace::Workspace::WhatIf;
+                    workspace::show(document.layouts.tree(whatif), whatif, crate::app::state::view_kind::ViewKind::WhatIf);
+                }
+                self.maximised = None;
+            }
+            Action::SetTracks(tracks) => {
+                self.settings.tracks = tracks;
+                for document in self.documents.iter_mut() {
+                    let parked = document.parked.values_mut();
+                    let shown = match &mut document.content {
+                        Content::Ready(view) => Some(view),
+                        _ => None,
+                    };
+                    parked.chain(shown).for_each(|view| view.link.tracks = tracks);
+                }
+            }
+            Action::Compare(which, source) => self.with_link(|link, _| {
+                // A flag in the timeline would claim that A is here.
+                if source != Source::Marker
+                    && let Some(marker) = link.markers.get_mut(which)
+                {
+                    *marker = None;
+                }
+                if let Some(side) = link.compared.get_mut(which) {
+                    *side = source;
+                }
+            }),
+            Action::OpenSource { file, line } => self.open_source(file, line),
+            Action::SourcesIn(folder) => self.look_for_source(folder),
+            Action::Copy(text) => {
+                ctx.copy_text(text);
+                self.copying.is_told = true;
+            }
+            Action::Live(action) => self.act_live(action),
+            Action::Notify(text) => self.notices.say(text),
+            Action::Complain(text) => self.notices.complain(text),
+        }
+    }
+
+    pub(in crate::app) fn with_link(&mut self, change: impl FnOnce(&mut Link, &DeviceData)) {
+        if let Some(view) = self.active_document_mut().and_then(Document::view_mut) {
+            let data = std::sync::Arc::clone(&view.data);
+            let before = (view.link.axis, view.link.from, view.link.to, view.link.selected());
+            change(&mut view.link, &data);
+            let after = (view.link.axis, view.link.from, view.link.to, view.link.selected());
+            view.link.remember(before);
+            if after != before
+                && let Some(document) = self.active_document_mut()
+            {
+                document.left.1 = false;
+            }
+        }
+    }
+}

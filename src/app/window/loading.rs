@@ -1,0 +1,95 @@
+//! What the loading threads end with.
+
+use super::App;
+use crate::app::documents::document::{Content, DeviceView, Settling};
+use crate::app::documents::loader::Instead;
+use crate::app::documents::samples::describe;
+use crate::app::state::action::Action;
+use crate::app::state::cursor::{Axis, domain};
+use crate::app::state::workspace::Workspace;
+use vramscope_core::model::Format;
+use vramscope_core::units::count;
+
+impl App {
+    /// Takes in recordings that were read, and devices that were prepared.
+    pub(in crate::app) fn poll_loading(&mut self) {
+        let mut recents = Vec::new();
+        let (mut gone, mut cut_short) = (Vec::new(), Vec::new());
+        let (mut told, mut folders) = (Vec::new(), Vec::new());
+        let (axis, colour_by, tracks) = (self.settings.axis, self.settings.colour_by, self.settings.tracks);
+        for document in self.documents.iter_mut() {
+            let Content::Loading(loading) = &mut document.content else { continue };
+            match loading.poll() {
+                None => {}
+                Some(Ok((recording, data))) => {
+                    let is_new = document.recording.is_none();
+                    if let (true, Some(path)) = (is_new, &document.path) {
+                        recents.push(describe(path.clone(), &data));
+                    }
+                    // What was watched has no trace; its page is the card over time.
+                    if is_new && recording.source.format == Format::Session {
+                        document.workspace = Workspace::Live;
+                    }
+                    if is_new && recording.report.truncated().is_some() {
+                        let title = &document.title;
+                        cut_short
+                            .push(format!("{title} ends before its end: what is missing is not shown. Copy the file again."));
+                    }
+                    if is_new && recording.report.nonsense() > 0 {
+                        let (title, values) = (&document.title, count(recording.report.nonsense()));
+                        cut_short.push(format!(
+                            "{values} values of {title} make no sense, so figures may be wrong. Contents tells what was met."
+                        ));
+                    }
+                    document.recording = Some(recording);
+                    let (look, curves_of) = (loading.look, loading.preview.first().map(|p| p.device));
+                    let mut view = DeviceView::new(data);
+                    view.link.tracks = tracks;
+                    view.colour_as_chosen(colour_by);
+                    if axis == Axis::Time && view.data.device().events.has_time {
+                        view.link.axis = axis;
+                        (view.link.from, view.link.to) = domain(view.data.device(), axis);
+                    }
+                    let events = view.data.device().events.len();
+                    look.carry_over(curves_of, view.data.index, events, &mut view.link);
+                    let page = std::mem::replace(&mut document.content, Content::Ready(Box::new(view)));
+                    if let (Content::Loading(page), Content::Ready(view), false) =
+                        (page, &mut document.content, self.jobs.is_synchronous)
+                    {
+                        view.settling = Some(Settling::new(page));
+                    }
+                }
+                Some(Err(sentence)) => {
+                    match (loading.instead(), &document.path) {
+                        (Some(Instead::Gone), Some(path)) => gone.push(path.clone()),
+                        (Some(Instead::Folder), Some(path)) => folders.push((document.id, path.clone())),
+                        _ => {}
+                    }
+                    if let Some(log) = loading.message() {
+                        told.push((document.id, log.clone()));
+                    }
+                    document.content = Content::Failed(sentence);
+                }
+            }
+        }
+        // A log is no recording; what its error means is what was wanted of it.
+        for (id, log) in told {
+            // At once: what is opened beside it must not take it for a file that failed.
+            self.close(id);
+            self.actions.send(Action::Explain(log));
+        }
+        for (id, folder) in folders {
+            self.close(id);
+            self.open_ranks(vec![folder]);
+        }
+        for recent in recents {
+            self.settings.remember(recent);
+        }
+        for path in gone {
+            self.settings.forget(&path);
+        }
+        for sentence in cut_short {
+            self.notices.complain(sentence);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The application.
+//!
+//! [`App`] holds the documents and nothing clever. Views send [`Action`]s; `handler` applies them before the next frame is drawn.
+//! `impl App` stands in this folder alone, a file a theme: two thousand lines in one file would be no place to look.
+
+mod adding;
+mod choosing;
+mod commands;
+mod comparing;
+mod copying;
+mod dropping;
+mod explaining;
+mod folder;
+mod handler;
+mod loading;
+pub mod pictures;
+mod probing;
+mod saving;
+mod seeking;
+mod sources;
+mod tabs;
+mod watching;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use egui::Context;
+
+use super::dialogs::drop_target::Hover;
+use super::dialogs::notifications::Notifications;
+use super::dialogs::{choosing as paths, explain, sources as questions};
+use super::documents::document::{Content, DeviceView, Document};
+use super::documents::samples::Sample;
+use super::documents::{adding::Additions, samples, saving::Saves, seeking::Seeking, tabs::Tabs, watch};
+use super::jobs::{Derived, Jobs};
+use super::palette::Palette;
+use super::picture::Pictures;
+use super::platform::clipboard::Copying;
+use super::platform::machine::MachineState;
+use super::settings::merging::Kept;
+use super::settings::{Recent, Settings};
+use super::state::action::{Action, Actions};
+use super::state::command::Command;
+use super::state::document_id::DocumentId;
+use super::state::view_kind::ViewKind;
+use super::theme;
+use super::widgets::field::nobody_took_focus;
+use vramscope_core::anatomy::roles::Rule;
+
+/// What lies over the window.
+pub(in crate::app) enum Overlay {
+    None,
+    Palette(Box<Palette>),
+    /// A path that is being chosen.
+    OpenPath(Box<paths::Asking>),
+    Explain(explain::Explainer),
+    /// What to compare the recording in front with.
+    Pair,
+    Help,
+    Settings,
+    Rules,
+    /// What is missing before a source line can be opened.
+    Source(questions::Question),
+}
+
+/// The application: open documents, settings, and what is in flight.
+pub struct App {
+    pub(in crate::app) settings: Settings,
+    /// What is dragged over the window.
+    pub(in crate::app) hover: Hover,
+    /// What the file of settings is known to hold.
+    pub(in crate::app) kept: Kept,
+    pub(in crate::app) documents: Tabs,
+    pub(in crate::app) overlay: Overlay,
+    /// The settings are written with the next frame: what was decided in a dialog must outlive a crash.
+    pub(in crate::app) wants_save: bool,
+    /// The role rules as they stand in their file.
+    pub(in crate::app) written_rules: Vec<Rule>,
+    /// The view that fills the workspace for now.
+    pub(in crate::app) maximised: Option<ViewKind>,
+    /// Views of the workspace in front that the window has no room for.
+    pub(in crate::app) hidden: Vec<ViewKind>,
+    pub(in crate::app) notices: Notifications,
+    pub(in crate::app) samples: Vec<Sample>,
+    pub(in crate::app) sample_lines: Derived<(), Vec<Recent>>,
+    /// The GPUs that the welcome page tells of, asked again when it comes back.
+    pub(in crate::app) machine: Derived<u32, MachineState>,
+    /// How often the welcome page was left.
+    pub(in crate::app) welcomes: u32,
+    pub(in crate::app) dialogs: paths::Dialogs,
+    /// What was put on the clipboard.
+    pub(in crate::app) copying: Copying,
+    /// The source line that was clicked.
+    pub(in crate::app) sources: questions::Sources,
+    /// Editors that settings offer.
+    pub(in crate::app) editors: Derived<(), Vec<(&'static str, &'static str)>>,
+    /// The tab that is to be compared once it is read, and with which file.
+    pub(in crate::app) to_compare: Option<(DocumentId, PathBuf)>,
+    /// The first of two recordings that are to be compared, while the second is chosen.
+    pub(in crate::app) first_of_two: Option<PathBuf>,
+    /// Pictures being chosen, taken and written.
+    pub(in crate::app) pictures: Pictures,
+    /// Recordings being written.
+    pub(in crate::app) saves: Saves,
+    /// What is being looked for in the recording in front.
+    pub(in crate::app) seeking: Option<Seeking>,
+    /// The live session that is to be saved, while the user is asked where.
+    pub(in crate::app) session_to_save: Option<DocumentId>,
+    /// The folder watched for new recordings.
+    pub(in crate::app) watch: Option<watch::Watch>,
+    pub(in crate::app) additions: Additions,
+    pub(in crate::app) actions: Actions,
+    pub(in crate::app) inbox: Receiver<Action>,
+    pub(in crate::app) jobs: Jobs,
+    /// Draw only this view: the screenshot of one view.
+    pub(in crate::app) only: Option<ViewKind>,
+    /// The title bar's text, sent to the desktop only when it changes.
+    pub(in crate::app) shown_title: String,
+}
+
+impl App {
+    /// An app with no documents.
+    #[must_use]
+    pub fn new(ctx: &Context, mut settings: Settings, jobs: Jobs) -> Self {
+        theme::install(ctx);
+        ctx.set_theme(settings.theme.preference());
+        ctx.options_mut(|o| {
+            o.quit_shortcuts.clear();
+            o.zoom_with_keyboard = true;
+        });
+        settings.layouts.repair();
+        let (actions, inbox) = Actions::channel();
+        App {
+            written_rules: settings.category_rules.clone(),
+            settings,
+            hover: Hover::default(),
+            kept: Kept::default(),
+            documents: Tabs::default(),
+            overlay: Overlay::None,
+            wants_save: false,
+            maximised: None,
+            hidden: Vec::new(),
+            notices: Notifications::default(),
+            samples: samples::all(),
+            sample_lines: Derived::default(),
+            machine: Derived::default(),
+            welcomes: 0,
+            dialogs: paths::Dialogs::default(),
+            copying: Copying::default(),
+            sources: questions::Sources::default(),
+            editors: Derived::default(),
+            to_compare: None,
+            first_of_two: None,
+            pictures: Pictures::default(),
+            saves: Saves::default(),
+            seeking: None,
+            session_to_save: None,
+            watch: None,
+            additions: Default::default(),
+            actions,
+            inbox,
+            jobs,
+            only: None,
+            shown_title: String::new(),
+        }
+    }
+
+    /// Opens files as if they had been dropped on the window.
+    pub fn open_paths(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.open_together(paths);
+    }
+
+    /// Where views and tests ask for changes.
+    #[must_use]
+    pub fn actions(&self) -> &Actions {
+        &self.actions
+    }
+
+    /// The document in front.
+    #[must_use]
+    pub fn active_document(&self) -> Option<&Document> {
+        self.documents.front()
+    }
+
+    pub(in crate::app) fn active_document_mut(&mut self) -> Option<&mut Document> {
+        self.documents.front_mut()
+    }
+
+    /// The open documents, in tab order.
+    #[must_use]
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+
+    /// The settings as they would be saved now.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sentences on screen.
+    pub fn notices(&self) -> impl Iterator<Item = &str> {
+        self.notices.texts()
+    }
+
+    /// True when nothing is being read or computed.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.jobs.running() == 0
+            && self.additions.is_empty()
+            && !self.documents.iter().any(|d| match &d.content {
+                Content::Loading(_) => true,
+                Content::Ready(view) => view.is_settling(),
+                Content::Ranks(page) => !page.is_done(),
+                Content::Probe(page) => page.is_running(),
+                _ => false,
+            })
+    }
+
+    /// A number that changes as long as anything is read, computed, opened or sampled.
+    pub(in crate::app) fn pace(&self) -> u64 {
+        use std::hash::{Hash as _, Hasher as _};
+        let mut pace = std::hash::DefaultHasher::new();
+        (self.jobs.running(), self.additions.is_empty(), self.documents.len(), self.explains().is_some()).hash(&mut pace);
+        for document in self.documents.iter() {
+            std::mem::discriminant(&document.content).hash(&mut pace);
+            match &document.content {
+                Content::Loading(loading) => {
+                    let (stage, fraction) = loading.progress.stage();
+                    (stage.text(), fraction.map(f32::to_bits), loading.progress.fraction().map(f32::to_bits)).hash(&mut pace);
+                }
+                Content::Ready(view) => (view.data.device().events.len(), view.data.device().samples.len()).hash(&mut pace),
+                Content::Ranks(page) => (page.answered, page.is_done()).hash(&mut pace),
+                // A run takes its time, and ends by its own limits.
+                Content::Probe(page) => page.is_running().then(std::time::Instant::now).hash(&mut pace),
+                Content::Failed(_) => {}
+            }
+        }
+        pace.finish()
+    }
+
+    /// Takes in what arrived since the last frame: loaded files, dropped files, dialogs, shortcuts, actions.
+    pub fn logic(&mut self, ctx: &Context) {
+        self.poll_dialog();
+        self.poll_source();
+        self.poll_copied();
+        self.poll_loading();
+        self.poll_ranks();
+        self.poll_probe();
+        self.poll_watch();
+        self.poll_pictures();
+        self.poll_saves();
+        self.poll_seeking();
+        self.poll_comparison(ctx);
+        self.poll_additions();
+        self.poll_live();
+        for (name, said) in self.jobs.take_panics() {
+            let sentence = "An error in vramscope ended one of its computations; the rest goes on. Please report it, with the recording if you can";
+            self.notices.complain(format!("{sentence}: {name}: {said}"));
+        }
+        let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
+        if !dropped.is_empty() {
+            self.take_dropped(dropped, ctx);
+        }
+        self.read_shortcuts(ctx);
+        while let Ok(action) = self.inbox.try_recv() {
+            self.apply(action, ctx);
+        }
+        if nobody_took_focus(ctx) && matches!(self.overlay, Overlay::None) {
+            self.overlay = Overlay::Palette(Default::default());
+        }
+    }
+
+    pub(in crate::app) fn read_shortcuts(&mut self, ctx: &Context) {
+        let typing = ctx.text_edit_focused();
+        // An open menu takes Escape and the arrows for itself.
+        let in_menu = egui::Popup::is_any_open(ctx);
+        let in_dialog = !matches!(self.overlay, Overlay::None);
+        let mut shortcuts: Vec<_> =
+            Command::all().into_iter().flat_map(|c| c.shortcuts().into_iter().map(move |s| (s, c))).collect();
+        // egui lets a shortcut match with Shift or Alt held besides: `A` would take what `Shift A` means.
+        shortcuts.sort_by_key(|(s, _)| !(s.modifiers.shift || s.modifiers.alt));
+        for (shortcut, command) in shortcuts {
+            // A bare letter belongs to the text field that has the focus; Escape leaves the field first.
+            let is_bare = !shortcut.modifiers.command && !shortcut.modifiers.alt;
+            if is_bare && (typing || in_menu) {
+                continue;
+            }
+            // A dialog holds the keyboard: what lies behind it stays as it is.
+            if in_dialog && !command.works_in_dialogs() {
+                continue;
+            }
+            // A slow frame brings several presses of one key at once.
+            let presses = ctx.input_mut(|i| i.count_and_consume_key(shortcut.modifiers, shortcut.logical_key));
+            let times = if command.moves() { presses } else { presses.min(1) };
+            for _ in 0..times {
+                self.actions.run(command);
+            }
+        }
+    }
+}
+
+/// Shares one recording between tests, benches and the app without reading a file.
+impl App {
+    /// Draws nothing but one view, over the whole window.
+    pub fn show_only(&mut self, view: ViewKind) {
+        self.only = Some(view);
+    }
+
+    /// Puts a recording in a tab as if it had been read from a file.
+    pub fn open_recording(&mut self, title: &str, data: Arc<crate::app::data::device::DeviceData>) {
+        let recording = Arc::clone(&data.recording);
+        let mut view = DeviceView::new(data);
+        view.link.tracks = self.settings.tracks;
+        let document = self.open_tab(title.to_owned(), None, Content::Ready(Box::new(view)));
+        document.recording = Some(recording);
+    }
+}

@@ -1,0 +1,242 @@
+//! Pictures that the user asks for, taken of the window as it is.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use egui::{ColorImage, Context, RawInput, Rect, TextureId, Vec2, vec2};
+
+use super::App;
+use crate::app::data::device::DeviceData;
+use crate::app::jobs::Jobs;
+use crate::app::picture::{Wanted, cut, save_png, svg, write};
+use crate::app::settings::{Settings, ThemeChoice};
+use crate::app::state::cursor::Link;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::state::workspace::{Layouts, Workspace};
+use crate::app::theme::tokens;
+
+/// The settings that a picture is drawn with.
+pub(in crate::app) fn settings(dark: bool) -> Settings {
+    Settings { theme: if dark { ThemeChoice::Dark } else { ThemeChoice::Light }, ..Settings::default() }
+}
+
+/// How long nothing may have happened before the last frame is the picture.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// Draws frames until nothing is computed any more, and gives the last one as SVG. `is_ready` says when the app shows what it should.
+pub(in crate::app) fn draw(
+    ctx: &Context,
+    app: &mut App,
+    size: Vec2,
+    mut is_ready: impl FnMut(&mut App) -> Result<bool, String>,
+) -> Result<String, String> {
+    let mut images: HashMap<TextureId, Arc<ColorImage>> = HashMap::new();
+    let (mut calm, mut since) = (0, Instant::now());
+    loop {
+        let input = RawInput { screen_rect: Some(Rect::from_min_size(egui::Pos2::ZERO, size)), ..RawInput::default() };
+        let mut output = ctx.run_ui(input, |ui| {
+            app.logic(ui.ctx());
+            app.draw(ui);
+        });
+        for (id, deltas) in std::mem::take(&mut output.textures_delta.set) {
+            for delta in deltas {
+                let egui::ImageData::Color(image) = delta.image;
+                // Only the font atlas is changed in parts, and glyphs are written as text.
+                if delta.pos.is_none() {
+                    images.insert(id, image);
+                }
+            }
+        }
+        // Views start their computations while drawing, some a moment after the last change, so a few quiet frames over a moment mean
+        // that nothing is left.
+        if is_ready(app)? {
+            calm += 1;
+        } else {
+            (calm, since) = (0, Instant::now());
+        }
+        if calm >= 6 && since.elapsed() >= QUIET {
+            let shapes: Vec<(Rect, egui::Shape)> = output.shapes.into_iter().map(|s| (s.clip_rect, s.shape)).collect();
+            let background = if ctx.global_style().visuals.dark_mode { tokens::DARK.s0 } else { tokens::LIGHT.s0 };
+            return Ok(svg::document(&shapes, size, background, &images));
+        }
+        std::thread::sleep(Duration::from_millis(4));
+    }
+}
+
+/// What is on screen, for a thread that draws it again as SVG.
+struct Scene {
+    title: String,
+    data: Arc<DeviceData>,
+    link: Link,
+    workspace: Workspace,
+    layouts: Layouts,
+    only: Option<ViewKind>,
+    size: Vec2,
+    dark: bool,
+}
+
+impl Scene {
+    fn svg(self) -> Result<String, String> {
+        let ctx = Context::default();
+        let mut app = App::new(&ctx, settings(self.dark), Jobs::new(ctx.clone()));
+        app.only = self.only;
+        app.pictures.hold_notices_back();
+        app.open_recording(&self.title, self.data);
+        if let Some(document) = app.active_document_mut() {
+            document.workspace = self.workspace;
+            document.layouts = self.layouts;
+            if let Some(view) = document.view_mut() {
+                view.link = self.link;
+            }
+        }
+        let mut patience = Patience::default();
+        draw(&ctx, &mut app, self.size, |app| {
+            patience.check(app, "this window")?;
+            Ok(app.is_idle())
+        })
+    }
+}
+
+impl App {
+    /// Writes a picture of the window, or of the pane chosen before, as the path's ending says.
+    pub(in crate::app) fn save_picture(&mut self, path: PathBuf, ctx: &Context) {
+        let part = self.pictures.part.take();
+        if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("svg")) {
+            let Some(scene) = self.scene(part, ctx) else {
+                self.notices.say("Open a recording first; a picture of other pages can be saved as PNG.");
+                return;
+            };
+            let out = path.clone();
+            let answer = self.jobs.spawn("picture", move || scene.svg().and_then(|text| write(&out, &text)));
+            self.pictures.answers.push((path, answer));
+        } else {
+            // The renderer answers a frame later, when the dialog is gone from the picture.
+            self.pictures.wanted = Some(Wanted { path, part });
+        }
+    }
+
+    fn scene(&self, part: Option<(ViewKind, Rect)>, ctx: &Context) -> Option<Scene> {
+        let document = self.active_document()?;
+        let view = document.view()?;
+        let size = part.map_or_else(|| ctx.content_rect().size(), |(_, rect)| rect.size());
+        Some(Scene {
+            title: document.title.clone(),
+            data: Arc::clone(&view.data),
+            link: view.link.clone(),
+            workspace: document.workspace,
+            layouts: document.layouts.clone(),
+            only: part.map(|(kind, _)| kind),
+            size: size.max(vec2(64.0, 64.0)),
+            dark: ctx.global_style().visuals.dark_mode,
+        })
+    }
+
+    /// Asks the renderer for the picture that is wanted; called while the window is drawn.
+    pub(in crate::app) fn take_picture(&mut self, ui: &egui::Ui) {
+        let Some(wanted) = self.pictures.wanted.take() else { return };
+        let (sender, answer) = std::sync::mpsc::sync_channel(1);
+        let (ctx, path) = (ui.ctx().clone(), wanted.path.clone());
+        let scale = ctx.pixels_per_point();
+        let is_taken = Arc::new(AtomicBool::new(false));
+        self.pictures.asked = Some((Instant::now(), Arc::clone(&is_taken)));
+        ui.request_screenshot(move |image| {
+            is_taken.store(true, Ordering::Release);
+            let image = match wanted.part {
+                Some((_, rect)) => cut(&image, rect, scale),
+                None => ColorImage::clone(&image),
+            };
+            // Compressing a window takes longer than a frame may.
+            let spawned = std::thread::Builder::new().name("picture".to_owned()).spawn(move || {
+                let _ = sender.send(save_png(&image, &wanted.path));
+                ctx.request_repaint();
+            });
+            if let Err(error) = spawned {
+                tracing::error!("cannot start the thread picture: {error}");
+            }
+        });
+        self.pictures.answers.push((path, answer));
+    }
+
+    /// Says how pictures went.
+    pub(in crate::app) fn poll_pictures(&mut self) {
+        let mut said = Vec::new();
+        self.pictures.answers.retain(|(path, answer)| match answer.try_recv() {
+            Ok(Ok(())) => {
+                said.push(format!("Saved {}.", path.display()));
+                false
+            }
+            Ok(Err(sentence)) => {
+                said.push(sentence);
+                false
+            }
+            Err(std::sync::mpsc::TryRecvError::Empty) => true,
+            Err(std::sync::mpsc::TryRecvError::Disconnected) => {
+                said.push(format!("{}: the picture was not taken.", path.display()));
+                false
+            }
+        });
+        for sentence in said {
+            self.notices.say(sentence);
+        }
+    }
+}
+
+/// How long a picture may stand still, unfinished, before it is given up.
+const STUCK: Duration = Duration::from_secs(120);
+
+/// Notices when nothing moves any more: what never comes to an end must not keep a script waiting.
+#[derive(Debug)]
+pub(in crate::app) struct Patience {
+    seen: Option<u64>,
+    since: Instant,
+    limit: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { seen: None, since: Instant::now(), limit: STUCK }
+    }
+}
+
+impl Patience {
+    /// Looks how far the app is.
+    ///
+    /// # Errors
+    /// One sentence when that has not changed for two minutes.
+    pub(in crate::app) fn check(&mut self, app: &App, view: &str) -> Result<(), String> {
+        self.look(app.pace(), view)
+    }
+
+    fn look(&mut self, pace: u64, view: &str) -> Result<(), String> {
+        if self.seen != Some(pace) {
+            (self.seen, self.since) = (Some(pace), Instant::now());
+        }
+        if self.since.elapsed() < self.limit {
+            return Ok(());
+        }
+        let seconds = self.limit.as_secs();
+        Err(format!(
+            "the picture of {view} was given up: nothing has moved for {seconds} s; try another --view, or the text commands"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_is_waited_for_and_what_stands_still_is_given_up() {
+        let mut patience = Patience { limit: Duration::from_millis(20), ..Patience::default() };
+        for pace in 0..4 {
+            patience.look(pace, "timeline").unwrap();
+            std::thread::sleep(Duration::from_millis(8));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        let sentence = patience.look(3, "timeline").unwrap_err();
+        assert!(sentence.contains("the picture of timeline was given up"), "{sentence}");
+    }
+}

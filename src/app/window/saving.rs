@@ -1,0 +1,69 @@
+//! Saving the recording in front.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
+
+use super::App;
+use crate::app::documents::document::Content;
+use crate::app::documents::saving::{file_name, save};
+use vramscope_core::model::Recording;
+
+impl App {
+    /// The recording that "Save" means now: the one in front, or what the probe's page in front has made.
+    fn to_save(&self) -> Option<&Arc<Recording>> {
+        let document = self.active_document()?;
+        let recording = match &document.content {
+            Content::Probe(page) => page.outcome.as_ref()?.as_ref().ok().map(|made| &made.recording),
+            Content::Ready(_) => document.recording.as_ref(),
+            _ => None,
+        };
+        recording.filter(|r| r.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty()))
+    }
+
+    /// True when there is something to save: a recording with a trace or segments, or a live watch, which saves its session.
+    pub(in crate::app) fn can_save(&self) -> bool {
+        self.to_save().is_some() || self.active_document().is_some_and(|d| d.feed.is_some())
+    }
+
+    /// Remembers what is to be saved while its path is chosen. False when there is nothing.
+    pub(in crate::app) fn want_saved(&mut self) -> bool {
+        self.saves.wanted = self.to_save().cloned();
+        self.saves.wanted.is_some()
+    }
+
+    /// A name for the file of what is to be saved.
+    pub(in crate::app) fn name_to_save(&self) -> String {
+        file_name(self.saves.wanted.as_ref().map_or("recording", |r| r.source.name.as_str()))
+    }
+
+    /// Writes the recording that was to be saved.
+    pub(in crate::app) fn save_recording(&mut self, path: PathBuf) {
+        let Some(recording) = self.saves.wanted.take() else { return };
+        let out = path.clone();
+        let answer = self.jobs.spawn("save", move || save(&recording, &out));
+        self.saves.answers.push((path, answer));
+    }
+
+    /// Says how saving went.
+    pub(in crate::app) fn poll_saves(&mut self) {
+        let mut said = Vec::new();
+        self.saves.answers.retain(|(path, answer)| match answer.try_recv() {
+            Ok(outcome) => {
+                said.push(outcome);
+                false
+            }
+            Err(TryRecvError::Empty) => true,
+            Err(TryRecvError::Disconnected) => {
+                said.push(Err(format!("{}: the recording was not saved; please try again.", path.display())));
+                false
+            }
+        });
+        for outcome in said {
+            match outcome {
+                Ok(sentence) => self.notices.say(sentence),
+                Err(sentence) => self.notices.complain(sentence),
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Looking for the next peak, or the next allocation of a stack.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
+
+use super::App;
+use crate::app::documents::document::Document;
+use crate::app::documents::moving::go_to;
+use crate::app::documents::seeking::{Seeking, find};
+use crate::app::state::command::Command;
+
+impl App {
+    /// Starts to look for what a command wants, or puts it behind the search at work.
+    pub(in crate::app) fn seek(&mut self, command: Command) {
+        if let Some(seeking) = &mut self.seeking {
+            seeking.next.push_back(command);
+            return;
+        }
+        let Some((of, view)) = self.active_document().and_then(|d| Some((d.id, d.view()?))) else { return };
+        let (data, link) = (Arc::clone(&view.data), view.link.clone());
+        let answer = self.jobs.spawn("seek", move || find(command, &link, &data));
+        self.seeking = Some(Seeking { of, answer, next: VecDeque::new() });
+        self.poll_seeking();
+    }
+
+    /// Goes where a search found something, and begins the next one.
+    pub(in crate::app) fn poll_seeking(&mut self) {
+        let Some(seeking) = self.seeking.take() else { return };
+        let found = match seeking.answer.try_recv() {
+            Err(TryRecvError::Empty) => {
+                self.seeking = Some(seeking);
+                return;
+            }
+            answer => answer.ok().flatten(),
+        };
+        // Who turned to another tab meanwhile looks for nothing any longer.
+        if self.active_document().map(|d: &Document| d.id) != Some(seeking.of) {
+            return;
+        }
+        if let Some((event, item)) = found {
+            self.with_link(|link, data| {
+                if item.is_some() {
+                    link.selection.select(item);
+                }
+                go_to(link, data, event);
+            });
+        }
+        seeking.next.into_iter().for_each(|command| self.seek(command));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::app::jobs::Jobs;
+    use crate::app::settings::Settings;
+    use vramscope_core::model::Progress;
+
+    fn app_with_sample(jobs: Jobs) -> (App, egui::Context) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
+        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
+        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+        let ctx = egui::Context::default();
+        let mut app = App::new(&ctx, Settings::default(), jobs);
+        app.open_recording("gpt_train", data);
+        (app, ctx)
+    }
+
+    fn cursor(app: &App) -> u32 {
+        app.active_document().and_then(Document::view).map_or(0, |v| v.link.cursor)
+    }
+
+    #[test]
+    fn a_search_is_the_work_of_a_thread_and_presses_add_up() {
+        let commands = [Command::First, Command::NextPeak, Command::NextPeak, Command::NextPeak, Command::PreviousPeak];
+        let (mut there, ctx) = app_with_sample(Jobs::synchronous());
+        commands.into_iter().for_each(|command| there.run(command, &ctx));
+        let (mut app, ctx) = app_with_sample(Jobs::default());
+        commands.into_iter().for_each(|command| app.run(command, &ctx));
+        assert!(app.seeking.is_some(), "the window's thread does not wait");
+        let start = Instant::now();
+        while app.seeking.is_some() && start.elapsed() < Duration::from_secs(20) {
+            app.poll_seeking();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_ne!(cursor(&app), 0);
+        assert_eq!(cursor(&app), cursor(&there));
+    }
+}

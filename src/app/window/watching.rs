@@ -1,0 +1,126 @@
+//! Live documents: starting one, taking in its pictures, and what the user asks of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use egui::Context;
+
+use super::App;
+use crate::app::data::device::prepare;
+use crate::app::documents::document::{Content, DeviceView, Document};
+use crate::app::documents::loader::Loading;
+use crate::app::live::{LiveFeed, Update};
+use crate::app::state::action::Action;
+use crate::app::state::choosing::Choosing;
+use crate::app::state::live::LiveAction;
+use crate::app::state::workspace::Workspace;
+use vramscope_core::compare::join::Whose;
+use vramscope_core::formats::session::History;
+use vramscope_core::model::{Progress, Recording};
+
+/// The title of a watch that arrives through a pipe, until the machine it is of is known.
+const FROM_PIPE: &str = "Live, standard input";
+
+impl App {
+    /// Watches this machine's GPUs in a tab, or brings the tab that does to the front.
+    pub fn watch_machine(&mut self, ctx: &Context) {
+        let running = |d: &Document| d.feed.as_ref().is_some_and(|f| !f.status.is_over && !f.status.is_remote);
+        if self.documents.show_first(running) {
+            if let Some(document) = self.documents.front_mut() {
+                document.workspace = Workspace::Live;
+            }
+            return;
+        }
+        self.open_feed("Live", LiveFeed::machine(ctx));
+    }
+
+    /// Shows the session that arrives on standard input.
+    pub fn watch_standard_input(&mut self, ctx: &Context) {
+        self.open_feed(FROM_PIPE, LiveFeed::stream(ctx, std::io::stdin()));
+    }
+
+    fn open_feed(&mut self, title: &str, feed: LiveFeed) {
+        // The tab stands from the first frame: what there is to say comes within milliseconds.
+        let recording = Arc::new(History::new().recording("live"));
+        let Ok(data) = prepare(&recording, 0, &Progress::new()) else { return };
+        let mut view = DeviceView::new(data);
+        view.link.live = Some(Arc::clone(&feed.status));
+        let document = self.open_tab(title.to_owned(), None, Content::Ready(Box::new(view)));
+        document.recording = Some(recording);
+        document.workspace = Workspace::Live;
+        document.feed = Some(feed);
+    }
+
+    /// Takes in what live documents sent since the last frame.
+    pub(in crate::app) fn poll_live(&mut self) {
+        let mut snapshots = Vec::new();
+        let front = self.active_document().map(|d| d.id);
+        for document in self.documents.iter_mut() {
+            let Some(feed) = &mut document.feed else { continue };
+            for update in feed.updates() {
+                match update {
+                    Update::Notice(sentence) => self.notices.say(sentence),
+                    Update::Alarm(sentence) => self.notices.offer(sentence, "Show", Action::Activate(document.id)),
+                    Update::Snapshot(path, whose) => snapshots.push((path, document.recording.clone().map(|r| (r, whose)))),
+                    Update::Status(_) => {}
+                }
+            }
+            let picture = feed.picture();
+            let status = Arc::clone(&feed.status);
+            if let Some((recording, data)) = picture {
+                if let Some(name) = data.device().name.as_ref().filter(|_| document.title == "Live") {
+                    document.title = format!("Live: {name}");
+                }
+                if document.title == FROM_PIPE && recording.source.name != "live" {
+                    document.title = format!("Live: {}", recording.source.name);
+                }
+                document.recording = Some(recording);
+                if let Content::Ready(view) = &mut document.content
+                    && view.data.index == data.index
+                {
+                    view.replace(data);
+                }
+            }
+            if let Content::Ready(view) = &mut document.content {
+                feed.show(view.data.index, front == Some(document.id));
+                view.link.live = Some(status);
+            }
+        }
+        for (path, under) in snapshots {
+            self.open_snapshot(path, under);
+        }
+    }
+
+    /// Opens a snapshot that a watched program wrote, with the samples of the watch under it.
+    fn open_snapshot(&mut self, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) {
+        let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+        let loading = Loading::snapshot(&self.jobs, path.clone(), under);
+        self.open_tab(name, Some(path), Content::Loading(loading));
+    }
+
+    /// Passes what the user asked of the live document in front on to it.
+    pub(in crate::app) fn act_live(&mut self, action: LiveAction) {
+        let Some(document) = self.active_document() else { return };
+        let Some(feed) = &document.feed else { return };
+        if action != LiveAction::Save {
+            feed.act(action);
+            return;
+        }
+        self.session_to_save = Some(document.id);
+        self.open_dialog(Choosing::Session);
+    }
+
+    /// A name for the file of the session that is to be saved.
+    pub(in crate::app) fn session_name(&self) -> String {
+        let title = self.session_to_save.and_then(|id| self.documents.find(id)).map_or("session", |d| d.title.as_str());
+        format!("{}.vramscope", title.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "-"))
+    }
+
+    /// Keeps the session that was to be saved in a file: what was seen so far, and what is still to come.
+    pub(in crate::app) fn save_session(&mut self, path: PathBuf) {
+        let id = self.session_to_save.take();
+        if let Some(feed) = id.and_then(|id| self.documents.find(id)).and_then(|d| d.feed.as_ref()) {
+            feed.save_to(path);
+        }
+    }
+}

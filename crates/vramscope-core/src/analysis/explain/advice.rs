@@ -7,7 +7,7 @@ use crate::formats::oom_message::Writer;
 /// Lines of advice, most promising first.
 pub(super) type Advice = &'static [&'static str];
 
-const WHO: &str = "See who else holds the card: `{tool}`.";
+pub(super) const WHO: &str = "See who else holds the card: `{tool}`.";
 const SMALLER: &str = "Use a smaller batch, or work in chunks.";
 
 /// Advice for programs whose memory is not PyTorch's, and for the machine's.

@@ -54,8 +54,8 @@ pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
         "a limit is a share of its card, so the two are of different devices",
     );
     above(
-        // Windows' driver moves memory to the host.
-        reserved.or(f.allocated).filter(|_| !m.on_windows),
+        // Windows' driver moves memory to the host where the card is full.
+        reserved.or(f.allocated).filter(|_| !m.on_windows && f.free.is_none_or(|free| free.bytes > 0)),
         "held by PyTorch",
         capacity,
         "on the whole card",

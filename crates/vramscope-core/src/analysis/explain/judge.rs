@@ -153,18 +153,53 @@ pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged 
     Judged { verdict: Verdict::Unknown, doubt: Some("the figures contradict each other"), sentence }
 }
 
-/// A share of a card that no program takes of its own will.
-const SMALL_SHARE: u64 = GIBIBYTE / 2;
+/// TensorFlow's share of a card where others leave it little. Cards of 2 GiB, the smallest it runs on, leave it more.
+const SMALL_SHARE: u64 = GIBIBYTE * 5 / 4;
 
-/// Another program than PyTorch, with the largest buffer of XLA's report where there is one.
+/// Another program than PyTorch, with what XLA's report has on the program and its largest buffer.
 fn neighbour(m: &OomMessage) -> Judged {
     let mut judged = by_figures(m);
+    xla_program(m, &mut judged);
     if let Some(buffer) = super::largest(m).first() {
         let what = buffer.operator.as_deref().or(buffer.shape.as_deref()).map_or(String::new(), |what| format!(", {what}"));
         let place = buffer.source.as_deref().map_or(String::new(), |source| format!(" ({source})"));
         judged.sentence.push_str(&format!(" The largest buffer is {}{what}{place}.", pytorch_size(buffer.bytes)));
     }
     judged
+}
+
+/// A program that takes less is not what fills a device.
+const SMALL_PROGRAM: u64 = GIBIBYTE / 4;
+
+/// What the compiled program needs and for what, from the statistics of XLA's report.
+fn xla_program(m: &OomMessage, judged: &mut Judged) {
+    let of = |names: &[&str]| {
+        let figure = m.extra.iter().find(|(name, _)| names.contains(&name.as_str())).map(|(_, figure)| *figure);
+        figure.filter(|f| f.bytes > 0)
+    };
+    let mut parts: Vec<(Figure, &str)> = [
+        (of(&["preallocated temp allocation", "HLO temp"]), "for temporaries (intermediate results)"),
+        (of(&["parameter allocation", "arguments"]), "for its arguments"),
+        (of(&["maybe_live_out allocation", "output"]), "for its results"),
+    ]
+    .into_iter()
+    .filter_map(|(figure, what)| Some((figure?, what)))
+    .collect();
+    parts.sort_by_key(|(figure, _)| std::cmp::Reverse(figure.bytes));
+    let Some((most, _)) = parts.first().copied() else { return };
+    let parts: Vec<String> = parts.iter().map(|(figure, what)| format!("{figure} {what}")).collect();
+    let parts = super::device::listed(&parts.iter().map(String::as_str).collect::<Vec<_>>());
+    let Some(total) = of(&["total allocation"]) else {
+        judged.sentence.push_str(&format!(" The program takes {parts}."));
+        return;
+    };
+    judged.sentence.push_str(&format!(" The program takes {total} in all: {parts}."));
+    if judged.verdict == Verdict::Unknown && total.bytes < SMALL_PROGRAM {
+        judged.sentence.push_str(" That is little: the device is full of other arrays of this process, or of other processes.");
+    } else if judged.verdict == Verdict::Unknown && most.bytes >= total.bytes / 2 {
+        judged.verdict = Verdict::Capacity;
+        judged.doubt = Some("the message does not say how large the device is and what else is on it");
+    }
 }
 
 /// What a program's own figures allow to say.
@@ -199,12 +234,18 @@ fn by_figures(m: &OomMessage) -> Judged {
             return Judged { verdict: Verdict::TooLarge, doubt: rounded_unless(certain), sentence };
         }
     }
-    if let (Writer::TensorFlow, Some(limit)) = (m.dialect.writer, f.limit.filter(|l| l.bytes < SMALL_SHARE)) {
+    // What was free when it started: the driver's own figure, or its limit.
+    let at_start = f.limit.filter(|l| l.bytes < SMALL_SHARE);
+    let at_start = at_start.or(f.free.filter(|free| f.capacity.is_some_and(|c| free.bytes < c.bytes / 4)));
+    if let (Writer::TensorFlow, Some(little)) = (m.dialect.writer, at_start) {
+        let card = f.capacity.map_or(String::new(), |c| format!(" of the card's {c}"));
         let sentence = format!(
-            "TensorFlow takes what is free on the card when it starts, and that was only {}: something else held the card. {q} was requested.",
-            pytorch_size(limit.bytes)
+            "TensorFlow takes what is free on the card when it starts, and that was only {}{card}: something else held the card. {q} was requested.",
+            pytorch_size(little.bytes)
         );
-        return Judged { verdict: Verdict::Contention, doubt: None, sentence };
+        let is_sure = f.capacity.is_some() || little.bytes < GIBIBYTE / 2;
+        let doubt = (!is_sure).then_some("a limit that the program set itself would read the same");
+        return Judged { verdict: Verdict::Contention, doubt, sentence };
     }
     if let (Some(held), Some(limit)) = (f.allocated, f.limit) {
         let (fits, certain) = compare(held.plus(q), limit);
@@ -220,12 +261,20 @@ fn by_figures(m: &OomMessage) -> Judged {
         ));
     };
     let (fits, certain) = compare(q, free);
-    if fits {
+    if fits && m.dialect.platform == Platform::Tpu {
         let sentence = format!("{q} was requested and {free} is free{held}, but no single piece is large enough.");
         return Judged { verdict: Verdict::Fragmentation, doubt: rounded_unless(certain), sentence };
     }
-    let sentence = format!("{q} was requested and only {free} is free on the device{held}.");
-    Judged { verdict: Verdict::Capacity, doubt: rounded_unless(certain), sentence }
+    if fits {
+        // A GPU's driver joins scattered pages.
+        return unknown(format!(
+            "{q} was requested and {free} was free on the device{held}, so something else refused it: another program that took memory since, or a limit of the system, container or driver."
+        ));
+    }
+    let of = f.capacity.map_or(String::new(), |c| format!(" of the device's {c}"));
+    let sentence = format!("{q} was requested and only {free}{of} is free{held}.");
+    let doubt = f.allocated.is_none().then_some("the message does not say whether this program or others hold the rest");
+    Judged { verdict: Verdict::Capacity, doubt: rounded_unless(certain).or(doubt), sentence }
 }
 
 /// vLLM takes a share of the whole card when it starts, and looks first whether that is free.

@@ -114,8 +114,12 @@ const CUES: [(&str, W); 18] = [
 const AROUND: [(&str, W); 3] = [("sglang|mem-fraction-static", W::Sglang), ("vllm|enginecore", W::Vllm), ("comfyui", W::ComfyUi)];
 /// Ollama around llama.cpp.
 const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source=runner.go|llama runner process", W::Ollama)];
-/// What only TensorFlow 1 prints.
-const TENSORFLOW_1: [&str; 3] = ["(see above for traceback)", "client/session.py", "tf.session"];
+/// What only TensorFlow 1 prints or has.
+#[rustfmt::skip]
+const TENSORFLOW_1: [&str; 12] = [
+    "(see above for traceback)", "client/session.py", "tf.session", "tf.contrib", "tensorflow/contrib", "tf.configproto", "memoryclockrate",
+    "totalmemory:", "total memory:", "tensorflow==1", "tensorflow-gpu==1", "tf_jenkins",
+];
 
 /// Lines before a message, and behind it, that tell whose it is.
 const LINES: (usize, usize) = (30, 12);

@@ -58,13 +58,13 @@ pub(super) const ROWS: &[Row] = &[
         "RuntimeError: Could not allocate tensor with 536870912 bytes. There is not enough GPU video memory available!",
         "requested 512.00 MiB"),
     row(W::Paddle, P::Cuda, Figures, "Out of memory error on GPU",
-        "error on GPU {gpu} | cannot allocate {requested} | {allocated} memory has been allocated | available memory is only {free} | \
-        available memory is {free}",
+        "error on GPU {gpu} | cannot allocate {requested} | available memory is only {free} | available memory is {free} | {used} memory \
+        has been allocated",
         "ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 20.000000MB memory on GPU 0, 9.500000GB memory has \
-        been allocated and available memory is only 10.000000MB.", "requested 20.00 MiB, free 10.00 MiB, allocated 9.50 GiB, gpu 0"),
-    row(W::Paddle, P::Cuda, Figures, "上出现内存不足错误", "<GPU {gpu} | 上分配 {requested} | 已分配 {allocated} | 仅为 {free}",
+        been allocated and available memory is only 10.000000MB.", "requested 20.00 MiB, capacity 9.51 GiB, free 10.00 MiB, gpu 0"),
+    row(W::Paddle, P::Cuda, Figures, "上出现内存不足错误", "<GPU {gpu} | 上分配 {requested} | 仅为 {free} | 已分配 {used}",
         "GPU 0上出现内存不足错误。无法在GPU 0上分配20.000000MB内存，已分配9.500000 GB内存，可用内存仅为0.000000B。",
-        "requested 20.00 MiB, free 0 bytes, allocated 9.50 GiB, gpu 0"),
+        "requested 20.00 MiB, capacity 9.50 GiB, free 0 bytes, gpu 0"),
     row(W::Paddle, P::Cuda, Figures, "enforce allocating <= available failed", "failed, {requested#} > {free#}",
         "paddle.fluid.core.EnforceNotMet: enforce allocating <= available failed, 10737418240 > 1073741824",
         "requested 10.00 GiB, free 1024.00 MiB"),
@@ -81,10 +81,6 @@ pub(super) const ROWS: &[Row] = &[
     row(W::TensorRt, P::Cuda, Figures, "Tactic Device request:", "request: {requested} | available: {free}",
         "Tactic Device request: 4505MB Available: 3894MB. Device memory is insufficient to use tactic.",
         "requested 4505 MiB, free 3894 MiB").warning(),
-    row(W::Rmm, P::Cuda, Sure, "Maximum pool size exceeded", POOL,
-        "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/pool_memory_resource.hpp:196: Maximum pool \
-        size exceeded (failed to allocate 2.000000 GiB)", "requested 2.00 GiB").near("rmm|memory_resource")
-        .says("RMM's pool reached the largest size that it was given; the card itself may have room."),
     row(W::Rmm, P::Cuda, Sure, "Maximum pool size exceeded", POOL,
         "std::bad_alloc: out_of_memory: RMM failure at:pool_memory_resource.hpp:261: Maximum pool size exceeded (failed to allocate 64.0 \
         MiB): Not enough room to grow, current/max/try size = 256.0 MiB, 256.0 MiB, 64.0 MiB", "requested 64.0 MiB, limit 256.0 MiB")

@@ -69,10 +69,17 @@ pub(super) const ROWS: &[Row] = &[
         4294967296\nInUse: 2147483648\nMaxInUse: 3221225472",
         "requested 3.37 GiB, limit 4.00 GiB, allocated 2.00 GiB, gpu 0"),
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", "<({requested}) ",
+        "2025-03-17 17:48:09.854267: I tensorflow/stream_executor/cuda/cuda_driver.cc:739] failed to allocate 2.12G (2282521344 bytes) from \
+        device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.13 GiB")
+        .near("I tensorflow/stream_executor|I tensorflow/compiler|I external/local_|I tensorflow/tsl").warning(),
+    row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY",
+        "<({requested}) | <total memory: {capacity} | <free memory: {free}",
         "cuda_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
         "requested 3.91 GiB"),
     row(W::TensorFlow, P::Hip, Figures, "from device: hipError", "<({requested}) ",
         "rocm_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: hipErrorOutOfMemory", "requested 3.91 GiB"),
     row(W::TensorFlow, P::Cpu, Figures, "on host: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
-        "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 746.00 MiB"),
+        "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 746.00 MiB")
+        .says("TensorFlow could not get {requested} of the machine's memory (not the GPU's) in pages that stay in place, as transfers to \
+        the card need them."),
 ];

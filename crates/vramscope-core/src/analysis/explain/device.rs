@@ -339,8 +339,10 @@ fn free_is_not_told(c: &mut Case<'_>) -> Told {
 
 /// What of the card is neither free nor PyTorch's nor of a listed process, where that is worth a sentence.
 fn outside_it(c: &Case<'_>) -> String {
+    // What is usual on a large card is much of a small one.
+    let much = c.f.capacity.map_or(USUAL_OUTSIDE, |card| (card.bytes / 8).clamp(GIBIBYTE, USUAL_OUTSIDE));
     match unattributed(c.m) {
-        Some(rest) if rest.bytes > USUAL_OUTSIDE => {
+        Some(rest) if rest.bytes > much => {
             format!(
                 " {} of the card is held outside PyTorch, by other processes or this one's libraries.",
                 pytorch_size(rest.bytes)

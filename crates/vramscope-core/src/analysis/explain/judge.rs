@@ -48,6 +48,9 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         writer if writer.neighbour().is_some() => return neighbour(m),
         _ => {}
     }
+    if m.is_pinned {
+        return of(Verdict::Unknown, "The call pins memory of the machine (pin_memory), and the driver could not get that; CUDA has the same words for a full card.".to_owned());
+    }
     let Some(q) = m.figures.requested else {
         let whose = match m.dialect.writer {
             Writer::Cublas => "cuBLAS could not get memory for its handle or workspace, which lies outside PyTorch's cache",
@@ -116,7 +119,7 @@ fn said(m: &OomMessage) -> Judged {
     let verdict = match (m.dialect.writer, m.dialect.platform) {
         _ if m.is_warning => Verdict::Unknown,
         (Writer::Rmm, _) => Verdict::Cap,
-        (Writer::Sglang, _) => Verdict::Capacity,
+        (Writer::Sglang | Writer::Tgi, _) => Verdict::Capacity,
         (_, Platform::Vulkan | Platform::Mps) => Verdict::TooLarge,
         _ if is_over(f.capacity) => Verdict::TooLarge,
         _ if is_over(f.free) => Verdict::Capacity,
@@ -168,6 +171,8 @@ fn neighbour(m: &OomMessage) -> Judged {
     judged
 }
 
+/// More than the memory of any device.
+const ABOVE_ANY: u64 = 16 << 40;
 /// A program that takes less is not what fills a device.
 const SMALL_PROGRAM: u64 = GIBIBYTE / 4;
 
@@ -221,6 +226,12 @@ fn by_figures(m: &OomMessage) -> Judged {
     let Some(q) = f.requested else {
         return unknown(format!("{name} ran out of memory; the message has no figures, so the reason is unknown."));
     };
+    if f.capacity.is_none() && q.bytes >= ABOVE_ANY {
+        let sentence = format!(
+            "{name} asked for {q} at once, more than any device has: the size, or what the device was read to have, is wrong."
+        );
+        return Judged { verdict: Verdict::TooLarge, doubt: None, sentence };
+    }
     if let Some(capacity) = f.capacity {
         let (fits, certain) = compare(q, capacity);
         if !fits {
@@ -317,9 +328,18 @@ fn vllm(m: &OomMessage) -> Judged {
 /// MPS has one limit for everything the process holds.
 fn mps(m: &OomMessage) -> Judged {
     let f = &m.figures;
-    if let (Some(q), Some(limit), Some(held)) = (f.requested, f.limit, f.allocated) {
-        let own = held;
-        let held = f.other_allocations.map_or(held, |o| held.plus(o));
+    let other =
+        f.other_allocations.filter(|o| f.allocated.is_some_and(|own| o.bytes > own.bytes)).map_or(String::new(), |other| {
+            format!(" Most of it, {other}, is outside PyTorch's tensors: other allocations of this process on the GPU.")
+        });
+    let held = f.allocated.map(|held| f.other_allocations.map_or(held, |o| held.plus(o)));
+    if let (None, Some(limit), Some(held)) = (f.requested, f.limit, held) {
+        let sentence =
+            format!("This process holds {held} of the {limit} it may hold; what it requested is not in the text.{other}");
+        let verdict = if held.bytes >= limit.bytes / 10 * 9 { Verdict::Cap } else { Verdict::Unknown };
+        return Judged { verdict, doubt: Some("the request is in the part of the message that is missing"), sentence };
+    }
+    if let (Some(q), Some(limit), Some(held)) = (f.requested, f.limit, held) {
         let (fits_alone, certain) = compare(q, limit);
         if !fits_alone {
             let sentence = format!("{q} was requested, more than the {limit} this process may ever hold.");
@@ -327,12 +347,6 @@ fn mps(m: &OomMessage) -> Judged {
         }
         let (fits, certain) = compare(held.plus(q), limit);
         if !fits || !certain {
-            let other = match f.other_allocations.filter(|o| o.bytes > own.bytes) {
-                Some(other) => {
-                    format!(" Most of it, {other}, is outside PyTorch's tensors: other allocations of this process on the GPU.")
-                }
-                None => String::new(),
-            };
             let sentence = format!("The {held} held and the {q} requested exceed the high watermark of {limit}.{other}");
             return Judged { verdict: Verdict::Cap, doubt: rounded_unless(certain), sentence };
         }

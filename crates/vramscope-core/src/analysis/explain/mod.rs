@@ -179,7 +179,7 @@ fn cause(m: &OomMessage, verdict: Verdict) -> &'static str {
         _ if verdict != Verdict::Unknown => verdict.name(),
         _ if m.is_warning => "no_failure",
         Writer::Shm => "shared_memory",
-        writer if writer.is_host() || m.dialect.platform == Platform::Cpu => "host_memory",
+        writer if writer.is_host() || m.dialect.platform == Platform::Cpu || m.is_pinned => "host_memory",
         _ => verdict.name(),
     }
 }
@@ -411,7 +411,7 @@ fn record(message: &OomMessage) -> Vec<String> {
     };
     let lines = match (message.dialect.writer, message.dialect.platform) {
         // Nothing of PyTorch's allocator would be in it.
-        (Writer::Mps | Writer::Vllm | Writer::Sglang, _) => return Vec::new(),
+        (Writer::Mps | Writer::Vllm | Writer::Sglang | Writer::Tgi, _) => return Vec::new(),
         (writer, _) if writer.neighbour().is_some() || writer.is_host() || message.is_foreign => return Vec::new(),
         (Writer::ComfyUi, _) => {
             format!(

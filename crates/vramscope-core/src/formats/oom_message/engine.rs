@@ -221,11 +221,16 @@ impl Pattern {
         if self.row.writer == Writer::PyTorch {
             super::pytorch::finish(window, used, &mut message);
         }
-        let is_told = match self.row.trust {
-            Trust::Sure => message.has_figures() || !super::evidence::is_literal(window, self.row.anchor),
-            Trust::Figures if message.has_figures() || message.is_absurd_request || message.context.is_some() => true,
-            trust => super::evidence::is_reported(window, self.row.anchor, trust),
-        };
+        // A text in quotes of a program's source has a size at most.
+        let f = &message.figures;
+        let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.context.is_some();
+        let is_literal = !has_a_card && super::evidence::is_literal(window, self.row.anchor);
+        let is_told = !is_literal
+            && match self.row.trust {
+                Trust::Sure => true,
+                Trust::Figures if message.has_figures() || message.is_absurd_request || message.context.is_some() => true,
+                trust => super::evidence::is_reported(window, self.row.anchor, trust),
+            };
         is_told.then_some((message, used))
     }
 }

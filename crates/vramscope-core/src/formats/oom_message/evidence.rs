@@ -29,14 +29,14 @@ const CLOSES: [char; 6] = [')', '}', ']', ',', ';', '+'];
 
 /// True where the words stand in a text in quotes of a line of code: `errors.New("out of memory")`, `{"out of memory", true},`.
 pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
-    let line = window.raw_line();
-    let first = words.split(' ').next().unwrap_or(words);
+    let (line, words) = (window.raw_line(), words.to_ascii_lowercase());
+    let first = words.split(' ').next().unwrap_or(&words);
     if line.len() > LONG {
         return false;
     }
-    let Some((before, after)) = line.find(words).or_else(|| line.find(first)).and_then(|at| line.split_at_checked(at)) else {
-        return false;
-    };
+    let line = line.to_ascii_lowercase();
+    let place = line.find(&words).or_else(|| line.find(first));
+    let Some((before, after)) = place.and_then(|at| line.split_at_checked(at)) else { return false };
     let (Some((opens, _)), Some((_, closes))) = (before.rsplit_once('"'), after.split_once('"')) else { return false };
     // A raw text of Python, C++ or Rust, and a format: `r"`, `L"`, `f"`.
     let opens = opens.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
@@ -79,7 +79,7 @@ pub(super) fn is_reported(window: &Window<'_>, words: &str, trust: Trust) -> boo
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
     // `Memory = cudaErrorMemoryAllocation`: a name is given a value.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
-    if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_literal(window, &words) || is_comment(window) {
+    if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
     if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) {
@@ -156,6 +156,8 @@ mod tests {
             "\tloadCrash := errors.New(\"cudaMalloc failed: out of memory\")",
             "    auto const msg = std::string(\"Maximum pool size exceeded (failed to allocate \") + rmm::detail::format_bytes(size)",
             "errorMemoryAllocation = cudaErrorMemoryAllocation",
+            "        raise RuntimeError(\"CUDA out of memory. Tried to allocate 6.96 GiB\")",
+            "\tstatus.SetLastError(\"error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\")",
             "/**\n * Throws bad_alloc, but when `cudaErrorMemoryAllocation` is returned,\n * out_of_memory.\n */",
             "  /**\n   * @throws on a\n   * CUDA out of memory error.\n   */",
         ] {

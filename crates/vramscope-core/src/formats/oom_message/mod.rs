@@ -214,6 +214,8 @@ pub struct OomMessage {
     pub is_foreign: bool,
     /// Printed on Windows.
     pub on_windows: bool,
+    /// A bare error of a call that pins the machine's memory.
+    pub is_pinned: bool,
     /// The card is a slice of one (MIG), as the text around tells: its profile, `1g.10gb`, or empty where that is not told.
     pub mig_slice: Option<String>,
     /// What refused, where the message names it.

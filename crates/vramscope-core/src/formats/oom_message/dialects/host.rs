@@ -6,7 +6,7 @@ use super::{Platform as P, Row, Writer as W, row};
 const RSS: &str = "anon-rss:{allocated}";
 const SHARED: &str = "The shared memory (/dev/shm) that DataLoader workers pass their batches through is full; the GPU's memory is not what ran out.";
 pub(in super::super) const KILLED: &str = "The program was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out, or a container's limit of it.";
-const PAGING: &str = "Windows could not promise more memory: what its programs requested exceeds the machine's memory and its paging file together. The GPU's memory is not what ran out.";
+pub(super) const PAGING: &str = "Windows could not promise more memory: what its programs requested exceeds the machine's memory and its paging file together. The GPU's memory is not what ran out.";
 const SLURM: &str =
     "Slurm's limit for the job's memory on the machine (not the GPU's) was passed, and the system killed a task of it.";
 const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process, which held {allocated}.";

@@ -34,6 +34,11 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Sglang, P::Cuda, Sure, "out of memory. Try to lower your batch size", "",
         "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.", "")
         .says("SGLang's KV cache has no room for the tokens of this batch."),
+    row(W::Tgi, P::Cuda, Sure, "Not enough memory to handle", "",
+        "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`", "")
+        .near("prefill tokens")
+        .says("The weights of the model leave no room on the card for the activations of the longest batch that may come \
+        (--max-batch-prefill-tokens), which text-generation-inference tries first."),
     row(W::CuPy, P::Cuda, Figures, "Out of memory allocating",
         "allocating {requested} | (allocated so far: {allocated} | limit set to: {limit} | limit set to {limit}",
         "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,165,824 bytes (allocated so far: 3,221,225,472 bytes, limit set \
@@ -176,6 +181,8 @@ pub(super) const ROWS: &[Row] = &[
         "llama_model_load: error loading model: unable to allocate backend buffer", ""),
     row(W::LlamaCpp, P::Cuda, Phrase, "unable to allocate CUDA", "unable to allocate CUDA{gpu} buffer",
         "llama_model_load: error loading model: unable to allocate CUDA1 buffer", "gpu 1"),
+    row(W::LlamaCpp, P::Hip, Phrase, "unable to allocate ROCm", "unable to allocate ROCm{gpu} buffer",
+        "llama_model_load: error loading model: unable to allocate ROCm0 buffer", "gpu 0"),
     row(W::LlamaCpp, P::Cpu, Figures, "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate", "buffer of size {requested#}",
         "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 437944320\nalloc_tensor_range: failed to allocate \
         CPU buffer of size 437944320", "requested 417.66 MiB").whole(),

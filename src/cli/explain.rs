@@ -51,11 +51,12 @@ fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> s
 
 fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
     let doubt = e.doubt.filter(|_| e.contradictions.is_empty()).map_or(String::new(), |why| format!(" (Not certain: {why}.)"));
-    writeln!(out, "{}: {}{doubt}", e.verdict.name().replace('_', " "), e.sentence)?;
+    writeln!(out, "{}: {}{doubt}", e.cause.replace('_', " "), e.sentence)?;
     writeln!(out, "\nMessage of {}, line {}", e.dialect, e.line)?;
     for name in e.figures.keys() {
         let label = name.trim_end_matches("_bytes").replace('_', " ");
-        let slack = e.rounding.get(name).map_or(String::new(), |s| format!("  ±{}", pytorch_size(*s)));
+        // How far rounding goes matters only where it may turn the verdict.
+        let slack = e.rounding.get(name).filter(|_| !e.certain).map_or(String::new(), |s| format!("  ±{}", pytorch_size(*s)));
         writeln!(out, "  {label:<18} {:>14}{slack}", e.printed(name).unwrap_or_default())?;
     }
     for p in &e.processes {
@@ -84,7 +85,7 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
         writeln!(out, "\nAll {} messages in the text:", all.len())?;
         for m in all {
             let rank = m.rank.map_or(String::new(), |r| format!(", rank {r}"));
-            writeln!(out, "  line {}{rank}: {}: {}", m.line, m.verdict.name().replace('_', " "), m.sentence)?;
+            writeln!(out, "  line {}{rank}: {}: {}", m.line, m.cause.replace('_', " "), m.sentence)?;
         }
     }
     Ok(())

@@ -344,7 +344,7 @@ fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     let mut rows = Vec::new();
     for index in 0..recording.devices.len() {
         rows.push(if wanted.contains(&index) {
-            counters(recording, &recording.devices[index], &build(recording, index)?)
+            counters(&recording.devices[index], &build(recording, index)?)
         } else {
             Vec::new()
         });

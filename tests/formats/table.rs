@@ -53,6 +53,7 @@ const SNAPSHOTS: &[Row] = &[
     row("the dictionary as JSON", "fuzz/corpus/json_snapshot/small.json"),
     row("a page of `_memory_viz trace_plot`", "fuzz/corpus/html/trace_plot.html"),
     row("the same of PyTorch 2.15.0", "corpus:versions/torch2.15.0_trace_plot.html"),
+    row("a page of PyTorch 2.0's `trace_plot`, which has the plot's own data", "fuzz/corpus/html/plot.html"),
 ];
 
 const TRACES: &[Row] = &[

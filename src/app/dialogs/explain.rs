@@ -14,7 +14,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::section;
 use crate::app::widgets::row::ListRow;
-use vramscope_core::diagnose::explain::{Explanation, Verdict, explain};
+use vramscope_core::diagnose::explain::{Explanation, explain};
 use vramscope_core::formats::oom_message;
 
 /// The text pasted so far, and what it means.
@@ -121,7 +121,7 @@ fn messages(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
         for i in range {
             let e = &explainer.found[i];
             let whose = e.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
-            let name = format!("line {}{whose}: {}", e.line, e.verdict.name().replace('_', " "));
+            let name = format!("line {}{whose}: {}", e.line, e.cause.replace('_', " "));
             let response = ListRow::new(&name).height(ROW_DENSE).selected(i == explainer.shown).show_painted(ui);
             let inner = response.rect.shrink2(vec2(16.0, 0.0));
             let asked = e.printed("requested_bytes").map_or("no figures".to_owned(), |q| format!("{q} requested"));
@@ -155,8 +155,8 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
     };
     section(ui, "What it means", &e.dialect, false);
     inset(ui, |ui| {
-        let ink = if e.verdict == Verdict::Unknown { t.text1 } else { t.red };
-        label::paragraph(ui, e.verdict.title(), Type::Display, ink);
+        let ink = if e.cause == "unknown" || e.cause == "no_failure" { t.text1 } else { t.red };
+        label::paragraph(ui, e.title(), Type::Display, ink);
         ui.add_space(4.0);
         label::paragraph(ui, &e.sentence, Type::Lead, t.text1);
         if let Some(why) = e.doubt.filter(|_| e.contradictions.is_empty()) {

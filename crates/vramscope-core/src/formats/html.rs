@@ -116,10 +116,7 @@ fn listed(runs: &[Run<'_>]) -> String {
 /// What a page without a snapshot is.
 fn what_instead(page: &[u8]) -> &'static str {
     let has = |text: &[u8]| find(page, text).is_some();
-    if has(b"alloc_data") && (has(b"elements_size") || has(b"elements_info")) {
-        "this page is a plot of memory_viz of 2022: it holds the drawn sizes (alloc_data) and no snapshot; open the pickle it was made from, or \
-         plot that again with a newer memory_viz"
-    } else if has(b"MemoryViz") || has(b"memory_viz") || has(b"add_local_files") {
+    if has(b"MemoryViz") || has(b"memory_viz") || has(b"add_local_files") {
         "this page is the viewer memory_viz without a snapshot in it: it waits for a file to be dropped on it; open that file"
     } else {
         "this page holds a picture or text, but no embedded snapshot; open the file that torch.cuda.memory._dump_snapshot() wrote"
@@ -167,8 +164,6 @@ mod tests {
         let shell =
             r#"<html><script type="module">import {add_local_files} from "https://example.org/MemoryViz.js"</script></html>"#;
         assert!(said(shell).contains("viewer memory_viz without a snapshot"), "{}", said(shell));
-        let old = "<html><script>const alloc_data = {\"elements_size\": [512], \"elements_info\": [0]}</script></html>";
-        assert!(said(old).contains("memory_viz of 2022"), "{}", said(old));
         assert!(said("<html><p>hello</p></html>").contains("picture or text"));
     }
 }

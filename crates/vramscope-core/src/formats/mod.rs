@@ -15,6 +15,7 @@ mod log;
 mod look;
 pub mod oom_message;
 mod pickle;
+mod plot_page;
 pub mod rmm;
 pub mod session;
 mod snapshot;
@@ -204,6 +205,11 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut L
     // Windows' editors put a mark before any text; no reader needs to know of it.
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let kind = sniff(bytes);
+    if kind == Kind::Html
+        && let Some(at) = plot_page::data_at(bytes)
+    {
+        return plot_page::read(bytes, at, name, progress);
+    }
     let unwrapped = match kind {
         Kind::Gzip => unwrap::gzip(bytes, name, layers, progress)?,
         Kind::Zstd => unwrap::zstd(bytes, name, layers, progress)?,

@@ -199,12 +199,10 @@ impl Allocations {
             None => {
                 let now = tables.curves.at(device, &tables.lifetimes, Quantity::Active, cx.link.cursor);
                 let (peak, _) = tables.curves.peak(Quantity::Active);
+                let at_peak = if cx.data.recording.is_relative(device) { "at most, as the trace shows" } else { "at the peak" };
                 let churn = cx.roles.map(|c| c.handed_out.iter().map(|t| t.bytes).sum());
-                let mut figures = vec![
-                    (count(all as u64), "allocations"),
-                    (Bytes(now).to_string(), "now"),
-                    (Bytes(peak).to_string(), "at the peak"),
-                ];
+                let mut figures =
+                    vec![(count(all as u64), "allocations"), (Bytes(now).to_string(), "now"), (Bytes(peak).to_string(), at_peak)];
                 figures.extend(churn.map(|bytes: u64| (Bytes(bytes).to_string(), "over the run")));
                 figures
             }

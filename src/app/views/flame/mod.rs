@@ -296,6 +296,9 @@ impl View for FlameView {
             (Some(_), _) => format!("at B: {} in {blocks}", Bytes(all.after)),
             (None, 5) => format!("{}{range}", self.figure(all.total)),
             (None, 3 | 4) => format!("{} in {blocks}{range}", Bytes(all.total)),
+            (None, 2) if cx.data.recording.is_relative(cx.data.device()) => {
+                format!("at the peak of what the trace shows: {} in {blocks}", Bytes(all.total))
+            }
             (None, 2) => format!("at the peak: {} in {blocks}", Bytes(all.total)),
             _ if cx.data.device().events.is_empty() => format!("at the end: {} in {blocks}", Bytes(all.total)),
             _ => format!("at the cursor: {} in {blocks}", Bytes(all.total)),

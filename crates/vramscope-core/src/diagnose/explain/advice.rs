@@ -7,7 +7,7 @@ use crate::formats::oom_message::Writer;
 /// Lines of advice, most promising first.
 pub(super) type Advice = &'static [&'static str];
 
-const WHO: &str = "See who else holds the card: `{tool}`.";
+pub(super) const WHO: &str = "See who else holds the card: `{tool}`.";
 const SMALLER: &str = "Use a smaller batch, or work in chunks.";
 
 /// Advice for programs whose memory is not PyTorch's, and for the machine's.
@@ -146,6 +146,21 @@ pub(super) fn of_program(writer: Writer) -> Advice {
     }
 }
 
+/// The machine's memory, in another program than PyTorch.
+pub(super) const HOST: Advice = &[
+    "Load less into the machine's memory at once: a smaller batch, fewer workers, less read ahead, memory-mapped files.",
+    "Or give the machine, container or job more memory.",
+];
+/// Windows promises as much memory as the machine and its paging file have together.
+pub(super) const PAGING: Advice = &[
+    "Let Windows make the paging file larger: System, Advanced, Performance, Virtual memory, \"System managed size\", on a drive with room.",
+    "Load checkpoints without a second copy: `torch.load(path, mmap=True, map_location=\"cpu\")`; or a model of half precision.",
+    "Use fewer DataLoader workers: on Windows each loads the program's libraries once more, which alone takes gigabytes.",
+];
+pub(super) const PIN_MEMORY: Advice = &[
+    "Pin less, or nothing: `pin_memory=False` in the DataLoader or the call that failed.",
+    "See what limits locked memory: `ulimit -l`; under WSL only a part of the machine's memory can be pinned.",
+];
 pub(super) const TPU: Advice = &[
     "Use a smaller batch, or bfloat16 for what is float32.",
     "Keep fewer activations: `jax.checkpoint` around the layers, so that they are computed again in the backward pass.",
@@ -225,6 +240,11 @@ pub(super) const IN_VLLM: Advice = &[
     "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.",
     "Run fewer requests at once, a lower `--max-num-seqs`, or smaller batches of tokens, a lower --max-num-batched-tokens.",
     "Capture no CUDA graphs: `--enforce-eager` (slower).",
+];
+pub(super) const IN_TGI: Advice = &[
+    "Make the largest batch smaller: a lower `--max-batch-prefill-tokens`, which --max-input-tokens may not exceed.",
+    "Spread the weights over more cards: a higher `--num-shard`; or load quantised ones (--quantize).",
+    "Capture fewer CUDA graphs: `--cuda-graphs 0` captures none.",
 ];
 pub(super) const VLLM_LARGER: Advice = &[
     "Store the cache in half the bytes: `--kv-cache-dtype fp8`.",

@@ -3,7 +3,7 @@
 //! Every comparison leaves the room that printed decimals need, and 2 % (or 64 MiB) of the card beside it: a message reads its figures one after
 //! the other while other processes go on.
 
-use crate::formats::oom_message::{Figure, OomMessage, Writer};
+use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// What contradicts what, a sentence each; empty for a message whose figures can stand together.
@@ -44,7 +44,12 @@ pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
         0,
         "the pools are counted in what is allocated, so one of the two is of another message",
     );
-    above(f.free, "free", capacity, "on the whole card", 0, OTHER_DEVICE);
+    let shared = if m.dialect.platform == Platform::Hip {
+        "on an AMD chip that shares the machine's memory (APU) what is free counts all of that and the capacity only the part set aside for the GPU, in the BIOS; else the two are of different devices"
+    } else {
+        OTHER_DEVICE
+    };
+    above(f.free, "free", capacity, "on the whole card", 0, shared);
     above(
         f.limit,
         "allowed",
@@ -54,8 +59,8 @@ pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
         "a limit is a share of its card, so the two are of different devices",
     );
     above(
-        // Windows' driver moves memory to the host.
-        reserved.or(f.allocated).filter(|_| !m.on_windows),
+        // Windows' driver moves memory to the host where the card is full.
+        reserved.or(f.allocated).filter(|_| !m.on_windows && f.free.is_none_or(|free| free.bytes > 0)),
         "held by PyTorch",
         capacity,
         "on the whole card",

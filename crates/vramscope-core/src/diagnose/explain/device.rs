@@ -3,7 +3,7 @@
 
 use super::judge::{Judged, ROUNDED};
 use super::{Verdict, compare, unattributed};
-use crate::formats::oom_message::{Cause, Figure, Figures, OomMessage, ProcessUse, Writer};
+use crate::formats::oom_message::{Cause, Figure, Figures, OomMessage, Platform, ProcessUse, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
 
 /// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
@@ -25,7 +25,7 @@ type Told = Option<(Verdict, String)>;
 
 /// In this order; the first that says something decides. The letters: q asked for, f free on the card, h in holes, R held by PyTorch,
 /// L its limit, O of other processes, G of this one outside PyTorch.
-const RULES: [fn(&mut Case<'_>) -> Told; 16] = [
+const RULES: [fn(&mut Case<'_>) -> Told; 17] = [
     named_cause,             // the message says so
     larger_than_the_card,    // q > card - G            too large
     refused_beforehand,      // the message says so     cap
@@ -35,6 +35,7 @@ const RULES: [fn(&mut Case<'_>) -> Told; 16] = [
     not_all_read,            // a figure lacks          what does not rest on it, else unknown
     holes_under_the_limit,   // q > L - R, q <= h       fragmentation
     limit,                   // q > L - R, q <= f       cap
+    one_block,               // q > 4 GiB on Intel's, and there is room: too large
     free_is_not_told,        // f unknown               capacity where q + R > card, else unknown
     something_else_refused,  // q <= f                  unknown
     others_fill_the_card,    // q <= f + O, O much of the card and more than h: contention
@@ -294,6 +295,27 @@ fn limit(c: &mut Case<'_>) -> Told {
     Some((Verdict::Cap, format!("This process may hold {limit}, holds {reserved} and requested {q} more{free}.{with_holes}")))
 }
 
+/// Intel's driver hands out no single block above this, unless it is told otherwise.
+const INTEL_BLOCK: u64 = 4 * GIBIBYTE;
+
+fn one_block(c: &mut Case<'_>) -> Told {
+    let (q, capacity, held) = (c.q, c.f.capacity?, c.reserved?);
+    let (room, is_told) = match c.f.free {
+        Some(free) => (free, format!("{free} is free")),
+        None => (capacity.minus(held), format!("PyTorch holds {held} of the card's {capacity}")),
+    };
+    if c.m.dialect.platform != Platform::Xpu || q.bytes < INTEL_BLOCK || q.bytes > room.bytes {
+        return None;
+    }
+    c.doubt = Some("another program may hold the card, or a limit of the system may have refused it");
+    Some((
+        Verdict::TooLarge,
+        format!(
+            "{q} was requested in one block while {is_told}: Intel's driver usually allows no single block of 4 GiB or more."
+        ),
+    ))
+}
+
 fn free_is_not_told(c: &mut Case<'_>) -> Told {
     let q = c.q;
     if c.f.free.is_some() {
@@ -308,13 +330,19 @@ fn free_is_not_told(c: &mut Case<'_>) -> Told {
         return Some((Verdict::Capacity, format!("PyTorch holds {reserved} of {capacity} and requested {q} more.")));
     }
     c.doubt = None;
-    Some((Verdict::Unknown, format!("{q} was requested; the message does not say how much was free.")))
+    let held = match (c.reserved, c.f.capacity) {
+        (Some(held), Some(capacity)) => format!(" PyTorch holds {held} of the card's {capacity}."),
+        _ => String::new(),
+    };
+    Some((Verdict::Unknown, format!("{q} was requested; the message does not say how much was free.{held}")))
 }
 
 /// What of the card is neither free nor PyTorch's nor of a listed process, where that is worth a sentence.
 fn outside_it(c: &Case<'_>) -> String {
+    // What is usual on a large card is much of a small one.
+    let much = c.f.capacity.map_or(USUAL_OUTSIDE, |card| (card.bytes / 8).clamp(GIBIBYTE, USUAL_OUTSIDE));
     match unattributed(c.m) {
-        Some(rest) if rest.bytes > USUAL_OUTSIDE => {
+        Some(rest) if rest.bytes > much => {
             format!(
                 " {} of the card is held outside PyTorch, by other processes or this one's libraries.",
                 pytorch_size(rest.bytes)
@@ -357,6 +385,9 @@ fn private_pools(c: &mut Case<'_>) -> Told {
 
 /// Who holds much of the card outweighs holes that would be just enough in sum.
 fn others_fill_the_card(c: &mut Case<'_>) -> Told {
+    if c.m.this_process().is_none() {
+        return most_is_nobodys(c);
+    }
     let (q, free, capacity, own) = (c.q, c.f.free?, c.f.capacity?, c.m.this_process()?);
     let listed = c.m.other_processes().unwrap_or(NONE);
     let nobody = unattributed(c.m).unwrap_or(NONE);
@@ -380,9 +411,25 @@ fn others_fill_the_card(c: &mut Case<'_>) -> Told {
     Some((Verdict::Contention, why))
 }
 
+/// The message lists no process, but no library of one process takes more than half of a card.
+fn most_is_nobodys(c: &mut Case<'_>) -> Told {
+    let (q, free, capacity, held) = (c.q, c.f.free?, c.f.capacity?, c.reserved?);
+    let rest = unattributed(c.m)?;
+    let is_most = rest.bytes > capacity.bytes / 2 && rest.bytes / 2 > held.bytes && c.m.dialect.writer != Writer::CudaMallocAsync;
+    if !is_most || c.m.other_processes().is_some() || c.left.is_some_and(|left| q.bytes > left.bytes) {
+        return None;
+    }
+    c.doubt = Some("the message lists no process: it may be this one's, outside PyTorch");
+    let rest = pytorch_size(rest.bytes);
+    let why = format!(
+        "{rest} of the card's {capacity} is held outside PyTorch, by other processes in all likelihood; PyTorch holds {held}. {q} was requested and {free} is free."
+    );
+    Some((Verdict::Contention, why))
+}
+
 fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
     let (q, free, holes) = (c.q, c.f.free?, c.holes);
-    if holes.bytes == 0 || !c.at_most(q, c.own(free)) {
+    if holes.bytes == 0 || spilled(c).is_some() || !c.at_most(q, c.own(free)) {
         return None;
     }
     if c.doubt.is_none() && holes.low() < q.high() {
@@ -401,6 +448,11 @@ fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
         format!(". Together with the {free} free on the card it would be enough")
     };
     Some((Verdict::Fragmentation, format!("{}{card}.{little}{}", scattered(c), outside_it(c))))
+}
+
+/// What PyTorch holds where that is more than the card has: Windows' driver moves the rest to the machine's memory.
+fn spilled(c: &Case<'_>) -> Option<Figure> {
+    c.reserved.filter(|held| c.f.capacity.is_some_and(|capacity| held.low() > capacity.high()))
 }
 
 fn other_processes(c: &mut Case<'_>) -> Told {
@@ -443,7 +495,8 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
         );
         return (rest > USUAL_OUTSIDE && lacking <= rest).then_some((Verdict::Contention, why));
     }
-    let rest = capacity.minus(free.plus(c.reserved?)).bytes;
+    let held = c.reserved?;
+    let rest = capacity.minus(free.plus(held)).bytes;
     if rest <= USUAL_OUTSIDE || lacking > rest.saturating_sub(LEAST_OUTSIDE) {
         return None;
     }
@@ -470,6 +523,13 @@ fn full(c: &mut Case<'_>) -> Told {
         c.doubt = None;
         return Some((Verdict::Unknown, format!("{q} was requested and {own} is free. Who holds the rest is unknown.")));
     };
+    if let Some(held) = spilled(c) {
+        c.doubt = None;
+        let why = format!(
+            "{q} was requested on a full card: PyTorch holds {held}, more than the card's {capacity}. Windows' driver has moved the rest to the machine's memory, which is slow, and refused more."
+        );
+        return Some((Verdict::Capacity, why));
+    }
     if let Some(outside) = outside_that_decides(m) {
         let whose = if m.this_process().is_some() {
             "are this process's own outside PyTorch, its context and libraries"

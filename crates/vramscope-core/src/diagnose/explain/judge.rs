@@ -48,6 +48,9 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         writer if writer.neighbour().is_some() => return neighbour(m),
         _ => {}
     }
+    if m.is_pinned {
+        return of(Verdict::Unknown, "The call pins memory of the machine (pin_memory), and the driver could not get that; CUDA has the same words for a full card.".to_owned());
+    }
     let Some(q) = m.figures.requested else {
         let whose = match m.dialect.writer {
             Writer::Cublas => "cuBLAS could not get memory for its handle or workspace, which lies outside PyTorch's cache",
@@ -116,7 +119,7 @@ fn said(m: &OomMessage) -> Judged {
     let verdict = match (m.dialect.writer, m.dialect.platform) {
         _ if m.is_warning => Verdict::Unknown,
         (Writer::Rmm, _) => Verdict::Cap,
-        (Writer::Sglang, _) => Verdict::Capacity,
+        (Writer::Sglang | Writer::Tgi, _) => Verdict::Capacity,
         (_, Platform::Vulkan | Platform::Mps) => Verdict::TooLarge,
         _ if is_over(f.capacity) => Verdict::TooLarge,
         _ if is_over(f.free) => Verdict::Capacity,
@@ -153,18 +156,55 @@ pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged 
     Judged { verdict: Verdict::Unknown, doubt: Some("the figures contradict each other"), sentence }
 }
 
-/// A share of a card that no program takes of its own will.
-const SMALL_SHARE: u64 = GIBIBYTE / 2;
+/// TensorFlow's share of a card where others leave it little. Cards of 2 GiB, the smallest it runs on, leave it more.
+const SMALL_SHARE: u64 = GIBIBYTE * 5 / 4;
 
-/// Another program than PyTorch, with the largest buffer of XLA's report where there is one.
+/// Another program than PyTorch, with what XLA's report has on the program and its largest buffer.
 fn neighbour(m: &OomMessage) -> Judged {
     let mut judged = by_figures(m);
+    xla_program(m, &mut judged);
     if let Some(buffer) = super::largest(m).first() {
         let what = buffer.operator.as_deref().or(buffer.shape.as_deref()).map_or(String::new(), |what| format!(", {what}"));
         let place = buffer.source.as_deref().map_or(String::new(), |source| format!(" ({source})"));
         judged.sentence.push_str(&format!(" The largest buffer is {}{what}{place}.", pytorch_size(buffer.bytes)));
     }
     judged
+}
+
+/// More than the memory of any device.
+const ABOVE_ANY: u64 = 16 << 40;
+/// A program that takes less is not what fills a device.
+const SMALL_PROGRAM: u64 = GIBIBYTE / 4;
+
+/// What the compiled program needs and for what, from the statistics of XLA's report.
+fn xla_program(m: &OomMessage, judged: &mut Judged) {
+    let of = |names: &[&str]| {
+        let figure = m.extra.iter().find(|(name, _)| names.contains(&name.as_str())).map(|(_, figure)| *figure);
+        figure.filter(|f| f.bytes > 0)
+    };
+    let mut parts: Vec<(Figure, &str)> = [
+        (of(&["preallocated temp allocation", "HLO temp"]), "for temporaries (intermediate results)"),
+        (of(&["parameter allocation", "arguments"]), "for its arguments"),
+        (of(&["maybe_live_out allocation", "output"]), "for its results"),
+    ]
+    .into_iter()
+    .filter_map(|(figure, what)| Some((figure?, what)))
+    .collect();
+    parts.sort_by_key(|(figure, _)| std::cmp::Reverse(figure.bytes));
+    let Some((most, _)) = parts.first().copied() else { return };
+    let parts: Vec<String> = parts.iter().map(|(figure, what)| format!("{figure} {what}")).collect();
+    let parts = super::device::listed(&parts.iter().map(String::as_str).collect::<Vec<_>>());
+    let Some(total) = of(&["total allocation"]) else {
+        judged.sentence.push_str(&format!(" The program takes {parts}."));
+        return;
+    };
+    judged.sentence.push_str(&format!(" The program takes {total} in all: {parts}."));
+    if judged.verdict == Verdict::Unknown && total.bytes < SMALL_PROGRAM {
+        judged.sentence.push_str(" That is little: the device is full of other arrays of this process, or of other processes.");
+    } else if judged.verdict == Verdict::Unknown && most.bytes >= total.bytes / 2 {
+        judged.verdict = Verdict::Capacity;
+        judged.doubt = Some("the message does not say how large the device is and what else is on it");
+    }
 }
 
 /// What a program's own figures allow to say.
@@ -186,6 +226,12 @@ fn by_figures(m: &OomMessage) -> Judged {
     let Some(q) = f.requested else {
         return unknown(format!("{name} ran out of memory; the message has no figures, so the reason is unknown."));
     };
+    if f.capacity.is_none() && q.bytes >= ABOVE_ANY {
+        let sentence = format!(
+            "{name} asked for {q} at once, more than any device has: the size, or what the device was read to have, is wrong."
+        );
+        return Judged { verdict: Verdict::TooLarge, doubt: None, sentence };
+    }
     if let Some(capacity) = f.capacity {
         let (fits, certain) = compare(q, capacity);
         if !fits {
@@ -199,12 +245,18 @@ fn by_figures(m: &OomMessage) -> Judged {
             return Judged { verdict: Verdict::TooLarge, doubt: rounded_unless(certain), sentence };
         }
     }
-    if let (Writer::TensorFlow, Some(limit)) = (m.dialect.writer, f.limit.filter(|l| l.bytes < SMALL_SHARE)) {
+    // What was free when it started: the driver's own figure, or its limit.
+    let at_start = f.limit.filter(|l| l.bytes < SMALL_SHARE);
+    let at_start = at_start.or(f.free.filter(|free| f.capacity.is_some_and(|c| free.bytes < c.bytes / 4)));
+    if let (Writer::TensorFlow, Some(little)) = (m.dialect.writer, at_start) {
+        let card = f.capacity.map_or(String::new(), |c| format!(" of the card's {c}"));
         let sentence = format!(
-            "TensorFlow takes what is free on the card when it starts, and that was only {}: something else held the card. {q} was requested.",
-            pytorch_size(limit.bytes)
+            "TensorFlow takes what is free on the card when it starts, and that was only {}{card}: something else held the card. {q} was requested.",
+            pytorch_size(little.bytes)
         );
-        return Judged { verdict: Verdict::Contention, doubt: None, sentence };
+        let is_sure = f.capacity.is_some() || little.bytes < GIBIBYTE / 2;
+        let doubt = (!is_sure).then_some("a limit that the program set itself would read the same");
+        return Judged { verdict: Verdict::Contention, doubt, sentence };
     }
     if let (Some(held), Some(limit)) = (f.allocated, f.limit) {
         let (fits, certain) = compare(held.plus(q), limit);
@@ -220,12 +272,20 @@ fn by_figures(m: &OomMessage) -> Judged {
         ));
     };
     let (fits, certain) = compare(q, free);
-    if fits {
+    if fits && m.dialect.platform == Platform::Tpu {
         let sentence = format!("{q} was requested and {free} is free{held}, but no single piece is large enough.");
         return Judged { verdict: Verdict::Fragmentation, doubt: rounded_unless(certain), sentence };
     }
-    let sentence = format!("{q} was requested and only {free} is free on the device{held}.");
-    Judged { verdict: Verdict::Capacity, doubt: rounded_unless(certain), sentence }
+    if fits {
+        // A GPU's driver joins scattered pages.
+        return unknown(format!(
+            "{q} was requested and {free} was free on the device{held}, so something else refused it: another program that took memory since, or a limit of the system, container or driver."
+        ));
+    }
+    let of = f.capacity.map_or(String::new(), |c| format!(" of the device's {c}"));
+    let sentence = format!("{q} was requested and only {free}{of} is free{held}.");
+    let doubt = f.allocated.is_none().then_some("the message does not say whether this program or others hold the rest");
+    Judged { verdict: Verdict::Capacity, doubt: rounded_unless(certain).or(doubt), sentence }
 }
 
 /// vLLM takes a share of the whole card when it starts, and looks first whether that is free.
@@ -268,9 +328,18 @@ fn vllm(m: &OomMessage) -> Judged {
 /// MPS has one limit for everything the process holds.
 fn mps(m: &OomMessage) -> Judged {
     let f = &m.figures;
-    if let (Some(q), Some(limit), Some(held)) = (f.requested, f.limit, f.allocated) {
-        let own = held;
-        let held = f.other_allocations.map_or(held, |o| held.plus(o));
+    let other =
+        f.other_allocations.filter(|o| f.allocated.is_some_and(|own| o.bytes > own.bytes)).map_or(String::new(), |other| {
+            format!(" Most of it, {other}, is outside PyTorch's tensors: other allocations of this process on the GPU.")
+        });
+    let held = f.allocated.map(|held| f.other_allocations.map_or(held, |o| held.plus(o)));
+    if let (None, Some(limit), Some(held)) = (f.requested, f.limit, held) {
+        let sentence =
+            format!("This process holds {held} of the {limit} it may hold; what it requested is not in the text.{other}");
+        let verdict = if held.bytes >= limit.bytes / 10 * 9 { Verdict::Cap } else { Verdict::Unknown };
+        return Judged { verdict, doubt: Some("the request is in the part of the message that is missing"), sentence };
+    }
+    if let (Some(q), Some(limit), Some(held)) = (f.requested, f.limit, held) {
         let (fits_alone, certain) = compare(q, limit);
         if !fits_alone {
             let sentence = format!("{q} was requested, more than the {limit} this process may ever hold.");
@@ -278,12 +347,6 @@ fn mps(m: &OomMessage) -> Judged {
         }
         let (fits, certain) = compare(held.plus(q), limit);
         if !fits || !certain {
-            let other = match f.other_allocations.filter(|o| o.bytes > own.bytes) {
-                Some(other) => {
-                    format!(" Most of it, {other}, is outside PyTorch's tensors: other allocations of this process on the GPU.")
-                }
-                None => String::new(),
-            };
             let sentence = format!("The {held} held and the {q} requested exceed the high watermark of {limit}.{other}");
             return Judged { verdict: Verdict::Cap, doubt: rounded_unless(certain), sentence };
         }

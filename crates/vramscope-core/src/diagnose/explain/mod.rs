@@ -67,6 +67,9 @@ pub struct Explanation {
     pub gpu: Option<u32>,
     /// The rank its log line belongs to.
     pub rank: Option<u32>,
+    /// The slice that the card is (MIG), where the text tells: its profile, `1g.10gb`, or empty where only its size is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mig_slice: Option<String>,
     /// Every figure in bytes, printed or derived from printed ones.
     pub figures: BTreeMap<&'static str, u64>,
     /// How far each figure may be off, in bytes, because it was printed rounded. Exact ones are absent.
@@ -79,6 +82,8 @@ pub struct Explanation {
     pub limit_parts: Vec<Part>,
     /// The verdict.
     pub verdict: Verdict,
+    /// What ran out: the verdict's name, or where that is `unknown` and the cause is not, `host_memory`, `shared_memory` or `no_failure`.
+    pub cause: &'static str,
     /// True when the figures force the verdict.
     pub certain: bool,
     /// Why they do not: another value within the printed rounding, or something the message leaves out, would change it.
@@ -132,12 +137,18 @@ pub fn explain(message: &OomMessage) -> Explanation {
             rounding.insert(name, figure.slack);
         }
     }
+    let mut sentence = judged.sentence;
+    if let (Some(profile), true) = (&message.mig_slice, is_consistent) {
+        let name = if profile.is_empty() { String::new() } else { format!(" ({profile})") };
+        sentence.push_str(&format!(" This card is a MIG slice{name}: a larger slice, or the whole card, has more memory."));
+    }
     Explanation {
         dialect: message.dialect.name(),
         platform: message.dialect.platform.name(),
         line: message.line,
         gpu: message.gpu,
         rank: message.rank,
+        mig_slice: message.mig_slice.clone(),
         figures,
         rounding,
         processes: message
@@ -149,15 +160,27 @@ pub fn explain(message: &OomMessage) -> Explanation {
         parts: if is_consistent { parts(message) } else { Vec::new() },
         limit_parts: if is_consistent { limit_parts(message, judged.verdict) } else { Vec::new() },
         verdict: judged.verdict,
+        cause: cause(message, judged.verdict),
         certain: judged.doubt.is_none(),
         doubt: judged.doubt,
-        sentence: judged.sentence,
+        sentence,
         contradictions,
         known: known(message, is_consistent),
         buffers: largest(message).into_iter().cloned().collect(),
         not_known: not_known(message),
         remedies: remedies::remedies(message, judged.verdict),
         record: record(message),
+    }
+}
+
+/// The machine's memory and what is no failure have no verdict about a device, but a known cause.
+fn cause(m: &OomMessage, verdict: Verdict) -> &'static str {
+    match m.dialect.writer {
+        _ if verdict != Verdict::Unknown => verdict.name(),
+        _ if m.is_warning => "no_failure",
+        Writer::Shm => "shared_memory",
+        writer if writer.is_host() || m.dialect.platform == Platform::Cpu || m.is_pinned => "host_memory",
+        _ => verdict.name(),
     }
 }
 
@@ -222,6 +245,17 @@ fn cut(whole: Figure, named: &[(&'static str, Option<Figure>)], over: &'static s
 }
 
 impl Explanation {
+    /// What ran out, in a few words.
+    #[must_use]
+    pub fn title(&self) -> &'static str {
+        match self.cause {
+            "no_failure" => "No failure",
+            "shared_memory" => "Shared memory full",
+            "host_memory" => "The machine's memory",
+            _ => self.verdict.title(),
+        }
+    }
+
     /// A figure in the unit the message printed it in; `None` where it has no such figure.
     #[must_use]
     pub fn printed(&self, name: &str) -> Option<String> {
@@ -377,7 +411,7 @@ fn record(message: &OomMessage) -> Vec<String> {
     };
     let lines = match (message.dialect.writer, message.dialect.platform) {
         // Nothing of PyTorch's allocator would be in it.
-        (Writer::Mps | Writer::Vllm | Writer::Sglang, _) => return Vec::new(),
+        (Writer::Mps | Writer::Vllm | Writer::Sglang | Writer::Tgi, _) => return Vec::new(),
         (writer, _) if writer.neighbour().is_some() || writer.is_host() || message.is_foreign => return Vec::new(),
         (Writer::ComfyUi, _) => {
             format!(

@@ -71,17 +71,23 @@ fn tips(m: &OomMessage, lines: Advice) -> Vec<Remedy> {
 
 pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
     let (writer, platform) = (m.dialect.writer, m.dialect.platform);
+    if m.is_absurd_request {
+        return tips(m, advice::BROKEN_SIZE);
+    }
     let fixed = match (writer, platform) {
         (Writer::LlamaCpp, Platform::Cpu) if m.is_warning => Some(advice::GOES_ON),
         (Writer::LlamaCpp, _) if m.is_warning => Some(advice::GGML_GOES_ON),
         (Writer::LlamaCpp, Platform::Cpu) => Some(advice::GGML_HOST),
         (Writer::LlamaCpp, _) if m.around == Some(Writer::Ollama) => Some(advice::OLLAMA_RUNNER),
         (Writer::LlamaCpp, Platform::Metal) => Some(advice::METAL),
-        (Writer::Paddle, Platform::Cpu) => Some(advice::of_program(Writer::Cpu)),
         (Writer::TensorRt, _) if m.is_warning => Some(advice::GOES_ON),
         (Writer::Xla, Platform::Tpu) if !m.says.is_empty() => Some(advice::VMEM),
         (Writer::Xla, Platform::Tpu) => Some(advice::TPU),
-        (Writer::TensorFlow, Platform::Cpu) => Some(advice::PINNED),
+        (Writer::TensorFlow, Platform::Cpu) if !m.says.is_empty() => Some(advice::PINNED),
+        (Writer::TensorFlow | Writer::Paddle, Platform::Cpu) => Some(advice::HOST),
+        (Writer::Cpu, _) if !m.says.is_empty() => Some(advice::PAGING),
+        (Writer::Tgi, _) => Some(advice::IN_TGI),
+        _ if m.is_pinned => Some(advice::PIN_MEMORY),
         (Writer::TensorFlow, _) if m.is_warning => Some(advice::TF_GOES_ON),
         (Writer::OnnxRuntime | Writer::TensorFlow, Platform::DirectMl) => Some(advice::of_program(Writer::DirectMl)),
         (Writer::Mps, _) if verdict == Verdict::TooLarge && m.figures.limit.is_none() => Some(advice::MPS_BUFFER),
@@ -98,8 +104,22 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
         },
     };
     if let Some(lines) = fixed {
-        return tips(m, lines);
+        let mut out = tips(m, lines);
+        // Where others hold the device they come first.
+        if verdict == Verdict::Contention {
+            let who: Vec<String> = tip(m, advice::WHO).into_iter().map(|r| r.sentence).collect();
+            out.sort_by_key(|r| !who.contains(&r.sentence));
+        }
+        return out;
     }
+    let slice =
+        m.mig_slice.as_ref().filter(|_| matches!(verdict, Verdict::Capacity | Verdict::TooLarge | Verdict::Fragmentation));
+    let larger = slice
+        .and_then(|_| tip(m, "Take a larger slice of the card: `nvidia-smi mig -lgip` lists the profiles it can be cut into."));
+    by_verdict(m, verdict).into_iter().chain(larger).collect()
+}
+
+fn by_verdict(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
     match verdict {
         Verdict::Fragmentation if super::device::pools_hold_it(m) => tips(m, advice::PRIVATE_POOLS),
         Verdict::Fragmentation => fragmentation(m),
@@ -107,11 +127,16 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
         Verdict::Capacity => outside(m).into_iter().chain(full(m)).collect(),
         Verdict::Contention => contention(m),
         Verdict::NonPytorch => non_pytorch(m),
-        Verdict::TooLarge if m.is_absurd_request => tips(m, advice::BROKEN_SIZE),
-        Verdict::TooLarge if m.figures.largest_block.is_some() => tips(m, advice::BLOCK),
+        Verdict::TooLarge if m.figures.largest_block.is_some() || is_below_the_card(m) => tips(m, advice::BLOCK),
         Verdict::TooLarge => tips(m, advice::SPLIT).into_iter().chain(full(m).into_iter().skip(1)).collect(),
         Verdict::Unknown => unknown(m),
     }
+}
+
+/// True where the card is large enough, and the request too large for one block of Intel's driver.
+fn is_below_the_card(m: &OomMessage) -> bool {
+    let f = &m.figures;
+    m.dialect.platform == Platform::Xpu && f.requested.zip(f.capacity).is_some_and(|(q, capacity)| q.bytes <= capacity.bytes)
 }
 
 /// What makes a full card hold less: in a server its own settings, which training's would not be.
@@ -121,6 +146,7 @@ fn full(m: &OomMessage) -> Vec<Remedy> {
         match m.around {
             Some(Writer::Sglang) => advice::IN_SGLANG,
             Some(Writer::Vllm) => advice::IN_VLLM,
+            Some(Writer::Tgi) => advice::IN_TGI,
             Some(Writer::ComfyUi) => &advice::COMFY_UI[..4],
             _ => advice::FULL,
         },
@@ -327,8 +353,8 @@ fn unknown(m: &OomMessage) -> Vec<Remedy> {
     if m.dialect.writer != Writer::PyTorch {
         out.extend(tips(m, if m.is_foreign { advice::BARE_FOREIGN } else { advice::BARE }));
     }
-    if matches!(m.around, Some(Writer::Sglang | Writer::Vllm)) {
-        out.extend(full(m).into_iter().take(1));
+    if m.around.is_some() {
+        out.splice(0..0, full(m).into_iter().take(2));
     }
     out.extend(tips(m, advice::HOLDS));
     if !m.is_foreign {

@@ -568,3 +568,47 @@ fn the_program_and_the_system_around_a_text_decide_the_advice() {
         }
     }
 }
+
+/// Each rule that was found wanting on published texts, on a text of its own.
+#[test]
+fn what_ran_out_and_who_holds_it() {
+    let npu = "NPU out of memory. Tried to allocate 24.00 MiB (NPU 0; 60.96 GiB total capacity; 9.10 GiB already allocated; 9.10 GiB current active; \
+               18.00 MiB free; 9.50 GiB reserved in total by PyTorch)";
+    let xpu = "XPU out of memory. Tried to allocate 6.00 GiB. GPU 0 has a total capacity of 15.11 GiB of which 15.00 GiB is free. Of the allocated \
+               memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.";
+    let moved = modern("20.00 MiB", "6.00 GiB", "0 bytes", "", "", "8.00 GiB", "200.00 MiB");
+    let xla = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.\nBufferAssignment stats:\n             parameter \
+               allocation:  372.76MiB\n     preallocated temp allocation:    4.44GiB\n                 total allocation:    4.80GiB\n";
+    let tf = "Total memory: 10.92GiB\nFree memory: 300.00MiB\ncuda_driver.cc:1002] failed to allocate 300.00M (314572800 bytes) from device: \
+              CUDA_ERROR_OUT_OF_MEMORY";
+    let paddle = "Out of memory error on GPU 0. Cannot allocate 64.000000MB memory on GPU 0, 7.000000GB memory has been allocated and available \
+                  memory is only 12.000000MB.";
+    let pinned = "  buffer = torch.empty(n, pin_memory=True)\nRuntimeError: CUDA error: out of memory";
+    for (text, cause, words) in [
+        (npu, "contention", "51.44 GiB of the card's 60.96 GiB is held outside PyTorch"),
+        (xpu, "too_large", "no single block of 4 GiB"),
+        (moved.as_str(), "capacity", "Windows' driver has moved the rest"),
+        (xla, "capacity", "4.80 GiB in all: 4.44 GiB for temporaries (intermediate results) and 372.76 MiB for its arguments"),
+        (tf, "contention", "only 300.00 MiB of the card's 10.92 GiB"),
+        (paddle, "capacity", "only 12.00 MiB of the device's 7.01 GiB"),
+        (pinned, "host_memory", "pins memory of the machine"),
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+            "host_memory",
+            "Slurm",
+        ),
+        ("data. DefaultCPUAllocator: not enough memory: you tried to allocate 6553600 bytes.", "host_memory", "paging file"),
+        ("RuntimeError: Not enough memory to handle 4096 prefill tokens.", "capacity", "text-generation-inference"),
+    ] {
+        let e = verdict_of(text);
+        assert_eq!(e.cause, cause, "{}", e.sentence);
+        assert!(e.sentence.contains(words), "{}", e.sentence);
+        assert!(!e.remedies.is_empty());
+    }
+    let e = verdict_of(&format!(
+        "device: NVIDIA A100 MIG 1g.10gb\n{}",
+        modern("1.00 GiB", "9.50 GiB", "300.19 MiB", "", "", "8.70 GiB", "1.00 MiB")
+    ));
+    assert!(e.sentence.contains("MIG slice (1g.10gb)"), "{}", e.sentence);
+    assert!(e.remedies.iter().any(|r| r.sentence.contains("larger slice")), "{:?}", e.remedies);
+}

@@ -23,6 +23,9 @@ const MOST_DEVICES: usize = 4096;
 /// What stands for a compiled program at the inner end of its stack, which is that of its compilation.
 const PROGRAM: (&str, &str) = ("compiled program", "<executable>");
 
+/// Where the user's call enters JAX: what is inside of it JAX leaves out of its own tracebacks.
+const BOUNDARY: &[u8] = b"reraise_with_filtered_traceback";
+
 /// True for the beginning of a pprof profile: a type of values, which is two numbers, and behind it another field.
 pub(super) fn is_pprof(head: &[u8]) -> bool {
     let mut fields = Fields::of(head);
@@ -367,10 +370,9 @@ impl Builder {
     fn stack(&mut self, profile: &Profile<'_>, sample: &Sample, is_program: bool, most_frames: usize) -> Result<StackId, String> {
         let mut frames = Vec::new();
         let ids = profile.ids.get(sample.stack.0..sample.stack.1).unwrap_or_default();
-        if is_program {
-            let (name, file) = (self.table.string(PROGRAM.0), self.table.string(PROGRAM.1));
-            frames.push(self.table.frame(Frame { name, file, line: 0 }));
-        }
+        // JAX's own frames that are innermost, up to the last boundary among them: whether a call was compiled or found again is no
+        // difference to its user.
+        let (mut is_inside, mut hidden) = (true, 0);
         for id in ids {
             let (from, to) = profile.locations.get(id).copied().unwrap_or_default();
             for &(function, line) in profile.lines.get(from..to).unwrap_or_default() {
@@ -379,12 +381,23 @@ impl Builder {
                     return Err("its stacks have more lines than a profile of its size".to_owned());
                 }
                 let Some(&texts) = profile.functions.get(&function) else { continue };
+                let file = profile.text(texts.1);
+                is_inside &= [&b"/jax/"[..], b"/jaxlib/"].iter().any(|package| memchr::memmem::find(file, package).is_some());
                 let (name, file) = *self.functions.entry(function).or_insert_with(|| {
                     let mut string = |text| self.table.string(&String::from_utf8_lossy(profile.text(text)));
                     (string(texts.0), string(texts.1))
                 });
                 frames.push(self.table.frame(Frame { name, file, line: u32::try_from(line).unwrap_or(0) }));
+                if is_inside && profile.text(texts.0) == BOUNDARY {
+                    hidden = frames.len();
+                }
             }
+        }
+        // A stack of nothing else stays.
+        frames.drain(..if hidden < frames.len() { hidden } else { 0 });
+        if is_program {
+            let (name, file) = (self.table.string(PROGRAM.0), self.table.string(PROGRAM.1));
+            frames.insert(0, self.table.frame(Frame { name, file, line: 0 }));
         }
         Ok(self.table.stack(&frames))
     }

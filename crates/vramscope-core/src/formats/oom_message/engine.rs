@@ -55,11 +55,11 @@ macro_rules! fields {
     };
 }
 
-// `more` adds to the request, `exact` is it in full where it was also printed rounded, `whole` is it cut off to whole GiB, and `total` is
-// what is allocated with the request in it.
+// `more` adds to the request, `exact` is it in full where it was also printed rounded, `whole` is it cut off to whole GiB, `total` is what is
+// allocated with the request in it, and `used` is all of the card that is not free, whoever holds it: it follows `free`.
 fields!(
     Requested "requested", More "more", Exact "exact", Whole "whole", Capacity "capacity", Free "free", Limit "limit", Allocated "allocated",
-    Total "total", Pools "pools", Unallocated "unallocated", Reserved "reserved", Other "other", Largest "largest", Gpu "gpu",
+    Total "total", Used "used", Pools "pools", Unallocated "unallocated", Reserved "reserved", Other "other", Largest "largest", Gpu "gpu",
     Wanted "wanted", Fits "fits", Tensor "tensor", Processes "processes", Skipped "_"
 );
 
@@ -221,11 +221,16 @@ impl Pattern {
         if self.row.writer == Writer::PyTorch {
             super::pytorch::finish(window, used, &mut message);
         }
-        let is_told = match self.row.trust {
-            Trust::Sure => true,
-            Trust::Figures if message.has_figures() || message.is_absurd_request || message.context.is_some() => true,
-            trust => super::evidence::is_reported(window, self.row.anchor, trust),
-        };
+        // A text in quotes of a program's source has a size at most.
+        let f = &message.figures;
+        let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.context.is_some();
+        let is_literal = !has_a_card && super::evidence::is_literal(window, self.row.anchor);
+        let is_told = !is_literal
+            && match self.row.trust {
+                Trust::Sure => true,
+                Trust::Figures if message.has_figures() || message.is_absurd_request || message.context.is_some() => true,
+                trust => super::evidence::is_reported(window, self.row.anchor, trust),
+            };
         is_told.then_some((message, used))
     }
 }
@@ -362,6 +367,7 @@ fn set(message: &mut OomMessage, field: Field, (figure, has_unit): Number) {
         Field::Limit => f.limit = f.limit.or(Some(figure).filter(|l| !l.is_unlimited() && l.bytes > 0)),
         Field::Allocated => first(&mut f.allocated),
         Field::Total => f.allocated = f.allocated.or(f.requested.map(|q| figure.minus(q))),
+        Field::Used => f.capacity = f.capacity.or(f.free.map(|free| figure.plus(free))),
         Field::Pools => first(&mut f.private_pools),
         Field::Unallocated => first(&mut f.unallocated),
         Field::Reserved => first(&mut f.reserved),

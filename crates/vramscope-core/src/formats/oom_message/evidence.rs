@@ -13,7 +13,7 @@ const CODE: &str = "_t::|self(|==|!=|str(e|str(err|in str(|\" in |' in |re.compi
 /// Words of advice and of what may be, not of what was.
 const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you might|you can|avoid|prevent|may |might |could |can cause|\
     can lead|in case|handle|handling|fix|should|would|usually|typically|means|detect|instead of|e.g.|such as|workaround|\
-    troubleshoot|test |todo|recover|on oom|like |against|without |no more|either|maps |common ";
+    troubleshoot|test |defaults to|is returned|todo|recover|on oom|like |against|without |no more|either|maps |common ";
 
 /// What people write of their own failure.
 const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got an|gives me|encountered|ran into|i receive|i am facing|throws|\
@@ -22,6 +22,35 @@ const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got a
 /// What stands beside a name where it is the error itself.
 const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
 
+/// What opens an argument, a list or a value in code, before its text in quotes.
+const OPENS: [char; 5] = ['(', '{', '[', '=', '+'];
+/// What follows the text.
+const CLOSES: [char; 6] = [')', '}', ']', ',', ';', '+'];
+
+/// True where the words stand in a text in quotes of a line of code: `errors.New("out of memory")`, `{"out of memory", true},`.
+pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
+    let (line, words) = (window.raw_line(), words.to_ascii_lowercase());
+    let first = words.split(' ').next().unwrap_or(&words);
+    if line.len() > LONG {
+        return false;
+    }
+    let line = line.to_ascii_lowercase();
+    let place = line.find(&words).or_else(|| line.find(first));
+    let Some((before, after)) = place.and_then(|at| line.split_at_checked(at)) else { return false };
+    let (Some((opens, _)), Some((_, closes))) = (before.rsplit_once('"'), after.split_once('"')) else { return false };
+    // A raw text of Python, C++ or Rust, and a format: `r"`, `L"`, `f"`.
+    let opens = opens.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
+}
+
+/// True for a line of a comment between `/*` and `*/`, of which the text shows the beginning.
+fn is_comment(window: &Window<'_>) -> bool {
+    let above = window.around(COMMENT, 0);
+    window.raw_line().trim_start().starts_with('*') && above.rfind("/*").is_some_and(|at| !above[at..].contains("*/"))
+}
+
+/// So many lines above, a comment's beginning is looked for.
+const COMMENT: usize = 40;
 /// So much of a line is looked at, before and behind the words.
 const AROUND: usize = 240;
 const LONG: usize = 4_000;
@@ -48,7 +77,9 @@ pub(super) fn is_reported(window: &Window<'_>, words: &str, trust: Trust) -> boo
     // "Could not" is an error's word, "could" alone is not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
-    if has(&both, CODE) || is_string || after.trim_start().starts_with('=') || line.starts_with("//") {
+    // `Memory = cudaErrorMemoryAllocation`: a name is given a value.
+    let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
+    if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
     if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) {
@@ -121,6 +152,14 @@ mod tests {
             "The allocator maps CUDA_ERROR_OUT_OF_MEMORY to a Python exception.",
             "Common errors: hipErrorOutOfMemory, hipErrorInvalidValue",
             "exit code 137 means that the container was killed",
+            "\t\t{\"cudaMalloc failed: out of memory\", true},",
+            "\tloadCrash := errors.New(\"cudaMalloc failed: out of memory\")",
+            "    auto const msg = std::string(\"Maximum pool size exceeded (failed to allocate \") + rmm::detail::format_bytes(size)",
+            "errorMemoryAllocation = cudaErrorMemoryAllocation",
+            "        raise RuntimeError(\"CUDA out of memory. Tried to allocate 6.96 GiB\")",
+            "\tstatus.SetLastError(\"error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\")",
+            "/**\n * Throws bad_alloc, but when `cudaErrorMemoryAllocation` is returned,\n * out_of_memory.\n */",
+            "  /**\n   * @throws on a\n   * CUDA out of memory error.\n   */",
         ] {
             assert!(find_all(text).is_empty(), "{text}: {:?}", find_all(text));
         }
@@ -131,6 +170,7 @@ mod tests {
             "I set the fraction to 0.85 and I get a CUDA out of memory error. However, if I set it to 0.84 it loads.",
             "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  cudaErrorMemoryAllocation: out of memory",
             "CUDA out of memory.",
+            "{\"error\":\"cudaMalloc failed: out of memory\", \"code\": 500}",
         ] {
             assert_eq!(find_all(text).len(), 1, "{text}");
         }

@@ -144,7 +144,7 @@ fn leading(text: &str) -> (String, usize) {
 }
 
 /// The longer before those that they start or end with.
-const UNITS: [(&str, u32); 14] = [
+const UNITS: [(&str, u32); 17] = [
     ("bytes", 0),
     ("byte", 0),
     ("KiB", 10),
@@ -157,6 +157,10 @@ const UNITS: [(&str, u32); 14] = [
     ("GB", 30),
     ("TB", 40),
     ("PB", 50),
+    // Kubernetes writes them without the B.
+    ("Ki", 10),
+    ("Mi", 20),
+    ("Gi", 30),
     ("B", 0),
     ("b", 0),
 ];

@@ -20,6 +20,7 @@ mod engine;
 mod evidence;
 mod figure;
 mod merge;
+mod mig;
 mod prefix;
 mod program;
 mod pytorch;
@@ -213,6 +214,10 @@ pub struct OomMessage {
     pub is_foreign: bool,
     /// Printed on Windows.
     pub on_windows: bool,
+    /// A bare error of a call that pins the machine's memory.
+    pub is_pinned: bool,
+    /// The card is a slice of one (MIG), as the text around tells: its profile, `1g.10gb`, or empty where that is not told.
+    pub mig_slice: Option<String>,
     /// What refused, where the message names it.
     pub cause: Option<Cause>,
     /// Largest buffers of the failed XLA program.
@@ -355,6 +360,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     let mut left = streams::Budget::for_text(text.len());
     // Lines of messages that were put together from several places.
     let mut taken = BTreeSet::new();
+    let may_be_sliced = text.contains("MIG") || text.contains("mig-");
     // Where the next message starts that ends others, for each start.
     let nexts = engine::ends(&starts, low.len());
     for (i, &(at, index)) in starts.iter().enumerate() {
@@ -370,16 +376,24 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
         message.rank = squeezed.rank_at(at);
         if message.dialect.writer == Writer::Xla {
-            xla::buffers(&window, &mut message);
+            // Words of a report begin other programs' messages; only XLA's next one ends it.
+            let near = starts.get(i + 1..).unwrap_or(&[]).iter().take_while(|next| next.0 < at + text::REPORT);
+            let next = near.clone().find(|next| next.0 > at && engine::pattern(next.1).row.writer == Writer::Xla);
+            let to = next.map_or(low.len(), |next| next.0).min(cell.unwrap_or(usize::MAX));
+            xla::buffers(&text::Window { to, ..window }, &mut message);
         }
         program::look_around(&window, pattern.row, &mut message);
+        if let Some(capacity) = message.figures.capacity.filter(|_| may_be_sliced) {
+            message.mig_slice = mig::slice(window.vicinity(), capacity);
+        }
         covered = at + used;
         let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
         let may_stand_apart = pattern.row.may_stand_apart() && cell.is_none();
         let regrouped = may_stand_apart.then(|| streams::regroup(&squeezed, at, pattern, &message, used, &mut left)).flatten();
         if let Some(found) = regrouped {
-            let OomMessage { line, around, on_windows, .. } = message;
-            message = OomMessage { line, around, on_windows, rank: found.message.rank.or(message.rank), ..found.message };
+            let OomMessage { line, around, on_windows, mig_slice, .. } = message;
+            message =
+                OomMessage { line, around, on_windows, mig_slice, rank: found.message.rank.or(message.rank), ..found.message };
             covered = at + 1;
             taken.extend(found.lines);
         } else if last > first && squeezed.are_counted(first, last) {
@@ -394,6 +408,10 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     let mut out = merge::merged(pytorch::with_warnings(out));
     for message in &mut out {
         message.recognise_own();
+        // Only Windows' driver moves memory to the host where a card is full.
+        let (held, f) = (message.reserved(), &message.figures);
+        message.on_windows |=
+            f.free.is_some_and(|free| free.bytes == 0) && held.zip(f.capacity).is_some_and(|(h, c)| h.low() > c.high());
         // The size is broken whoever printed it; PyTorch itself stops at this one.
         if message.figures.requested.is_some_and(|q| q.low() >= EXBIBYTE) {
             message.is_absurd_request = true;

@@ -3,7 +3,7 @@
 use super::dialects::Trust;
 use super::engine::Row;
 use super::text::Window;
-use super::{OomMessage, Writer as W};
+use super::{OomMessage, Platform, Writer as W};
 
 /// Whose memory a program's message is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,7 @@ programs! {
     Vllm "vllm" "vLLM" PyTorch,
     Sglang "sglang" "SGLang" PyTorch,
     ComfyUi "comfyui" "ComfyUI" PyTorch,
+    Tgi "text-generation-inference" "text-generation-inference" PyTorch,
     Xla "xla" "XLA (JAX)" Own,
     TensorFlow "tensorflow-bfc" "TensorFlow" Own,
     CuPy "cupy" "CuPy" Own,
@@ -111,14 +112,33 @@ const CUES: [(&str, W); 18] = [
 ];
 
 /// Programs around PyTorch that have settings of their own for its memory.
-const AROUND: [(&str, W); 3] = [("sglang|mem-fraction-static", W::Sglang), ("vllm|enginecore", W::Vllm), ("comfyui", W::ComfyUi)];
+const AROUND: [(&str, W); 4] = [
+    ("sglang|mem-fraction-static", W::Sglang),
+    ("vllm|enginecore", W::Vllm),
+    ("comfyui", W::ComfyUi),
+    ("text_generation_", W::Tgi),
+];
 /// Ollama around llama.cpp.
 const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source=runner.go|llama runner process", W::Ollama)];
-/// What only TensorFlow 1 prints.
-const TENSORFLOW_1: [&str; 3] = ["(see above for traceback)", "client/session.py", "tf.session"];
+/// What only TensorFlow 1 prints or has.
+#[rustfmt::skip]
+const TENSORFLOW_1: [&str; 12] = [
+    "(see above for traceback)", "client/session.py", "tf.session", "tf.contrib", "tensorflow/contrib", "tf.configproto", "memoryclockrate",
+    "totalmemory:", "total memory:", "tensorflow==1", "tensorflow-gpu==1", "tf_jenkins",
+];
 
 /// Lines before a message, and behind it, that tell whose it is.
 const LINES: (usize, usize) = (30, 12);
+
+/// So many lines above a message stands the call that failed.
+const PINNED: usize = 3;
+
+/// llama.cpp for AMD prints CUDA's names.
+fn on_amd(around: &str, message: &mut OomMessage) {
+    if message.dialect.writer == W::LlamaCpp && message.dialect.platform == Platform::Cuda && around.contains("rocm") {
+        message.dialect.platform = Platform::Hip;
+    }
+}
 
 /// Reads from the text around a message which program it is of, and whether that ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
@@ -137,7 +157,10 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         message.dialect.until = Some((1, 15));
     }
     message.around = servers.iter().find(|(cues, _)| cues.split('|').any(|cue| around.contains(cue))).map(|&(_, writer)| writer);
+    // A failed call that pins memory asks for the machine's, in the error's words for the device's.
+    message.is_pinned = is_bare && window.around(PINNED, 0).contains("pin_memory");
     if !is_bare {
+        on_amd(&around, message);
         return;
     }
     // From the message's own line outwards: what stands before it is more often its cause than what follows.
@@ -152,8 +175,14 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     let nearest = cues.filter_map(|(cue, writer)| Some((distance(cue)?, writer))).min_by_key(|(distance, _)| *distance);
     match nearest {
         Some((_, W::PyTorch)) => {}
+        // What runs out in Ollama is its llama.cpp.
+        Some((_, W::Ollama)) => {
+            (message.dialect.writer, message.around) = (W::LlamaCpp, Some(W::Ollama));
+            on_amd(&around, message);
+        }
         Some((_, writer)) => {
             message.dialect.writer = writer;
+            on_amd(&around, message);
             if writer == W::LlamaCpp && OLLAMA[0].0.split('|').any(|cue| around.contains(cue)) {
                 message.around = Some(W::Ollama);
             }

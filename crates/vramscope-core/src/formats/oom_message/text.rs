@@ -184,6 +184,12 @@ impl<'a> Window<'a> {
         self.part(self.squeezed.raw, from, start(line + behind + 1).min(start(line) + FAR / 2))
     }
 
+    /// What stands so near that a table which someone pasted with the message is in it, as it stands in the text.
+    pub(super) fn vicinity(&self) -> &'a str {
+        let at = self.squeezed.lines.get(self.squeezed.line_index(self.from)).map_or(0, |l| l.raw);
+        self.part(self.squeezed.raw, at.saturating_sub(VICINITY), at + 2 * VICINITY)
+    }
+
     /// The raw lines, from the anchor's line to the window's last, at most [`REPORT`] bytes of them, prefixes removed.
     pub(super) fn raw_lines(&self) -> impl Iterator<Item = &'a str> {
         let first = self.squeezed.line_index(self.from);
@@ -195,7 +201,9 @@ impl<'a> Window<'a> {
 }
 
 /// A report of XLA lists 20 buffers, some hundred bytes each. Where thousands of messages are cut short, each would else search the whole log.
-const REPORT: usize = 32 << 10;
+pub(super) const REPORT: usize = 32 << 10;
+/// So much before a message, and twice as much behind it, may hold a table of `nvidia-smi`.
+const VICINITY: usize = 6 << 10;
 /// How far from its anchor anything is looked for that no other message ends.
 const FAR: usize = 3_000;
 

@@ -61,14 +61,14 @@ pub(super) fn buffers(window: &Window<'_>, message: &mut OomMessage) {
 
 /// `preallocated temp allocation:    4.44GiB`, and on a TPU `program          18.90G`.
 fn statistic(line: &str) -> Option<(String, Figure)> {
-    const ON_TPU: [&str; 4] = ["reserved", "program", "arguments", "HLO temp"];
-    if let Some((key, value)) = line.split_once(':') {
-        let key = key.trim();
-        let is_statistic = key.ends_with("allocation") || key.starts_with("total") || key.starts_with("preallocated");
-        return (is_statistic && key.len() < 40).then(|| Some((key.to_owned(), size(value)?))).flatten();
+    const ON_TPU: [&str; 5] = ["reserved", "program", "arguments", "output", "HLO temp"];
+    if let Some((key, value)) = ON_TPU.iter().find_map(|key| Some((*key, line.strip_prefix(key)?))) {
+        return value.starts_with("  ").then(|| Some((key.to_owned(), size(value)?))).flatten();
     }
-    let (key, value) = ON_TPU.iter().find_map(|key| Some((*key, line.strip_prefix(key)?)))?;
-    value.starts_with("  ").then(|| Some((key.to_owned(), size(value)?))).flatten()
+    let (key, value) = line.split_once(':')?;
+    let key = key.trim();
+    let is_statistic = key.ends_with("allocation") || key.starts_with("total") || key.starts_with("preallocated");
+    (is_statistic && key.len() < 40).then(|| Some((key.to_owned(), size(value)?))).flatten()
 }
 
 fn size(text: &str) -> Option<Figure> {

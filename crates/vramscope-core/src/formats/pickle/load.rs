@@ -105,25 +105,38 @@ pub(crate) fn resolve_outside<'a>(
     mut missing: Vec<(u64, NodeId)>,
     budget: &Budget,
 ) -> Result<(), PickleError> {
+    let mut machine = Machine::new(bytes, std::mem::take(tree), 0);
+    let outcome = resolve(memo, &mut machine, &mut missing, budget);
+    *tree = machine.tree;
+    outcome
+}
+
+/// As [`resolve_outside`], by a machine that is used again for each object.
+fn resolve<'a>(
+    memo: &MemoIndex,
+    machine: &mut Machine<'a>,
+    missing: &mut Vec<(u64, NodeId)>,
+    budget: &Budget,
+) -> Result<(), PickleError> {
     let mut loaded: rustc_hash::FxHashMap<u64, NodeId> = rustc_hash::FxHashMap::default();
     while let Some((id, place)) = missing.pop() {
-        let offset = tree.offset(place);
+        let offset = machine.tree.offset(place);
         let node = match loaded.get(&id) {
             Some(&node) => node,
             None => {
                 let start = memo.start(id).filter(|&start| start < offset || start == 0).ok_or_else(|| {
                     PickleError::Malformed { offset, what: format!("memo entry {id} is fetched but was never stored") }
                 })?;
-                let before = tree.nodes.len();
-                let (node, walked) = object(bytes, memo, id, start, tree, &mut missing)?;
-                budget.spend(tree.nodes.len() - before + walked, offset)?;
+                let before = machine.tree.nodes.len();
+                let (node, walked) = object(memo, id, start, machine, missing)?;
+                budget.spend(machine.tree.nodes.len() - before + walked, offset)?;
                 loaded.insert(id, node);
                 node
             }
         };
-        let content = tree.node(node).clone();
+        let content = machine.tree.node(node).clone();
         budget.spend(cost(&content), offset)?;
-        if let Some(slot) = tree.nodes.get_mut(place as usize) {
+        if let Some(slot) = machine.tree.nodes.get_mut(place as usize) {
             *slot = content;
         }
     }
@@ -146,7 +159,10 @@ pub(crate) fn list_of_fetched<'a>(
     let start = memo.start(id).ok_or_else(never)?;
     let before = tree.nodes.len();
     let mut missing = Vec::new();
-    let (node, walked) = object(bytes, memo, id, start, tree, &mut missing)?;
+    let mut machine = Machine::new(bytes, std::mem::take(tree), 0);
+    let outcome = object(memo, id, start, &mut machine, &mut missing);
+    *tree = machine.tree;
+    let (node, walked) = outcome?;
     budget.spend(tree.nodes.len() - before + walked, start)?;
     let own: rustc_hash::FxHashSet<NodeId> = tree.items(node).iter().copied().collect();
     missing.retain(|(_, place)| !own.contains(place));
@@ -156,21 +172,20 @@ pub(crate) fn list_of_fetched<'a>(
 
 /// Loads the object stored as `id`, which begins at `start`. What it refers to is added to `missing`. Also says how many opcodes
 /// that took.
-fn object<'a>(
-    bytes: &'a [u8],
+fn object(
     memo: &MemoIndex,
     id: u64,
     start: u64,
-    tree: &mut Tree<'a>,
+    machine: &mut Machine<'_>,
     missing: &mut Vec<(u64, NodeId)>,
 ) -> Result<(NodeId, usize), PickleError> {
     let malformed = |offset: usize, what: &str| PickleError::Malformed { offset: offset as u64, what: what.to_owned() };
     let mut pos = start as usize;
-    let mut machine = Machine::new(bytes, std::mem::take(tree), memo.first_id_from(start, id));
+    machine.restart(memo.first_id_from(start, id));
     let mut walked = 0;
     let outcome = loop {
         walked += 1;
-        let read = match Op::read(bytes, pos) {
+        let read = match Op::read(machine.bytes, pos) {
             Ok(read) if read.code != op::STOP => read,
             Ok(_) => break Err(malformed(pos, "a stored object is not complete")),
             Err(error) => break Err(error),
@@ -188,7 +203,7 @@ fn object<'a>(
     missing.extend(machine.outside.drain());
     if let Ok(node) = outcome {
         let (before, nodes) = (length(machine.tree.node(node)), machine.tree.nodes.len());
-        walked += finish_filling(&mut machine, node, pos);
+        walked += finish_filling(machine, node, pos);
         if length(machine.tree.node(node)) != before {
             missing.extend(machine.outside.drain());
         } else {
@@ -197,7 +212,6 @@ fn object<'a>(
             machine.tree.offsets.truncate(nodes);
         }
     }
-    *tree = machine.tree;
     outcome.map(|node| (node, walked))
 }
 

@@ -34,8 +34,16 @@ impl Memo {
         }
     }
 
+    fn restart(&mut self, count: u64) {
+        self.runs.clear();
+        self.sparse.clear();
+        self.count = count;
+    }
+
     fn get(&self, id: u64) -> Option<NodeId> {
-        if let Some(&node) = self.sparse.get(&id) {
+        if !self.sparse.is_empty()
+            && let Some(&node) = self.sparse.get(&id)
+        {
             return Some(node);
         }
         let (first, nodes) = self.runs.get(self.runs.partition_point(|(first, _)| *first <= id).checked_sub(1)?)?;
@@ -79,6 +87,14 @@ impl<'a> Machine<'a> {
         let memo = Memo { count, ..Memo::default() };
         let most = (bytes.len() / BYTES_PER_NODE + FREE, bytes.len() / BYTES_PER_SLOT + FREE);
         Machine { bytes, tree, stack: Vec::new(), marks: Vec::new(), memo, outside: FxHashMap::default(), most }
+    }
+
+    /// Makes the machine new, but for its tree: `count` objects were stored before its next opcode.
+    pub(super) fn restart(&mut self, count: u64) {
+        self.stack.clear();
+        self.marks.clear();
+        self.outside.clear();
+        self.memo.restart(count);
     }
 
     /// Runs one opcode other than `STOP`.

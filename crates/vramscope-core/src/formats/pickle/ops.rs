@@ -20,6 +20,16 @@ impl<'a> Op<'a> {
         let offset = pos as u64;
         let cut = || PickleError::Truncated { offset };
         let code = *bytes.get(pos).ok_or_else(cut)?;
+        // What most of a file is, where frames are shared.
+        let fetched = match code {
+            opcodes::BINGET => 1,
+            opcodes::LONG_BINGET => 4,
+            _ => 0,
+        };
+        if fetched > 0 {
+            let next = pos + 1 + fetched;
+            return Ok(Op { code, operand: bytes.get(pos + 1..next).ok_or_else(cut)?, next });
+        }
         let Some(operand) = opcodes::operand(code) else {
             return Err(PickleError::Malformed { offset, what: format!("{code:#04x} is no pickle opcode") });
         };
@@ -55,5 +65,9 @@ fn line(bytes: &[u8], from: usize) -> Option<(&[u8], usize)> {
 
 /// At most eight bytes, least significant first.
 pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
-    bytes.iter().take(8).rev().fold(0, |value, &b| value << 8 | u64::from(b))
+    match *bytes {
+        [only] => u64::from(only),
+        [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+        _ => bytes.iter().take(8).rev().fold(0, |value, &b| value << 8 | u64::from(b)),
+    }
 }

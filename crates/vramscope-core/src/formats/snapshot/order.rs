@@ -10,7 +10,8 @@ pub(super) fn by_first_use(devices: &mut [DeviceRecording], table: &StackTable, 
         table,
         builder: StackTableBuilder::new(),
         stacks: vec![StackId::NONE; table.len()],
-        frames: FxHashMap::default(),
+        frames: Vec::new(),
+        of_stack: Vec::new(),
         texts: FxHashMap::default(),
     };
     for device in devices {
@@ -41,7 +42,9 @@ struct Order<'t> {
     builder: StackTableBuilder,
     stacks: Vec<StackId>,
     /// Deep stacks share their frames: each is looked at once.
-    frames: FxHashMap<FrameId, FrameId>,
+    frames: Vec<Option<FrameId>>,
+    /// Those of the stack at hand.
+    of_stack: Vec<FrameId>,
     texts: FxHashMap<StrId, StrId>,
 }
 
@@ -57,12 +60,14 @@ impl Order<'_> {
 
     #[cold]
     fn new_stack(&mut self, old: StackId) -> StackId {
-        let mut frames = Vec::new();
+        let mut frames = std::mem::take(&mut self.of_stack);
+        frames.clear();
         for &id in self.table.frames(old) {
-            let known = self.frames.get(&id).copied();
+            let known = self.frames.get(id.0 as usize).copied().flatten();
             frames.extend(known.or_else(|| self.new_frame(id)));
         }
         let new = self.builder.stack(&frames);
+        self.of_stack = frames;
         if let Some(slot) = self.stacks.get_mut(old.0 as usize) {
             *slot = new;
         }
@@ -74,7 +79,13 @@ impl Order<'_> {
         let frame = self.table.frame(old)?;
         let (name, file) = (self.text(frame.name), self.text(frame.file));
         let new = self.builder.frame(Frame { name, file, line: frame.line });
-        self.frames.insert(old, new);
+        let at = old.0 as usize;
+        if self.frames.len() <= at {
+            self.frames.resize(at + 1, None);
+        }
+        if let Some(slot) = self.frames.get_mut(at) {
+            *slot = Some(new);
+        }
         Some(new)
     }
 

@@ -12,6 +12,9 @@ use crate::model::{DeviceRecording, LoadReport, Note, PoolId, PoolKey, PreviewPo
 /// The lists of a snapshot that hold events.
 const STREAMED: Streamed = Streamed { nested: &[b"device_traces", b"traces"], flat: &[b"host_traces"] };
 
+/// Files below this size are copied for the decoders, which takes less than a millisecond.
+const SMALL: usize = 4 << 20;
+
 /// The events of one list.
 pub(super) struct Trace {
     /// The list's node in the tree; what could not be streamed is still in that.
@@ -46,15 +49,17 @@ struct Piece {
 pub(super) fn read<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Read<'a>, PickleError> {
     let mut columns = Columns::for_file(bytes.len())
         .ok_or_else(|| PickleError::Limit { offset: 0, what: "there is not enough address space for its events".to_owned() })?;
+    // The direct way looks ahead. In a small file the entries near the end are many of all, so that the decoders get a copy with room.
+    let padded = if bytes.len() < SMALL { [bytes, &[0; decode::MARGIN]].concat() } else { Vec::new() };
     let shared = Shared {
-        bytes,
+        bytes: if padded.is_empty() { bytes } else { &padded },
         memo: MemoIndex::default(),
         budget: Budget::for_file(bytes.len()),
         stacks: Mutex::new(StackTableBuilder::new()),
         streams: Mutex::default(),
         pools: Mutex::default(),
     };
-    let workers: Mutex<Vec<Worker<'a>>> = Mutex::default();
+    let workers: Mutex<Vec<Worker<'_>>> = Mutex::default();
     let pieces: Mutex<Vec<Piece>> = Mutex::default();
     let preview = Mutex::new(Preview::default());
     let mut slots = columns.slots();

@@ -29,8 +29,18 @@ impl StackNames {
     pub fn of(stacks: &StackTable) -> Self {
         let mut names = StackNames::default();
         let mut seen: FxHashMap<FrameId, u32> = FxHashMap::default();
+        // Deep stacks share their frames: each is looked at once.
+        let mut known: Vec<Option<bool>> = Vec::new();
+        let mut is_own = |id: FrameId| {
+            let at = id.0 as usize;
+            if known.len() <= at {
+                known.resize(at + 1, None);
+            }
+            let of_user = || stacks.frame(id).is_some_and(|f| !is_framework(stacks, f));
+            known.get_mut(at).is_some_and(|known| *known.get_or_insert_with(of_user))
+        };
         for i in 0..stacks.len() {
-            let Some(frame) = own_frame(stacks, StackId(i as u32)) else {
+            let Some(frame) = own_frame_by(stacks, StackId(i as u32), &mut is_own) else {
                 names.of_stack.push(u32::MAX);
                 continue;
             };
@@ -220,11 +230,16 @@ pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
 /// operator, the thread, else the [`innermost`]. `None` where nothing but the allocator and the recorder is in it.
 #[must_use]
 pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
+    own_frame_by(stacks, stack, &mut |id| stacks.frame(id).is_some_and(|f| !is_framework(stacks, f)))
+}
+
+/// As [`own_frame`], with what tells the user's frames.
+fn own_frame_by(stacks: &StackTable, stack: StackId, is_own: &mut dyn FnMut(FrameId) -> bool) -> Option<FrameId> {
     let frames = stacks.frames(stack);
     frames
         .iter()
         .copied()
-        .find(|&f| stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)))
+        .find(|&f| is_own(f))
         .or_else(|| {
             let names = frames.iter().map(|&f| stacks.frame(f).map_or("", |f| stacks.text(f.name)));
             cpp::telling(names).and_then(|at| frames.get(at).copied())

@@ -9,6 +9,7 @@ mod programs;
 mod pytorch;
 mod xla;
 
+pub(super) use host::KILLED;
 pub(super) use pytorch::NATIVE;
 
 /// Of two rows that start with the same words the longer is tried first, then the earlier.

@@ -34,6 +34,11 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Sglang, P::Cuda, Sure, "out of memory. Try to lower your batch size", "",
         "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.", "")
         .says("SGLang's KV cache has no room for the tokens of this batch."),
+    row(W::Tgi, P::Cuda, Sure, "Not enough memory to handle", "",
+        "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`", "")
+        .near("prefill tokens")
+        .says("The weights of the model leave no room on the card for the activations of the longest batch that may come \
+        (--max-batch-prefill-tokens), which text-generation-inference tries first."),
     row(W::CuPy, P::Cuda, Figures, "Out of memory allocating",
         "allocating {requested} | (allocated so far: {allocated} | limit set to: {limit} | limit set to {limit}",
         "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,165,824 bytes (allocated so far: 3,221,225,472 bytes, limit set \
@@ -58,13 +63,13 @@ pub(super) const ROWS: &[Row] = &[
         "RuntimeError: Could not allocate tensor with 536870912 bytes. There is not enough GPU video memory available!",
         "requested 512.00 MiB"),
     row(W::Paddle, P::Cuda, Figures, "Out of memory error on GPU",
-        "error on GPU {gpu} | cannot allocate {requested} | {allocated} memory has been allocated | available memory is only {free} | \
-        available memory is {free}",
+        "error on GPU {gpu} | cannot allocate {requested} | available memory is only {free} | available memory is {free} | {used} memory \
+        has been allocated",
         "ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 20.000000MB memory on GPU 0, 9.500000GB memory has \
-        been allocated and available memory is only 10.000000MB.", "requested 20.00 MiB, free 10.00 MiB, allocated 9.50 GiB, gpu 0"),
-    row(W::Paddle, P::Cuda, Figures, "上出现内存不足错误", "<GPU {gpu} | 上分配 {requested} | 已分配 {allocated} | 仅为 {free}",
+        been allocated and available memory is only 10.000000MB.", "requested 20.00 MiB, capacity 9.51 GiB, free 10.00 MiB, gpu 0"),
+    row(W::Paddle, P::Cuda, Figures, "上出现内存不足错误", "<GPU {gpu} | 上分配 {requested} | 仅为 {free} | 已分配 {used}",
         "GPU 0上出现内存不足错误。无法在GPU 0上分配20.000000MB内存，已分配9.500000 GB内存，可用内存仅为0.000000B。",
-        "requested 20.00 MiB, free 0 bytes, allocated 9.50 GiB, gpu 0"),
+        "requested 20.00 MiB, capacity 9.50 GiB, free 0 bytes, gpu 0"),
     row(W::Paddle, P::Cuda, Figures, "enforce allocating <= available failed", "failed, {requested#} > {free#}",
         "paddle.fluid.core.EnforceNotMet: enforce allocating <= available failed, 10737418240 > 1073741824",
         "requested 10.00 GiB, free 1024.00 MiB"),
@@ -81,10 +86,6 @@ pub(super) const ROWS: &[Row] = &[
     row(W::TensorRt, P::Cuda, Figures, "Tactic Device request:", "request: {requested} | available: {free}",
         "Tactic Device request: 4505MB Available: 3894MB. Device memory is insufficient to use tactic.",
         "requested 4505 MiB, free 3894 MiB").warning(),
-    row(W::Rmm, P::Cuda, Sure, "Maximum pool size exceeded", POOL,
-        "MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/pool_memory_resource.hpp:196: Maximum pool \
-        size exceeded (failed to allocate 2.000000 GiB)", "requested 2.00 GiB").near("rmm|memory_resource")
-        .says("RMM's pool reached the largest size that it was given; the card itself may have room."),
     row(W::Rmm, P::Cuda, Sure, "Maximum pool size exceeded", POOL,
         "std::bad_alloc: out_of_memory: RMM failure at:pool_memory_resource.hpp:261: Maximum pool size exceeded (failed to allocate 64.0 \
         MiB): Not enough room to grow, current/max/try size = 256.0 MiB, 256.0 MiB, 64.0 MiB", "requested 64.0 MiB, limit 256.0 MiB")
@@ -180,6 +181,8 @@ pub(super) const ROWS: &[Row] = &[
         "llama_model_load: error loading model: unable to allocate backend buffer", ""),
     row(W::LlamaCpp, P::Cuda, Phrase, "unable to allocate CUDA", "unable to allocate CUDA{gpu} buffer",
         "llama_model_load: error loading model: unable to allocate CUDA1 buffer", "gpu 1"),
+    row(W::LlamaCpp, P::Hip, Phrase, "unable to allocate ROCm", "unable to allocate ROCm{gpu} buffer",
+        "llama_model_load: error loading model: unable to allocate ROCm0 buffer", "gpu 0"),
     row(W::LlamaCpp, P::Cpu, Figures, "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate", "buffer of size {requested#}",
         "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 437944320\nalloc_tensor_range: failed to allocate \
         CPU buffer of size 437944320", "requested 417.66 MiB").whole(),

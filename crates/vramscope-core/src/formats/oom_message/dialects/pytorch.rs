@@ -88,6 +88,9 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Mps, P::Mps, Figures, "RuntimeError: Invalid buffer size:", "Invalid buffer size: {requested}",
         "RuntimeError: Invalid buffer size: 36.00 GB", "requested 36.00 GiB")
         .says("{requested} was requested in one buffer, more than Metal hands out at once on this Mac. Memory is not what ran out."),
+    row(W::Cpu, P::Cpu, Figures, "DefaultCPUAllocator: not enough memory", "you tried to allocate {requested}",
+        "data. DefaultCPUAllocator: not enough memory: you tried to allocate 6553600 bytes.", "requested 6.25 MiB")
+        .says(super::host::PAGING),
     row(W::Cpu, P::Cpu, Figures, "DefaultCPUAllocator:", "you tried to allocate {requested} | you tried to reallocate {requested}",
         "DefaultCPUAllocator: can't allocate memory: you tried to allocate 94489280512 bytes. Error code 12 (Cannot allocate memory)",
         "requested 88.00 GiB"),

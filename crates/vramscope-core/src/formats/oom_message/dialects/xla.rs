@@ -5,6 +5,7 @@ use super::{Platform as P, Row, Writer as W, row};
 
 const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#}";
 const BFC: &str = "trying to allocate {requested} | <GPU_{gpu}_bfc | Limit: {limit#} | InUse: {allocated#}";
+const DRIVER: &str = "<({requested}) | <failed to allocate {requested} | <total memory: {capacity} | <free memory: {free}";
 const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
 const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity {capacity} \
     | currently allocated: {allocated}";
@@ -18,6 +19,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Xla, P::Unknown, Figures, "Failed to allocate request for",
         "request for {_} ({requested}) | request for {requested} | device ordinal {gpu}",
         "RESOURCE_EXHAUSTED: Failed to allocate request for 6.27GiB (6727663616B) on device ordinal 0", "requested 6.27 GiB, gpu 0"),
+    row(W::Xla, P::Tpu, Sure, "Resource exhausted: From /job:tpu_worker", "",
+        "RuntimeError: Resource exhausted: From /job:tpu_worker/replica:0/task:0:", ""),
     row(W::Xla, P::Tpu, Figures, "Ran out of memory in memory space hbm", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: Compilation failure: Ran out of memory in memory space hbm. Used 18.25G of 15.50G hbm. Exceeded hbm \
         capacity by 2.75G.", "requested 18.25 GiB, capacity 15.50 GiB"),
@@ -69,10 +72,19 @@ pub(super) const ROWS: &[Row] = &[
         4294967296\nInUse: 2147483648\nMaxInUse: 3221225472",
         "requested 3.37 GiB, limit 4.00 GiB, allocated 2.00 GiB, gpu 0"),
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", "<({requested}) ",
+        "2025-03-17 17:48:09.854267: I tensorflow/stream_executor/cuda/cuda_driver.cc:739] failed to allocate 2.12G (2282521344 bytes) from \
+        device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.13 GiB")
+        .near("I tensorflow/stream_executor|I tensorflow/compiler|I external/local_|I tensorflow/tsl").warning(),
+    row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY",
+        DRIVER,
         "cuda_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
         "requested 3.91 GiB"),
-    row(W::TensorFlow, P::Hip, Figures, "from device: hipError", "<({requested}) ",
+    row(W::TensorFlow, P::Hip, Figures, "from device: HIP_ERROR", DRIVER,
+        "rocm_driver.cc:600] failed to allocate 890.06M (933298432 bytes) from device: HIP_ERROR_OutOfMemory", "requested 890.06 MiB"),
+    row(W::TensorFlow, P::Hip, Figures, "from device: hipError", DRIVER,
         "rocm_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: hipErrorOutOfMemory", "requested 3.91 GiB"),
     row(W::TensorFlow, P::Cpu, Figures, "on host: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
-        "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 746.00 MiB"),
+        "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 746.00 MiB")
+        .says("TensorFlow could not get {requested} of the machine's memory (not the GPU's) in pages that stay in place, as transfers to \
+        the card need them."),
 ];

@@ -2,8 +2,8 @@
 
 use std::sync::PoisonError;
 
-use super::{Decoder, MARGIN, RECENT};
-use crate::formats::pickle::{self, NO_OFFSET, Node, NodeId, Op, Tree, little_endian, opcodes as op};
+use super::{Decoder, FRAMES, MARGIN, RECENT};
+use crate::formats::pickle::{self, NO_OFFSET, Node, NodeId, Tree, little_endian, opcodes as op};
 use crate::formats::snapshot::plain::{list_body, mixed_body, skip_store};
 use crate::formats::snapshot::stacks::{MAX_FRAMES, StackReader};
 use crate::model::{FrameId, StackId};
@@ -170,17 +170,30 @@ impl<'a> Decoder<'_, '_, 'a> {
     #[cold]
     fn new_stack(&mut self, body: &'a [u8]) -> Option<StackId> {
         let mut frames = Vec::with_capacity(body.len() / 2);
-        let mut p = 0;
+        let mut rest = body;
         let mut whole = true;
-        while p < body.len() {
-            let read = Op::read(body, p).ok()?;
-            p = read.next;
-            match read.code {
-                op::BINGET | op::LONG_BINGET => frames.extend(self.frame(little_endian(read.operand))?),
+        loop {
+            let id = match *rest {
+                [] => break,
+                [op::BINGET, id, ref after @ ..] => {
+                    rest = after;
+                    u64::from(id)
+                }
+                [op::LONG_BINGET, a, b, c, d, ref after @ ..] => {
+                    rest = after;
+                    u64::from(u32::from_le_bytes([a, b, c, d]))
+                }
                 // The same stack without it has other bytes; this one will not come again.
-                op::FRAME => whole = false,
+                [op::FRAME, ref after @ ..] => {
+                    rest = after.get(8..)?;
+                    whole = false;
+                    continue;
+                }
                 _ => return None,
-            }
+            };
+            let near = self.worker.near_frames[id as usize % FRAMES];
+            let frame = if near.0 == id { near.1 } else { self.frame(id)? };
+            frames.extend(frame);
         }
         let stack = self.intern(&frames)?;
         if whole {
@@ -192,6 +205,7 @@ impl<'a> Decoder<'_, '_, 'a> {
     /// A frame dict that stands elsewhere. The outer `None` leaves the entry to the general way.
     fn frame(&mut self, id: u64) -> Option<Option<FrameId>> {
         if let Some(&known) = self.worker.frames.get(&id) {
+            self.worker.near_frames[id as usize % FRAMES] = (id, known);
             return Some(known);
         }
         let (tree, node) = self.load(id)?;
@@ -199,6 +213,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         let frame = StackReader::new(&mut builder).frame(&tree, node, &mut self.out.report);
         drop(builder);
         self.worker.frames.insert(id, frame);
+        self.worker.near_frames[id as usize % FRAMES] = (id, frame);
         Some(frame)
     }
 }

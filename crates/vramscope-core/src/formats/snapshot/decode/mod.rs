@@ -18,10 +18,12 @@ mod entry;
 mod frames;
 
 /// The direct way looks this far ahead without asking for the file's end.
-const MARGIN: usize = 600;
+pub(super) const MARGIN: usize = 600;
 const ATOMS: usize = 256;
 const WORDS: usize = 64;
 const RECENT: usize = 1 << 13;
+/// Frames that a thread finds again by the last bits of their ids.
+const FRAMES: usize = 1 << 11;
 /// Events a point of the preview.
 const PREVIEW_EVENTS: u32 = 4096;
 
@@ -70,6 +72,7 @@ pub(super) struct Worker<'a> {
     /// Stacks by the bytes that fetch their frames.
     by_bytes: FxHashMap<&'a [u8], StackId>,
     frames: FxHashMap<u64, Option<FrameId>>,
+    near_frames: Vec<(u64, Option<FrameId>)>,
     texts: FxHashMap<&'a [u8], StrId>,
     /// Long ones, by where they stand and how long they are.
     long_texts: FxHashMap<(usize, usize), StrId>,
@@ -89,6 +92,7 @@ impl Worker<'_> {
             long: FxHashMap::default(),
             by_bytes: FxHashMap::default(),
             frames: FxHashMap::default(),
+            near_frames: vec![(u64::MAX, None); FRAMES],
             texts: FxHashMap::default(),
             long_texts: FxHashMap::default(),
             streams: Known::default(),

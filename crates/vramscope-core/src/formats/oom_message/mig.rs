@@ -1,0 +1,56 @@
+//! Whether the card of a message is a slice of one (NVIDIA's MIG): the text around it may have the device's name or `nvidia-smi`'s table.
+
+use super::Figure;
+use crate::units::{GIBIBYTE, MEBIBYTE};
+
+/// The profile of the slice that has the size of a message's card, as in `1g.10gb`; empty where the text has its size alone.
+pub(super) fn slice(around: &str, capacity: Figure) -> Option<String> {
+    let profile = around.match_indices("MIG").chain(around.match_indices("mig-")).find_map(|(at, _)| {
+        let rest = around.get(at + 3..)?.trim_start_matches([' ', '-', '_', ':', '/']);
+        let length = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+')).count();
+        let name = rest.get(..length)?;
+        let (compute, memory) = name.rsplit_once("g.")?;
+        let gib: f64 = memory.split('+').next()?.strip_suffix("gb")?.parse().ok()?;
+        // A slice of "10gb" has 9.5 GiB, one of "18gb" 16.
+        let share = capacity.bytes as f64 / (gib * GIBIBYTE as f64);
+        (compute.starts_with(|c: char| c.is_ascii_digit()) && (0.85..1.05).contains(&share)).then(|| name.to_owned())
+    });
+    profile.or_else(|| {
+        let table = around.split_once("MIG devices:")?.1;
+        table.lines().any(|row| total(row).is_some_and(|mib| is_near(mib, capacity))).then(String::new)
+    })
+}
+
+/// The second size of `|  1    3   0   0  |  14366MiB / 19968MiB | 28      0 |`.
+fn total(row: &str) -> Option<u64> {
+    let (_, size) = row.split_once("MiB /").filter(|(used, _)| used.contains('|'))?;
+    size.trim_start().split_once("MiB")?.0.parse().ok()
+}
+
+fn is_near(mib: u64, capacity: Figure) -> bool {
+    mib.saturating_mul(MEBIBYTE).abs_diff(capacity.bytes) <= capacity.bytes / 50
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    #[test]
+    fn a_slice_is_known_by_its_name_or_its_size() {
+        let message = |before: &str, capacity: &str, behind: &str| {
+            parse(&format!(
+                "{before}\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of {capacity} of \
+                 which 300.19 MiB is free.\n{behind}"
+            ))
+            .unwrap()
+            .mig_slice
+        };
+        let table = "| NVIDIA-SMI 535 |\n|   0  NVIDIA A100-SXM4-80GB          On   | 12000MiB / 81920MiB |\n+-----+\n| MIG devices:      |\n\
+                     |  1    3   0   0  |  19466MiB / 19968MiB | 28      0 |  2   0    1    0    0 |\n|                  |      4MiB / 32767MiB |";
+        assert_eq!(message("device: NVIDIA A100-SXM4-80GB MIG 1g.10gb", "9.50 GiB", "").as_deref(), Some("1g.10gb"));
+        assert_eq!(message("nvidia.com/mig-3g.20gb: 1", "19.50 GiB", "").as_deref(), Some("3g.20gb"));
+        assert_eq!(message("", "19.50 GiB", table).as_deref(), Some(""));
+        assert_eq!(message("", "79.15 GiB", table), None);
+        assert_eq!(message("MIG 1g.10gb, MIG 2g.20gb", "79.15 GiB", ""), None);
+    }
+}

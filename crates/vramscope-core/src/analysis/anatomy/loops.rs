@@ -219,7 +219,7 @@ fn caller<'a>(
 fn calls_of_a_step(callers: &[&[FrameId]]) -> usize {
     let comes_again = |n: &usize| callers.iter().skip(*n).zip(callers).all(|(later, earlier)| later == earlier);
     match (1..=callers.len() / 2).find(comes_again) {
-        Some(n) if callers.len() % n == 0 => n,
+        Some(n) if callers.len().is_multiple_of(n) => n,
         _ => 1,
     }
 }

@@ -9,6 +9,7 @@ mod autopsy_text;
 mod corpus;
 mod findings;
 mod findings_rules;
+mod hand_made;
 mod instants;
 mod messages;
 mod oom;

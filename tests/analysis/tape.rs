@@ -85,6 +85,11 @@ impl Tape {
         self.stream = self.device.intern_stream(handle);
     }
 
+    /// The history begins here: what is live is older than it.
+    pub fn forget(&mut self) {
+        self.device.events = EventTable { has_time: true, ..EventTable::default() };
+    }
+
     pub fn wait(&mut self, micros: i64) {
         self.now += micros;
     }
@@ -149,10 +154,14 @@ impl Tape {
 
     /// Every segment without a block goes back.
     pub fn empty_cache(&mut self) {
+        self.empty_cache_at(StackId::NONE);
+    }
+
+    pub fn empty_cache_at(&mut self, stack: StackId) {
         for i in 0..self.spaces.len() {
             if self.spaces[i].as_ref().is_some_and(|s| s.pieces.is_empty()) {
                 let space = self.spaces[i].take().expect("just seen");
-                self.event(Action::SegmentFree, space.address, space.size, StackId::NONE);
+                self.event(Action::SegmentFree, space.address, space.size, stack);
             }
         }
     }

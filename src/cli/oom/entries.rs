@@ -194,6 +194,8 @@ pub(super) struct BlockEntry {
     pub(super) stack: Vec<String>,
     /// What it is for: `activations`.
     pub(super) role: &'static str,
+    /// The role is inferred from sizes, numbers and lives alone.
+    pub(super) role_is_probable: bool,
     /// The user's line that made it; empty where no stack was recorded.
     #[serde(skip)]
     pub(super) place: String,

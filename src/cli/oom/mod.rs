@@ -194,6 +194,7 @@ impl At<'_> {
             age: age.to_string(),
             stack: frames(self.recording, stack),
             role: role.name(),
+            role_is_probable: self.roles.is_probable(self.device, self.tables, block.lifetime),
             place: if has_stack { made_at(&self.recording.stacks, self.names, stack, role) } else { String::new() },
         }
     }

@@ -266,7 +266,7 @@ fn to_free(out: &mut String, blocks: &[BlockEntry]) {
     /// Rows.
     const FEW: usize = 5;
     let mut kinds: Vec<(Vec<&BlockEntry>, u64)> = Vec::new();
-    let kind = |b: &BlockEntry| (b.bytes, b.role, b.place.clone(), b.whose.clone(), b.pending_free);
+    let kind = |b: &BlockEntry| (b.bytes, b.role, b.role_is_probable, b.place.clone(), b.whose.clone(), b.pending_free);
     for b in blocks {
         match kinds.iter_mut().find(|(same, _)| same.first().is_some_and(|first| kind(first) == kind(b))) {
             Some((same, bytes)) => {
@@ -299,10 +299,11 @@ fn to_free(out: &mut String, blocks: &[BlockEntry]) {
 
 /// Size, role, the line that made it and age of a block. Its address is in the JSON.
 fn block(b: &BlockEntry) -> [String; 4] {
-    let role = Role::from_name(b.role).filter(|&r| r != Role::Unknown).map_or("", Role::text);
+    let probably = if b.role_is_probable { "probably " } else { "" };
+    let role = Role::from_name(b.role).filter(|&r| r != Role::Unknown).map(|r| format!("{probably}{}", r.text()));
     [
         format!("    {}", Bytes(b.bytes)),
-        role.to_owned(),
+        role.unwrap_or_default(),
         b.place.clone(),
         if b.age_us.is_none() && b.age_events.is_none() { String::new() } else { format!("age {}", b.age) },
     ]
@@ -342,7 +343,8 @@ fn held(out: &mut String, held: &Composition) {
         table = Table::new("rrll");
         let size = SizeColumn::of(lines.iter().map(|l| l.bytes));
         for l in lines {
-            let role = if l.place.contains(l.role.text()) || l.role == Role::Unknown { "" } else { l.role.text() };
+            let is_said = l.place.contains(l.role.text()) || l.role == Role::Unknown;
+            let role = if is_said { String::new() } else { l.role_text() };
             // A line of several roles holds less of this one than its bytes.
             let others = if !role.is_empty() && l.of_role < l.bytes / 10 * 9 { " and others" } else { "" };
             table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.place.clone(), format!("{role}{others}")]);

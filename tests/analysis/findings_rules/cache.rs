@@ -152,8 +152,56 @@ fn a_cache_emptied_in_every_step() {
         }
         t.finish()
     };
-    said(&run(true), "cache_flushes");
+    let said_of = said(&run(true), "cache_flushes");
+    assert!(
+        said_of.sentence.replace('\u{a0}', " ").contains("10 times") && said_of.advice.contains("does not tell which"),
+        "{said_of:?}"
+    );
     silent(&run(false), "cache_flushes");
+}
+
+#[test]
+fn the_line_that_empties_the_cache_is_named() {
+    let mut t = Tape::new();
+    let work = t.stack(&[("/home/me/model.py", "forward")]);
+    let empties = t.stack(&[("site-packages/torch/cuda/memory.py", "empty_cache"), ("/home/me/compress.py", "compress")]);
+    for _ in 0..10 {
+        for size in [20, 24, 28] {
+            let h = t.alloc(size * MIB, work);
+            t.free(h);
+        }
+        t.empty_cache_at(empties);
+        t.step();
+    }
+    let found = said(&t.finish(), "cache_flushes");
+    let sentence = found.sentence.replace('\u{a0}', " ");
+    let begins = "compress.py:11 (compress) calls torch.cuda.empty_cache() 10 times, once a step: 720 MiB";
+    assert!(sentence.starts_with(begins), "{sentence}");
+    assert!(found.advice.starts_with("Remove the call") && !found.advice.contains("tenth"), "{}", found.advice);
+}
+
+#[test]
+fn a_cache_that_is_emptied_for_a_request_is_not_the_programs_doing() {
+    let mut t = Tape::new();
+    let work = t.stack(&[("/home/me/model.py", "forward")]);
+    let held = t.alloc(400 * MIB, work);
+    // Under a cap of about 510 MiB each size finds no room before the free segment of the one before goes back.
+    let other = t.segment(20 * MIB);
+    t.place(other, 0, MIB, work);
+    for i in 0..10 {
+        // Each is larger than the free one of before.
+        let h = t.alloc((70 + 2 * i) * MIB, work);
+        for _ in 0..3 {
+            let small = t.place(other, 4 * MIB, MIB, work);
+            t.free(small);
+        }
+        t.free(h);
+        t.empty_cache();
+    }
+    t.free(held);
+    let found = said(&t.finish(), "cache_flushes");
+    assert!(found.sentence.contains("a request found no room"), "{}", found.sentence);
+    assert!(found.advice.contains("smaller batch") && !found.advice.contains("empty_cache"), "{}", found.advice);
 }
 
 #[test]

@@ -165,6 +165,11 @@ fn activations_that_fill_the_device() {
     assert_eq!(said(&full, "activations").bytes, 1000 * MIB);
     silent(&full, "optimizer_state");
     silent(&filled_with("activation", false), "activations");
+    // Without stacks no layers are known, and three quarters are told all the same.
+    let mut bare = filled_with("activation", false);
+    bare.devices[0].events.stack.fill(StackId::NONE);
+    bare.devices[0].blocks.iter_mut().for_each(|b| b.stack = StackId::NONE);
+    assert!(said(&bare, "activations").sentence.contains("call stacks were not recorded"));
     said(&under("activation", 1250 * MIB), "activations");
     silent(&under("activation", 4 * GIB), "activations");
 }

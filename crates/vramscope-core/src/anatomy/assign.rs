@@ -2,13 +2,13 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{ADAM, CACHE, COLLECTIVE, GENERATES, REDUCES, TUNING, WORKSPACE};
+use super::frame::{ADAM, BUILDS_STATE, CACHE, COLLECTIVE, GENERATES, REDUCES, TUNING, WORKSPACE};
 use super::phases::{Phases, Run};
 use super::role::{Because, Role};
 use super::sense::{Part, Sense};
 use super::{blind, cache, forward, older};
 use crate::anatomy::steps::Steps;
-use crate::model::{DeviceRecording, StackId, StreamId};
+use crate::model::{Action, DeviceRecording, FrameId, StackId, StreamId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::units::MEBIBYTE;
 
@@ -70,7 +70,7 @@ impl Case<'_> {
     }
 
     /// It is still held when the program goes on to what follows a run.
-    fn outlives(&self, id: LifetimeId, run: &Run) -> bool {
+    pub(super) fn outlives(&self, id: LifetimeId, run: &Run) -> bool {
         self.gone(id) >= run.events.1
     }
 
@@ -108,11 +108,10 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
             && at.checked_sub(1).is_some_and(|i| phases.runs[i].part == Part::Backward)
             && is_optimizer_by_hand(case, run, &gradients);
         for id in run.ids() {
-            let decided = &mut of[id.0 as usize];
-            if decided.0 != Role::Unknown {
+            if of[id.0 as usize].0 != Role::Unknown {
                 continue;
             }
-            *decided = if workspaces.contains(&id) {
+            of[id.0 as usize] = if workspaces.contains(&id) {
                 (Role::Workspaces, Because::LibrarySize)
             } else if by_hand && case.sense(id).bits & (CACHE | WORKSPACE | COLLECTIVE | TUNING) == 0 {
                 match case.outlives(id, run) {
@@ -120,7 +119,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
                     false => (Role::Temporaries, Because::DiesInOptimizer),
                 }
             } else {
-                in_run(case, id, run, next, &weights, &gradients)
+                in_run(case, id, run, next, &weights, &gradients, &of)
             };
         }
     }
@@ -129,7 +128,15 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
 }
 
 /// What the phase that made a block says of it; forward blocks are looked at together later.
-fn in_run(case: &Case<'_>, id: LifetimeId, run: &Run, next: Option<&Run>, weights: &Sizes, gradients: &Sizes) -> Decided {
+fn in_run(
+    case: &Case<'_>,
+    id: LifetimeId,
+    run: &Run,
+    next: Option<&Run>,
+    weights: &Sizes,
+    gradients: &Sizes,
+    of: &[Decided],
+) -> Decided {
     let sense = case.sense(id);
     let outlives = case.outlives(id, run);
     let trains = case.phases.has(Part::Backward);
@@ -143,6 +150,9 @@ fn in_run(case: &Case<'_>, id: LifetimeId, run: &Run, next: Option<&Run>, weight
     if sense.bits & COLLECTIVE != 0 {
         let reduced = outlives && run.part == Part::Backward && sense.bits & REDUCES != 0;
         return if reduced { (Role::Gradients, Because::OutlivesBackward) } else { (Role::Buckets, Because::CollectiveFrame) };
+    }
+    if sense.bits & BUILDS_STATE != 0 && outlives && weights.contains_key(&case.size(id)) {
+        return (Role::OptimizerState, Because::BuiltByOptimizer);
     }
     if sense.bits & TUNING != 0 {
         return (Role::Temporaries, Because::TuningFrame);
@@ -162,6 +172,9 @@ fn in_run(case: &Case<'_>, id: LifetimeId, run: &Run, next: Option<&Run>, weight
             }
         }
         Part::Unknown => {
+            if let Some(role) = replaced(case, id, of) {
+                return (role, Because::TakesItsPlace);
+            }
             let is_held = next.is_some_and(|r| case.gone(id) > r.events.0);
             let (born, gone) = (case.born(id), case.gone(id));
             if is_held && next.is_some_and(|r| r.part == Part::Forward) {
@@ -176,6 +189,42 @@ fn in_run(case: &Case<'_>, id: LifetimeId, run: &Run, next: Option<&Run>, weight
     }
 }
 
+/// Weights or state that a block takes the place of: older, as large, and freed within a few events of its birth, before it is itself.
+fn replaced(case: &Case<'_>, id: LifetimeId, of: &[Decided]) -> Option<Role> {
+    const SOON: u32 = 12;
+    let (born, size) = (case.born(id), case.size(id));
+    let end = born.saturating_add(1 + SOON).min(case.device.events.len() as u32);
+    let mut freed = (born + 1..end).filter(|&e| case.device.events.action[e as usize] == Action::FreeRequested);
+    let is_one = |e: u32, old: LifetimeId| {
+        old.is_some() && old.0 < id.0 && case.size(old) == size && e < case.tables.lifetimes.free_requested(id)
+    };
+    freed.find_map(|e| {
+        let old = case.tables.lifetimes.of_event(e);
+        let role = if is_one(e, old) { of[old.0 as usize].0 } else { Role::Unknown };
+        matches!(role, Role::Weights | Role::OptimizerState).then_some(role)
+    })
+}
+
+/// The lines of `Module._apply` that move gradients. It moves a weight, then its gradient from a later line, then buffers: that line's
+/// blocks are those of the first once more, while buffers are few or small.
+pub(super) fn moved_gradients(case: &Case<'_>) -> FxHashSet<FrameId> {
+    let mut of: FxHashMap<FrameId, Sizes> = FxHashMap::default();
+    for id in (0..case.rows()).map(LifetimeId) {
+        let sense = case.sense(id);
+        if let Some(line) = sense.applies.filter(|_| sense.makes_weights) {
+            *of.entry(line).or_default().entry(case.size(id)).or_default() += 1;
+        }
+    }
+    let mut lines: Vec<(u32, FrameId, Sizes)> =
+        of.into_iter().map(|(frame, sizes)| (case.phases.line(frame), frame, sizes)).collect();
+    lines.sort_by_key(|l| (l.0, l.1));
+    let Some(((first, _, weights), later)) = lines.split_first() else { return FxHashSet::default() };
+    let bytes = |sizes: &Sizes| sizes.iter().map(|(size, n)| size * u64::from(*n)).sum::<u64>();
+    let again = |sizes: &Sizes| sizes.iter().all(|(size, n)| weights.get(size).is_some_and(|all| n <= all));
+    let is_moved = |l: &&(u32, FrameId, Sizes)| l.0 > *first && again(&l.2) && bytes(&l.2).saturating_mul(2) >= bytes(weights);
+    later.iter().filter(is_moved).map(|l| l.1).collect()
+}
+
 /// Events that are a short time: a fiftieth of the recording.
 fn short(case: &Case<'_>) -> u64 {
     (case.device.events.len() as u64 / 50).max(64)
@@ -186,6 +235,9 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     let mut weights = Sizes::default();
     let works = |run: &&Run| matches!(run.part, Part::Forward | Part::Backward | Part::Optimizer);
     let start = case.device.events.len() as u32 / START_SHARE;
+    let moved = moved_gradients(case);
+    // Of what makes weights, kept or not: a model may be copied before its first pass.
+    let mut made: FxHashSet<u64> = FxHashSet::default();
     let mut last: FxHashMap<StackId, u32> = FxHashMap::default();
     for id in case.phases.runs.iter().filter(|r| r.part == Part::Load).flat_map(Run::ids) {
         last.insert(case.tables.lifetimes.stack(case.device, id), case.born(id));
@@ -204,10 +256,19 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
             if !sense.makes_weights && next.is_none() && last.get(&stack).is_some_and(|&l| l >= start) {
                 continue;
             }
-            if gone == NO_EVENT || next.is_some_and(|r| gone > r.events.0) {
+            let is_kept = gone == NO_EVENT || next.is_some_and(|r| gone > r.events.0);
+            let size = case.size(id);
+            if sense.makes_weights {
+                made.insert(size);
+            }
+            if is_kept && sense.makes_weights && sense.applies.is_some_and(|line| moved.contains(&line)) {
+                of[id.0 as usize] = (Role::Gradients, Because::MovedWithWeight);
+            } else if is_kept && !sense.makes_weights && sense.bits & BUILDS_STATE != 0 && made.contains(&size) {
+                of[id.0 as usize] = (Role::OptimizerState, Because::BuiltByOptimizer);
+            } else if is_kept {
                 let because = if sense.makes_weights { Because::Loaded } else { Because::Built };
                 of[id.0 as usize] = (Role::Weights, because);
-                *weights.entry(case.size(id)).or_default() += 1;
+                *weights.entry(size).or_default() += 1;
             } else {
                 of[id.0 as usize] = (Role::Temporaries, Because::GoneAfterLoading);
             }

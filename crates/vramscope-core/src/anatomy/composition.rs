@@ -37,6 +37,8 @@ pub struct LineHeld {
     pub role: Role,
     /// How many of its bytes are of that role.
     pub of_role: u64,
+    /// Of its bytes the ones whose role is inferred from sizes, numbers and lives alone.
+    pub probable: u64,
     /// Bytes of whole blocks.
     pub bytes: u64,
     /// Blocks.
@@ -134,13 +136,15 @@ impl Composition {
             let held = &mut by_role[role.index()];
             held.bytes += bytes;
             held.count += 1;
-            held.probable += if roles.is_probable(device, tables, id) { bytes } else { 0 };
+            let probable = if roles.is_probable(device, tables, id) { bytes } else { 0 };
+            held.probable += probable;
             let (line, of_line) = lines.entry(place).or_default();
             if line.stack.is_none() && kind.stack.is_some() {
                 line.stack = Some(kind.stack);
                 line.frame = made_in(&recording.stacks, names, kind.stack, role);
             }
             line.bytes += bytes;
+            line.probable += probable;
             line.count += 1;
             of_line[role.index()] += bytes;
             if line.lifetimes.len() < LISTED {
@@ -196,6 +200,13 @@ impl Composition {
 }
 
 impl LineHeld {
+    /// The role of most of it, with "probably" where that is inferred.
+    #[must_use]
+    pub fn role_text(&self) -> String {
+        let probably = if self.probable * 2 > self.bytes { "probably " } else { "" };
+        format!("{probably}{}", self.role.text())
+    }
+
     /// Its blocks: of a line, or of a size.
     #[must_use]
     pub fn which(&self) -> Which {

@@ -54,6 +54,10 @@ pub(super) const ADAM: u32 = 1 << 22;
 pub(super) const NAMED_CACHE: u32 = 1 << 23;
 /// Attention written out in Python, outside PyTorch's own fused function.
 pub(super) const ATTENDS: u32 = 1 << 24;
+/// The constructor of an optimizer, which may make its state ahead.
+pub(super) const BUILDS_STATE: u32 = 1 << 25;
+/// `Module._apply`, which moves weights, their gradients and buffers, each from a line of its own.
+pub(super) const APPLIES: u32 = 1 << 26;
 
 /// Functions that make or load weights.
 const LOADERS: &[&str] = &[
@@ -168,6 +172,9 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let short = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
     let is_own = ["optim", "adam", "sgd", "lion", "muon", "shampoo"].iter().any(|word| short.contains(word));
     set(STEP, name == "step" && is_own && !is_library);
+    let constructs = named(&["__init__", "add_param_group"]);
+    set(BUILDS_STATE, constructs && (has(OPTIMIZERS) || (is_own && !is_library)));
+    set(APPLIES, in_module && name == "_apply");
     set(CLOSURE, name.contains("closure") && !has(&["torch/optim/"]));
     let unscales = ["unscale_", "_unscale_grads_", "step", "update", "_maybe_opt_step"];
     let clips = has(&["nn/utils/clip_grad.py"]) || named(&["clip_grad_norm_", "clip_gradients"]);

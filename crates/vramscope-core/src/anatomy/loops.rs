@@ -188,13 +188,40 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
             chosen.push(site);
         }
     }
+    // A loop that calls the model from several lines, one after the other, begins anew with the first of them.
+    let calls = match chosen.as_slice() {
+        [one] => calls_of_a_step(&one.starts.iter().map(|&row| caller(stacks, device, tables, phases, row)).collect::<Vec<_>>()),
+        _ => 1,
+    };
     let mut starts: Vec<u32> = chosen.iter().flat_map(|s| &s.starts).copied().collect();
     starts.sort_unstable();
+    let starts: Vec<u32> = starts.into_iter().step_by(calls).collect();
     let generates = phases.of_row(device, tables, starts[0]).bits & GENERATES != 0;
     let place = place(stacks, first.frame);
-    let source = if generates { StepSource::Generation(place) } else { StepSource::Call(place) };
+    let source = if generates && calls == 1 { StepSource::Generation(place) } else { StepSource::Call(place, calls as u32) };
     let bounds = starts.iter().map(|&row| lifetimes.born(LifetimeId(row))).chain([device.events.len() as u32]);
     Some(steps(bounds.collect(), source))
+}
+
+/// What stands outside of the call of the model: the same for calls from the same lines.
+fn caller<'a>(
+    stacks: &'a StackTable,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    phases: &Phases,
+    row: u32,
+) -> &'a [FrameId] {
+    let stack = tables.lifetimes.stack(device, LifetimeId(row));
+    stacks.frames(stack).get(phases.sense(stack).inside as usize..).unwrap_or_default()
+}
+
+/// How many calls make a step: the shortest pattern of several callers that comes again at least once, all the way; 1 without one.
+fn calls_of_a_step(callers: &[&[FrameId]]) -> usize {
+    let comes_again = |n: &usize| callers.iter().skip(*n).zip(callers).all(|(later, earlier)| later == earlier);
+    match (1..=callers.len() / 2).find(comes_again) {
+        Some(n) if callers.len().is_multiple_of(n) => n,
+        _ => 1,
+    }
 }
 
 /// The modules that a stack passes through, outermost first: of each the line of its `forward` that goes on.

@@ -2,9 +2,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
-use crate::anatomy::assign::{Case, Decided, Sizes, by_stack_alone, has_adam, is_cublas_size, is_workspace_size};
+use crate::anatomy::assign::{
+    Case, Decided, Sizes, by_stack_alone, has_adam, is_cublas_size, is_workspace_size, moved_gradients,
+};
 use crate::model::DeviceRecording;
 use crate::tables::{LifetimeId, NO_EVENT};
 
@@ -23,6 +26,8 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
     for id in ids().filter(|&id| case.stays(id)) {
         *of_size.entry(case.size(id)).or_default() += 1;
     }
+    let mut kept: FxHashMap<u32, FxHashMap<u64, u32>> = FxHashMap::default();
+    let moved = moved_gradients(case);
     let first_backward = phases.runs.iter().find(|r| r.part == Part::Backward).map_or(u32::MAX, |r| r.events.1);
     for id in ids() {
         let (size, gone) = (case.size(id), case.gone(id));
@@ -33,7 +38,8 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
         }
         let has_stack = case.tables.lifetimes.stack(case.device, id).is_some();
         if has_stack && let Some(decided) = by_stack_alone(case, id, weights) {
-            of.push((id, decided));
+            let is_moved = decided.0 == Role::Weights && case.sense(id).applies.is_some_and(|line| moved.contains(&line));
+            of.push((id, if is_moved { (Role::Gradients, Because::MovedWithWeight) } else { decided }));
             continue;
         }
         if case.tables.lifetimes.pending_at_start(id) {
@@ -54,10 +60,15 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
         }
         // Freed between two allocations of the optimizer: what it keeps, and makes anew in every step.
         let is_replaced = part == Part::Optimizer && run.is_some_and(|r| freed < case.last_birth(r));
+        let is_anew = is_replaced
+            && run.is_some_and(|r| {
+                let made = kept.entry(r.rows.0).or_insert_with(|| kept_sizes(case, r));
+                made.get(&size).is_some_and(|&born| born < freed)
+            });
         of.push((
             id,
             match part {
-                _ if is_gradient && is_replaced => (Role::OptimizerState, Because::OlderReplaced),
+                _ if is_anew || (is_gradient && is_replaced) => (Role::OptimizerState, Because::OlderReplaced),
                 _ if is_gradient && part != Part::Backward => (Role::Gradients, Because::OlderFreedByZeroGrad),
                 Part::Backward => (Role::Activations, Because::OlderFreedInBackward),
                 _ => {
@@ -72,6 +83,15 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
     of
 }
 
+/// Of each size that a run makes and keeps the event of the first.
+fn kept_sizes(case: &Case<'_>, run: &Run) -> FxHashMap<u64, u32> {
+    let mut first = FxHashMap::default();
+    for id in run.ids().filter(|&id| case.outlives(id, run)) {
+        first.entry(case.size(id)).or_insert(case.born(id));
+    }
+    first
+}
+
 /// What is left from the iteration before: its graph where it is much, of many sizes.
 fn leftovers(case: &Case<'_>, left: &[LifetimeId]) -> Vec<(LifetimeId, Decided)> {
     let sizes: FxHashSet<u64> = left.iter().map(|&id| case.size(id)).collect();
@@ -81,6 +101,9 @@ fn leftovers(case: &Case<'_>, left: &[LifetimeId]) -> Vec<(LifetimeId, Decided)>
 
 /// What stays is the model: weights, what the optimizer keeps for each, gradients that are set to zero in place.
 fn model(case: &Case<'_>, stays: FxHashMap<u64, Vec<LifetimeId>>, gradients: &Sizes) -> Vec<(LifetimeId, Decided)> {
+    // Gradients that are as large as nothing that stays, as the gathered ones of FSDP, tell nothing of it.
+    let (tells, none) = (gradients.keys().any(|size| *size >= LEAST && stays.contains_key(size)), Sizes::default());
+    let gradients = if tells { gradients } else { &none };
     let a_weight = blocks_a_weight(&stays, gradients);
     let is_adam = gradients.is_empty() && has_adam(case);
     let copies = if gradients.is_empty() { copies(&stays) } else { 1 };

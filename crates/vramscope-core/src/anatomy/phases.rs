@@ -2,7 +2,7 @@
 
 use super::frame::{ATTENDS, CAPTURES, EVALUATES, GENERATES};
 use super::sense::{self, Part, Sense};
-use crate::model::{DeviceRecording, StackId, StackTable};
+use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
 /// Allocations one after the other in the same part of the program.
@@ -89,6 +89,8 @@ pub struct Phases {
     without_stack: Sense,
     /// The bits of every frame.
     pub(super) bits: Vec<u32>,
+    /// The line of every frame.
+    lines: Vec<u32>,
     /// The first row that the trace allocates.
     pub(super) first_row: u32,
     /// The trace has call stacks.
@@ -106,7 +108,9 @@ impl Phases {
         // Where no stack is of a pass, none is missing from one.
         let has_passes = senses.iter().any(|s| matches!(s.part, Part::Forward | Part::Backward | Part::Optimizer));
         let without_stack = sense::without_stack(has_stacks && has_passes);
-        let mut phases = Phases { senses, bits, without_stack, first_row: first, has_stacks, ..Phases::default() };
+        let line = |i: usize| stacks.frame(FrameId(i as u32)).map_or(0, |f| f.line);
+        let lines = (0..stacks.frame_count()).map(line).collect();
+        let mut phases = Phases { senses, bits, lines, without_stack, first_row: first, has_stacks, ..Phases::default() };
         let mut parts: Vec<Part> = (first..end).map(|row| phases.of_row(device, tables, row).part).collect();
         settle(&mut parts, tables, first);
         let events = device.events.len() as u32;
@@ -157,6 +161,11 @@ impl Phases {
             }
             Some((phase, (from, to)))
         })
+    }
+
+    /// The line of a frame; 0 where none is known.
+    pub(super) fn line(&self, frame: FrameId) -> u32 {
+        self.lines.get(frame.0 as usize).copied().unwrap_or(0)
     }
 
     /// What a stack says.

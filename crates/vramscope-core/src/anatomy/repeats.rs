@@ -64,7 +64,8 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The allocations of one forward pass, the last whole one before an event; `None` where nothing tells one pass from the next.
+/// The allocations of one forward pass, a whole one before an event or a longer one that holds it; `None` where nothing tells one pass from
+/// the next.
 fn whole_forward(tables: &DeviceTables, anatomy: &Anatomy, event: u32) -> Option<Range<u32>> {
     /// Passes that are looked at: an evaluation between them may be shorter.
     const LAST: usize = 4;
@@ -74,7 +75,8 @@ fn whole_forward(tables: &DeviceTables, anatomy: &Anatomy, event: u32) -> Option
     }
     let forward = || phases.runs.iter().filter(|run| run.part == Part::Forward);
     let before = forward().rev().filter(|run| event == NO_EVENT || run.events.1 <= event).take(LAST);
-    let run = before.max_by_key(|run| run.rows.1 - run.rows.0).or_else(|| forward().next())?;
+    let now = forward().find(|run| (run.events.0..run.events.1).contains(&event));
+    let run = before.chain(now).max_by_key(|run| run.rows.1 - run.rows.0).or_else(|| forward().next())?;
     let end = steps.of(run.events.0).and_then(|step| steps.bounds.get(step + 1)).copied().unwrap_or(u32::MAX);
     let born = |row: &u32| tables.lifetimes.born(LifetimeId(*row));
     let rows = (run.rows.0..run.rows.1).take_while(|row| born(row) < end).count();

@@ -125,6 +125,12 @@ pub(crate) enum Because {
     Loaded,
     /// The same by a weak name: a constructor of the user's.
     Built,
+    /// `Module._apply` moved it after the weight of its size, from its line for gradients.
+    MovedWithWeight,
+    /// As large as a weight, and made by the constructor of an optimizer.
+    BuiltByOptimizer,
+    /// It took the place of a block of its size that had this role.
+    TakesItsPlace,
     /// Gone before the program went on from loading.
     GoneAfterLoading,
     /// Older than the history, and never freed.
@@ -192,6 +198,9 @@ impl Because {
         matches!(
             self,
             B::Built
+                | B::MovedWithWeight
+                | B::BuiltByOptimizer
+                | B::TakesItsPlace
                 | B::OlderAndStays
                 | B::OlderByCount
                 | B::OlderFreedByZeroGrad
@@ -217,6 +226,11 @@ impl Because {
             B::Nothing => "Nothing in its stack or its life tells what it is for.",
             B::Loaded => "It was made where a model is built, moved or loaded, and kept.",
             B::Built => "It was made by a constructor or loader of yours, and kept.",
+            B::MovedWithWeight => {
+                "It was moved with the model, right after a weight of its size: that is how a gradient is moved."
+            }
+            B::BuiltByOptimizer => "It is as large as a weight, and the constructor of an optimizer made and kept it.",
+            B::TakesItsPlace => "It took the place of a block of its size that had this role, and was kept.",
             B::GoneAfterLoading => "It was made while the model was loaded, and was gone before the first pass.",
             B::OlderAndStays => "It is older than the history and was never freed.",
             B::OlderByCount => {

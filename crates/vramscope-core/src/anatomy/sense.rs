@@ -37,6 +37,8 @@ pub(super) struct Sense {
     pub(super) site: Option<FrameId>,
     /// How many of its frames, from the innermost on, stand inside that call.
     pub(super) inside: u32,
+    /// The line of `Module._apply` that moves it.
+    pub(super) applies: Option<FrameId>,
     /// Where the optimizer is called.
     pub(super) stepper: Option<FrameId>,
     /// The frame that decided, for the reason.
@@ -74,6 +76,9 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         if first == 0 {
             first = b & (CALL | FORWARD | BACKWARD | OPTIMIZER | LOADS | CLIPS);
             s.frame = (first != 0).then_some(f);
+        }
+        if b & APPLIES != 0 && s.applies.is_none() {
+            s.applies = Some(f);
         }
         if b & PYTHON != 0 {
             s.python = (s.python.rotate_left(5) ^ u64::from(f.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

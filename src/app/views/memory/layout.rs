@@ -1,4 +1,4 @@
-//! What the memory column says, before it is drawn: figures that add up as printed, rows, the widths of the bar's parts.
+//! What the memory column says, before it is drawn: figures, shares that add up as printed, rows, the widths of the bar's parts.
 
 use crate::app::state::view_kind::ViewKind;
 use std::collections::HashSet;
@@ -51,14 +51,11 @@ pub fn unit(all: u64) -> &'static str {
     unit_of(all).1
 }
 
-/// All the bytes of a table in hundredths of its unit, to the nearest.
-pub fn hundredths(all: u64) -> u64 {
+/// Bytes as a figure of a column, `1,572.00`, in the unit of a table of so many in all. Each is rounded on its own, as a finding beside the
+/// table rounds it: rows may sum to a hundredth more or less than the last line says.
+fn figure(bytes: u64, all: u64) -> String {
     let unit = u128::from(unit_of(all).0);
-    ((u128::from(all) * 100 + unit / 2) / unit) as u64
-}
-
-/// Hundredths of a unit as a figure of a column: `1,572.00`.
-fn figure(hundredths: u64, bytes: u64) -> String {
+    let hundredths = ((u128::from(bytes) * 100 + unit / 2) / unit) as u64;
     match (hundredths, bytes) {
         (0, 0) => "0".to_owned(),
         (0, _) => "<0.01".to_owned(),
@@ -98,22 +95,21 @@ pub fn role_rows(held: &Composition, elsewhere: &[Role]) -> Vec<RoleRow> {
     let mut all: Vec<_> = held.roles.iter().copied().chain(absent.map(|&role| held.role(role))).collect();
     all.sort_by_key(|r| (r.bytes == 0, r.role == Role::Unknown, std::cmp::Reverse(r.bytes), r.role));
     let bytes: Vec<u64> = all.iter().map(|r| r.bytes).collect();
-    let (sizes, shares) = (apportion(&bytes, hundredths(held.bytes)), apportion(&bytes, 1000));
-    let rows = all.iter().zip(sizes).zip(shares);
-    rows.map(|((r, size), share)| RoleRow {
+    let rows = all.iter().zip(apportion(&bytes, 1000));
+    rows.map(|(r, share)| RoleRow {
         role: r.role,
         bytes: r.bytes,
         count: r.count,
         is_probable: r.probable * 2 > r.bytes,
         share: percent(share, r.bytes),
-        figure: figure(size, r.bytes),
+        figure: figure(r.bytes, held.bytes),
     })
     .collect()
 }
 
 /// The table's last line: all bytes.
 pub fn whole(held: &Composition) -> String {
-    figure(hundredths(held.bytes), held.bytes)
+    figure(held.bytes, held.bytes)
 }
 
 /// Where the parts of a bar of this width begin and end; `None` for those too narrow to be seen.
@@ -169,9 +165,9 @@ struct Own {
     which: Option<Which>,
 }
 
-/// Rows of one level, one for what is folded, and one for the `own` bytes and blocks of their module that are in none of them; with
-/// the hundredths of the table's unit of each, which add up to `units`. `open` has the keys of the rows that are open.
-fn level(all: Vec<Row>, own: Own, units: u64, (depth, prefix): (usize, &str), open: &HashSet<String>) -> Vec<(Row, u64)> {
+/// Rows of one level of a table of `whole` bytes, one for what is folded, and one for the `own` bytes and blocks of their module that are in
+/// none of them. `open` has the keys of the rows that are open.
+fn level(all: Vec<Row>, own: Own, whole: u64, (depth, prefix): (usize, &str), open: &HashSet<String>) -> Vec<Row> {
     let rest_key = folded(prefix);
     let is_folded = all.len() > MOST + 1 && !open.contains(&rest_key);
     let shown = if is_folded { MOST } else { all.len() };
@@ -186,21 +182,20 @@ fn level(all: Vec<Row>, own: Own, units: u64, (depth, prefix): (usize, &str), op
         let (key, name) = (format!("{prefix}/"), "in none of these".to_owned());
         rows.push(Row { key, depth, name, bytes: own.bytes, count: own.count, which: own.which, ..Row::default() });
     }
-    let shares = apportion(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), units);
-    rows.into_iter().zip(shares).map(|(row, share)| (Row { figure: figure(share, row.bytes), ..row }, share)).collect()
+    rows.into_iter().map(|row| Row { figure: figure(row.bytes, whole), ..row }).collect()
 }
 
 /// The rows of modules, with those inside the open ones.
 pub fn module_rows(held: &Composition, open: &HashSet<String>) -> Vec<Row> {
     let mut rows = Vec::new();
-    within(&held.modules, Own::default(), hundredths(held.bytes), (0, ""), open, &mut rows);
+    within(&held.modules, Own::default(), held.bytes, (0, ""), open, &mut rows);
     rows
 }
 
 fn within(
     parts: &[ModuleHeld],
     own: Own,
-    units: u64,
+    whole: u64,
     (depth, prefix): (usize, &str),
     open: &HashSet<String>,
     rows: &mut Vec<Row>,
@@ -225,7 +220,7 @@ fn within(
             ..Row::default()
         }
     });
-    for (i, (row, units)) in level(all.collect(), own, units, (depth, prefix), open).into_iter().enumerate() {
+    for (i, row) in level(all.collect(), own, whole, (depth, prefix), open).into_iter().enumerate() {
         let (is_open, key) = (row.is_open == Some(true), row.key.clone());
         rows.push(row);
         if is_open && let Some(module) = parts.get(i) {
@@ -235,7 +230,7 @@ fn within(
                 count: module.count.saturating_sub(inside.1),
                 which: Some(Which::Directly(module.path.clone())),
             };
-            within(&module.parts, own, units, (depth + 1, &key), open, rows);
+            within(&module.parts, own, whole, (depth + 1, &key), open, rows);
         }
     }
 }
@@ -252,7 +247,7 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
         which: Some(l.which()),
         ..Row::default()
     });
-    level(all.collect(), Own::default(), hundredths(bytes), (0, "lines"), open).into_iter().map(|(row, _)| row).collect()
+    level(all.collect(), Own::default(), bytes, (0, "lines"), open)
 }
 
 #[cfg(test)]
@@ -278,18 +273,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_adds_up() {
+    fn shares_add_up_and_each_figure_is_the_one_that_a_sentence_says() {
         assert_eq!(apportion(&[1, 1, 1], 100), [34, 33, 33]);
         assert_eq!(apportion(&[], 100), Vec::<u64>::new());
         assert_eq!(apportion(&[0, 0], 100), [0, 0]);
         assert_eq!(apportion(&[u64::MAX / 2, u64::MAX / 2, 1], 1000), [500, 500, 0]);
         let role = |role, bytes| RoleHeld { role, bytes, count: 1, probable: 0 };
-        // Each would be rounded down alone, and 0.01 MiB would be missing.
-        let part = M / 3 + 1234;
+        // Spread over the rows, what rounding leaves would make one of them 20.29.
+        let part = GIBIBYTE * 20 + GIBIBYTE * 2843 / 10_000;
         let roles = vec![role(Role::Activations, part), role(Role::Weights, part), role(Role::Unknown, part)];
         let held = Composition { bytes: 3 * part, count: 3, roles, ..Composition::default() };
         let rows = role_rows(&held, &[]);
-        assert_eq!(rows.iter().map(|r| printed(&r.figure)).sum::<u64>(), printed(&whole(&held)));
+        let said = vramscope_core::units::Bytes(part).to_string();
+        assert!(rows.iter().all(|r| said.split_whitespace().next() == Some(r.figure.as_str())), "{said}: {rows:?}");
+        assert_eq!(whole(&held), "60.85");
         assert_eq!(rows.iter().map(|r| printed(&r.share)).sum::<u64>(), 1000);
     }
 
@@ -334,7 +331,7 @@ mod tests {
         assert_eq!(rows.len(), 10);
         assert_eq!((rows[0].is_open, rows[0].line, rows[1].line), (Some(false), Some(FrameId(1)), None));
         assert_eq!((rows[9].name.as_str(), rows[9].count), ("4 more", 8));
-        assert_eq!(rows.iter().map(|r| printed(&r.figure)).sum::<u64>(), hundredths(bytes));
+        assert_eq!(rows.iter().map(|r| r.bytes).sum::<u64>(), bytes);
         open.insert(rows[0].key.clone());
         open.insert(rows[9].key.clone());
         let rows = module_rows(&held, &open);

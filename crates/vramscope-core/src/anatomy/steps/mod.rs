@@ -26,8 +26,8 @@ pub enum StepSource {
     Optimizer(String),
     /// Each is a forward and a backward pass.
     Backward,
-    /// Each is one call of the model, from here: `eval.py:30`.
-    Call(String),
+    /// Each is so many calls of the model, from here: `eval.py:30`.
+    Call(String, u32),
     /// Each is one call of `generate`, from here.
     Generation(String),
     /// The same requests come again in the same order. Inferred, and to be shown as such.
@@ -84,7 +84,8 @@ impl Steps {
             StepSource::Range(name) => format!("from the range \u{201c}{name}\u{201d}"),
             StepSource::Optimizer(place) => format!("each ends with the optimizer's step{}", at(place)),
             StepSource::Backward => "each is a forward and a backward pass".to_owned(),
-            StepSource::Call(place) => format!("each is one call of the model{}", at(place)),
+            StepSource::Call(place, 0 | 1) => format!("each is one call of the model{}", at(place)),
+            StepSource::Call(place, calls) => format!("each is {calls} calls of the model{}", at(place)),
             StepSource::Generation(place) => format!("each is one call of generate{}", at(place)),
             StepSource::Period => "inferred from requests that repeat".to_owned(),
         }

@@ -177,7 +177,18 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 0 => "inside reserved memory".to_owned(),
                 _ => format!("inside the segments that could serve it ({} in all pools)", Bytes(a.all_holes.bytes)),
             };
-            format!("{request} failed with {} free {place}: {pieces}.", Bytes(a.holes.bytes))
+            // Room on the device and none under the cap: with a higher cap the pieces would not matter.
+            let cap = match a.limit {
+                Some(cap) if a.device_free >= a.segment && cap.is_known() => format!(" This process may reserve at most {cap}."),
+                Some(cap) if a.device_free >= a.segment && cap.least > 0 => {
+                    format!(
+                        " This process has a cap of {cap} (estimated from the failed requests), and had reserved {}.",
+                        Bytes(a.reserved).limit()
+                    )
+                }
+                _ => String::new(),
+            };
+            format!("{request} failed with {} free {place}: {pieces}.{cap}", Bytes(a.holes.bytes))
         }
         Verdict::Cap => {
             let cap = match a.limit {

@@ -41,6 +41,14 @@ pub(super) fn place(p: &Patient<'_>, blocks: &[&BlockAt]) -> Place {
     }
 }
 
+/// `probably ` where the role of most of these bytes is inferred from sizes, numbers and lives alone.
+pub(super) fn probably(p: &Patient<'_>, blocks: &[&BlockAt]) -> &'static str {
+    let is_probable = |b: &&&BlockAt| p.roles.is_probable(p.device, p.tables, b.lifetime);
+    let (all, probable): (u64, u64) =
+        (blocks.iter().map(|b| b.size).sum(), blocks.iter().filter(is_probable).map(|b| b.size).sum());
+    if probable.saturating_mul(2) > all { "probably " } else { "" }
+}
+
 /// The line that made a block, as the Memory view names it.
 pub(super) fn made_at(p: &Patient<'_>, id: LifetimeId) -> String {
     let stack = p.tables.lifetimes.stack(p.device, id);

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
+use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving};
 use super::kept::keeps_unused_graph;
 use super::shared::{FOREACH, LOSS, REDUCER, VAE};
 use crate::anatomy::Phase;
@@ -76,7 +76,7 @@ pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
             count(top.number),
             count(top.sizes.len() as u64),
             Bytes(top.bytes),
-            Bytes(peak),
+            Bytes(super::at_peak::peak(p)),
             count(copied),
             Bytes(copy),
         ),
@@ -85,7 +85,7 @@ pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
             Evidence::text("grown by copy", count(copied)),
             Evidence::text("sizes", count(top.sizes.len() as u64)),
             Evidence::bytes("allocated in all", top.bytes),
-            Evidence::bytes("peak", peak),
+            Evidence::bytes("peak", super::at_peak::peak(p)),
         ],
         place: Place { event: Some(p.peak_event), stack: Some(top.stack), ..Place::default() },
         remedy: Some("cache[:, :, n : n + k] = new".to_owned()),
@@ -298,13 +298,15 @@ pub(super) fn optimizer_state(p: &Patient<'_>) -> Vec<Finding> {
     if !p.is_short() && saving.bytes().saturating_mul(10) < peak {
         return Vec::new();
     }
-    let (_, weights) = of_role(p, Role::Weights);
+    let (of_weights, weights) = of_role(p, Role::Weights);
     vec![
         Finding::new("optimizer_state", Class::Peak, "Optimizer state takes a large share", bytes)
             .says(format!(
-                "{} of the {} at the peak is what the optimizer keeps between steps, beside {} of weights. That is normal, and can be made smaller.",
+                "{} of the {} at the peak is {}what the optimizer keeps between steps, beside {}{} of weights. That is normal, and can be made smaller.",
                 Bytes(bytes),
                 Bytes(peak),
+                probably(p, &blocks),
+                probably(p, &of_weights),
                 Bytes(weights)
             ))
             .saves("With 8-bit state instead of fp32", saving)
@@ -335,24 +337,38 @@ pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
             _ => size,
         })
     });
-    if !p.is_short() && saving.is_none_or(|s| s.bytes().saturating_mul(5) < peak) {
+    let from = lines(p, &blocks);
+    // Without stacks nothing tells what would stay: three quarters are worth a word all the same.
+    let is_much = match saving {
+        Some(saving) => saving.bytes().saturating_mul(5) >= peak,
+        None => from.is_empty() && bytes.saturating_mul(4) >= peak.saturating_mul(3),
+    };
+    if !p.is_short() && !is_much {
         return Vec::new();
     }
-    let from = lines(p, &blocks);
     let origin =
         if from.is_empty() { "; their call stacks were not recorded".to_owned() } else { format!(", most of them from {from}") };
     let finding = Finding::new("activations", Class::Peak, "Activations make the peak", bytes).says(format!(
-        "{} of the {} at the peak are activations kept for the backward pass{origin}.",
+        "{} of the {} at the peak are {}activations kept for the backward pass{origin}.",
         Bytes(bytes),
         Bytes(peak),
+        probably(p, &blocks),
     ));
+    let helps = saving.is_none_or(|s| !s.is_nothing());
     let check = match saving {
-        Some(saving) => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),
+        Some(saving) if helps => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),
+        Some(_) => "The peak falls with the batch.".to_owned(),
         None => "The peak falls; a step takes about a third longer.".to_owned(),
     };
     let finding = match (layers, saving) {
         (Some(layers), Some(saving)) => finding.saves(&layers.checkpointed(), saving),
         _ => finding,
+    };
+    let finding = match helps {
+        true => finding
+            .remedy("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
+            .advice("Checkpoint the layers that hold most (gradient_checkpointing_enable() with use_cache=False in Transformers), or use a smaller micro-batch with accumulation."),
+        false => finding.advice("Use a smaller micro-batch with accumulation, or smaller inputs."),
     };
     vec![
         finding
@@ -360,8 +376,6 @@ pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
             .shows("of the peak", format!("{:.0} %", bytes as f64 / peak.max(1) as f64 * 100.0))
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
-            .remedy("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
-            .advice("Checkpoint the layers that hold most (gradient_checkpointing_enable() with use_cache=False in Transformers), or a smaller micro-batch with accumulation.")
             .check(&check),
     ]
 }

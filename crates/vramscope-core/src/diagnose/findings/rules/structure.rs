@@ -2,8 +2,8 @@
 
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
-use crate::model::{Action, BlockState, DeviceKind};
-use crate::tables::{LifetimeId, NO_EVENT, Quantity, SegmentAt};
+use crate::model::{Action, BlockState, DeviceKind, FrameId};
+use crate::tables::{LifetimeId, NO_EVENT, Quantity, SegmentAt, is_framework};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 /// Free memory in private pools after an event: held by their graphs, which other rules about unused memory leave out. O(blocks).
@@ -233,53 +233,110 @@ pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {
 /// The cache thrown away and built again, over and over.
 pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
     let events = &p.device.events;
-    let (mut bursts, mut captured, mut bytes, mut last, mut first_event) = (0u64, 0u64, 0u64, None::<usize>, 0u32);
+    let (mut bytes, mut last, mut bursts) = (0u64, None::<usize>, Vec::<usize>::new());
     for i in 0..events.len() {
         if events.action[i].shrinks_reserved() {
             bytes += events.size[i];
             if last.is_none_or(|l| i - l > 8) {
-                bursts += 1;
-                captured += u64::from(super::kept::is_capture(p, i as u32));
-                if bursts == 1 {
-                    first_event = i as u32;
-                }
+                bursts.push(i);
             }
             last = Some(i);
         }
     }
-    let steps = p.steps.len() as u64;
-    if bursts < 5 || (steps > 0 && bursts * 2 < steps) {
-        return Vec::new();
+    let (number, steps) = (bursts.len() as u64, p.steps.len() as u64);
+    let Some(&first) = bursts.first().filter(|_| number >= 5 && (steps == 0 || number * 2 >= steps)) else { return Vec::new() };
+    let most_reserved = p.tables.curves.peak(Quantity::Reserved).0;
+    let mut causes: rustc_hash::FxHashMap<Flush, u64> = rustc_hash::FxHashMap::default();
+    for &burst in &bursts {
+        *causes.entry(flush(p, burst, most_reserved)).or_default() += 1;
     }
-    let is_capture = captured * 2 > bursts;
-    let (title, why) = match is_capture {
-        true => ("CUDA graph capture empties the cache", "torch.cuda.graph empties the cache as each capture begins"),
-        false => ("The cache is emptied again and again", "each time stops the GPU"),
-    };
-    vec![Finding {
-        rule: "cache_flushes",
-        class: if is_capture { Class::Hygiene } else { Class::Structure },
-        title: title.to_owned(),
-        bytes,
-        saving: None,
-        sentence: format!(
-            "Segments went back to the device in {} bursts, {} in all, and were taken again: {why}.",
-            count(bursts),
-            Bytes(bytes)
+    // A cause is named where it is behind most of them.
+    let cause = causes.into_iter().find(|&(_, n)| n * 2 > number).map_or(Flush::Unknown, |c| c.0);
+    let (times, all) = (counted(number, "time", "times"), Bytes(bytes));
+    let again = format!("{all} in all went back to the device and were taken again");
+    let (title, sentence, advice) = match cause {
+        Flush::Capture => (
+            "CUDA graph capture empties the cache",
+            format!("{} empties the cache as each capture begins, {times}: {again}.", p.words.say("torch.cuda.graph")),
+            "That is by design and costs time only while graphs are captured. Capture fewer of them, or capture once before the loop.",
         ),
-        evidence: vec![Evidence::text("bursts", count(bursts)), Evidence::bytes("given back in all", bytes)],
-        place: Place { event: Some(first_event), ..Place::default() },
-        remedy: None,
-        advice: p
-            .words
-            .say(if is_capture {
-                "That is by design and costs time only while graphs are captured. Capture fewer of them, or capture once before the loop."
-            } else {
-                "Leave a tenth of the device free (a smaller batch), and remove calls of torch.cuda.empty_cache() from the loop."
-            })
-            .into_owned(),
-        verify: "No segment_free after warm-up; steps are faster.".to_owned(),
-    }]
+        Flush::Called(line) => (
+            "The program empties the cache again and again",
+            format!(
+                "{} calls {} {times}{}: {again}. Each call waits for the GPU.",
+                p.recording.stacks.frame(line).map_or_else(String::new, |f| {
+                    format!("{} ({})", p.recording.stacks.location(f), p.recording.stacks.text(f.name))
+                }),
+                p.words.say("torch.cuda.empty_cache()"),
+                if number == steps { ", once a step" } else { "" },
+            ),
+            "Remove the call from the loop: PyTorch uses its cache again by itself. It is of use only where another process needs the memory.",
+        ),
+        Flush::Retry => (
+            "Requests find room only after the cache is emptied",
+            format!(
+                "{times} a request found no room, and PyTorch gave back its free segments to serve it: {again}. Each time stops the GPU."
+            ),
+            "The memory that this process may take is nearly used up. Use a smaller batch, so that about a tenth stays free.",
+        ),
+        Flush::Unknown => (
+            "The cache is emptied again and again",
+            format!("Segments went back to the device {times}, {all} in all, and were taken again. Each time stops the GPU."),
+            "Either requests found no room, or the program calls torch.cuda.empty_cache(): this recording does not tell which. Leave about a tenth of the device free, and keep that call out of the loop.",
+        ),
+    };
+    let stack = p.device.events.stack.get(first).copied().filter(|s| s.is_some());
+    let class = if cause == Flush::Capture { Class::Hygiene } else { Class::Structure };
+    vec![
+        Finding::new("cache_flushes", class, title, bytes)
+            .says(sentence)
+            .shows("times", count(number))
+            .bytes_of("given back in all", bytes)
+            .at(Place { event: Some(first as u32), stack, ..Place::default() })
+            .advice(&p.words.say(advice))
+            .check("No segment_free after warm-up; steps are faster."),
+    ]
+}
+
+/// Why segments go back to the device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Flush {
+    /// The capture of a CUDA graph begins.
+    Capture,
+    /// This line calls `empty_cache`.
+    Called(FrameId),
+    /// A request found no room.
+    Retry,
+    /// Nothing tells.
+    Unknown,
+}
+
+/// Why the segments from an event on go back. `most` is the most that was ever reserved.
+fn flush(p: &Patient<'_>, event: usize, most: u64) -> Flush {
+    let (events, stacks) = (&p.device.events, &p.recording.stacks);
+    if super::kept::is_capture(p, event as u32) {
+        return Flush::Capture;
+    }
+    let frames = events.stack.get(event).map_or(&[][..], |&s| stacks.frames(s));
+    let is_named = |f: &FrameId| stacks.frame(*f).is_some_and(|f| stacks.text(f.name) == "empty_cache");
+    if let Some(at) = frames.iter().rposition(is_named) {
+        let is_line = |f: &&FrameId| stacks.frame(**f).is_some_and(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
+        let own =
+            frames[at..].iter().find(|&&f| stacks.frame(f).is_some_and(|frame| is_line(&&f) && !is_framework(stacks, frame)));
+        return own.or(frames[at..].iter().find(is_line)).map_or(Flush::Unknown, |&f| Flush::Called(f));
+    }
+    // After such a burst PyTorch takes the segment that it had no room for: more than was ever reserved, and larger than all that went
+    // back, for a free one as large would have served the request.
+    let next = (event..events.len()).find(|&i| !events.action[i].shrinks_reserved());
+    let before = match event.checked_sub(1) {
+        Some(before) => p.tables.curves.at(p.device, &p.tables.lifetimes, Quantity::Reserved, before as u32),
+        None => return Flush::Unknown,
+    };
+    let is_retry = next.is_some_and(|i| {
+        let (takes, size) = (events.action[i] == Action::SegmentAlloc, events.size[i]);
+        takes && before.saturating_add(size) > most && events.size[event..i].iter().all(|&went| went < size)
+    });
+    if is_retry { Flush::Retry } else { Flush::Unknown }
 }
 
 /// Reserved and unused: what nvidia-smi shows and `memory_allocated` does not.
@@ -386,8 +443,7 @@ pub(super) fn preallocated(p: &Patient<'_>) -> Vec<Finding> {
             .bytes_of("each", size)
             .bytes_of("peak", peak)
             .at(Place { event: Some(last), stack: p.stack_of(ids[0]), lifetimes: ids, ..Place::default() })
-            .remedy("gpu_memory_utilization=0.8")
-            .advice("Set the share it takes: gpu_memory_utilization in vLLM, --mem-fraction-static in SGLang.")
+            .advice("Set the share of the device that it takes: gpu_memory_utilization in vLLM, --mem-fraction-static in SGLang.")
             .check("Allocated memory is the chosen share."),
     ]
 }

@@ -1,0 +1,138 @@
+//! Roles and steps of small programs written by hand: one rule each, which no recording of `tests/recordings` has alone.
+
+use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::roles::{Roles, Rules};
+use vramscope_core::model::{Progress, Recording};
+use vramscope_core::tables::{DeviceTables, NO_EVENT};
+
+use crate::tape::{Handle, MIB, Tape};
+
+struct Read {
+    tables: DeviceTables,
+    roles: Roles,
+}
+
+impl Read {
+    fn of(recording: &Recording) -> Self {
+        let (device, progress) = (&recording.devices[0], Progress::new());
+        let tables = DeviceTables::build(device, &progress).unwrap();
+        let roles = Roles::build(recording, device, &tables, &Rules::default(), &progress).unwrap();
+        Read { tables, roles }
+    }
+
+    /// MiB of a role after an event.
+    fn held(&self, event: u32, role: Role) -> u64 {
+        let live = self.tables.states.live_at(&self.tables.lifetimes, event);
+        live.into_iter().filter(|&id| self.roles.of(id) == role).map(|id| self.tables.lifetimes.block_size(id) / MIB).sum()
+    }
+}
+
+/// Sizes of four weights in MiB.
+const WEIGHTS: [u64; 4] = [12, 14, 16, 18];
+
+#[test]
+fn older_moments_that_the_optimizer_replaces_are_its_state() {
+    let mut t = Tape::new();
+    let build = t.stack(&[("/home/me/model.py", "make")]);
+    let backward = t.stack(&[("torch/_tensor.py", "backward"), ("/home/me/train.py", "main")]);
+    let step = t.stack(&[("/home/me/adamw.py", "step"), ("/home/me/train.py", "main")]);
+    let place = |t: &mut Tape| -> Vec<Handle> { WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, build)).collect() };
+    let _weights = place(&mut t);
+    let moments = [place(&mut t), place(&mut t)];
+    let gradients: Vec<Handle> = WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, build)).collect();
+    // The history begins in the middle of a step: of the backward pass it has the last block alone.
+    t.forget();
+    let last = t.alloc(10 * MIB, backward);
+    t.free(last);
+    for (i, mib) in WEIGHTS.iter().enumerate() {
+        for old in moments.iter().map(|moment| moment[i]) {
+            let product = t.alloc(mib * MIB, step);
+            t.alloc(mib * MIB, step);
+            t.free(product);
+            t.free(old);
+        }
+    }
+    let end = t.alloc(10 * MIB, step);
+    t.free(end);
+    gradients.into_iter().for_each(|h| t.free(h));
+    let read = Read::of(&t.finish());
+    let all: u64 = WEIGHTS.iter().sum();
+    assert_eq!(read.held(NO_EVENT, Role::Activations), 0, "a moment is no activation");
+    assert_eq!(read.held(0, Role::OptimizerState), 2 * all, "both moments, before they were replaced");
+}
+
+#[test]
+fn the_state_that_an_optimizers_constructor_makes_stays_state_when_it_is_replaced() {
+    let mut t = Tape::new();
+    let load = t.stack(&[
+        ("torch/nn/modules/module.py", "convert"),
+        ("torch/nn/modules/module.py", "_apply"),
+        ("/home/me/train.py", "main"),
+    ]);
+    let constructor = t.stack(&[("/home/me/adam_forward.py", "<listcomp>"), ("/home/me/adam_forward.py", "__init__")]);
+    let update = t.stack(&[("/home/me/adam_forward.py", "update_paramwise"), ("/home/me/train.py", "main")]);
+    let call = |line: &str, t: &mut Tape| {
+        let module = ("torch/nn/modules/module.py", "_call_impl");
+        t.stack(&[
+            ("torch/nn/modules/linear.py", "forward"),
+            module,
+            ("/home/me/helper.py", "evaluate"),
+            ("/home/me/train.py", line),
+        ])
+    };
+    let calls = [call("plus", &mut t), call("minus", &mut t), call("loss", &mut t)];
+    for mib in WEIGHTS {
+        t.alloc(mib * MIB, load);
+    }
+    let mut state: Vec<Handle> = WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, constructor)).collect();
+    for _ in 0..3 {
+        for stack in calls {
+            for size in [20, 22, 24] {
+                let h = t.alloc(size * MIB, stack);
+                t.free(h);
+            }
+            // Noise between the calls, as large as no weight.
+            for _ in 0..4 {
+                let h = t.alloc(30 * MIB, update);
+                t.free(h);
+            }
+        }
+        for (slot, mib) in state.iter_mut().zip(WEIGHTS) {
+            let scaled = t.alloc(mib * MIB, update);
+            let new = t.alloc(mib * MIB, update);
+            t.free(scaled);
+            t.free(std::mem::replace(slot, new));
+        }
+    }
+    let last = t.last();
+    let read = Read::of(&t.finish());
+    let all: u64 = WEIGHTS.iter().sum();
+    assert_eq!((read.held(last, Role::Weights), read.held(last, Role::OptimizerState)), (all, all));
+    // Three calls of the model from three lines are one step.
+    let steps = &read.roles.anatomy.steps;
+    assert_eq!((steps.len(), steps.how().as_str()), (3, "each is 3 calls of the model (helper.py:12)"));
+}
+
+#[test]
+fn gradients_that_move_with_the_model_are_no_weights() {
+    let run = |moves: bool| {
+        let mut t = Tape::new();
+        // `_apply` moves a weight from one line and its gradient from a later one.
+        let module = "torch/nn/modules/module.py";
+        let weight = t.stack(&[(module, "convert"), (module, "_apply"), (module, "to")]);
+        let gradient = t.stack(&[(module, "<lambda>"), ("torch/utils/fill.py", "fill"), (module, "_apply"), (module, "to")]);
+        for mib in WEIGHTS {
+            t.alloc(mib * MIB, weight);
+            // Buffers are fewer, or small.
+            if moves || mib == WEIGHTS[0] {
+                t.alloc(mib * MIB, gradient);
+            }
+        }
+        t.forget();
+        let read = Read::of(&t.finish());
+        (read.held(NO_EVENT, Role::Weights), read.held(NO_EVENT, Role::Gradients))
+    };
+    let all: u64 = WEIGHTS.iter().sum();
+    assert_eq!(run(true), (all, all));
+    assert_eq!(run(false), (all + WEIGHTS[0], 0));
+}

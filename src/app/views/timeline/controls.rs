@@ -2,7 +2,8 @@
 
 use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 
-use super::layout::{NAMES, Track};
+use super::lanes::Lanes;
+use super::layout::{NAMES, Track, set_folded};
 use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
 use crate::app::state::action::Action;
@@ -19,7 +20,7 @@ use vramscope_core::analysis::stack_text;
 use vramscope_core::units::{Address, counted};
 
 /// Says which lanes a low pane has no room for, where lanes have their names. The strata's lowest label stands below it.
-pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, hidden: &[Track]) {
+pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, lanes: &Lanes, hidden: &[Track]) {
     let strata = canvas.tracks.strata;
     if hidden.is_empty() || strata.height() < 52.0 {
         return;
@@ -33,8 +34,7 @@ pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, hidden: &[Track]) {
     };
     let place = Rect::from_min_max(pos2(left, strata.bottom() - 24.0), pos2(canvas.tracks.x.min - 6.0, strata.bottom() - 8.0));
     label::text_in(canvas.painter, place, &words, Type::Caption, canvas.tokens.text3);
-    let name = |track: &Track| if *track == Track::Device { canvas.calls_name() } else { track.name() };
-    let names: Vec<&str> = hidden.iter().map(name).collect();
+    let names: Vec<&str> = hidden.iter().map(|&track| lanes.name(canvas, track)).collect();
     let tip = format!(
         "No room for {}. Drag the pane's lower edge, or double click its header to fill the window with it.",
         names.join(", ")
@@ -110,7 +110,7 @@ impl Timeline {
             let id = ui.scope_id().with(("fold", track.name()));
             let response = ui.interact(place, id, egui::Sense::click()).on_hover_cursor(egui::CursorIcon::PointingHand);
             let verb = if is_open { "Fold" } else { "Open" };
-            let name = if track == Track::Device { canvas.calls_name() } else { track.name() };
+            let name = self.lanes.name(canvas, track);
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{verb} {name}")));
             if !is_open {
                 label::text_in(canvas.painter, place.with_min_x(place.left() + 12.0), name, Type::Caption, cx.tokens.text3);
@@ -121,13 +121,7 @@ impl Timeline {
             }
             if response.clicked() {
                 let mut tracks = cx.link.tracks;
-                match track {
-                    Track::Ops => tracks.fold_ops = is_open,
-                    Track::Bands => tracks.fold_bands = Some(is_open),
-                    Track::Card => tracks.fold_card = is_open,
-                    Track::Phases => tracks.fold_phases = is_open,
-                    _ => tracks.folded[i] = is_open,
-                }
+                set_folded(&mut tracks, track, is_open);
                 cx.actions.send(Action::SetTracks(tracks));
             }
         }

@@ -2,9 +2,8 @@
 
 use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::layout::OP_WORDS;
+use super::lanes::Hit;
 use super::paint::Canvas;
-use super::picture::extent;
 use super::under::{Scene, Under};
 use super::{BeforeBox, Grip, MenuTarget, Timeline};
 use crate::app::state::action::Action;
@@ -100,19 +99,9 @@ impl Timeline {
         match intent {
             Intent::Click(p) | Intent::CtrlClick(p) => {
                 let under = scene.at(p);
-                if let Some(Under::Op(b)) = &under {
-                    // An operator is a time: its events become the range that every view follows.
-                    let (first, last) = canvas.op_events(b);
-                    cx.actions.send(Action::SetCursor(if first <= last { last } else { first }));
-                    cx.actions.send(Action::SetRange((first < last).then_some((first, last))));
-                    return;
-                }
-                if let Some(Under::Step(b)) = &under
-                    && let Some(range) = b.events()
-                {
-                    // Every view follows it, at the instant within it that holds most.
-                    cx.actions.send(Action::SetCursor(b.peak.map_or(range.0, |(_, event)| event)));
-                    cx.actions.send(Action::SetRange(Some(range)));
+                if let Some(Under::Lane(Hit { chooses: Some(choice), .. })) = under {
+                    cx.actions.send(Action::SetCursor(choice.cursor));
+                    cx.actions.send(Action::SetRange(choice.range));
                     return;
                 }
                 let event = under.as_ref().and_then(Under::event).unwrap_or_else(|| event_at(p));
@@ -126,13 +115,7 @@ impl Timeline {
                         cx.actions.send(Action::Select(Some(item)));
                         cx.actions.run(Command::FitSelection);
                     }
-                    (Some(Under::Step(b)), _) => {
-                        let (from, to) = extent(&b.first, cx.link.axis);
-                        let margin = (to - from) * 0.05;
-                        cx.actions.send(Action::SetWindow(from - margin, to + margin));
-                    }
-                    (Some(Under::Op(b)), _) => {
-                        let (from, to) = canvas.op_places(b);
+                    (Some(Under::Lane(Hit { extent: Some((from, to)), .. })), _) => {
                         let margin = (to - from) * 0.05;
                         cx.actions.send(Action::SetWindow(from - margin, to + margin));
                     }
@@ -328,25 +311,6 @@ impl Timeline {
         let resize = |curves_height| cx.actions.send(Action::SetTracks(TrackLayout { curves_height, ..cx.link.tracks }));
         if response.dragged() {
             resize(Some(rect.height() + response.drag_delta().y));
-        }
-        if response.double_clicked() {
-            resize(None);
-        }
-    }
-    /// The line above the operators can be dragged.
-    pub(super) fn resize_ops(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
-        let Some(rect) = canvas.tracks.ops else { return };
-        let edge = Rect::from_min_max(pos2(canvas.pane.left(), rect.top() - 5.0), pos2(canvas.pane.right(), rect.top() + 1.0));
-        let id = ui.scope_id().with("operators height");
-        let response = ui.interact(edge, id, Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the operators"));
-        let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
-        let resize = |ops_height| cx.actions.send(Action::SetTracks(TrackLayout { ops_height, ..cx.link.tracks }));
-        if response.dragged()
-            && let Some(pointer) = response.interact_pointer_pos()
-        {
-            // Whole lines follow the pointer itself: steps of its motion would be lost between them.
-            resize(Some((rect.bottom() - pointer.y).clamp(OP_WORDS, canvas.pane.height())));
         }
         if response.double_clicked() {
             resize(None);

@@ -4,8 +4,8 @@
 //! Everything that depends on the number of events is computed off the UI thread for a window and a number of pixel columns
 //! (`picture`); a frame paints what there is, stretched to its own range until the new picture arrives.
 
-mod bands;
-mod card;
+mod categories_alone;
+mod clock;
 mod controls;
 mod flags;
 mod gestures;
@@ -13,10 +13,8 @@ mod image;
 mod lanes;
 mod layout;
 mod marks;
-mod ops;
 mod overlay;
 mod paint;
-mod parts;
 mod picture;
 mod place;
 mod under;
@@ -44,16 +42,15 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term::Term;
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
-use card::CardPicture;
+use categories_alone::CategoriesAlone;
 use flags::Pennants;
 use image::StrataImage;
-use lanes::{BandsPicture, OpsPicture};
+use lanes::{Lanes, Shared};
 use marks::Marks;
 use paint::Canvas;
 use picture::{StrataPicture, Window, WindowPicture};
 use place::{AxisMarks, ValueChip};
 use under::{Scene, Under};
-use vramscope_core::analysis::op_lanes::OpRows;
 use vramscope_core::analysis::told::no_history;
 use vramscope_core::units::{count, counted};
 
@@ -153,11 +150,8 @@ struct BeforeBox {
 #[derive(Default)]
 struct Timeline {
     marks: Derived<(), Marks>,
-    op_rows: Derived<(), OpRows>,
-    ops: Derived<(Window, usize), OpsPicture>,
-    bands: Derived<Window, BandsPicture>,
-    alone: bands::BandsAlone,
-    card: Derived<Window, CardPicture>,
+    lanes: Lanes,
+    alone: CategoriesAlone,
     samples_alone: SamplesAlone,
     /// Keyed by where the query's answer lies in memory too.
     overview: Derived<(Window, Option<Identity>), WindowPicture>,
@@ -265,23 +259,14 @@ impl View for Timeline {
         }
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
-        let op_rows = self.op_rows(cx);
-        let folds = &cx.link.tracks;
-        let [a, b, c, d] = folds.folded;
-        let contents = layout::Contents {
-            folded: [a, b, c, d, folds.fold_ops, bands_are_folded(cx), folds.fold_card, folds.fold_phases],
-            op_lines: op_rows.as_ref().map_or(0, |r| r.rows.len()),
-            bands: !device.bands.is_empty() && device.events.has_time,
-            bands_lead: !cx.data.knows_reserved(),
-            bands_opened: cx.link.tracks.fold_bands == Some(false),
-            card: card::has_samples(device),
+        let mut contents = layout::Contents {
+            folded: layout::folded_of(&cx.link.tracks),
             two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
-            step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
-            phases: marks.as_ref().is_some_and(|m| !m.phases.is_empty()),
-            device_calls: marks.as_ref().is_none_or(|m| !m.calls.is_empty()),
             curves_height: cx.link.tracks.curves_height,
-            ops_height: cx.link.tracks.ops_height,
+            ..layout::Contents::default()
         };
+        self.lanes.fill();
+        self.lanes.heights(cx, marks.as_deref(), &mut contents);
         let tracks = layout::tracks(pane_rect, contents);
         let ppp = ui.ctx().pixels_per_point();
         let columns = ((tracks.x.span() * ppp).round() as usize).clamp(1, crate::app::widgets::texture::LARGEST_SIDE);
@@ -364,49 +349,28 @@ impl View for Timeline {
             self.paint_strata(&canvas, image, &strata_y);
         }
         canvas.strata_front(tracks.strata, &strata_y, picture.as_deref(), cap);
-        let lit = match cx.link.selected() {
-            Some(Item::Annotation(i)) => Some(i),
-            _ => None,
-        };
-        if let Some(p) = &picture {
-            if let Some(rect) = tracks.steps {
-                canvas.steps(rect, &p.steps, &p.window, lit, marks.as_deref());
-            }
-            if let Some(rect) = tracks.phases {
-                canvas.phases(rect, &p.phases, &p.window, cx.link.cursor);
-            }
-            if let Some(rect) = tracks.device {
-                canvas.device_calls(rect, p);
-            }
-        }
-        let (ops, bands) = self.lanes(cx, &canvas, op_rows.as_ref());
-        let whole_card = self.card_lane(cx, &canvas);
+        self.lanes.paint(cx, &canvas, &Shared { marks: marks.clone(), picture: picture.clone() });
         let strata = image.as_ref().map(|i| Arc::clone(&i.picture));
+        let lanes = std::mem::take(&mut self.lanes);
         let scene = Scene {
             canvas: &canvas,
-            window: picture.as_deref(),
             strata: strata.as_deref(),
             strata_y,
             pennants: &pennants,
-            ops: ops.as_deref().zip(op_rows.as_deref()),
-            bands: bands.as_deref(),
-            whole_card: whole_card.as_deref(),
+            lanes: &lanes,
             names: &names,
-            marks: marks.as_deref(),
             state: cx.state.map(Arc::as_ref),
             cap,
         };
         self.overlays(cx, &scene, &response, &curves_y, &on_axis, &values);
         self.gestures(ui, cx, &scene, &response, top);
+        self.lanes = lanes;
         self.resize_curves(ui, cx, &canvas);
-        self.resize_ops(ui, cx, &canvas);
         self.range_ui(ui, cx, &canvas);
         self.bytes_ui(ui, &canvas);
         self.fold_ui(ui, cx, &canvas);
-        controls::hidden_ui(ui, &canvas, &tracks.hidden(&contents));
-        if let (Some(rect), Some((picture, rows))) = (tracks.ops, scene.ops) {
-            canvas.op_names_ui(ui, rect, rows, picture);
-        }
+        controls::hidden_ui(ui, &canvas, &self.lanes, &tracks.hidden(&contents));
+        self.lanes.ui(ui, cx, &canvas);
         if let Some(rect) = tracks.legend {
             self.legend.ui(ui, cx, rect, tracks.x.min - pane_rect.left());
         }
@@ -414,59 +378,7 @@ impl View for Timeline {
     }
 }
 
-/// A snapshot shows its live blocks by category where the user asks; the sums of a timeline beside it say less.
-fn bands_are_folded(cx: &ViewContext<'_>) -> bool {
-    cx.link.tracks.fold_bands.unwrap_or_else(|| cx.data.device().has_final_state)
-}
-
 impl Timeline {
-    /// The rows of the operator lane; `None` without operators, and until they are sorted.
-    fn op_rows(&mut self, cx: &ViewContext<'_>) -> Option<Arc<OpRows>> {
-        if cx.data.recording.ops.is_empty() || !cx.data.device().events.has_time {
-            return None;
-        }
-        let data = Arc::clone(cx.data);
-        self.op_rows.get(cx.jobs, "operators", &(), move |_| Some(OpRows::build(&data.recording.ops))).value
-    }
-
-    /// Computes and draws the lanes of operators and roles.
-    fn lanes(
-        &mut self,
-        cx: &ViewContext<'_>,
-        canvas: &Canvas<'_>,
-        op_rows: Option<&Arc<OpRows>>,
-    ) -> (Option<Arc<OpsPicture>>, Option<Arc<BandsPicture>>) {
-        let window = canvas.window;
-        let ops = canvas.tracks.ops.zip(op_rows).and_then(|(rect, rows)| {
-            let lines = canvas.tracks.op_lines();
-            let (data, of) = (Arc::clone(cx.data), Arc::clone(rows));
-            let job = move |_: &_| Some(OpsPicture::compute(data.device(), &data.recording.ops, &of, window, lines));
-            let picture = self.ops.get(cx.jobs, "timeline operators", &(window, lines), job).value?;
-            canvas.ops(rect, rows, &picture);
-            Some(picture)
-        });
-        let bands = canvas.tracks.bands.and_then(|rect| {
-            let data = Arc::clone(cx.data);
-            let picture = self
-                .bands
-                .get(cx.jobs, "timeline bands", &window, move |_| Some(bands::of_window(data.device(), window)))
-                .value?;
-            canvas.bands(rect, &picture, bands::at_event(cx.data.device(), cx.link.cursor), 0.0);
-            Some(picture)
-        });
-        (ops, bands)
-    }
-
-    /// Computes and draws the lane of the whole card.
-    fn card_lane(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>) -> Option<Arc<CardPicture>> {
-        let rect = canvas.tracks.card?;
-        let (data, window) = (Arc::clone(cx.data), canvas.window);
-        let job = move |_: &_| Some(CardPicture::compute(data.device(), window));
-        let picture = self.card.get(cx.jobs, "timeline card", &window, job).value?;
-        canvas.card(rect, &picture, card::at_event(cx.data.device(), cx.link.cursor));
-        Some(picture)
-    }
-
     fn window_picture(&mut self, cx: &ViewContext<'_>, window: Window, marks: Option<Arc<Marks>>) -> Option<Arc<WindowPicture>> {
         let data = Arc::clone(cx.data);
         let matching = cx.matching.cloned();

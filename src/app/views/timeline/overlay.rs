@@ -84,7 +84,7 @@ impl Canvas<'_> {
             }
             Item::Annotation(i) => {
                 let a = device.annotations.get(i as usize)?;
-                let at = |us: i64| super::lanes::place_of_ns(device, self.window.axis, us.saturating_mul(1_000));
+                let at = |us: i64| super::clock::place_of_ns(device, self.window.axis, us.saturating_mul(1_000));
                 Some((at(a.start_us), at(a.end_us.unwrap_or(a.start_us))))
             }
             Item::Segment(_) | Item::Hole(_) | Item::Unmapped(_) | Item::Stack(_) => None,
@@ -133,7 +133,7 @@ impl Canvas<'_> {
             let events = cursor::events_within(self.data.device(), self.window.axis, from, to);
             figures.push(counted(events, "event", "events"));
             if self.data.device().events.has_time {
-                let us = |x: f64| super::lanes::time_ns(self.data.device(), self.window.axis, x) / 1_000;
+                let us = |x: f64| super::clock::time_ns(self.data.device(), self.window.axis, x) / 1_000;
                 figures.push(vramscope_core::units::Micros(us(to) - us(from)).to_string());
             }
         }

@@ -425,12 +425,12 @@ pub(super) mod tests {
             let p = WindowPicture::compute(&data, Some(&marks), None, window);
             assert_eq!(p.gap(device, p.calls.len()), (last_call, last), "{columns} columns");
         }
-        let text = crate::app::views::timeline::flags::span_text(device, last_call, last);
+        let text = crate::app::views::timeline::lanes::span_text(device, last_call, last);
         assert_eq!(text.replace(vramscope_core::units::NBSP, " "), "42.010 ms");
         // What is said of a window is not longer than the window.
         let said = |axis, from, to| {
             let window = Window { axis, from, to, columns: 900 };
-            crate::app::views::timeline::flags::gap_text(device, &window, (last_call, last))
+            crate::app::views::timeline::lanes::gap_text(device, &window, (last_call, last))
                 .replace(vramscope_core::units::NBSP, " ")
         };
         let events = f64::from(last + 1);
@@ -440,7 +440,7 @@ pub(super) mod tests {
         assert_eq!(said(Axis::Time, whole - 1_500.0, whole - 500.0), "1.000 ms");
         let middle = last_call + (last - last_call) / 2;
         let inside =
-            crate::app::views::timeline::flags::span_text(device, middle, last).replace(vramscope_core::units::NBSP, " ");
+            crate::app::views::timeline::lanes::span_text(device, middle, last).replace(vramscope_core::units::NBSP, " ");
         assert_eq!(said(Axis::Event, f64::from(middle) + 0.5, events), inside);
         // A window inside the gap, on the clock's axis, shows no call and still tells the whole gap.
         let (_, end) = cursor::domain(device, Axis::Time);

@@ -15,10 +15,10 @@ use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::focus_ring;
-use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
+use crate::app::widgets::table::{Head, cell, head_line};
 use vramscope_core::analysis::ordering::Order;
 use vramscope_core::analysis::query::{Asked, Scope, of_text};
 use vramscope_core::analysis::steps::Steps;
@@ -263,7 +263,7 @@ impl Allocations {
         };
         let columns = layout::columns(area.width() - BAR, known);
         let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
-        self.header(ui, cx, header, &columns);
+        self.header(ui, header, &columns);
         let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
         if !body.is_positive() {
             return;
@@ -401,35 +401,20 @@ impl Allocations {
         shown.value.filter(|_| shown.is_fresh)
     }
 
-    fn header(&mut self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {
-        let t = cx.tokens;
+    fn header(&mut self, ui: &Ui, rect: Rect, columns: &[(Column, f32, f32)]) {
         for &(column, left, right) in columns {
-            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
-            let response = ui.interact(cell.expand2(vec2(4.0, 0.0)), ui.scope_id().with(("sort", column)), Sense::click());
-            response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort by {}", column.title())));
-            let is_sorted = self.order == column.order() && !matches!(column, Column::Step | Column::Lived);
-            if response.clicked() {
-                let order = column.order();
+            let order = column.order();
+            let is_sorted = self.order == order && !matches!(column, Column::Step | Column::Lived);
+            let head =
+                Head { title: column.title(), is_figure: column.is_figure(), sorted: is_sorted.then_some(self.descending) };
+            if head.show(ui, cell(rect, left, right), Some(ui.scope_id().with(("sort", column)))) {
                 self.descending = if self.order == order { !self.descending } else { order.begins_descending() };
                 self.order = order;
                 self.at = None;
                 self.list.scroll.top = 0.0;
             }
-            let ink = if is_sorted || response.hovered() { t.text1 } else { t.text3 };
-            // The arrow stands left of figures, so that they stay flush with their header.
-            let covered = if column.is_figure() {
-                label::text_in_right(ui.painter(), cell, column.title(), Type::Column, ink)
-            } else {
-                label::text_in(ui.painter(), cell, column.title(), Type::Column, ink)
-            };
-            if is_sorted {
-                let icon = if self.descending { Icon::SortDown } else { Icon::SortUp };
-                let x = if column.is_figure() { covered.left() - 7.0 } else { covered.right() + 7.0 };
-                icon.paint(ui.painter(), pos2(x, cell.center().y), 11.0, t.text2);
-            }
-            focus_ring(ui, &response, 2);
         }
-        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+        head_line(ui, rect);
     }
 
     fn context_menu(&mut self, cx: &ViewContext<'_>, response: &egui::Response, id: LifetimeId) {

@@ -7,6 +7,7 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::label;
+use crate::app::widgets::table::cell;
 use vramscope_core::analysis::steps::number;
 use vramscope_core::analysis::{Lifetime, NO_EVENT};
 use vramscope_core::model::SizeClass;
@@ -40,7 +41,7 @@ impl Cells<'_> {
         let is_live = cx.data.tables.lifetimes.is_live_at(life.id, cx.link.cursor);
         let ink = if is_live { t.text1 } else { t.text2 };
         for &(column, left, right) in columns {
-            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
+            let cell = cell(rect, left, right);
             let figure = |text: &str, ink| label::text_in_right(painter, cell, text, Type::Mono, ink);
             match column {
                 Column::Address => {

@@ -18,6 +18,7 @@ use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
+use crate::app::widgets::table::{Head, cell, head_line};
 use vramscope_core::analysis::query::{Asked, Query, Scope, of_text};
 use vramscope_core::analysis::told::no_history;
 use vramscope_core::model::{Action as EventAction, StackId};
@@ -211,7 +212,11 @@ impl Events {
         let area = ui.available_rect_before_wrap();
         let columns = layout::columns(area.width() - BAR, device.events.has_time, device.events.len());
         let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
-        self.header(ui, cx, header, &columns);
+        for &(column, left, right) in &columns {
+            let head = Head { title: column.title(), is_figure: column.is_figure(), sorted: None };
+            head.show(ui, cell(header, left, right), None);
+        }
+        head_line(ui, header);
         let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
         if !body.is_positive() {
             return;
@@ -263,19 +268,6 @@ impl Events {
         self.list.scroll.reveal(rows.row_of(cx.link.cursor), seen);
     }
 
-    fn header(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {
-        let t = cx.tokens;
-        for &(column, left, right) in columns {
-            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
-            if column.is_figure() {
-                label::text_in_right(ui.painter(), cell, column.title(), Type::Column, t.text3);
-            } else {
-                label::text_in(ui.painter(), cell, column.title(), Type::Column, t.text3);
-            }
-        }
-        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
-    }
-
     /// One row. Returns whether the pointer is on it.
     fn row(&mut self, ui: &Ui, cx: &ViewContext<'_>, event: u32, rect: Rect, body: Rect, columns: &[(Column, f32, f32)]) -> bool {
         let t = cx.tokens;
@@ -319,7 +311,7 @@ impl Events {
             painter.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, edge);
         }
         for &(column, left, right) in columns {
-            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
+            let cell = cell(rect, left, right);
             match column {
                 Column::Event => {
                     label::text_in_right(&painter, cell, &count(u64::from(event)), Type::Mono, t.text2);

@@ -36,26 +36,22 @@ pub struct Column<'a> {
 
 impl<'a> Column<'a> {
     /// Left aligned text.
-    #[must_use]
     pub fn text(title: &'a str, width: Width) -> Self {
         Self { title, width, right: false, sorts: false, from: 0.0 }
     }
 
     /// Right aligned figures.
-    #[must_use]
     pub fn figure(title: &'a str, width: f32) -> Self {
         Self { title, width: Width::Exact(width), right: true, sorts: false, from: 0.0 }
     }
 
     /// Gives way where the table is narrower: what is shown is whole.
-    #[must_use]
     pub fn from(mut self, width: f32) -> Self {
         self.from = width;
         self
     }
 
     /// Can be sorted by.
-    #[must_use]
     pub fn sorts(mut self) -> Self {
         self.sorts = true;
         self
@@ -97,7 +93,6 @@ const GAP: f32 = 12.0;
 
 impl<'a> Table<'a> {
     /// A table; `name` tells it from others in the same pane.
-    #[must_use]
     pub fn new(name: &'a str, columns: &'a [Column<'a>]) -> Self {
         Self {
             name,
@@ -113,35 +108,30 @@ impl<'a> Table<'a> {
     }
 
     /// Height of a row: 20 dense, 24, 32 to 36 with a bar.
-    #[must_use]
     pub fn row_height(mut self, height: f32) -> Self {
         self.row_height = height;
         self
     }
 
     /// The row that holds the selection.
-    #[must_use]
     pub fn selected(mut self, row: Option<usize>) -> Self {
         self.selected = row;
         self
     }
 
     /// The column it is sorted by, and whether descending.
-    #[must_use]
     pub fn sorted(mut self, column: usize, descending: bool) -> Self {
         self.sorted = Some((column, descending));
         self
     }
 
     /// Scrolls this row into view in this frame.
-    #[must_use]
     pub fn scroll_to(mut self, row: Option<usize>) -> Self {
         self.scroll_to = row;
         self
     }
 
     /// 1 px lines between rows.
-    #[must_use]
     pub fn lines(mut self) -> Self {
         self.lines = true;
         self
@@ -149,7 +139,6 @@ impl<'a> Table<'a> {
 
     /// Rows take the keyboard with a click; arrows then ask for the next one ([`TableOutput::moved`]), Enter and Space click. `focus` is
     /// the row that shall have it, asked for until [`TableOutput::focused`] says that it has.
-    #[must_use]
     pub fn keys(mut self, focus: Option<usize>) -> Self {
         (self.has_keys, self.focus) = (true, focus);
         self
@@ -230,7 +219,6 @@ impl<'a> Table<'a> {
 }
 
 /// The part of a row or a header between two places, counted from its left edge.
-#[must_use]
 pub fn cell(row: Rect, left: f32, right: f32) -> Rect {
     Rect::from_min_max(pos2(row.left() + left, row.top()), pos2(row.left() + right, row.bottom()))
 }
@@ -279,7 +267,6 @@ impl Head<'_> {
 
 /// Columns whose widths are known and that give way one after the other, with their left and right edges from the table's left edge.
 /// Those that `goes` names first go first; `rest` takes what is left.
-#[must_use]
 pub fn fit<C: Copy + PartialEq>(mut shown: Vec<(C, f32)>, goes: &[C], rest: C, width: f32) -> Vec<(C, f32, f32)> {
     const PAD: f32 = 12.0;
     let needed = |shown: &[(C, f32)]| shown.iter().map(|c| c.1 + GAP).sum::<f32>() - GAP + 2.0 * PAD;
@@ -312,7 +299,6 @@ fn moved(ui: &Ui, row_response: &egui::Response, row: usize, rows: usize) -> Opt
 }
 
 /// The left and right edge of each column, from the table's left edge, over `width` points.
-#[must_use]
 pub fn places(columns: &[Column<'_>], width: f32) -> Vec<(f32, f32)> {
     let pad = crate::app::theme::visuals::PAD_PANE;
     let gaps = GAP * columns.len().saturating_sub(1) as f32;

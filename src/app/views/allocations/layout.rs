@@ -34,7 +34,6 @@ pub enum Column {
 
 impl Column {
     /// Its header.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Column::Address => "allocation",
@@ -53,7 +52,6 @@ impl Column {
     }
 
     /// What a click on the header sorts by.
-    #[must_use]
     pub fn order(self) -> Order {
         match self {
             Column::Address => Order::Address,
@@ -71,7 +69,6 @@ impl Column {
     }
 
     /// True for figures: they stand right aligned.
-    #[must_use]
     pub fn is_figure(self) -> bool {
         !matches!(self, Column::Address | Column::Role | Column::Stack | Column::Pool)
     }
@@ -109,7 +106,6 @@ pub struct Known {
 
 /// The columns that fit `width` points, with their left and right edges. The stack takes what is left; those that say least
 /// go first when it gets narrow.
-#[must_use]
 pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
     use Column as C;
     let mut shown =

@@ -133,7 +133,7 @@ impl View for Allocations {
 impl Allocations {
     fn query_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         // A query asked elsewhere shows here; one that is still being typed is left alone.
-        let in_force = cx.link.query.as_ref().map(|q| q.text.clone());
+        let in_force = cx.shared.query.as_ref().map(|q| q.text.clone());
         if self.seen_query != in_force {
             self.seen_query.clone_from(&in_force);
             let text = in_force.unwrap_or_default();
@@ -151,7 +151,7 @@ impl Allocations {
 
     /// The rows in their order; the older order while a newer one is made.
     fn rows(&mut self, ui: &Ui, cx: &ViewContext<'_>, whole: Rect) -> Option<Arc<Vec<u32>>> {
-        if cx.link.query.is_some() && cx.matching.is_none() {
+        if cx.shared.query.is_some() && cx.matching.is_none() {
             progress_line(ui, whole, None);
             return None;
         }
@@ -190,14 +190,14 @@ impl Allocations {
                 let when = if at == NO_EVENT { "before the trace".to_owned() } else { format!("at {}", count(u64::from(at))) };
                 vec![
                     (of_text(m.len(), all), "allocations"),
-                    (Bytes(m.bytes_at(device, tables, cx.link.cursor)).to_string(), "now"),
+                    (Bytes(m.bytes_at(device, tables, cx.shared.cursor)).to_string(), "now"),
                     (Bytes(peak).to_string(), "at their peak"),
                     (when, ""),
                     (Bytes(m.handed_out()).to_string(), "over the run"),
                 ]
             }
             None => {
-                let now = tables.curves.at(device, &tables.lifetimes, Quantity::Active, cx.link.cursor);
+                let now = tables.curves.at(device, &tables.lifetimes, Quantity::Active, cx.shared.cursor);
                 let (peak, _) = tables.curves.peak(Quantity::Active);
                 let churn = cx.roles.map(|c| c.handed_out.iter().map(|t| t.bytes).sum());
                 let mut figures = vec![
@@ -271,7 +271,7 @@ impl Allocations {
         let table = ui.interact(body, ui.scope_id().with("allocations table"), Sense::click());
         table.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("Allocations, {}", count(rows.len() as u64))));
         if rows.is_empty() {
-            let why = cx.link.query.as_ref().map(|asked| self.words.why_none(cx, &asked.query, Asked::Allocations));
+            let why = cx.shared.query.as_ref().map(|asked| self.words.why_none(cx, &asked.query, Asked::Allocations));
             let mut child = ui.new_child(egui::UiBuilder::new().id_salt("none").max_rect(body));
             empty_state(&mut child, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
             return;
@@ -294,8 +294,8 @@ impl Allocations {
                 life: &life,
                 generation: generations.as_ref().and_then(|g| g.get(i)).copied(),
                 step: steps.as_ref().and_then(|s| s.of(life.born)),
-                is_selected: cx.link.selected() == Some(Item::Lifetime(id)),
-                is_hovered: response.hovered() || cx.link.hovered == Some(Item::Lifetime(id)),
+                is_selected: cx.shared.selected() == Some(Item::Lifetime(id)),
+                is_hovered: response.hovered() || cx.shared.hovered == Some(Item::Lifetime(id)),
             };
             cells.paint(&ui.painter().with_clip_rect(body), cx, rect, &columns);
             if response.hovered() {
@@ -321,7 +321,7 @@ impl Allocations {
         match hovered {
             Some(id) => {
                 self.is_hovering = true;
-                if cx.link.hovered != Some(Item::Lifetime(id)) {
+                if cx.shared.hovered != Some(Item::Lifetime(id)) {
                     cx.actions.send(Action::Hover(Some(Item::Lifetime(id))));
                 }
             }
@@ -364,7 +364,7 @@ impl Allocations {
             }
         }
         if pressed(Key::Enter)
-            && let Some(Item::Lifetime(id)) = cx.link.selected()
+            && let Some(Item::Lifetime(id)) = cx.shared.selected()
         {
             go_to_birth(cx, id);
         }
@@ -372,7 +372,7 @@ impl Allocations {
 
     /// Brings what another view selected into view.
     fn follow(&mut self, cx: &ViewContext<'_>, rows: &[u32], seen: f64) {
-        let Some(Item::Lifetime(id)) = cx.link.selected() else { return };
+        let Some(Item::Lifetime(id)) = cx.shared.selected() else { return };
         if self.followed == Some(id) {
             return;
         }

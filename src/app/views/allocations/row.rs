@@ -38,7 +38,7 @@ impl Cells<'_> {
         } else if self.is_hovered {
             painter.rect_filled(rect, 0, t.s3);
         }
-        let is_live = cx.data.tables.lifetimes.is_live_at(life.id, cx.link.cursor);
+        let is_live = cx.data.tables.lifetimes.is_live_at(life.id, cx.shared.cursor);
         let ink = if is_live { t.text1 } else { t.text2 };
         for &(column, left, right) in columns {
             let cell = cell(rect, left, right);
@@ -46,7 +46,7 @@ impl Cells<'_> {
             match column {
                 Column::Address => {
                     let swatch = Rect::from_min_size(pos2(cell.left(), cell.center().y - 4.0), vec2(8.0, 8.0));
-                    let at = if life.born == NO_EVENT { 0 } else { life.born.max(cx.link.cursor) };
+                    let at = if life.born == NO_EVENT { 0 } else { life.born.max(cx.shared.cursor) };
                     let colour = cx.colours.of(cx.data, life.id, at, t);
                     if is_live {
                         painter.rect_filled(swatch, 0, colour);

@@ -73,7 +73,7 @@ impl CompareView {
             Column::figure("B / A", 48.0).sorts().from(620.0),
             Column::figure("blocks", 48.0).sorts().from(480.0),
         ];
-        let selected = match cx.link.selected() {
+        let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => rows.iter().position(|&g| {
                 compared.groups[g].rows.iter().any(|&r| compared.own_stack(&compared.diff.rows[r as usize]) == Some(s))
             }),

@@ -23,7 +23,6 @@ pub enum Column {
 
 impl Column {
     /// Its header.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Column::Event => "event",
@@ -37,7 +36,6 @@ impl Column {
     }
 
     /// True for figures: they stand right aligned.
-    #[must_use]
     pub fn is_figure(self) -> bool {
         matches!(self, Column::Event | Column::Time | Column::Size | Column::Stream)
     }
@@ -60,7 +58,6 @@ impl Column {
 
 /// The columns that fit `width` points, with their left and right edges. The last one takes what is left; those that say
 /// least go first when it gets narrow.
-#[must_use]
 pub fn columns(width: f32, has_time: bool, events: usize) -> Vec<(Column, f32, f32)> {
     use Column as C;
     let mut shown = vec![C::Event, C::Time, C::Action, C::Size, C::Address, C::Stream, C::Stack];

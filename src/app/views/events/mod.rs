@@ -184,7 +184,7 @@ impl Events {
         }
         let (data, query) = (Arc::clone(cx.data), self.query.clone());
         let roles = cx.roles.cloned();
-        let (cursor, markers) = (Some(cx.link.cursor), cx.link.flags());
+        let (cursor, markers) = (Some(cx.shared.cursor), cx.shared.flags());
         let key = (
             query.clone(),
             roles.as_ref().filter(|_| query.needs_roles()).map(Identity::of),
@@ -242,7 +242,7 @@ impl Events {
         match hovered {
             Some(event) => {
                 self.is_hovering = true;
-                if cx.link.hover_event != Some(event) {
+                if cx.shared.hover_event != Some(event) {
                     cx.actions.send(Action::HoverEvent(Some(event)));
                 }
             }
@@ -260,12 +260,12 @@ impl Events {
             Rows::All(_) => None,
             Rows::Some(list) => Some(Identity::of(list)),
         };
-        if self.followed == Some(cx.link.cursor) && self.seen_list == list {
+        if self.followed == Some(cx.shared.cursor) && self.seen_list == list {
             return;
         }
-        self.followed = Some(cx.link.cursor);
+        self.followed = Some(cx.shared.cursor);
         self.seen_list = list;
-        self.list.scroll.reveal(rows.row_of(cx.link.cursor), seen);
+        self.list.scroll.reveal(rows.row_of(cx.shared.cursor), seen);
     }
 
     /// One row. Returns whether the pointer is on it.
@@ -281,8 +281,8 @@ impl Events {
         let size = Bytes(events.size[i]).with_decimals();
         response.widget_info(|| WidgetInfo::labeled(Role::Row, true, format!("Event {event}: {} {size}", action.name())));
         let painter = ui.painter().with_clip_rect(body);
-        let is_cursor = event == cx.link.cursor;
-        let is_selected = match cx.link.selected() {
+        let is_cursor = event == cx.shared.cursor;
+        let is_selected = match cx.shared.selected() {
             Some(Item::Lifetime(id)) => id == lifetime,
             Some(Item::Event(e)) => e == event,
             Some(Item::Stack(s)) => s == events.stack[i] && s.is_some(),
@@ -290,7 +290,7 @@ impl Events {
         };
         let fill = if is_cursor {
             Some(t.accentbg)
-        } else if response.hovered() || cx.link.hover_event == Some(event) {
+        } else if response.hovered() || cx.shared.hover_event == Some(event) {
             Some(t.s3)
         } else if is_selected {
             Some(t.s2)

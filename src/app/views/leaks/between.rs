@@ -33,7 +33,7 @@ pub(super) struct Between {
 
 impl LeaksView {
     pub(super) fn between_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let [Some(a), Some(b)] = cx.link.flags() else {
+        let [Some(a), Some(b)] = cx.shared.flags() else {
             self.no_markers(ui, cx);
             return;
         };
@@ -95,7 +95,7 @@ impl LeaksView {
             Column::text("share", Width::Exact(90.0)).from(540.0),
         ];
         let rows = &self.rows;
-        let selected = match cx.link.selected() {
+        let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => rows.iter().position(|&i| found.rows[i].found.stack == s),
             _ => None,
         };

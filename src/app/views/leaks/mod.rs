@@ -78,7 +78,7 @@ const SHOWS: [&str; 2] = ["growth over steps", "born after A, alive at B"];
 impl View for LeaksView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         if self.show == 1 {
-            return match cx.link.flags() {
+            return match cx.shared.flags() {
                 [Some(a), Some(b)] => format!("event {} to {}", count(u64::from(a.min(b))), count(u64::from(a.max(b)))),
                 _ => String::new(),
             };
@@ -222,7 +222,7 @@ impl LeaksView {
         let gap = if width >= 4.0 { 1.0 } else { 0.0 };
         let leaks = found.grown.iter().any(|g| g.0.is_leak());
         let colour = if leaks { t.red } else { t.slot(0) };
-        let current = found.bounds.partition_point(|&b| b <= cx.link.cursor).checked_sub(1).map(|s| s * columns.len() / n);
+        let current = found.bounds.partition_point(|&b| b <= cx.shared.cursor).checked_sub(1).map(|s| s * columns.len() / n);
         let mut batch = Batch::new(&p);
         for (i, &floor) in columns.iter().enumerate() {
             let x = plot.left() + i as f32 * width;
@@ -294,7 +294,7 @@ impl LeaksView {
             Column::figure("in steps", 72.0).from(640.0),
             Column::text("as it grew", Width::Exact(96.0)).from(760.0),
         ];
-        let selected = match cx.link.selected() {
+        let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => found.grown.iter().position(|g| g.0.stack == s),
             _ => None,
         };

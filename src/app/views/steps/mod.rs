@@ -9,7 +9,7 @@ use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::state::action::Action;
-use crate::app::state::cursor;
+use crate::app::state::shared;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
@@ -162,7 +162,7 @@ impl StepsView {
             Column::figure("time", 72.0).sorts().from(if has_time { 720.0 } else { f32::INFINITY }),
         ];
         let greatest = found.figures.iter().map(|s| s.peak.max(s.reserved)).max().unwrap_or(1) as f64;
-        let current = found.steps.of(cx.link.cursor);
+        let current = found.steps.of(cx.shared.cursor);
         let row_of = |step: Option<usize>| step.and_then(|s| self.rows.iter().position(|&r| r == s));
         let scroll = if current != self.scrolled_to { row_of(current) } else { None };
         self.scrolled_to = current;
@@ -217,7 +217,7 @@ impl StepsView {
         }
         if let Some(row) = out.double_clicked {
             let s = &found.figures[self.rows[row]];
-            let at = |e| cursor::position(cx.data.device(), cx.link.axis, e);
+            let at = |e| shared::position(cx.data.device(), cx.shared.axis, e);
             let (from, to) = (at(s.first), at(s.end.saturating_sub(1)));
             let margin = (to - from) * 0.05;
             cx.actions.send(Action::SetWindow(from - margin, to + margin));

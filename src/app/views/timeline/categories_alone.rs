@@ -9,7 +9,7 @@ use super::layout::{NAMES, Tracks};
 use super::paint::Canvas;
 use super::picture::Window;
 use crate::app::jobs::Derived;
-use crate::app::state::cursor::Axis;
+use crate::app::state::shared::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::axis::{UnitAt, time_ticks};

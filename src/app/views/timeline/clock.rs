@@ -1,7 +1,7 @@
 //! Times of places on the axis, and places of times: what did not happen at an event stands between two.
 
 use super::picture::Window;
-use crate::app::state::cursor::Axis;
+use crate::app::state::shared::Axis;
 use vramscope_core::model::DeviceRecording;
 
 impl Window {

@@ -8,8 +8,8 @@ use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
-use crate::app::state::cursor;
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button;
@@ -47,9 +47,9 @@ pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, lanes: &Lanes, hidden:
 impl Timeline {
     /// A chosen range offers to be zoomed to.
     pub(super) fn range_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
-        let Some((first, last)) = cx.link.range else { return };
+        let Some((first, last)) = cx.shared.range else { return };
         let device = cx.data.device();
-        let at = |e| cursor::position(device, cx.link.axis, e);
+        let at = |e| shared::position(device, cx.shared.axis, e);
         let (from, to) = (at(first), at(last));
         let (left, right) = (canvas.x.at(from), canvas.x.at(to));
         let is_filling = right - left > canvas.tracks.x.span() * 0.85;
@@ -120,7 +120,7 @@ impl Timeline {
                 icon.paint(canvas.painter, pos2(place.left() + 6.0, place.center().y), 10.0, cx.tokens.text3);
             }
             if response.clicked() {
-                let mut tracks = cx.link.tracks;
+                let mut tracks = cx.shared.tracks;
                 set_folded(&mut tracks, track, is_open);
                 cx.actions.send(Action::SetTracks(tracks));
             }
@@ -173,7 +173,7 @@ impl Timeline {
             });
             entry("Set A here", true, &|| cx.actions.send(Action::SetMarker(0, Some(event))));
             entry("Set B here", true, &|| cx.actions.send(Action::SetMarker(1, Some(event))));
-            let has_markers = cx.link.flags_shown().iter().any(Option::is_some);
+            let has_markers = cx.shared.flags_shown().iter().any(Option::is_some);
             entry("Clear A and B", has_markers, &|| {
                 cx.actions.send(Action::SetMarker(0, None));
                 cx.actions.send(Action::SetMarker(1, None));

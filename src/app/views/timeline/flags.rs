@@ -4,7 +4,7 @@ use egui::{Align2, Rect, Shape, pos2};
 
 use super::marks::{Marks, Why};
 use super::paint::Canvas;
-use crate::app::state::cursor;
+use crate::app::state::shared;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
 use crate::app::widgets::mesh::Batch;
@@ -16,10 +16,10 @@ impl Canvas<'_> {
         let t = self.tokens;
         let device = self.data.device();
         let mut all: Vec<(f32, Pennant)> = Vec::new();
-        let place = |e: u32| self.x.at(cursor::position(device, self.window.axis, e));
+        let place = |e: u32| self.x.at(shared::position(device, self.window.axis, e));
         let visible = |e: u32| rect.x_range().contains(place(e));
-        let from = cursor::event_at(device, self.window.axis, self.window.from);
-        let to = cursor::event_at(device, self.window.axis, self.window.to);
+        let from = shared::event_at(device, self.window.axis, self.window.from);
+        let to = shared::event_at(device, self.window.axis, self.window.to);
         let bursts =
             &marks.bursts[marks.bursts.partition_point(|b| b.last < from)..marks.bursts.partition_point(|b| b.first <= to)];
         let snapshots =

@@ -2,7 +2,7 @@
 
 use egui::{Rangef, Rect, pos2};
 
-use crate::app::state::cursor::TrackLayout;
+use crate::app::state::shared::TrackLayout;
 use vramscope_core::analysis::Cell;
 
 /// Height of the overview.

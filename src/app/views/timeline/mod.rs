@@ -32,9 +32,9 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
 use crate::app::state::colour_by::ColourBy;
-use crate::app::state::cursor;
-use crate::app::state::cursor::Axis;
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
+use crate::app::state::shared::Axis;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button;
 use crate::app::widgets::icons::Icon;
@@ -169,7 +169,7 @@ struct Timeline {
     before_boxes: Vec<BeforeBox>,
     /// When the bytes were last zoomed, in seconds of the context's clock.
     zoomed_bytes_at: f64,
-    /// [`Link::fitted`](cursor::Link::fitted) when this was last drawn.
+    /// [`SharedViewState::fitted`](shared::SharedViewState::fitted) when this was last drawn.
     fitted: u32,
     grip: Option<Grip>,
     menu: MenuTarget,
@@ -189,19 +189,19 @@ impl View for Timeline {
         if all == 0 && !device.samples.is_empty() {
             return format!("{} of the whole card", counted(device.samples.len() as u64, "sample", "samples"));
         }
-        let (first, last) = cursor::domain(device, cx.link.axis);
+        let (first, last) = shared::domain(device, cx.shared.axis);
         let flags =
-            if cx.link.flags_shown().iter().any(Option::is_some) { " · drag A and B to compare other instants" } else { "" };
-        if cx.link.from <= first && cx.link.to >= last {
+            if cx.shared.flags_shown().iter().any(Option::is_some) { " · drag A and B to compare other instants" } else { "" };
+        if cx.shared.from <= first && cx.shared.to >= last {
             return format!("{}{flags}", counted(all, "event", "events"));
         }
         // The plot is not shaded where all of it is the range, so the header says that there is one.
-        let range = match cx.link.range.map(|(a, b)| (cx.link.position(device, a), cx.link.position(device, b))) {
-            Some(_) if cx.link.shows_range(device) => ", the chosen range · Esc lets it go",
-            Some((a, b)) if a <= cx.link.from && cx.link.to <= b => " inside the chosen range · Esc lets it go",
+        let range = match cx.shared.range.map(|(a, b)| (cx.shared.position(device, a), cx.shared.position(device, b))) {
+            Some(_) if cx.shared.shows_range(device) => ", the chosen range · Esc lets it go",
+            Some((a, b)) if a <= cx.shared.from && cx.shared.to <= b => " inside the chosen range · Esc lets it go",
             _ => "",
         };
-        match cx.link.events_shown(device) {
+        match cx.shared.events_shown(device) {
             0 => format!("none of {} events{range}{flags}", count(all)),
             shown => format!("{} of {} events{range}{flags}", count(shown), count(all)),
         }
@@ -211,12 +211,12 @@ impl View for Timeline {
         if cx.data.device().events.is_empty() {
             return;
         }
-        let mut by = ColourBy::ALL.iter().position(|b| *b == cx.link.colour_by).unwrap_or(0);
+        let mut by = ColourBy::ALL.iter().position(|b| *b == cx.shared.colour_by).unwrap_or(0);
         let names = ColourBy::ALL.map(ColourBy::text);
         if button::selector(ui, "colour", &mut by, &names) {
             cx.actions.send(Action::SetColourBy(ColourBy::ALL[by]));
         }
-        if let Some(query) = &cx.link.query {
+        if let Some(query) = &cx.shared.query {
             let text = if query.text.chars().count() > 28 {
                 format!("{}…", query.text.chars().take(27).collect::<String>())
             } else {
@@ -228,7 +228,7 @@ impl View for Timeline {
             }
         }
         if cx.data.device().events.has_time {
-            let mut axis = usize::from(cx.link.axis == Axis::Time);
+            let mut axis = usize::from(cx.shared.axis == Axis::Time);
             if button::selector(ui, "x", &mut axis, &["events", "time"]) {
                 cx.actions.send(Action::SetAxis(if axis == 1 { Axis::Time } else { Axis::Event }));
             }
@@ -238,11 +238,11 @@ impl View for Timeline {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let pane_rect = ui.max_rect();
         let device = cx.data.device();
-        if std::mem::replace(&mut self.fitted, cx.link.fitted) != cx.link.fitted {
+        if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
             self.bytes = None;
             self.before_boxes.clear();
         }
-        self.bytes_of_window((cx.link.axis, cx.link.from, cx.link.to));
+        self.bytes_of_window((cx.shared.axis, cx.shared.from, cx.shared.to));
         if device.events.is_empty() && !device.bands.is_empty() {
             self.alone.ui(ui, cx, pane_rect, &device.bands);
             return;
@@ -260,9 +260,9 @@ impl View for Timeline {
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
         let mut contents = layout::Contents {
-            folded: layout::folded_of(&cx.link.tracks),
-            two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
-            curves_height: cx.link.tracks.curves_height,
+            folded: layout::folded_of(&cx.shared.tracks),
+            two_line_axis: device.events.has_time && cx.shared.axis == Axis::Event,
+            curves_height: cx.shared.tracks.curves_height,
             ..layout::Contents::default()
         };
         self.lanes.fill();
@@ -270,13 +270,13 @@ impl View for Timeline {
         let tracks = layout::tracks(pane_rect, contents);
         let ppp = ui.ctx().pixels_per_point();
         let columns = ((tracks.x.span() * ppp).round() as usize).clamp(1, crate::app::widgets::texture::LARGEST_SIDE);
-        let window = Window { axis: cx.link.axis, from: cx.link.from, to: cx.link.to, columns };
+        let window = Window { axis: cx.shared.axis, from: cx.shared.from, to: cx.shared.to, columns };
         let response = ui.interact(tracks.canvas(), ui.scope_id().with("timeline canvas"), Sense::click_and_drag());
         response.widget_info(|| {
             WidgetInfo::labeled(
                 Role::Canvas,
                 true,
-                format!("Timeline, {} events, cursor at {}", device.events.len(), cx.link.cursor),
+                format!("Timeline, {} events, cursor at {}", device.events.len(), cx.shared.cursor),
             )
         });
 
@@ -302,11 +302,11 @@ impl View for Timeline {
             self.overview_ui(ui, cx, rect);
         }
         canvas.rules();
-        let on_axis = canvas.axis_marks(cx.link);
+        let on_axis = canvas.axis_marks(cx.shared);
         if let Some(rect) = tracks.axis {
             let mut taken = on_axis.taken();
             // The readout of the pointer comes last and covers what is under it.
-            if let (Some(p), Some(event)) = (pointer, cx.link.hover_event)
+            if let (Some(p), Some(event)) = (pointer, cx.shared.hover_event)
                 && let Some((readout, _)) =
                     canvas.ruler_mark(canvas.ruler_x(Some(event), Some(p)).unwrap_or(p.x), event, &on_axis)
             {
@@ -326,7 +326,7 @@ impl View for Timeline {
         let curves_y = Scale::vertical(low, high, tracks.curves.unwrap_or(tracks.strata).y_range());
         let mut pennants = Pennants::default();
         let mut names = Vec::new();
-        let values = if picture.is_some() { canvas.value_chips(cx.link, &curves_y) } else { Vec::new() };
+        let values = if picture.is_some() { canvas.value_chips(cx.shared, &curves_y) } else { Vec::new() };
         if let Some(rect) = tracks.curves {
             let edges = canvas.curves(rect, &curves_y, picture.as_deref(), cap);
             let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
@@ -388,7 +388,7 @@ impl Timeline {
     }
 
     fn overview_picture(&mut self, cx: &ViewContext<'_>, window: Window) -> Option<Arc<WindowPicture>> {
-        let (from, to) = cursor::domain(cx.data.device(), window.axis);
+        let (from, to) = shared::domain(cx.data.device(), window.axis);
         let whole = Window { from, to, ..window };
         let (data, matching) = (Arc::clone(cx.data), cx.matching.cloned());
         let key = (whole, matching.as_ref().map(Identity::of));
@@ -410,7 +410,7 @@ impl Timeline {
         let key = StrataKey { window, low, high, rows };
         let job = move |p: &_| StrataPicture::compute(&data, window, low, high, rows, p);
         let picture = self.strata.get(cx.jobs, "timeline strata", &key, job).value?;
-        let focus = Focus::of(cx.link, cx.matching);
+        let focus = Focus::of(cx.shared, cx.matching);
         let key = ImageKey {
             picture: Identity::of(&picture),
             colours: Identity::of(cx.colours),
@@ -457,16 +457,16 @@ impl Timeline {
         let canvas = scene.canvas;
         let t = cx.tokens;
         let device = cx.data.device();
-        if let Some((first, last)) = cx.link.range {
-            let at = |e| canvas.x.at(cursor::position(device, cx.link.axis, e));
+        if let Some((first, last)) = cx.shared.range {
+            let at = |e| canvas.x.at(shared::position(device, cx.shared.axis, e));
             canvas.range(at(first), at(last), &canvas.range_figures(first, last));
         }
         if let Some(picture) = scene.strata {
-            if let Some(Item::Lifetime(id)) = cx.link.selected() {
+            if let Some(Item::Lifetime(id)) = cx.shared.selected() {
                 canvas.outline(picture, &scene.strata_y, id, t.text1, true);
             }
-            if let Some(Item::Lifetime(id)) = cx.link.hovered
-                && cx.link.selected() != cx.link.hovered
+            if let Some(Item::Lifetime(id)) = cx.shared.hovered
+                && cx.shared.selected() != cx.shared.hovered
             {
                 canvas.outline(picture, &scene.strata_y, id, crate::app::theme::Tokens::at(t.text1, 0.6), false);
             }
@@ -477,15 +477,15 @@ impl Timeline {
             _ if canvas.tracks.strata.contains(p) => (p, Some(&scene.strata_y)),
             _ => (p, None),
         });
-        canvas.rulers(cx.link.hover_event, ruler, on_axis);
-        canvas.out_of_range(cx.link);
+        canvas.rulers(cx.shared.hover_event, ruler, on_axis);
+        canvas.out_of_range(cx.shared);
         canvas.ooms(on_axis);
-        let flags = cx.link.flags_shown();
+        let flags = cx.shared.flags_shown();
         let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
         let named = scene.names.iter().map(|n| n.0);
         let between = canvas.markers(&flags, on_axis, &taken.iter().copied().chain(named).collect::<Vec<_>>());
         taken.extend(between);
-        canvas.cursor(cx.link, on_axis, values);
+        canvas.cursor(cx.shared, on_axis, values);
         if let [Some(a), Some(b)] = flags {
             let steps = cx.comparing.steps(&cx.here());
             canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), &taken, scene.names);

@@ -8,9 +8,9 @@ use super::marks::{Cap, Why};
 use super::paint::Canvas;
 use super::picture::StrataPicture;
 use crate::app::data::colours::Colours;
-use crate::app::state::cursor;
-use crate::app::state::cursor::Axis;
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
+use crate::app::state::shared::Axis;
 use crate::app::views::block_name::role_words;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
@@ -96,7 +96,7 @@ impl Scene<'_> {
         let inside = |rect: Option<Rect>| rect.is_some_and(|r| r.contains(p));
         let on_axis = c.tracks.axis.is_some_and(|a| a.expand2(egui::vec2(40.0, 0.0)).contains(p));
         if on_axis {
-            let x_of = |e: u32| c.x.at(cursor::position(c.data.device(), c.window.axis, e));
+            let x_of = |e: u32| c.x.at(shared::position(c.data.device(), c.window.axis, e));
             let near = c.data.ooms.iter().copied().filter(|&e| (x_of(e) - p.x).abs() < 18.0);
             return near.min_by(|a, b| (x_of(*a) - p.x).abs().total_cmp(&(x_of(*b) - p.x).abs())).map(Under::Oom);
         }

@@ -49,7 +49,7 @@ impl Lane for WholeCard {
 
     fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
         if let Some(picture) = &self.picture {
-            canvas.card(rect, picture, at_event(cx.data.device(), cx.link.cursor));
+            canvas.card(rect, picture, at_event(cx.data.device(), cx.shared.cursor));
         }
     }
 
@@ -221,7 +221,7 @@ impl Canvas<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::state::cursor::Axis;
+    use crate::app::state::shared::Axis;
     use vramscope_core::model::{Action, PoolId, StackId, StreamId};
 
     fn device() -> DeviceRecording {

@@ -35,7 +35,7 @@ impl Lane for Categories {
 
     fn height(&mut self, cx: &ViewContext<'_>, _marks: Option<&Marks>, contents: &mut Contents) {
         let device = cx.data.device();
-        let chosen = cx.link.tracks.fold_bands;
+        let chosen = cx.shared.tracks.fold_bands;
         contents.bands = !device.bands.is_empty() && device.events.has_time;
         contents.bands_lead = !cx.data.knows_reserved();
         contents.bands_opened = chosen == Some(false);
@@ -51,7 +51,7 @@ impl Lane for Categories {
 
     fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
         if let Some(picture) = &self.picture {
-            canvas.bands(rect, picture, at_event(cx.data.device(), cx.link.cursor), 0.0);
+            canvas.bands(rect, picture, at_event(cx.data.device(), cx.shared.cursor), 0.0);
         }
     }
 
@@ -240,7 +240,7 @@ fn at_event(device: &DeviceRecording, event: u32) -> Option<[u64; CATEGORIES.len
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::state::cursor::Axis;
+    use crate::app::state::shared::Axis;
 
     #[test]
     fn a_column_shows_its_peak() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use egui::{Align2, Pos2, Rangef, Rect, pos2, vec2};
 
 use super::{Hit, Lane, Shared};
-use crate::app::state::cursor::{self, Axis};
 use crate::app::state::selection::Item;
+use crate::app::state::shared::{self, Axis};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::timeline::layout::{Contents, Track};
@@ -155,12 +155,12 @@ impl Canvas<'_> {
 
 /// How long there is no device call, as far as the window shows it: what is beyond its edges is not what is pointed at.
 pub(in crate::app::views::timeline) fn gap_text(device: &DeviceRecording, window: &Window, (first, last): (u32, u32)) -> String {
-    let place = |e: u32| cursor::position(device, window.axis, e);
+    let place = |e: u32| shared::position(device, window.axis, e);
     if window.axis == Axis::Time {
         let (from, to) = (place(first).max(window.from), place(last).min(window.to));
         return Micros((to - from).max(0.0).round() as i64).to_string();
     }
-    let (from, to) = (cursor::event_at(device, window.axis, window.from), cursor::event_at(device, window.axis, window.to));
+    let (from, to) = (shared::event_at(device, window.axis, window.from), shared::event_at(device, window.axis, window.to));
     span_text(device, first.max(from), last.min(to).max(first.max(from)))
 }
 

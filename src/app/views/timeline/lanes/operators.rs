@@ -7,7 +7,7 @@ use egui::{Align2, CursorIcon, Pos2, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 use super::{Choice, Hit, Lane, Shared};
 use crate::app::jobs::Derived;
 use crate::app::state::action::Action;
-use crate::app::state::cursor::TrackLayout;
+use crate::app::state::shared::TrackLayout;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::timeline::clock::{place_of_ns, time_ns};
@@ -55,7 +55,7 @@ impl Lane for Operators {
         let data = Arc::clone(cx.data);
         self.rows = self.sorting.get(cx.jobs, "operators", &(), move |_| Some(OpRows::build(&data.recording.ops))).value;
         contents.op_lines = self.rows.as_ref().map_or(0, |r| r.rows.len());
-        contents.ops_height = cx.link.tracks.ops_height;
+        contents.ops_height = cx.shared.tracks.ops_height;
     }
 
     fn prepare(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, _shared: &Shared) {
@@ -101,7 +101,7 @@ fn resize(ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
     let response = ui.interact(edge, id, Sense::click_and_drag());
     response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the operators"));
     let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
-    let resize = |ops_height| cx.actions.send(Action::SetTracks(TrackLayout { ops_height, ..cx.link.tracks }));
+    let resize = |ops_height| cx.actions.send(Action::SetTracks(TrackLayout { ops_height, ..cx.shared.tracks }));
     if response.dragged()
         && let Some(pointer) = response.interact_pointer_pos()
     {
@@ -391,7 +391,7 @@ fn folded_words(rows: &OpRows, picture: &OpsPicture) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::state::cursor::Axis;
+    use crate::app::state::shared::Axis;
     use vramscope_core::model::{Action, OpLane, PoolId, StackId, StrId, StreamId};
 
     fn device(times: &[i64]) -> DeviceRecording {

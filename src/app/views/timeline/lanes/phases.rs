@@ -46,7 +46,7 @@ impl Lane for Phases {
 
     fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
         let Some(picture) = &self.picture else { return };
-        canvas.phases(rect, &picture.phases, &picture.window, cx.link.cursor);
+        canvas.phases(rect, &picture.phases, &picture.window, cx.shared.cursor);
     }
 
     fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {

@@ -49,7 +49,7 @@ impl Lane for Steps {
 
     fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
         let Some(picture) = &self.picture else { return };
-        let lit = match cx.link.selected() {
+        let lit = match cx.shared.selected() {
             Some(Item::Annotation(i)) => Some(i),
             _ => None,
         };

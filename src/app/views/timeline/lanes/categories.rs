@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::{Align2, Color32, Pos2, Rect, pos2};
 
-use super::{Hit, Lane, Shared};
+use super::lane::{Hit, Lane, Shared};
 use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;

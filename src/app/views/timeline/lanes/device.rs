@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::{Align2, Pos2, Rangef, Rect, pos2, vec2};
 
-use super::{Hit, Lane, Shared};
+use super::lane::{Hit, Lane, Shared};
 use crate::app::state::selection::Item;
 use crate::app::state::shared::{self, Axis};
 use crate::app::theme::Type;

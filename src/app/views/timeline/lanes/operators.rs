@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::{Align2, CursorIcon, Pos2, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
-use super::{Choice, Hit, Lane, Shared};
+use super::lane::{Choice, Hit, Lane, Shared};
 use crate::app::jobs::Derived;
 use crate::app::state::action::Action;
 use crate::app::state::shared::TrackLayout;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use egui::{Align2, Pos2, Rect, vec2};
 
+use super::lane::{Hit, Lane, Shared};
 use super::ranges::{comb, lane_names};
-use super::{Hit, Lane, Shared};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::timeline::layout::{Contents, Track};

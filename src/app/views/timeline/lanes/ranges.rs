@@ -2,7 +2,7 @@
 
 use egui::{Pos2, Rangef, Rect, pos2};
 
-use super::{Choice, Hit};
+use super::lane::{Choice, Hit};
 use crate::app::state::selection::Item;
 use crate::app::views::timeline::layout::{self, Track};
 use crate::app::views::timeline::marks::{Marks, Named, Range};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use egui::{Align2, Pos2, Rect, pos2, vec2};
 
+use super::lane::{Hit, Lane, Shared};
 use super::ranges::comb;
-use super::{Hit, Lane, Shared};
 use crate::app::state::selection::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;

@@ -19,7 +19,7 @@ use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::Settings;
 use vramscope::app::state::action::{Action, Actions};
 use vramscope::app::state::colour_by::ColourBy;
-use vramscope::app::state::cursor::Link;
+use vramscope::app::state::shared::SharedViewState;
 use vramscope::app::state::view_kind::ViewKind;
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::ViewContext;
@@ -193,7 +193,7 @@ fn timeline_alone(data: &Arc<DeviceData>) {
     let jobs = Jobs::new(ctx.clone());
     let comparing = vramscope::app::data::compare::Comparing::default();
     let (actions, inbox) = Actions::channel();
-    let mut link = Link::new(data.device());
+    let mut link = SharedViewState::new(data.device());
     let colours = Arc::new(Colours::build(data, ColourBy::Stack));
     let mut view = (ViewKind::Timeline.info().create)();
     let events = data.device().events.len();
@@ -214,7 +214,7 @@ fn timeline_alone(data: &Arc<DeviceData>) {
             times.add(&ctx, input, |ui| {
                 let cx = ViewContext {
                     data,
-                    link: &link,
+                    shared: &link,
                     state: Some(&state),
                     findings: None,
                     roles: None,

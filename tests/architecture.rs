@@ -43,7 +43,7 @@ const ORDER: [(&str, &str, &[&[&str]]); 4] = [
             &["palette", "picture"],
             &["window"],
             &["shell"],
-            &["app"],
+            &["frame"],
             &["run"],
         ],
     ),
@@ -187,7 +187,7 @@ fn the_application_is_implemented_in_one_room() {
     }
     rooms.sort();
     rooms.dedup();
-    assert_eq!(rooms, ["app.rs", "window"], "a frame in `app.rs`, everything else in `window`");
+    assert_eq!(rooms, ["frame.rs", "window"], "a frame in `frame.rs`, everything else in `window`");
 }
 
 /// A value that is gone leaves its address to another, and a cache keyed by it shows what it made of the first.

@@ -13,12 +13,12 @@
 //! * [`documents`]: opening, loading, saving, watching a folder.
 //! * `dialogs`, `palette`: what lies over the window. `picture`: pictures of it as files.
 //! * [`window`]: [`App`], and the one place where its state changes.
-//! * `shell`: draws the app: menu, tabs, panes, status bar, dialogs. `app` is a frame of it, `run` starts it.
+//! * `shell`: draws the app: menu, tabs, panes, status bar, dialogs. `frame` is one frame of it, `run` starts it.
 
-mod app;
 pub mod data;
 mod dialogs;
 pub mod documents;
+mod frame;
 pub mod jobs;
 pub mod live;
 pub mod pages;

@@ -11,8 +11,8 @@ use vramscope::app::data::device;
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::state::action::{Action, Actions};
-use vramscope::app::state::cursor::Link;
 use vramscope::app::state::selection::Item;
+use vramscope::app::state::shared::SharedViewState;
 use vramscope::app::state::view_kind::ViewKind;
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::{View, ViewContext};
@@ -45,7 +45,7 @@ pub fn alone(
     theme: Theme,
     size: [f32; 2],
     draws: bool,
-    change: impl FnOnce(&mut Link),
+    change: impl FnOnce(&mut SharedViewState),
 ) -> Harness<'static, Alone> {
     scaled(data, kind, theme, (size, 1.0), draws, change)
 }
@@ -57,10 +57,10 @@ pub fn scaled(
     theme: Theme,
     (size, scale): ([f32; 2], f32),
     draws: bool,
-    change: impl FnOnce(&mut Link),
+    change: impl FnOnce(&mut SharedViewState),
 ) -> Harness<'static, Alone> {
     let data = Arc::clone(data);
-    let mut link = Link::new(data.device());
+    let mut link = SharedViewState::new(data.device());
     change(&mut link);
     let colours = Arc::new(Colours::build(&data, link.colour_by));
     let state = Arc::new(data.tables.states.at(data.device(), &data.tables.lifetimes, link.cursor));
@@ -80,7 +80,7 @@ pub fn scaled(
         let tokens = Tokens::of_theme(theme);
         let cx = ViewContext {
             data: &data,
-            link: &link,
+            shared: &link,
             state: Some(&state),
             findings: findings.as_ref(),
             roles: roles.as_ref(),

@@ -11,7 +11,7 @@ use vramscope::app::App;
 use vramscope::app::data::compare::held_against;
 use vramscope::app::state::action::Action;
 use vramscope::app::state::compared::{Moment, Other, Source};
-use vramscope::app::state::cursor::Link;
+use vramscope::app::state::shared::SharedViewState;
 use vramscope::app::state::view_kind::ViewKind;
 use vramscope_core::compare::diff::{Comparison, Instant, compare};
 use vramscope_core::compare::flame::{Flame, Shape, entries_of};
@@ -22,7 +22,7 @@ use vramscope_core::tables::{DeviceTables, Quantity};
 const SIZE: [f32; 2] = [1000.0, 420.0];
 
 /// Two instants of the leaking recording, twenty steps apart.
-fn markers(link: &mut Link) {
+fn markers(link: &mut SharedViewState) {
     link.markers = [Some(400), Some(900)];
 }
 
@@ -75,8 +75,8 @@ fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
     h.run_steps(8);
 }
 
-fn link<'a>(h: &'a Harness<'_, Option<App>>) -> &'a Link {
-    &h.state().as_ref().and_then(|a| a.active_document()?.view()).expect("a device in front").link
+fn link<'a>(h: &'a Harness<'_, Option<App>>) -> &'a SharedViewState {
+    &h.state().as_ref().and_then(|a| a.active_document()?.view()).expect("a device in front").shared
 }
 
 #[test]

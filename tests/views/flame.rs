@@ -144,7 +144,7 @@ fn a_click_zooms_and_names_escape_and_a_second_click_go_back() {
     let frame = at(&h, 2.0, 0.1);
     click(&mut h, frame, PointerButton::Primary);
     assert!(way_back(&h), "a click zooms");
-    let selected = h.state().as_ref().and_then(|a| a.active_document()?.view()?.link.selected());
+    let selected = h.state().as_ref().and_then(|a| a.active_document()?.view()?.shared.selected());
     assert!(matches!(selected, Some(Item::Stack(_))), "and selects the frame's heaviest stack: {selected:?}");
     h.get_by_role_and_label(Role::Link, "all").click();
     h.run_steps(6);
@@ -200,7 +200,7 @@ fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
     let (device, tables) = (data.device(), &data.tables);
     let last = device.events.len() as u32 - 1;
     let peak = tables.curves.peak(Quantity::Active).1;
-    let cursor = h.state().as_ref().and_then(|a| a.active_document()?.view()).map(|v| v.link.cursor).expect("a cursor");
+    let cursor = h.state().as_ref().and_then(|a| a.active_document()?.view()).map(|v| v.shared.cursor).expect("a cursor");
     for (name, measure) in [
         ("live at the cursor", Measure::LiveAt(cursor)),
         ("live at the peak", Measure::LiveAt(peak)),

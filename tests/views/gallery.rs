@@ -223,11 +223,11 @@ fn middle(ui: &mut Ui, s: &mut State) {
         |row| format!("block {row}"),
         |p, row, cells| {
             let mib = 64 - row * 7 % 60;
-            label::text_in_right(p, cells[0], &(row + 1).to_string(), Type::Mono, t.text3);
-            label::text_in(p, cells[1], &format!("0x7ef99340{row:04}"), Type::Mono, t.text1);
-            Bar::new(100.0).part(mib as f64, t.slot(0)).hatched(20.0).tick(90.0, t.red).paint(p, t, cells[2]);
-            label::text_in_right(p, cells[3], &format!("{mib}\u{a0}MiB"), Type::Mono, t.text1);
-            label::text_in(p, cells[4], "workloads.py:79", Type::Mono, t.accent);
+            label::text_in_right(p, cells[0].1, &(row + 1).to_string(), Type::Mono, t.text3);
+            label::text_in(p, cells[1].1, &format!("0x7ef99340{row:04}"), Type::Mono, t.text1);
+            Bar::new(100.0).part(mib as f64, t.slot(0)).hatched(20.0).tick(90.0, t.red).paint(p, t, cells[2].1);
+            label::text_in_right(p, cells[3].1, &format!("{mib}\u{a0}MiB"), Type::Mono, t.text1);
+            label::text_in(p, cells[4].1, "workloads.py:79", Type::Mono, t.accent);
         },
     );
     ui.advance_cursor_after_rect(rect);

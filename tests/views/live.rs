@@ -8,8 +8,8 @@ use egui_kittest::kittest::Queryable as _;
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::data::device::prepare;
 use vramscope::app::state::action::Action;
-use vramscope::app::state::live::LiveAction;
-use vramscope::app::state::live::LiveStatus;
+use vramscope::app::state::live_status::LiveAction;
+use vramscope::app::state::live_status::LiveStatus;
 use vramscope::app::state::view_kind::ViewKind;
 use vramscope_core::formats::session::{
     Attached, Costs, DeviceFacts, DeviceGauge, History, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint,
@@ -122,7 +122,7 @@ fn the_words_have_the_figures_of_the_session() {
 
 #[test]
 fn a_click_on_a_process_asks_what_leads_into_it() {
-    let change = |link: &mut vramscope::app::state::cursor::Link| {
+    let change = |link: &mut vramscope::app::state::shared::SharedViewState| {
         link.live = Some(Arc::new(LiveStatus { rate: 10.0, ..LiveStatus::default() }))
     };
     let mut h = alone(&data(&history(10.0)), ViewKind::Live, Theme::Dark, [1400.0, 820.0], false, change);
@@ -176,7 +176,7 @@ fn a_watch_without_events_is_told_in_every_view() {
     says(ViewKind::Inspector, "The card at the end");
     says(ViewKind::Timeline, "Memory of the card over time. 3.48 GiB of 140.40 GiB in use");
     // Another instant: every view follows.
-    let at = |link: &mut vramscope::app::state::cursor::Link| link.instant_us = Some(START + 5_000_000);
+    let at = |link: &mut vramscope::app::state::shared::SharedViewState| link.instant_us = Some(START + 5_000_000);
     let h = alone(&data, ViewKind::Accounting, Theme::Dark, [420.0, 900.0], false, at);
     assert!(h.query_all_by_label_contains("8.95\u{a0}GiB of 140.40\u{a0}GiB were in use 01:55:45").next().is_some());
     let mut h = alone(&data, ViewKind::Timeline, Theme::Dark, [800.0, 400.0], false, |_| {});
@@ -203,8 +203,8 @@ fn the_samples_of_a_watch_stand_under_a_snapshot() {
     let laid = vramscope_core::compare::join::lay_under(&mut recording, &watch, &Default::default()).unwrap();
     assert_eq!((laid.samples, laid.pid), (386, Some(400)));
     let data = prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
-    let time = |link: &mut vramscope::app::state::cursor::Link| {
-        link.axis = vramscope::app::state::cursor::Axis::Time;
+    let time = |link: &mut vramscope::app::state::shared::SharedViewState| {
+        link.axis = vramscope::app::state::shared::Axis::Time;
         link.to = 5_300_000.0;
     };
     let mut results = SnapshotResults::new();

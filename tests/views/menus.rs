@@ -10,8 +10,8 @@ use egui_kittest::kittest::Queryable as _;
 use vramscope::app::settings::Settings;
 use vramscope::app::state::action::Action;
 use vramscope::app::state::command::Command;
-use vramscope::app::state::cursor::TrackLayout;
 use vramscope::app::state::selection::Item;
+use vramscope::app::state::shared::TrackLayout;
 use vramscope::app::state::view_kind::ViewKind;
 
 /// The app as it starts: no recording, the welcome page.
@@ -30,7 +30,7 @@ fn is_there(h: &Whole, label: &str) -> bool {
 
 fn selected(h: &Whole) -> Option<Item> {
     let app = app(h);
-    app.active_document().and_then(|d| d.view()).and_then(|v| v.link.selected())
+    app.active_document().and_then(|d| d.view()).and_then(|v| v.shared.selected())
 }
 
 fn press(h: &mut Whole, key: Key) {
@@ -57,7 +57,7 @@ fn escape_closes_the_device_chooser_and_nothing_else() {
 #[test]
 fn a_key_under_an_open_menu_or_dialog_moves_no_view() {
     let mut h = two_devices();
-    let cursor = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| v.link.cursor);
+    let cursor = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| v.shared.cursor);
     let before = cursor(&h);
     h.get_by_label("Go").click();
     h.run_steps(4);
@@ -82,7 +82,7 @@ fn folds_and_heights_of_tracks_are_saved_and_hold_for_every_document() {
     let folded = TrackLayout { folded: [false, true, false, false], ..TrackLayout::default() };
     let app = app(&h);
     assert_eq!(app.settings().tracks, folded);
-    assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.link.tracks), Some(folded));
+    assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.shared.tracks), Some(folded));
     assert!(is_there(&h, "Open Curves"));
     // What an older version saved has no tracks; what this one saves reads back.
     let saved = serde_json::to_string(app.settings()).expect("plain data");
@@ -183,7 +183,7 @@ fn a_device_that_ran_out_of_memory_is_shown_first_and_named_by_the_others() {
     assert_eq!(sample("two_gpus.pickle").recording.busiest_device(), Some(busy), "without a failure the busier one");
     let data =
         vramscope::app::data::device::prepare(&recording, busy, &vramscope_core::model::Progress::new()).expect("not cancelled");
-    let shown = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| (v.data.index, v.link.cursor));
+    let shown = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| (v.data.index, v.shared.cursor));
     let oom = recording.devices[failed].events.ooms()[0];
 
     let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
@@ -203,7 +203,7 @@ fn every_press_of_a_slow_frame_counts() {
     let mut h = two_devices();
     app(&h).actions().send(Action::GoTo(100));
     h.run_steps(3);
-    let cursor = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| v.link.cursor);
+    let cursor = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| v.shared.cursor);
     assert_eq!(cursor(&h), Some(100));
     let held = |h: &mut Whole, key: Key, times: usize| {
         for i in 0..times {

@@ -12,8 +12,8 @@ use vramscope::app::data::device::DeviceData;
 use vramscope::app::state::action::Action;
 use vramscope::app::state::colour_by::ColourBy;
 use vramscope::app::state::command::Command;
-use vramscope::app::state::cursor::Link;
 use vramscope::app::state::selection::Item;
+use vramscope::app::state::shared::SharedViewState;
 use vramscope::app::state::view_kind::ViewKind;
 use vramscope_core::diagnose::fragmentation::blockers;
 use vramscope_core::model::{Action as EventAction, BlockState};
@@ -38,7 +38,7 @@ fn rows(h: &Whole) -> Vec<(u32, Rect)> {
 }
 
 /// Selects the block that strands most free memory at the cursor.
-fn select_worst_blocker(data: &DeviceData, link: &mut Link) {
+fn select_worst_blocker(data: &DeviceData, link: &mut SharedViewState) {
     link.colour_by = ColourBy::SizeClass;
     let state = state_at(data, link.cursor);
     let worst = blockers(&state, None).first().map(|b| state.blocks[b.block].lifetime).expect("a blocker");
@@ -54,11 +54,12 @@ fn pictures_in_both_themes() {
     let (train, kv) = (sample("gpt_train.pickle"), sample("kv_decode_oom.pickle.gz"));
     let (expandable, graph) = (sample("expandable_oom.pickle"), sample("cuda_graph.pickle"));
     for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut picture = |name: &str, data: &Arc<DeviceData>, kind, size: [f32; 2], change: fn(&DeviceData, &mut Link)| {
-            let mut h = alone(data, kind, theme, size, true, |link| change(data, link));
-            h.snapshot(format!("{name}_{suffix}"));
-            results.extend_harness(&mut h);
-        };
+        let mut picture =
+            |name: &str, data: &Arc<DeviceData>, kind, size: [f32; 2], change: fn(&DeviceData, &mut SharedViewState)| {
+                let mut h = alone(data, kind, theme, size, true, |link| change(data, link));
+                h.snapshot(format!("{name}_{suffix}"));
+                results.extend_harness(&mut h);
+            };
         let map = ViewKind::SegmentMap;
         picture("segment_map_oom", &kv, map, [566.0, 413.0], select_worst_blocker);
         picture("segment_map_train", &train, map, [566.0, 413.0], |_, link| link.cursor = 2000);

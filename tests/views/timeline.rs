@@ -11,8 +11,8 @@ use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::state::action::Action;
 use vramscope::app::state::colour_by::ColourBy;
-use vramscope::app::state::cursor::{Axis, Link};
 use vramscope::app::state::selection::Item;
+use vramscope::app::state::shared::{Axis, SharedViewState};
 use vramscope::app::state::view_kind::ViewKind;
 use vramscope::app::state::workspace::Workspace;
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
@@ -23,7 +23,12 @@ fn canvas(h: &Whole) -> Rect {
 }
 
 /// The view alone, in a pane of the size it has in the Overview workspace: other views may change their places.
-fn timeline(data: &Arc<DeviceData>, theme: Theme, at: ([f32; 2], f32), change: fn(&mut Link)) -> Harness<'static, Alone> {
+fn timeline(
+    data: &Arc<DeviceData>,
+    theme: Theme,
+    at: ([f32; 2], f32),
+    change: fn(&mut SharedViewState),
+) -> Harness<'static, Alone> {
     scaled(data, ViewKind::Timeline, theme, at, true, |link| {
         link.colour_by = ColourBy::SizeClass;
         change(link);
@@ -39,7 +44,7 @@ fn pictures_in_both_themes() {
     let (train, kv) = (sample("gpt_train.pickle"), sample("kv_decode_oom.pickle.gz"));
     let pane = [998.0, 442.0];
     for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut picture = |name: &str, data: &Arc<DeviceData>, size: [f32; 2], change: fn(&mut Link)| {
+        let mut picture = |name: &str, data: &Arc<DeviceData>, size: [f32; 2], change: fn(&mut SharedViewState)| {
             let mut h = timeline(data, theme, (size, 1.0), change);
             h.snapshot(format!("timeline_{name}_{suffix}"));
             results.extend_harness(&mut h);

@@ -48,7 +48,7 @@ fn a_new_setting_is_run_and_shows_the_figures_of_the_model() {
 #[test]
 fn settings_that_another_view_asks_for_are_run_and_selected() {
     let data = sample("fragment_oom.pickle");
-    let ask = |link: &mut vramscope::app::state::cursor::Link| {
+    let ask = |link: &mut vramscope::app::state::shared::SharedViewState| {
         link.to_try = vec!["max_split_size_mb:96".to_owned(), "max_split_size_mb:64".to_owned()];
     };
     let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, ask);
@@ -59,7 +59,7 @@ fn settings_that_another_view_asks_for_are_run_and_selected() {
 #[test]
 fn a_run_opens_as_a_recording_and_an_added_setting_can_be_taken_away() {
     let data = sample("fragment_oom.pickle");
-    let ask = |link: &mut vramscope::app::state::cursor::Link| link.to_try = vec!["max_split_size_mb:96".to_owned()];
+    let ask = |link: &mut vramscope::app::state::shared::SharedViewState| link.to_try = vec!["max_split_size_mb:96".to_owned()];
     let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, ask);
     h.get_by_label("Open as recording").click();
     h.run_steps(3);
@@ -89,7 +89,7 @@ fn enter(h: &mut egui_kittest::Harness<'static, crate::alone::Alone>, field: &st
 #[test]
 fn what_is_said_of_a_limit_chosen_by_hand_is_true_of_it() {
     let data = sample("fragment_oom.pickle");
-    let ask = |link: &mut vramscope::app::state::cursor::Link| link.to_try = vec!["max_split_size_mb:64".to_owned()];
+    let ask = |link: &mut vramscope::app::state::shared::SharedViewState| link.to_try = vec!["max_split_size_mb:64".to_owned()];
     let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 1600.0], false, ask);
     assert!(h.query_all_by_label_contains("1,600 to 2,100").next().is_some(), "the recording's own limit");
     enter(&mut h, "Limit", "1412 MiB");

@@ -9,7 +9,7 @@ use vramscope::app::data::device::DeviceData;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::{Settings, ThemeChoice};
 use vramscope::app::state::action::Action;
-use vramscope::app::state::cursor::Link;
+use vramscope::app::state::shared::SharedViewState;
 use vramscope::app::state::view_kind::ViewKind;
 
 /// The app in its window; there from the first frame on.
@@ -53,8 +53,8 @@ pub fn app(h: &Whole) -> &App {
 }
 
 /// Cursor, window and selection of the recording in front.
-pub fn link(h: &Whole) -> &Link {
-    &app(h).active_document().and_then(|d| d.view()).expect("a device in front").link
+pub fn link(h: &Whole) -> &SharedViewState {
+    &app(h).active_document().and_then(|d| d.view()).expect("a device in front").shared
 }
 
 /// Applies an action.

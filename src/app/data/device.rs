@@ -12,7 +12,6 @@ use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::counted;
 
 /// What a device of a recording holds, in a few words: its events, or its samples where it was only watched.
-#[must_use]
 pub fn holds(recording: &Recording, device: &DeviceRecording) -> String {
     if recording.has_only_counters() {
         return "counters".to_owned();
@@ -57,39 +56,33 @@ pub struct FoundOnce {
 
 impl DeviceData {
     /// The device.
-    #[must_use]
     pub fn device(&self) -> &DeviceRecording {
         &self.recording.devices[self.index]
     }
 
     /// The failure that is meant where one is: the last, see [`EventTable::last_oom`](vramscope_core::model::EventTable::last_oom).
-    #[must_use]
     pub fn last_oom(&self) -> Option<u32> {
         self.ooms.last().copied()
     }
 
     /// The device's phases and steps. The first call looks for them, O(lifetimes), and others wait for it; later ones cost
     /// nothing. Not for the window's thread.
-    #[must_use]
     pub fn anatomy(&self) -> &Anatomy {
         self.found.anatomy.get_or_init(|| Anatomy::read(&self.recording, self.device(), &self.tables))
     }
 
     /// The device's steps, as [`anatomy`](Self::anatomy).
-    #[must_use]
     pub fn steps(&self) -> &Steps {
         &self.anatomy().steps
     }
 
     /// The device's steps, when somebody has looked for them.
-    #[must_use]
     pub fn known_steps(&self) -> Option<&Steps> {
         self.found.anatomy.get().map(|anatomy| &anatomy.steps)
     }
 
     /// The devices of the recording, by index, on which a request failed. The first call reads their traces and is the loader's;
     /// later ones cost nothing.
-    #[must_use]
     pub fn failed_devices(&self) -> &[usize] {
         self.found.failed.get_or_init(|| {
             let devices = self.recording.devices.iter().enumerate();
@@ -109,27 +102,23 @@ impl DeviceData {
     }
 
     /// The first device other than this one on which a request failed.
-    #[must_use]
     pub fn failed_elsewhere(&self) -> Option<usize> {
         self.failed_devices().iter().copied().find(|&i| i != self.index)
     }
 
     /// False where the file tells of blocks, or of sums, and not of what was reserved: memory timelines, traces of the CPU. Its
     /// zeros are no figures.
-    #[must_use]
     pub fn knows_reserved(&self) -> bool {
         self.device().has_final_state || self.tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0 > 0
     }
 
     /// True where sums by category over time are all there is: the plotted form of a memory timeline.
-    #[must_use]
     pub fn has_only_sums(&self) -> bool {
         let device = self.device();
         device.events.is_empty() && device.segments.is_empty() && !device.bands.is_empty()
     }
 
     /// True where the file tells the state at its end and nothing over time: a snapshot without a trace.
-    #[must_use]
     pub fn has_only_state(&self) -> bool {
         let device = self.device();
         device.events.is_empty() && !device.segments.is_empty() && device.samples.is_empty() && device.bands.is_empty()

@@ -15,8 +15,8 @@ use crate::app::live::LiveFeed;
 use crate::app::pages::probe::ProbePage;
 use crate::app::pages::ranks::Ranks;
 use crate::app::state::colour_by::ColourBy;
-use crate::app::state::cursor::Link;
 use crate::app::state::document_id::DocumentId;
+use crate::app::state::shared::SharedViewState;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace::{Layouts, Workspace};
 use crate::app::views::View;
@@ -38,7 +38,7 @@ pub struct DeviceView {
     /// The page it was loaded on, which stays until the views have their first pictures.
     pub settling: Option<Settling>,
     /// Cursor, window, selection.
-    pub link: Link,
+    pub shared: SharedViewState,
     /// Nobody chose what colours mean: roles, if there are any.
     is_colour_open: bool,
     /// The views of this device, made when first shown.
@@ -75,13 +75,11 @@ impl Settling {
     const LONGEST: Duration = Duration::from_millis(150);
 
     /// Begins now.
-    #[must_use]
     pub fn new(page: Loading) -> Self {
         Settling { is_seen: !page.is_young(), page, since: Instant::now(), frames: 0 }
     }
 
     /// Counts a frame that was drawn unseen; itself, until all is there that soon can be.
-    #[must_use]
     pub fn next(mut self, jobs: &Jobs) -> Option<Self> {
         self.frames += 1;
         // What the first frame asked for, the second one asks more of: a map needs its state.
@@ -90,7 +88,6 @@ impl Settling {
     }
 
     /// True when nothing waits for it any longer.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.since.elapsed() > Self::LONGEST
     }
@@ -112,20 +109,19 @@ pub struct Fresh {
 
 impl DeviceView {
     /// Shows a device from its first event to its last.
-    #[must_use]
     pub fn new(data: Arc<DeviceData>) -> Self {
-        let mut link = Link::new(data.device());
+        let mut shared = SharedViewState::new(data.device());
         if data.ooms.is_empty() && !data.device().events.is_empty() {
             // The end of a run is mostly empty; the peak is what a newcomer asks about.
             let peak = data.tables.curves.peak(vramscope_core::tables::Quantity::Active).1;
             // A recording that never exceeds its start peaks before its first event.
-            link.cursor = if peak == vramscope_core::tables::NO_EVENT { 0 } else { peak };
+            shared.cursor = if peak == vramscope_core::tables::NO_EVENT { 0 } else { peak };
         }
-        link.colour_by = ColourBy::Role;
+        shared.colour_by = ColourBy::Role;
         DeviceView {
             data,
             settling: None,
-            link,
+            shared,
             is_colour_open: true,
             views: HashMap::new(),
             broken: HashMap::new(),
@@ -144,7 +140,7 @@ impl DeviceView {
     pub(in crate::app) fn colour_as_chosen(&mut self, chosen: Option<ColourBy>) {
         // A timeline's sums by category are what its file was written for.
         if let Some(by) = chosen.filter(|_| self.data.device().bands.is_empty()) {
-            self.link.colour_by = if by == ColourBy::Stack { self.without_roles() } else { by };
+            self.shared.colour_by = if by == ColourBy::Stack { self.without_roles() } else { by };
             self.is_colour_open = false;
         }
     }
@@ -155,7 +151,6 @@ impl DeviceView {
     }
 
     /// True while its views are drawn unseen.
-    #[must_use]
     pub fn is_settling(&self) -> bool {
         self.settling.as_ref().is_some_and(|s| !s.is_over())
     }
@@ -177,7 +172,7 @@ impl DeviceView {
     /// are. `rules` are the user's own rules for roles.
     pub fn refresh(&mut self, jobs: &Jobs, rules: &[Rule]) -> Fresh {
         let data = Arc::clone(&self.data);
-        let cursor = self.link.cursor;
+        let cursor = self.shared.cursor;
         let state = self
             .state
             .get(jobs, "state", &cursor, move |_| Some(data.tables.states.at(data.device(), &data.tables.lifetimes, cursor)));
@@ -194,12 +189,12 @@ impl DeviceView {
         let roles = roles.value;
         if let Some(&knows_roles) = self.data.found.knows_roles.get()
             && std::mem::take(&mut self.is_colour_open)
-            && self.link.colour_by == ColourBy::Role
+            && self.shared.colour_by == ColourBy::Role
             && !knows_roles
         {
-            self.link.colour_by = self.without_roles();
+            self.shared.colour_by = self.without_roles();
         }
-        let by = self.link.colour_by;
+        let by = self.shared.colour_by;
         let data = Arc::clone(&self.data);
         let known = roles.clone().filter(|_| by == ColourBy::Role);
         // Colours by role wait for the roles.
@@ -222,27 +217,26 @@ impl DeviceView {
     }
 
     /// The newest roles, when these rules made them.
-    #[must_use]
     pub fn roles_by(&self, rules: &[Rule]) -> Option<&Arc<Roles>> {
         self.roles.latest_for(rules)
     }
 
     /// The allocations the query in force holds for; the newest answer while a newer one is being found.
     fn matching(&mut self, jobs: &Jobs, roles: Option<Arc<Roles>>) -> Option<Arc<Matching>> {
-        let query = Arc::clone(self.link.query.as_ref()?);
+        let query = Arc::clone(self.shared.query.as_ref()?);
         let needs = query.query.needs_roles();
         if needs && roles.is_none() {
             return None;
         }
-        let link = &self.link;
+        let shared = &self.shared;
         let key = MatchKey {
             text: query.text.clone(),
             roles: roles.as_ref().filter(|_| needs).map(Identity::of),
-            cursor: query.query.follows_cursor().then_some(link.cursor),
-            markers: if query.query.follows_markers() { link.flags() } else { [None; 2] },
+            cursor: query.query.follows_cursor().then_some(shared.cursor),
+            markers: if query.query.follows_markers() { shared.flags() } else { [None; 2] },
         };
         let data = Arc::clone(&self.data);
-        let (cursor, markers) = (Some(link.cursor), link.flags());
+        let (cursor, markers) = (Some(shared.cursor), shared.flags());
         let answer = self.matching.get(jobs, "query", &key, move |progress| {
             let scope = Scope {
                 roles: roles.as_deref(),
@@ -308,7 +302,6 @@ pub struct Document {
 
 impl Document {
     /// A tab that has just been opened.
-    #[must_use]
     pub fn new(id: DocumentId, title: String, path: Option<PathBuf>, content: Content, layouts: Layouts) -> Self {
         Document {
             id,
@@ -340,7 +333,6 @@ impl Document {
     }
 
     /// The arrangement that the workspace in front has here: counters alone have an overview of their own.
-    #[must_use]
     pub fn arrangement(&self) -> Workspace {
         match self.workspace {
             Workspace::Overview if self.recording.as_ref().is_some_and(|r| r.has_only_counters()) => Workspace::Counters,
@@ -350,7 +342,6 @@ impl Document {
     }
 
     /// The device in front, when it is ready.
-    #[must_use]
     pub fn view(&self) -> Option<&DeviceView> {
         match &self.content {
             Content::Ready(view) => Some(view),
@@ -367,7 +358,6 @@ impl Document {
     }
 
     /// True when some device of the recording ran out of memory: the tab shows a red dot.
-    #[must_use]
     pub fn has_oom(&self) -> bool {
         self.view().is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some())
     }

@@ -56,7 +56,6 @@ impl Drop for Loading {
 
 impl Loading {
     /// Reads a file and prepares its busiest device.
-    #[must_use]
     pub fn file(jobs: &Jobs, path: PathBuf) -> Self {
         let message = Arc::new(OnceLock::new());
         let found = Arc::clone(&message);
@@ -85,19 +84,16 @@ impl Loading {
     }
 
     /// What the path is, when it holds no recording.
-    #[must_use]
     pub fn instead(&self) -> Option<Instead> {
         self.instead.get().copied()
     }
 
     /// The out-of-memory error that the file told of instead of being a recording.
-    #[must_use]
     pub fn message(&self) -> Option<&Excerpt> {
         self.message.get()
     }
 
     /// Reads a snapshot and puts the samples of a watch under it, on the same clock.
-    #[must_use]
     pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) -> Self {
         Self::start(jobs, "load", Stage::Reading, move |progress| {
             let mut recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
@@ -112,7 +108,6 @@ impl Loading {
     }
 
     /// Reads a recording that is inside the program.
-    #[must_use]
     pub fn bytes(jobs: &Jobs, name: String, bytes: &'static [u8]) -> Self {
         Self::start(jobs, "load", Stage::Reading, move |progress| {
             let recording = formats::read(bytes, &name, progress).map_err(|e| e.to_string())?;
@@ -121,7 +116,6 @@ impl Loading {
     }
 
     /// Prepares another device of a recording that is read already.
-    #[must_use]
     pub fn device(jobs: &Jobs, recording: Arc<Recording>, index: usize) -> Self {
         Self::start(jobs, "device", Stage::Segments, move |progress| {
             let data = prepare(&recording, index, progress)?;
@@ -130,7 +124,6 @@ impl Loading {
     }
 
     /// Runs the requests of a device under other settings, as a recording like any other.
-    #[must_use]
     pub fn simulation(jobs: &Jobs, data: Arc<DeviceData>, question: Question) -> Self {
         Self::start(jobs, "simulation", Stage::Replaying, move |progress| {
             let whatif = data.what_if(progress).map_err(|e| e.to_string())?;
@@ -169,13 +162,11 @@ impl Loading {
     }
 
     /// True while it is too young to be told of: a page that is gone at once only flickers.
-    #[must_use]
     pub fn is_young(&self) -> bool {
         self.since.elapsed() < Duration::from_millis(200)
     }
 
     /// What is done now, in a few words: `lifetimes, 43 %`.
-    #[must_use]
     pub fn now(&self) -> String {
         let (stage, fraction) = self.progress.stage();
         match fraction {

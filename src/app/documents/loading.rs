@@ -5,8 +5,8 @@ use egui::{Align2, Rect, Sense, Stroke, Ui, pos2, vec2};
 
 use super::loader::Loading;
 use crate::app::state::action::{Action, Actions};
-use crate::app::state::cursor::{Axis, Link};
 use crate::app::state::document_id::DocumentId;
+use crate::app::state::shared::{Axis, SharedViewState};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
 use crate::app::widgets::label;
@@ -27,18 +27,18 @@ pub struct Look {
 impl Look {
     /// Puts the views where one looked, when the device they show is the one whose curves were there. Later parts of reading may
     /// put events in another order (a trace that is not in time order), so the place can be off in such a file.
-    pub fn carry_over(&self, curves_of: Option<u16>, device: usize, events: usize, link: &mut Link) {
-        if curves_of.map(usize::from) != Some(device) || link.axis != Axis::Event || events == 0 {
+    pub fn carry_over(&self, curves_of: Option<u16>, device: usize, events: usize, shared: &mut SharedViewState) {
+        if curves_of.map(usize::from) != Some(device) || shared.axis != Axis::Event || events == 0 {
             return;
         }
         if let Some(window) = self.window.filter(|w| !w.is_fit()) {
             let mut all = PanZoom::new(0.0, events as f64);
             let (from, to) = window.visible();
             all.show(from, to);
-            (link.from, link.to) = all.visible();
+            (shared.from, shared.to) = all.visible();
         }
         if let Some(event) = self.cursor {
-            link.cursor = event.min(events as u32 - 1);
+            shared.cursor = event.min(events as u32 - 1);
         }
     }
 }
@@ -223,27 +223,27 @@ mod tests {
 
     #[test]
     fn the_views_open_where_one_looked() {
-        let mut link = Link::new(&DeviceRecording::default());
-        looked().carry_over(Some(1), 1, 1000, &mut link);
-        assert_eq!((link.from, link.to, link.cursor), (200.0, 400.0, 300));
+        let mut shared = SharedViewState::new(&DeviceRecording::default());
+        looked().carry_over(Some(1), 1, 1000, &mut shared);
+        assert_eq!((shared.from, shared.to, shared.cursor), (200.0, 400.0, 300));
     }
 
     #[test]
     fn another_device_or_axis_keeps_its_own_place() {
-        let mut link = Link::new(&DeviceRecording::default());
-        let before = (link.from, link.to, link.cursor);
-        looked().carry_over(Some(0), 1, 1000, &mut link);
-        looked().carry_over(None, 0, 1000, &mut link);
-        link.axis = Axis::Time;
-        looked().carry_over(Some(1), 1, 1000, &mut link);
-        assert_eq!((link.from, link.to, link.cursor), before);
+        let mut shared = SharedViewState::new(&DeviceRecording::default());
+        let before = (shared.from, shared.to, shared.cursor);
+        looked().carry_over(Some(0), 1, 1000, &mut shared);
+        looked().carry_over(None, 0, 1000, &mut shared);
+        shared.axis = Axis::Time;
+        looked().carry_over(Some(1), 1, 1000, &mut shared);
+        assert_eq!((shared.from, shared.to, shared.cursor), before);
     }
 
     #[test]
     fn a_place_past_the_end_is_the_end() {
-        let mut link = Link::new(&DeviceRecording::default());
-        looked().carry_over(Some(0), 0, 250, &mut link);
-        assert_eq!(link.cursor, 249);
-        assert!(link.to <= 250.0 && link.from < link.to, "{} {}", link.from, link.to);
+        let mut shared = SharedViewState::new(&DeviceRecording::default());
+        looked().carry_over(Some(0), 0, 250, &mut shared);
+        assert_eq!(shared.cursor, 249);
+        assert!(shared.to <= 250.0 && shared.from < shared.to, "{} {}", shared.from, shared.to);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::watch::{News, Stamp};
+use super::folder_watch::{News, Stamp};
 use crate::app::state::excerpt::Excerpt;
 use vramscope_core::formats::{Log, oom_message, open_regular};
 

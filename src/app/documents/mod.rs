@@ -2,6 +2,7 @@
 
 pub mod adding;
 pub mod document;
+pub mod folder_watch;
 pub mod loader;
 pub mod loading;
 pub mod logs;
@@ -10,4 +11,3 @@ pub mod samples;
 pub mod saving;
 pub mod seeking;
 pub mod tabs;
-pub mod watch;

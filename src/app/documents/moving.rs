@@ -2,17 +2,16 @@
 
 use crate::app::data::device::DeviceData;
 use crate::app::state::compared::Source;
-use crate::app::state::cursor::{Axis, Link, domain, position};
 use crate::app::state::selection::Item;
+use crate::app::state::shared::{Axis, SharedViewState, domain, position};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 
 /// Where to go, and what to select there.
 pub(in crate::app) type Place = (u32, Option<Item>);
 
 /// The stack of what is selected.
-#[must_use]
-pub(in crate::app) fn selected_stack(link: &Link, data: &DeviceData) -> Option<vramscope_core::model::StackId> {
-    match link.selected()? {
+pub(in crate::app) fn selected_stack(shared: &SharedViewState, data: &DeviceData) -> Option<vramscope_core::model::StackId> {
+    match shared.selected()? {
         Item::Lifetime(id) => Some(data.tables.lifetimes.stack(data.device(), id)),
         Item::Event(e) => data.device().events.stack.get(e as usize).copied(),
         Item::Stack(s) => Some(s),
@@ -21,8 +20,8 @@ pub(in crate::app) fn selected_stack(link: &Link, data: &DeviceData) -> Option<v
 }
 
 /// Puts a marker at an event; a comparison then means this recording there.
-pub(in crate::app) fn set_marker(link: &mut Link, which: usize, event: Option<u32>) {
-    if let (Some(marker), Some(side)) = (link.markers.get_mut(which), link.compared.get_mut(which)) {
+pub(in crate::app) fn set_marker(shared: &mut SharedViewState, which: usize, event: Option<u32>) {
+    if let (Some(marker), Some(side)) = (shared.markers.get_mut(which), shared.compared.get_mut(which)) {
         *marker = event;
         if event.is_some() || matches!(side, Source::At(_)) {
             *side = Source::Marker;
@@ -35,37 +34,37 @@ pub(in crate::app) fn clamp_event(data: &DeviceData, event: u32) -> u32 {
 }
 
 /// Moves the cursor; when it leaves the window the window follows by as little as keeps a tenth beyond it.
-pub(in crate::app) fn go_to(link: &mut Link, data: &DeviceData, event: u32) {
+pub(in crate::app) fn go_to(shared: &mut SharedViewState, data: &DeviceData, event: u32) {
     let event = clamp_event(data, event);
-    link.cursor = event;
-    let x = position(data.device(), link.axis, event);
-    let span = link.to - link.from;
-    if x < link.from {
-        set_window(link, data, x - span * 0.1, x + span * 0.9);
-    } else if x > link.to {
-        set_window(link, data, x - span * 0.9, x + span * 0.1);
+    shared.cursor = event;
+    let x = position(data.device(), shared.axis, event);
+    let span = shared.to - shared.from;
+    if x < shared.from {
+        set_window(shared, data, x - span * 0.1, x + span * 0.9);
+    } else if x > shared.to {
+        set_window(shared, data, x - span * 0.9, x + span * 0.1);
     }
 }
 
 /// Shows a part of the axis: at least a few units wide, never beyond the ends by more than itself allows.
-pub(in crate::app) fn set_window(link: &mut Link, data: &DeviceData, from: f64, to: f64) {
-    let (first, last) = domain(data.device(), link.axis);
+pub(in crate::app) fn set_window(shared: &mut SharedViewState, data: &DeviceData, from: f64, to: f64) {
+    let (first, last) = domain(data.device(), shared.axis);
     if !(from.is_finite() && to.is_finite()) {
         return;
     }
-    let smallest: f64 = match link.axis {
+    let smallest: f64 = match shared.axis {
         Axis::Event => 8.0,
         Axis::Time => 20.0,
     };
     let span = (to - from).clamp(smallest.min(last - first), last - first);
     let middle = f64::midpoint(from, to);
     let from = (middle - span / 2.0).clamp(first, last - span);
-    link.from = from;
-    link.to = from + span;
+    shared.from = from;
+    shared.to = from + span;
 }
 
-pub(in crate::app) fn set_axis(link: &mut Link, data: &DeviceData, axis: Axis) {
-    if link.axis == axis {
+pub(in crate::app) fn set_axis(shared: &mut SharedViewState, data: &DeviceData, axis: Axis) {
+    if shared.axis == axis {
         return;
     }
     let device = data.device();
@@ -73,23 +72,23 @@ pub(in crate::app) fn set_axis(link: &mut Link, data: &DeviceData, axis: Axis) {
         return;
     }
     // A range that is the window stays it: of several events of one microsecond the clock cannot tell which was its end.
-    let seen = (link.event_at(device, link.from), link.event_at(device, link.to));
-    let (a, b) = link.range.filter(|_| link.shows_range(device)).unwrap_or(seen);
-    let whole = (link.from, link.to) == domain(device, link.axis);
-    link.axis = axis;
+    let seen = (shared.event_at(device, shared.from), shared.event_at(device, shared.to));
+    let (a, b) = shared.range.filter(|_| shared.shows_range(device)).unwrap_or(seen);
+    let whole = (shared.from, shared.to) == domain(device, shared.axis);
+    shared.axis = axis;
     let (from, to) = if whole { domain(device, axis) } else { (position(device, axis, a), position(device, axis, b)) };
-    set_window(link, data, from, to);
+    set_window(shared, data, from, to);
 }
 
-pub(in crate::app) fn zoom(link: &mut Link, data: &DeviceData, factor: f64) {
-    let x = position(data.device(), link.axis, link.cursor);
-    let about = if (link.from..=link.to).contains(&x) { x } else { f64::midpoint(link.from, link.to) };
-    set_window(link, data, about - (about - link.from) * factor, about + (link.to - about) * factor);
+pub(in crate::app) fn zoom(shared: &mut SharedViewState, data: &DeviceData, factor: f64) {
+    let x = position(data.device(), shared.axis, shared.cursor);
+    let about = if (shared.from..=shared.to).contains(&x) { x } else { f64::midpoint(shared.from, shared.to) };
+    set_window(shared, data, about - (about - shared.from) * factor, about + (shared.to - about) * factor);
 }
 
-pub(in crate::app) fn pan(link: &mut Link, data: &DeviceData, share: f64) {
-    let by = (link.to - link.from) * share;
-    set_window(link, data, link.from + by, link.to + by);
+pub(in crate::app) fn pan(shared: &mut SharedViewState, data: &DeviceData, share: f64) {
+    let by = (shared.to - shared.from) * share;
+    set_window(shared, data, shared.from + by, shared.to + by);
 }
 
 /// The next place, in a direction, where the active curve is highest among a hundredth of the recording around it. Reads the events
@@ -129,12 +128,12 @@ pub(in crate::app) fn neighbour_peak(data: &DeviceData, cursor: u32, forward: bo
 }
 
 /// The next allocation, in a direction, by the stack of what is selected. Reads allocations one by one.
-pub(in crate::app) fn next_of_stack(link: &Link, data: &DeviceData, forward: bool) -> Option<Place> {
-    let stack = selected_stack(link, data)?;
+pub(in crate::app) fn next_of_stack(shared: &SharedViewState, data: &DeviceData, forward: bool) -> Option<Place> {
+    let stack = selected_stack(shared, data)?;
     let lifetimes = &data.tables.lifetimes;
     let device = data.device();
     let n = lifetimes.len() as u32;
-    let start = match link.selected() {
+    let start = match shared.selected() {
         Some(Item::Lifetime(id)) => id.0,
         Some(Item::Event(e)) => lifetimes.of_event(e).0.min(n),
         _ => return None,
@@ -146,9 +145,9 @@ pub(in crate::app) fn next_of_stack(link: &Link, data: &DeviceData, forward: boo
     Some((if born == NO_EVENT { 0 } else { born }, Some(Item::Lifetime(id))))
 }
 
-pub(in crate::app) fn fit_selection(link: &mut Link, data: &DeviceData) {
+pub(in crate::app) fn fit_selection(shared: &mut SharedViewState, data: &DeviceData) {
     let device = data.device();
-    let (first, last) = match link.selected() {
+    let (first, last) = match shared.selected() {
         Some(Item::Lifetime(id)) => {
             let born = data.tables.lifetimes.born(id);
             let gone = data.tables.lifetimes.gone(id);
@@ -163,15 +162,15 @@ pub(in crate::app) fn fit_selection(link: &mut Link, data: &DeviceData) {
             }
             _ => return,
         },
-        Some(Item::Segment(address)) => match data.tables.states.segment_life(device, address, link.cursor) {
+        Some(Item::Segment(address)) => match data.tables.states.segment_life(device, address, shared.cursor) {
             Some(life) => (if life.born == NO_EVENT { 0 } else { life.born }, clamp_event(data, life.gone)),
             None => return,
         },
         Some(Item::Event(e)) => (e.saturating_sub(50), e.saturating_add(50)),
         _ => return,
     };
-    let a = position(device, link.axis, first);
-    let b = position(device, link.axis, clamp_event(data, last));
+    let a = position(device, shared.axis, first);
+    let b = position(device, shared.axis, clamp_event(data, last));
     let margin = ((b - a) * 0.1).max(2.0);
-    set_window(link, data, a - margin, b + margin);
+    set_window(shared, data, a - margin, b + margin);
 }

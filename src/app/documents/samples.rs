@@ -20,7 +20,6 @@ pub struct Sample {
 }
 
 /// Every bundled recording.
-#[must_use]
 pub fn all() -> Vec<Sample> {
     macro_rules! sample {
         ($name:literal, $sentence:literal) => {
@@ -41,7 +40,6 @@ pub fn all() -> Vec<Sample> {
 }
 
 /// Reads every bundled recording for its line on the welcome page; those that cannot be read are left blank.
-#[must_use]
 pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
     samples
         .iter()
@@ -60,7 +58,6 @@ pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
 const POINTS: usize = 96;
 
 /// What the welcome page says of a recording.
-#[must_use]
 pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
     let device = data.device();
     let tables = &data.tables;

@@ -6,8 +6,8 @@ use std::sync::mpsc::Receiver;
 use super::moving::{Place, neighbour_peak, next_of_stack};
 use crate::app::data::device::DeviceData;
 use crate::app::state::command::Command;
-use crate::app::state::cursor::Link;
 use crate::app::state::document_id::DocumentId;
+use crate::app::state::shared::SharedViewState;
 
 /// A search, and what is to be looked for after it: each begins where the one before it ended.
 pub(in crate::app) struct Seeking {
@@ -17,12 +17,12 @@ pub(in crate::app) struct Seeking {
 }
 
 /// What a command looks for.
-pub(in crate::app) fn find(command: Command, link: &Link, data: &DeviceData) -> Option<Place> {
+pub(in crate::app) fn find(command: Command, shared: &SharedViewState, data: &DeviceData) -> Option<Place> {
     match command {
-        Command::PreviousPeak => Some((neighbour_peak(data, link.cursor, false)?, None)),
-        Command::NextPeak => Some((neighbour_peak(data, link.cursor, true)?, None)),
-        Command::PreviousSameStack => next_of_stack(link, data, false),
-        Command::NextSameStack => next_of_stack(link, data, true),
+        Command::PreviousPeak => Some((neighbour_peak(data, shared.cursor, false)?, None)),
+        Command::NextPeak => Some((neighbour_peak(data, shared.cursor, true)?, None)),
+        Command::PreviousSameStack => next_of_stack(shared, data, false),
+        Command::NextSameStack => next_of_stack(shared, data, true),
         _ => None,
     }
 }

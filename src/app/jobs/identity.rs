@@ -10,7 +10,6 @@ pub struct Identity(Weak<dyn Any + Send + Sync>);
 
 impl Identity {
     /// Of this value.
-    #[must_use]
     pub fn of<T: Any + Send + Sync>(value: &Arc<T>) -> Self {
         let weak = Arc::downgrade(value);
         Identity(weak)

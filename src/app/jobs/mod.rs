@@ -31,19 +31,16 @@ struct Failures {
 
 impl Jobs {
     /// Jobs that wake this window.
-    #[must_use]
     pub fn new(ctx: egui::Context) -> Self {
         Jobs { ctx: Some(ctx), ..Jobs::default() }
     }
 
     /// Jobs that run at once, on the calling thread.
-    #[must_use]
     pub fn synchronous() -> Self {
         Jobs { is_synchronous: true, ..Jobs::default() }
     }
 
     /// Threads at work.
-    #[must_use]
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
     }
@@ -197,13 +194,11 @@ impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
     }
 
     /// The newest value, whatever its key.
-    #[must_use]
     pub fn latest(&self) -> Option<&Arc<T>> {
         self.have.as_ref().map(|(_, v)| v)
     }
 
     /// The newest value, when it is the one of a key.
-    #[must_use]
     pub fn latest_for<Q>(&self, key: &Q) -> Option<&Arc<T>>
     where
         K: std::borrow::Borrow<Q>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::app::data::device::DeviceData;
 use crate::app::data::device::prepare;
 use crate::app::jobs::caught;
-use crate::app::state::live::{LiveAction, LiveStatus};
+use crate::app::state::live_status::{LiveAction, LiveStatus};
 use vramscope_core::compare::join::Whose;
 use vramscope_core::formats::export::new_file::{NewFile, not_written};
 use vramscope_core::formats::session::{History, Next, SessionReader};
@@ -31,7 +31,7 @@ const PUBLISH_HIDDEN: Duration = Duration::from_secs(1);
 const WAITING: usize = 4096;
 
 /// What the window sends to the thread.
-enum Command {
+enum FeedCommand {
     Act(LiveAction),
     SaveTo(PathBuf),
     Device(usize),
@@ -56,7 +56,7 @@ pub type Picture = (Arc<Recording>, Arc<DeviceData>);
 
 /// The window's end of a watch. Dropping it ends the watch.
 pub struct LiveFeed {
-    commands: Sender<Command>,
+    commands: Sender<FeedCommand>,
     updates: Receiver<Update>,
     pictures: Receiver<Picture>,
     /// The newest status.
@@ -72,13 +72,11 @@ type Kept = Arc<OnceLock<PathBuf>>;
 
 impl LiveFeed {
     /// Watches this machine.
-    #[must_use]
     pub fn machine(ctx: &egui::Context) -> Self {
         Self::start(ctx, watch)
     }
 
     /// Shows a session that arrives through a pipe.
-    #[must_use]
     pub fn stream(ctx: &egui::Context, input: impl Read + Send + 'static) -> Self {
         Self::start(ctx, |inside| follow(input, inside))
     }
@@ -138,26 +136,26 @@ impl LiveFeed {
 
     /// Asks for something.
     pub fn act(&self, action: LiveAction) {
-        self.send(Command::Act(action));
+        self.send(FeedCommand::Act(action));
     }
 
     /// Keeps everything seen so far, and what is still to come, in a file.
     pub fn save_to(&self, path: PathBuf) {
-        self.send(Command::SaveTo(path));
+        self.send(FeedCommand::SaveTo(path));
     }
 
     /// Says which device is shown, and whether its tab is in front: behind another one pictures come less often.
     pub fn show(&mut self, device: usize, is_in_front: bool) {
         let before = self.told.replace((device, is_in_front));
         if before.is_none_or(|b| b.0 != device) {
-            self.send(Command::Device(device));
+            self.send(FeedCommand::Device(device));
         }
         if before.is_none_or(|b| b.1 != is_in_front) {
-            self.send(Command::InFront(is_in_front));
+            self.send(FeedCommand::InFront(is_in_front));
         }
     }
 
-    fn send(&self, command: Command) {
+    fn send(&self, command: FeedCommand) {
         // The thread ends by itself only when the watch is over; then there is nothing left to ask.
         let _ = self.commands.send(command);
     }
@@ -166,7 +164,7 @@ impl LiveFeed {
 impl Drop for LiveFeed {
     fn drop(&mut self) {
         // The thread notices within a moment that this end is gone; the program may end before that.
-        forget(&self.kept);
+        delete_cache_file(&self.kept);
     }
 }
 
@@ -174,7 +172,7 @@ impl Drop for LiveFeed {
 struct Inside {
     ctx: egui::Context,
     kept: Kept,
-    inbox: Receiver<Command>,
+    inbox: Receiver<FeedCommand>,
     outbox: Sender<Update>,
     pictures: SyncSender<Picture>,
     /// The process that a helper is being started in.
@@ -269,7 +267,7 @@ fn watch(mut inside: Inside) {
         loop {
             match inside.inbox.try_recv() {
                 Ok(command) => {
-                    if !obey(&mut inside, &mut session, command) {
+                    if !handle_command(&mut inside, &mut session, command) {
                         // Over: what was seen stays as it is until the tab is closed.
                         inside.published = None;
                         inside.publish(session.history(), "live");
@@ -278,7 +276,7 @@ fn watch(mut inside: Inside) {
                     }
                 }
                 Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return forget(&inside.kept),
+                Err(TryRecvError::Disconnected) => return delete_cache_file(&inside.kept),
             }
         }
         if let Err(error) = session.pump(Duration::from_millis(50)) {
@@ -286,7 +284,7 @@ fn watch(mut inside: Inside) {
             inside.tell(Update::Notice(format!("The session cannot be written any more ({error}); the watch goes on.")));
         }
         for news in session.news() {
-            hear(&mut inside, news);
+            handle_news(&mut inside, news);
         }
         let helpers: Vec<(u32, bool)> = session.helpers().collect();
         inside.tell_status(|s| s.helpers = helpers);
@@ -298,7 +296,7 @@ fn watch(mut inside: Inside) {
             check_alarms(&inside, &mut session, &mut alarms);
         }
         if !inside.publish(session.history(), "live") {
-            return forget(&inside.kept);
+            return delete_cache_file(&inside.kept);
         }
     }
 }
@@ -327,31 +325,31 @@ fn finish(inside: &mut Inside, session: LiveSession) {
     }
     inside.tell_status(|s| (s.is_over, s.busy) = (true, None));
     while let Ok(command) = inside.inbox.recv() {
-        if let Command::SaveTo(to) = command {
+        if let FeedCommand::SaveTo(to) = command {
             save(inside, &to);
         }
     }
-    forget(&inside.kept);
+    delete_cache_file(&inside.kept);
 }
 
 /// Does what was asked; `false` when the watch is to end.
-fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command) -> bool {
+fn handle_command(inside: &mut Inside, session: &mut LiveSession, command: FeedCommand) -> bool {
     match command {
-        Command::Act(LiveAction::Stop) => return false,
-        Command::Act(LiveAction::Pause(is_paused)) => {
+        FeedCommand::Act(LiveAction::Stop) => return false,
+        FeedCommand::Act(LiveAction::Pause(is_paused)) => {
             session.sampler().set_paused(is_paused);
             inside.tell_status(|s| s.is_paused = is_paused);
         }
-        Command::Act(LiveAction::Mark(text)) => {
+        FeedCommand::Act(LiveAction::Mark(text)) => {
             let _ = session.mark(&text, MarkKind::User);
         }
-        Command::Act(LiveAction::Look(pid)) => {
+        FeedCommand::Act(LiveAction::Look(pid)) => {
             inside.tell_status(|s| s.surveying = Some(pid));
             let survey = survey(pid);
             inside.tell_status(|s| s.survey = Some(survey));
         }
-        Command::Act(LiveAction::Attach(pid)) => attach(inside, session, pid),
-        Command::Act(LiveAction::Ask(pid, request)) => {
+        FeedCommand::Act(LiveAction::Attach(pid)) => attach(inside, session, pid),
+        FeedCommand::Act(LiveAction::Ask(pid, request)) => {
             if !session.request(pid, request) {
                 inside.tell(Update::Notice(format!("No helper answers in process {pid}.")));
             } else if request == Request::SnapshotAtOom(true) {
@@ -359,17 +357,17 @@ fn obey(inside: &mut Inside, session: &mut LiveSession, command: Command) -> boo
                     .tell(Update::Notice(format!("Process {pid} writes a snapshot the next time it runs out of memory, once.")));
             }
         }
-        Command::Act(LiveAction::Rate(hz)) => {
+        FeedCommand::Act(LiveAction::Rate(hz)) => {
             match session.set_rates(Box::new(vramscope_live::live::open), Rates::with_memory(hz)) {
                 Ok(()) => inside.tell_status(|s| s.rate = hz),
                 Err(error) => inside.tell(Update::Notice(format!("The rate cannot be changed: {error}."))),
             }
         }
-        Command::Act(LiveAction::Alarms(rules)) => inside.tell_status(|s| s.rules = rules),
-        Command::Act(LiveAction::Save) => {}
-        Command::SaveTo(to) => save(inside, &to),
-        Command::Device(index) => inside.show_device(index),
-        Command::InFront(yes) => inside.come_to_front(yes),
+        FeedCommand::Act(LiveAction::Alarms(rules)) => inside.tell_status(|s| s.rules = rules),
+        FeedCommand::Act(LiveAction::Save) => {}
+        FeedCommand::SaveTo(to) => save(inside, &to),
+        FeedCommand::Device(index) => inside.show_device(index),
+        FeedCommand::InFront(yes) => inside.come_to_front(yes),
     }
     true
 }
@@ -392,7 +390,7 @@ fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
     session.attach(pid);
 }
 
-fn hear(inside: &mut Inside, news: News) {
+fn handle_news(inside: &mut Inside, news: News) {
     if let News::Answers { pid } | News::Failed { pid, .. } = &news
         && inside.attaching.take_if(|waited| waited == pid).is_some()
     {
@@ -447,7 +445,7 @@ fn tempfile() -> Option<(PathBuf, std::fs::File)> {
 }
 
 /// A watch that was ended properly and not saved is not wanted; one that was cut off by a crash stays in the folder.
-fn forget(kept: &Kept) {
+fn delete_cache_file(kept: &Kept) {
     if let Some(path) = kept.get() {
         let _ = std::fs::remove_file(path);
     }
@@ -519,19 +517,19 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
             inside.inbox.recv_timeout(wait)
         };
         match command {
-            Ok(Command::SaveTo(to)) => save(&inside, &to),
-            Ok(Command::Device(index)) => inside.show_device(index),
-            Ok(Command::InFront(yes)) => inside.come_to_front(yes),
-            Ok(Command::Act(LiveAction::Stop)) => {
+            Ok(FeedCommand::SaveTo(to)) => save(&inside, &to),
+            Ok(FeedCommand::Device(index)) => inside.show_device(index),
+            Ok(FeedCommand::InFront(yes)) => inside.come_to_front(yes),
+            Ok(FeedCommand::Act(LiveAction::Stop)) => {
                 is_open = false;
                 inside.tell_status(|s| s.is_over = true);
             }
-            Err(RecvTimeoutError::Disconnected) => return forget(&inside.kept),
+            Err(RecvTimeoutError::Disconnected) => return delete_cache_file(&inside.kept),
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
         }
         let name = if history.host().is_empty() { "live".to_owned() } else { history.host().to_owned() };
         if !inside.publish(&history, &name) {
-            return forget(&inside.kept);
+            return delete_cache_file(&inside.kept);
         }
     }
 }

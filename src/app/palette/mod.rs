@@ -74,7 +74,7 @@ pub(super) fn draw(palette: &mut Palette, asking: &Asking<'_>, ui: &mut Ui, toke
         palette.query.clone(),
         asking.front.and_then(|d| {
             let view = d.view()?;
-            Some((d.id, view.data.index, view.link.cursor, view.state.latest().map(|s| s.event)))
+            Some((d.id, view.data.index, view.shared.cursor, view.state.latest().map(|s| s.event)))
         }),
         frames.is_some(),
     );

@@ -20,7 +20,6 @@ pub type Images = HashMap<TextureId, Arc<ColorImage>>;
 /// A whole SVG document of shapes with their clip rectangles, in paint order.
 ///
 /// Cost: one pass; a view of 1,600 columns makes some hundred kilobytes.
-#[must_use]
 pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, images: &Images) -> String {
     let mut out = Writer { text: String::new(), images, gradients: 0 };
     let (w, h) = (number(size.x), number(size.y));

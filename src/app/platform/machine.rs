@@ -30,7 +30,6 @@ pub enum MachineState {
 }
 
 /// Asks the driver once. Cost: about 11 ms with a driver and more where it has to wake the cards, so not for the window's thread.
-#[must_use]
 pub fn look() -> MachineState {
     match live::open() {
         Ok(mut source) => tell(source.as_mut()),

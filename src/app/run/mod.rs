@@ -158,7 +158,7 @@ pub fn run(options: RunOptions) -> Result<(), String> {
         }
         app.open_paths(files);
         if let Some(folder) = &options.watch {
-            app.actions.send(Action::Watch(Some(folder.clone())));
+            app.actions.send(Action::WatchFolder(Some(folder.clone())));
         }
         Box::new(app)
     })

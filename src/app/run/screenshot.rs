@@ -63,7 +63,6 @@ pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
 }
 
 /// One sentence that lists the views when none, and no workspace, has this name.
-#[must_use]
 pub fn unknown_view(name: &str) -> Option<String> {
     let mut known: Vec<&str> = Workspace::ALL.iter().map(|w| w.name()).collect();
     for view in ViewKind::all().map(ViewKind::name).chain(["welcome", "ranks", "probe"]) {

@@ -29,7 +29,6 @@ const EVERY: Duration = Duration::from_secs(30);
 
 impl Kept {
     /// Of the file that eframe keeps the settings in, where the system has a place for one.
-    #[must_use]
     pub fn by_eframe(settings: Settings) -> Self {
         Kept {
             file: eframe::storage_dir("vramscope").map(|folder| folder.join("app.ron")),
@@ -47,7 +46,6 @@ impl Kept {
     }
 
     /// True when the settings were not written for a while.
-    #[must_use]
     pub fn is_due(&self) -> bool {
         self.file.is_some() && self.reading.is_none() && self.asked.is_none_or(|at| at.elapsed() >= EVERY)
     }

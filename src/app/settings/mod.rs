@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::state::colour_by::ColourBy;
-use crate::app::state::cursor::{Axis, TrackLayout};
+use crate::app::state::shared::{Axis, TrackLayout};
 use crate::app::state::workspace::Layouts;
 use vramscope_core::anatomy::roles::{Rule, rules_from_text, rules_path, rules_to_text};
 
@@ -26,7 +26,6 @@ pub enum ThemeChoice {
 
 impl ThemeChoice {
     /// What egui calls it.
-    #[must_use]
     pub fn preference(self) -> egui::ThemePreference {
         match self {
             ThemeChoice::System => egui::ThemePreference::System,

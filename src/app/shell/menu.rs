@@ -70,7 +70,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
         entry(app, ui, Command::OpenPath);
         entry(app, ui, Command::OpenRanks);
         entry(app, ui, Command::CompareFiles);
-        entry(app, ui, Command::Watch);
+        entry(app, ui, Command::WatchFolder);
         entry(app, ui, Command::SaveRecording);
         entry(app, ui, Command::SavePicture);
         entry(app, ui, Command::AddFile);

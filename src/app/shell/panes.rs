@@ -115,11 +115,11 @@ fn workspace_ui(
         Some(only) => only == kind,
         None => find(tree, kind).is_some_and(|id| tree.tiles.is_visible_in_layout(id)),
     };
-    view.link.shows_comparison = is_seen(ViewKind::Compare) || is_seen(ViewKind::Flame);
+    view.shared.shows_comparison = is_seen(ViewKind::Compare) || is_seen(ViewKind::Flame);
     if !is_seen(ViewKind::Memory) {
         // It cannot say any more that the pointer left it.
-        view.link.hover_class = None;
-        view.link.hover_own = None;
+        view.shared.hover_class = None;
+        view.shared.hover_own = None;
     }
     // What pages and dialogs asked for is none of the panes' business.
     drop(jobs.take_asked_in_vain());
@@ -137,7 +137,7 @@ fn workspace_ui(
         in_vain,
         cx: ViewContext {
             data: &data,
-            link: &view.link,
+            shared: &view.shared,
             state: fresh.state.as_ref(),
             findings: fresh.findings.as_ref(),
             colours: &fresh.colours,

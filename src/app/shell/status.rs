@@ -6,7 +6,7 @@ use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, p
 
 use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::state::command::Command;
-use crate::app::state::live::last_known;
+use crate::app::state::live_status::last_known;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
@@ -133,10 +133,10 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
             items.add(&[(why, false)]);
             return;
         };
-        let age = last_known(view.link.live.as_deref(), track, last.time_us);
+        let age = last_known(view.shared.live.as_deref(), track, last.time_us);
         return live_status(items, device, track, last, age);
     }
-    let event = view.link.cursor;
+    let event = view.shared.cursor;
     if device.events.has_time
         && let Some(&t) = device.events.time_us.get(event as usize)
     {

@@ -8,11 +8,11 @@ use super::choosing::Choosing;
 use super::colour_by::ColourBy;
 use super::command::Command;
 use super::compared::Source;
-use super::cursor::{Axis, TrackLayout};
 use super::document_id::DocumentId;
 use super::excerpt::Excerpt;
-pub use super::live::LiveAction;
+pub use super::live_status::LiveAction;
 use super::selection::Item;
+use super::shared::{Axis, TrackLayout};
 use super::view_kind::ViewKind;
 use vramscope_core::anatomy::OwnBlocks;
 
@@ -32,7 +32,7 @@ pub enum Action {
     /// Open the first file and hold it against the second, each at its peak.
     CompareFiles(PathBuf, PathBuf),
     /// Watch a folder for new recordings; `None` stops.
-    Watch(Option<PathBuf>),
+    WatchFolder(Option<PathBuf>),
     /// Say what the out-of-memory messages of a text mean.
     Explain(Excerpt),
     /// Read a log and say what its out-of-memory messages mean.
@@ -125,14 +125,13 @@ pub enum Action {
 
 impl Choosing {
     /// What choosing it does.
-    #[must_use]
     pub fn action(self, path: PathBuf) -> Action {
         match self {
             Choosing::Open => Action::Open(vec![path]),
             Choosing::Add => Action::Add(path),
             Choosing::First | Choosing::Second => Action::CompareOneOf(path),
             Choosing::Ranks => Action::OpenRanks(vec![path]),
-            Choosing::Watch => Action::Watch(Some(path)),
+            Choosing::WatchFolder => Action::WatchFolder(Some(path)),
             Choosing::Picture => Action::SavePicture(path),
             Choosing::Save => Action::SaveRecording(path),
             Choosing::Session => Action::SaveSession(path),
@@ -150,7 +149,6 @@ pub struct Actions {
 
 impl Actions {
     /// A sender and the receiver the app drains each frame.
-    #[must_use]
     pub fn channel() -> (Self, Receiver<Action>) {
         let (sender, receiver) = channel();
         (Actions { sender }, receiver)

@@ -15,7 +15,7 @@ pub enum Choosing {
     /// A folder with one recording a rank.
     Ranks,
     /// A folder to watch for new recordings.
-    Watch,
+    WatchFolder,
     /// The first of two recordings to compare.
     First,
     /// The one it is held against.
@@ -34,13 +34,12 @@ pub enum Choosing {
 
 impl Choosing {
     /// What the dialog and the path field ask for.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Choosing::Open => "Path of a recording, or of a folder with one for each rank",
             Choosing::Add => "Path of a trace, a timeline or counters of this run",
             Choosing::Ranks => "Folder with one recording for each rank",
-            Choosing::Watch => "Folder to watch for new recordings",
+            Choosing::WatchFolder => "Folder to watch for new recordings",
             Choosing::First => "Path of the first recording, A",
             Choosing::Second => "Path of the recording to hold against it, B",
             Choosing::Picture => "Where to save the picture",
@@ -52,7 +51,6 @@ impl Choosing {
     }
 
     /// What can be given, said while nothing is typed.
-    #[must_use]
     pub fn hint(self) -> &'static str {
         match self {
             Choosing::Open => {
@@ -66,39 +64,36 @@ impl Choosing {
             Choosing::Save => "A name ending in .pickle, as PyTorch's own snapshots have.",
             Choosing::Session => "A name ending in .vramscope.",
             Choosing::Log => "What a program or a scheduler printed, of one rank or of many.",
-            Choosing::Watch => "Where your trainer writes snapshots; each new one is opened or offered.",
+            Choosing::WatchFolder => "Where your trainer writes snapshots; each new one is opened or offered.",
             Choosing::Sources => "Your copy of the code that was recorded. It is looked for in the folders below too.",
         }
     }
 
     /// The verb on the button.
-    #[must_use]
     pub fn verb(self) -> &'static str {
         match self {
             Choosing::Open | Choosing::Ranks | Choosing::Log => "Open",
             Choosing::Add => "Add",
             Choosing::First => "Go on",
             Choosing::Second => "Compare",
-            Choosing::Watch => "Watch",
+            Choosing::WatchFolder => "Watch",
             Choosing::Sources => "Choose",
             Choosing::Picture | Choosing::Save | Choosing::Session => "Save",
         }
     }
 
     /// Said while what is typed cannot be chosen.
-    #[must_use]
     pub fn refusal(self) -> &'static str {
         match self {
             Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
             Choosing::Save => "Give a folder that exists and a name ending in .pickle.",
             Choosing::Session => "Give a folder that exists and a name ending in .vramscope.",
-            Choosing::Watch | Choosing::Ranks | Choosing::Sources => "There is no such folder.",
+            Choosing::WatchFolder | Choosing::Ranks | Choosing::Sources => "There is no such folder.",
             Choosing::Open | Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => "There is no such file.",
         }
     }
 
     /// Said while what is typed can be chosen: what Enter does.
-    #[must_use]
     pub fn offer(self, verdict: Verdict) -> &'static str {
         match self.verb() {
             _ if self.is_new() && verdict.exists => "Enter: replace the file of that name.",
@@ -114,7 +109,7 @@ impl Choosing {
     }
 
     pub(crate) fn is_folder(self) -> bool {
-        matches!(self, Choosing::Ranks | Choosing::Watch | Choosing::Sources)
+        matches!(self, Choosing::Ranks | Choosing::WatchFolder | Choosing::Sources)
     }
 
     /// True for a file that is written.
@@ -147,7 +142,9 @@ impl Choosing {
     /// True for the name of a file that is asked for.
     pub(crate) fn wants(self, name: &str) -> bool {
         match self {
-            Choosing::Open | Choosing::First | Choosing::Second | Choosing::Ranks | Choosing::Watch => is_recording_name(name),
+            Choosing::Open | Choosing::First | Choosing::Second | Choosing::Ranks | Choosing::WatchFolder => {
+                is_recording_name(name)
+            }
             Choosing::Log => is_log_name(name),
             Choosing::Sources => name.ends_with(".py"),
             _ => {
@@ -158,7 +155,6 @@ impl Choosing {
     }
 
     /// Looks at a path: whether it can be chosen. Asks the disk, which may be slow: off the window's thread.
-    #[must_use]
     pub fn judge(self, path: &Path) -> Verdict {
         let meta = path.metadata().ok();
         let (exists, is_folder) = (meta.is_some(), meta.as_ref().is_some_and(std::fs::Metadata::is_dir));
@@ -166,7 +162,7 @@ impl Choosing {
             Choosing::Open => exists || is_pattern(path),
             Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => meta.is_some_and(|m| m.is_file()),
             Choosing::Ranks => is_folder || is_pattern(path),
-            Choosing::Watch | Choosing::Sources => is_folder,
+            Choosing::WatchFolder | Choosing::Sources => is_folder,
             Choosing::Picture | Choosing::Save | Choosing::Session => is_new_file(path, self.endings()),
         };
         Verdict { accepts, exists, is_folder }
@@ -205,7 +201,7 @@ mod tests {
             (Choosing::First, [true, false, false]),
             (Choosing::Second, [true, false, false]),
             (Choosing::Ranks, [false, true, true]),
-            (Choosing::Watch, [false, true, false]),
+            (Choosing::WatchFolder, [false, true, false]),
             (Choosing::Picture, [false, false, false]),
             (Choosing::Save, [true, false, false]),
         ] {

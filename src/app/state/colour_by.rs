@@ -35,7 +35,6 @@ impl ColourBy {
     ];
 
     /// Its name inside a sentence.
-    #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             ColourBy::Stack => "stack",

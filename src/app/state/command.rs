@@ -20,7 +20,7 @@ pub enum Command {
     /// Choose two recordings and hold one against the other.
     CompareFiles,
     /// Watch a folder for new recordings, or stop watching.
-    Watch,
+    WatchFolder,
     /// Save the window as PNG or SVG.
     SavePicture,
     /// Save the recording in front as a snapshot, a live watch as a session.
@@ -134,7 +134,6 @@ pub enum Needs {
 
 impl Command {
     /// Every command, in the order the palette lists them.
-    #[must_use]
     pub fn all() -> Vec<Command> {
         use Command as C;
         let mut all = vec![
@@ -142,7 +141,7 @@ impl Command {
             C::OpenPath,
             C::OpenRanks,
             C::CompareFiles,
-            C::Watch,
+            C::WatchFolder,
             C::SaveRecording,
             C::SavePicture,
             C::AddFile,
@@ -196,43 +195,36 @@ impl Command {
     }
 
     /// What menus and the palette call it.
-    #[must_use]
     pub fn text(self) -> String {
         self.spec().text.into_owned()
     }
 
     /// One sentence for hover and help; empty where the name says it all.
-    #[must_use]
     pub fn tooltip(self) -> &'static str {
         self.spec().tooltip
     }
 
     /// Its shortcuts; the first is the one shown.
-    #[must_use]
     pub fn shortcuts(self) -> Vec<KeyboardShortcut> {
         self.spec().shortcuts
     }
 
     /// Its first shortcut as it is written on keys: `Ctrl+K`, `[`, `?`; empty without one.
-    #[must_use]
     pub fn keys(self) -> String {
         self.shortcuts().first().map(written).unwrap_or_default()
     }
 
     /// True for what works while a dialog is open: it closes it, or takes its place.
-    #[must_use]
     pub fn works_in_dialogs(self) -> bool {
         self.spec().works_in_dialogs
     }
 
     /// True for what goes one further with each press: cursor, window, tabs, selections. Others do all they can at once.
-    #[must_use]
     pub fn moves(self) -> bool {
         self.spec().moves
     }
 
     /// What it needs to make sense.
-    #[must_use]
     pub fn needs(self) -> Needs {
         self.spec().needs
     }
@@ -262,7 +254,7 @@ impl Command {
             C::CompareFiles => says("Compare two recordings…")
                 .tip("What only one of them holds, by call stack, each at its peak.")
                 .key(CTRL, Key::D),
-            C::Watch => says("Watch a folder, or stop watching…")
+            C::WatchFolder => says("Watch a folder, or stop watching…")
                 .tip("Snapshots that a trainer writes when it runs out of memory are opened or offered as they appear."),
             C::SaveRecording => says("Save this recording…")
                 .tip("As a PyTorch snapshot, which memory_viz and Python's pickle open too; a live watch as a session.")
@@ -425,7 +417,6 @@ impl Spec {
 }
 
 /// A shortcut as it is written on keys.
-#[must_use]
 pub fn written(shortcut: &KeyboardShortcut) -> String {
     let key = match shortcut.logical_key {
         Key::ArrowLeft => "Left",

@@ -46,7 +46,6 @@ impl Moment {
     pub const ALL: [Moment; 3] = [Moment::Peak, Moment::OutOfMemory, Moment::End];
 
     /// Its name in a menu.
-    #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             Moment::Peak => "at its peak",

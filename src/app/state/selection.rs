@@ -36,7 +36,6 @@ const HISTORY: usize = 200;
 
 impl Selection {
     /// What is selected.
-    #[must_use]
     pub fn current(&self) -> Option<Item> {
         if self.is_cleared { None } else { self.at.checked_sub(1).and_then(|i| self.history.get(i)).copied() }
     }
@@ -60,13 +59,11 @@ impl Selection {
     }
 
     /// True when [`back`](Self::back) changes something.
-    #[must_use]
     pub fn can_go_back(&self) -> bool {
         self.at > 1 || (self.is_cleared && self.at > 0)
     }
 
     /// True when [`forward`](Self::forward) changes something.
-    #[must_use]
     pub fn can_go_forward(&self) -> bool {
         self.at < self.history.len()
     }

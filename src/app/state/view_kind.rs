@@ -167,25 +167,21 @@ impl ViewKind {
     }
 
     /// Pane title.
-    #[must_use]
     pub fn title(self) -> &'static str {
         self.names().title
     }
 
     /// Its name on the command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.names().name
     }
 
     /// One sentence: what it tells.
-    #[must_use]
     pub fn about(self) -> &'static str {
         self.names().about
     }
 
     /// The view of a command-line name.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<ViewKind> {
         NAMES.iter().find(|n| n.name.eq_ignore_ascii_case(name)).map(|n| n.kind)
     }

@@ -33,7 +33,6 @@ impl Workspace {
         &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf, Workspace::Live];
 
     /// Its name.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Workspace::Overview => "Overview",
@@ -47,7 +46,6 @@ impl Workspace {
     }
 
     /// Its name on the command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Workspace::Overview => "overview",
@@ -61,7 +59,6 @@ impl Workspace {
     }
 
     /// The arrangement it starts with.
-    #[must_use]
     pub fn default_tree(self) -> Tree<ViewKind> {
         let mut tiles = Tiles::default();
         let root = self.plan().build(&mut tiles);
@@ -73,7 +70,6 @@ impl Workspace {
     }
 
     /// The arrangement it starts with has this view.
-    #[must_use]
     pub fn starts_with(self, view: ViewKind) -> bool {
         self.plan().has(view)
     }
@@ -162,7 +158,6 @@ impl Layouts {
 
     /// Of each workspace the arrangement here where it is another one than `before`, and otherwise theirs. A workspace that was only
     /// looked at has its own arrangement, and is not changed by that.
-    #[must_use]
     pub fn merged(&self, before: &Layouts, mut theirs: Layouts) -> Layouts {
         let of = |layouts: &Layouts, workspace: Workspace| match layouts.trees.get(&workspace) {
             Some(tree) => tree.clone(),
@@ -217,7 +212,6 @@ fn join(tree: &mut Tree<ViewKind>, beside: TileId, pane: TileId) -> bool {
 }
 
 /// The pane of a view, when the arrangement has one.
-#[must_use]
 pub fn find(tree: &Tree<ViewKind>, view: ViewKind) -> Option<TileId> {
     tree.tiles.iter().find_map(|(&id, tile)| match tile {
         Tile::Pane(kind) if *kind == view => Some(id),

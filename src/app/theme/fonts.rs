@@ -10,31 +10,26 @@ static MEDIUM: LazyLock<FontFamily> = LazyLock::new(|| FontFamily::Name("inter-m
 static SEMIBOLD: LazyLock<FontFamily> = LazyLock::new(|| FontFamily::Name("inter-semibold".into()));
 
 /// Inter Regular.
-#[must_use]
 pub fn regular() -> FontFamily {
     FontFamily::Proportional
 }
 
 /// Inter Medium.
-#[must_use]
 pub fn medium() -> FontFamily {
     MEDIUM.clone()
 }
 
 /// Inter SemiBold.
-#[must_use]
 pub fn semibold() -> FontFamily {
     SEMIBOLD.clone()
 }
 
 /// JetBrains Mono Regular.
-#[must_use]
 pub fn mono() -> FontFamily {
     FontFamily::Monospace
 }
 
 /// The definitions, for a context that wants more of its own.
-#[must_use]
 pub fn definitions() -> FontDefinitions {
     let mut fonts = FontDefinitions::default();
     let faces: [(&str, &'static [u8], FontFamily); 4] = [

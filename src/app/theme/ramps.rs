@@ -14,7 +14,6 @@ pub enum Ramp {
 
 impl Ramp {
     /// The stops, little to much.
-    #[must_use]
     pub fn stops(self, tokens: &Tokens) -> &[Color32] {
         match self {
             Self::Size => &tokens.size,
@@ -23,13 +22,11 @@ impl Ramp {
     }
 
     /// The colour at `share` (0 little, 1 much); outside it the nearest end, not a number the low end.
-    #[must_use]
     pub fn at(self, tokens: &Tokens, share: f32) -> Color32 {
         interpolate(self.stops(tokens), share)
     }
 
     /// `levels` evenly spaced colours: a table to index instead of interpolating per pixel.
-    #[must_use]
     pub fn table(self, tokens: &Tokens, levels: usize) -> Vec<Color32> {
         let last = levels.saturating_sub(1).max(1) as f32;
         (0..levels).map(|i| self.at(tokens, i as f32 / last)).collect()
@@ -37,7 +34,6 @@ impl Ramp {
 
     /// The colour of class `index` of `classes` ordered classes; with eight classes these are the stops of
     /// [`Ramp::Size`] themselves.
-    #[must_use]
     pub fn class(self, tokens: &Tokens, index: usize, classes: usize) -> Color32 {
         self.at(tokens, index as f32 / classes.saturating_sub(1).max(1) as f32)
     }
@@ -54,7 +50,6 @@ fn interpolate(stops: &[Color32], share: f32) -> Color32 {
 }
 
 /// `a` at 0, `b` at 1, linear in sRGB, for opaque colours.
-#[must_use]
 pub fn mix(a: Color32, b: Color32, share: f32) -> Color32 {
     let channel = |a: u8, b: u8| (f32::from(a) + (f32::from(b) - f32::from(a)) * share.clamp(0.0, 1.0)).round() as u8;
     Color32::from_rgb(channel(a.r(), b.r()), channel(a.g(), b.g()), channel(a.b(), b.b()))

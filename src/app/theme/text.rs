@@ -37,7 +37,6 @@ pub enum Type {
 
 impl Type {
     /// Face and size.
-    #[must_use]
     pub fn font(self) -> FontId {
         match self {
             Self::Caption => FontId::new(11.0, fonts::regular()),
@@ -56,7 +55,6 @@ impl Type {
     }
 
     /// Height of a line, in points.
-    #[must_use]
     pub fn line(self) -> f32 {
         match self {
             Self::Lead | Self::LeadStrong => 20.0,
@@ -67,62 +65,52 @@ impl Type {
     }
 
     /// `text` in this style.
-    #[must_use]
     pub fn text(self, text: impl Into<String>) -> RichText {
         RichText::new(text).font(self.font()).line_height(Some(self.line()))
     }
 }
 
 /// 11 px: axis names, hints, header subtitles.
-#[must_use]
 pub fn caption(text: impl Into<String>) -> RichText {
     Type::Caption.text(text)
 }
 
 /// 12 px: everything.
-#[must_use]
 pub fn body(text: impl Into<String>) -> RichText {
     Type::Body.text(text)
 }
 
 /// 12 px medium: row names, values in a control.
-#[must_use]
 pub fn strong(text: impl Into<String>) -> RichText {
     Type::Strong.text(text)
 }
 
 /// 12 px semibold: titles.
-#[must_use]
 pub fn title(text: impl Into<String>) -> RichText {
     Type::Title.text(text)
 }
 
 /// 13 px: the verdict sentence.
-#[must_use]
 pub fn lead(text: impl Into<String>) -> RichText {
     Type::Lead.text(text)
 }
 
 /// 22 px semibold: the one big figure of a pane.
-#[must_use]
 pub fn display(text: impl Into<String>) -> RichText {
     Type::Display.text(text)
 }
 
 /// 11 px monospace: numbers and code.
-#[must_use]
 pub fn mono(text: impl Into<String>) -> RichText {
     Type::Mono.text(text)
 }
 
 /// 12 px monospace: addresses, frame names.
-#[must_use]
 pub fn mono_strong(text: impl Into<String>) -> RichText {
     Type::MonoStrong.text(text)
 }
 
 /// 10 px monospace: key caps.
-#[must_use]
 pub fn key(text: impl Into<String>) -> RichText {
     Type::Key.text(text)
 }

@@ -169,13 +169,11 @@ pub static LIGHT: Tokens = Tokens {
 
 impl Tokens {
     /// The tokens of the theme in force. A `&Ui` or `&mut Ui` works as well as a context.
-    #[must_use]
     pub fn of(ctx: &egui::Context) -> &'static Self {
         Self::of_theme(ctx.theme())
     }
 
     /// The tokens of one theme.
-    #[must_use]
     pub fn of_theme(theme: Theme) -> &'static Self {
         match theme {
             Theme::Dark => &DARK,
@@ -184,32 +182,27 @@ impl Tokens {
     }
 
     /// The colour of a categorical slot; slots from 8 on are folded into [`Self::other`].
-    #[must_use]
     pub fn slot(&self, slot: usize) -> Color32 {
         self.categorical.get(slot).copied().unwrap_or(self.other)
     }
 
     /// `colour` at `opacity` (0 to 1) over what lies beneath.
-    #[must_use]
     pub fn at(colour: Color32, opacity: f32) -> Color32 {
         colour.gamma_multiply(opacity.clamp(0.0, 1.0))
     }
 
     /// `colour` mixed over `surface` at `opacity`, as an opaque colour: for textures and for text contrast.
-    #[must_use]
     pub fn over(colour: Color32, surface: Color32, opacity: f32) -> Color32 {
         super::ramps::mix(surface, colour, opacity)
     }
 
     /// Ink that reads on a solid fill of `colour`: the darkest or the lightest of this theme.
-    #[must_use]
     pub fn ink_on(colour: Color32) -> Color32 {
         if contrast(colour, DARK.s0) >= contrast(colour, LIGHT.s1) { DARK.s0 } else { LIGHT.s1 }
     }
 }
 
 /// Relative luminance (WCAG 2), 0 to 1, of an opaque colour.
-#[must_use]
 pub fn luminance(colour: Color32) -> f32 {
     let channel = |v: u8| {
         let v = f32::from(v) / 255.0;
@@ -219,7 +212,6 @@ pub fn luminance(colour: Color32) -> f32 {
 }
 
 /// Contrast ratio (WCAG 2) of two opaque colours: 1 to 21.
-#[must_use]
 pub fn contrast(a: Color32, b: Color32) -> f32 {
     let (a, b) = (luminance(a), luminance(b));
     (a.max(b) + 0.05) / (a.min(b) + 0.05)

@@ -66,7 +66,7 @@ impl View for Accounting {
         if cx.data.device().events.is_empty() {
             return "at the end".to_owned();
         }
-        format!("at event {}", vramscope_core::units::count(u64::from(cx.link.cursor)))
+        format!("at event {}", vramscope_core::units::count(u64::from(cx.shared.cursor)))
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {

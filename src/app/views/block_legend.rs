@@ -47,15 +47,15 @@ impl BlockLegend {
         });
         let figures = counts.as_ref().map(|c| c.figures);
         let counts = counts.as_ref().map(|c| &c.counts).filter(|c| c.blocks.len() == cx.colours.classes.len());
-        let focus = &cx.link.focus_classes;
-        let bright = cx.link.hover_class.as_ref().map_or(focus.as_slice(), std::slice::from_ref);
+        let focus = &cx.shared.focus_classes;
+        let bright = cx.shared.hover_class.as_ref().map_or(focus.as_slice(), std::slice::from_ref);
         let names: Vec<&str> = cx.colours.classes.iter().map(|c| c.name.as_str()).collect();
-        let (unit, names) = without_unit(&names, cx.link.colour_by);
-        let order = legend_order(&cx.colours.classes, counts.map(|c| c.bytes.as_slice()), cx.link.colour_by);
-        let sums = counts.map(|c| Sums::of(c, cx.link.colour_by)).unwrap_or_default();
+        let (unit, names) = without_unit(&names, cx.shared.colour_by);
+        let order = legend_order(&cx.colours.classes, counts.map(|c| c.bytes.as_slice()), cx.shared.colour_by);
+        let sums = counts.map(|c| Sums::of(c, cx.shared.colour_by)).unwrap_or_default();
         // A role that holds next to nothing takes the room of those that matter.
         let is_shown = |i: &usize| {
-            cx.link.colour_by != ColourBy::Role
+            cx.shared.colour_by != ColourBy::Role
                 || sums != Sums::Mebibytes
                 || focus.contains(&(*i as u8))
                 || counts.is_none_or(|c| c.bytes[*i] >= MEBIBYTE / 2)
@@ -69,7 +69,7 @@ impl BlockLegend {
                 let blocks = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
                 let bytes = counts.map(|c| Bytes(c.bytes[i]).to_string()).unwrap_or_default();
                 // Beside the sizes of blocks a sum would be read as one of them: its tooltip has it.
-                let is_size = cx.link.colour_by == ColourBy::SizeClass;
+                let is_size = cx.shared.colour_by == ColourBy::SizeClass;
                 let value = counts.filter(|_| !is_size).map(|c| sums.text(c.bytes[i])).unwrap_or_default();
                 let name = middle_cut(&names[i]);
                 let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), name).dimmed(is_dim);
@@ -84,7 +84,7 @@ impl BlockLegend {
             .collect();
         let mut classes = order;
         let is_there = |class: &usize| counts.is_none_or(|c| c.bytes.get(*class).is_some_and(|&n| n > 0));
-        let is_ramp = matches!(cx.link.colour_by, ColourBy::SizeClass | ColourBy::Age);
+        let is_ramp = matches!(cx.shared.colour_by, ColourBy::SizeClass | ColourBy::Age);
         let shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| sums.text(c.free)).unwrap_or_default();
@@ -99,7 +99,7 @@ impl BlockLegend {
             entries.insert(shown, entry);
             classes.insert(shown, usize::MAX);
         }
-        let name = match cx.link.colour_by {
+        let name = match cx.shared.colour_by {
             ColourBy::Stack => "Stack",
             ColourBy::Role => "Role",
             ColourBy::SizeClass => "Block size",
@@ -111,7 +111,7 @@ impl BlockLegend {
         let unit = if sums == Sums::Mebibytes { "MiB" } else { unit };
         let name = if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") };
         let mut row = ui.new_child(UiBuilder::new().max_rect(rect).id_salt("legend"));
-        let trailing = match cx.link.colour_by {
+        let trailing = match cx.shared.colour_by {
             _ if rect.width() <= 620.0 => "",
             _ if cx.data.device().events.is_empty() => "at the end",
             _ => "at the cursor",

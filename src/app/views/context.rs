@@ -10,8 +10,8 @@ use crate::app::data::device::DeviceData;
 use crate::app::jobs::Jobs;
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::state::action::{Action, Actions};
-use crate::app::state::cursor::Link;
 use crate::app::state::selection::Item;
+use crate::app::state::shared::SharedViewState;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Tokens;
 use vramscope_core::anatomy::Roles;
@@ -35,7 +35,7 @@ pub struct ViewContext<'a> {
     /// The device, its tables, its recording.
     pub data: &'a Arc<DeviceData>,
     /// Cursor, window, selection, shared by all views.
-    pub link: &'a Link,
+    pub shared: &'a SharedViewState,
     /// Segments and blocks at (or, for a frame or two while it is computed, near) the cursor; `State::event` tells which.
     pub state: Option<&'a Arc<State>>,
     /// What the rules found; `None` while they run.
@@ -60,15 +60,13 @@ pub struct ViewContext<'a> {
 
 impl ViewContext<'_> {
     /// What the vendor of the device in front calls things.
-    #[must_use]
     pub fn words(&self) -> &'static Words {
         Words::of(self.data.device())
     }
 
     /// The device in front, for [`Comparing`].
-    #[must_use]
     pub fn here(&self) -> Here<'_> {
-        Here { data: self.data, link: self.link, roles: self.roles, matching: self.matching, jobs: self.jobs }
+        Here { data: self.data, shared: self.shared, roles: self.roles, matching: self.matching, jobs: self.jobs }
     }
 
     /// Tells the other views what is under the pointer, once for each change. `said` is the view's own memory of having told of
@@ -77,10 +75,10 @@ impl ViewContext<'_> {
         if event.is_none() && !*said {
             return;
         }
-        if self.link.hover_event != event {
+        if self.shared.hover_event != event {
             self.actions.send(Action::HoverEvent(event));
         }
-        if self.link.hovered != item {
+        if self.shared.hovered != item {
             self.actions.send(Action::Hover(item));
         }
         *said = event.is_some();

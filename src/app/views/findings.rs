@@ -475,7 +475,7 @@ fn take_there(cx: &ViewContext<'_>, f: &Finding) {
         cx.actions.send(Action::Select(Some(item)));
     }
     // Where one stack holds nearly all bytes its colour says nothing; sizes tell the holes apart.
-    if f.class == Class::OutOfMemory && cx.link.colour_by == ColourBy::Stack && cx.data.names.len() <= 1 {
+    if f.class == Class::OutOfMemory && cx.shared.colour_by == ColourBy::Stack && cx.data.names.len() <= 1 {
         cx.actions.send(Action::SetColourBy(ColourBy::SizeClass));
     }
 }

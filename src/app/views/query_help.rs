@@ -65,7 +65,7 @@ impl QueryWords {
     /// Why a query holds for nothing, once that is known; until then nothing.
     pub fn why_none(&mut self, cx: &ViewContext<'_>, query: &Query, asked: Asked) -> String {
         let (data, query, roles) = (Arc::clone(cx.data), query.clone(), cx.roles.cloned());
-        let (cursor, markers) = (Some(cx.link.cursor), cx.link.flags());
+        let (cursor, markers) = (Some(cx.shared.cursor), cx.shared.flags());
         let key = (
             query.clone(),
             data.device().events.len(),
@@ -88,7 +88,7 @@ impl QueryWords {
     fn examples(&mut self, cx: &ViewContext<'_>) -> Option<Arc<Vec<Example>>> {
         let roles = cx.roles.cloned();
         let key = roles.as_ref().map(Identity::of);
-        let (data, cursor) = (Arc::clone(cx.data), Some(cx.link.cursor));
+        let (data, cursor) = (Arc::clone(cx.data), Some(cx.shared.cursor));
         let shown = self.examples.get(cx.jobs, "examples of queries", &key, move |progress| {
             let scope = Scope {
                 roles: roles.as_deref(),

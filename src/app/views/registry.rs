@@ -30,7 +30,6 @@ pub const REGISTRY: &[ViewInfo] = &[
 
 impl ViewKind {
     /// What the registry knows of it.
-    #[must_use]
     pub fn info(self) -> &'static ViewInfo {
         // Every kind is registered: a test walks them all.
         REGISTRY.iter().find(|i| i.kind == self).unwrap_or(&REGISTRY[0])

@@ -74,7 +74,6 @@ const HOUR: f64 = 60.0 * MINUTE;
 ///
 /// The unit is the largest in which the labels need at most three decimals: µs, ms, s, and from two minutes on `m:ss`
 /// or `h:mm:ss`.
-#[must_use]
 pub fn time_ticks(start: f64, end: f64, most: usize) -> Ticks {
     let span = (end - start).max(1.0);
     let far = start.abs().max(end.abs());
@@ -112,14 +111,12 @@ pub fn time_ticks(start: f64, end: f64, most: usize) -> Ticks {
 }
 
 /// Ticks for a range of event (or request) numbers, at most `most` of them.
-#[must_use]
 pub fn event_ticks(start: f64, end: f64, most: usize) -> Ticks {
     let step = decimal_step((end - start).max(1.0), most).max(1.0);
     Ticks { unit: "", step, ticks: places(start, end, step).map(|v| (v, number(v, 0))).collect() }
 }
 
 /// Ticks for a range of bytes, at most `most` of them, all in one unit: the one its greatest value is shown in. Up to 64 units the steps are powers of two, above them 1, 2, 2.5 or 5 times a power of ten units.
-#[must_use]
 pub fn byte_ticks(start: f64, end: f64, most: usize) -> Ticks {
     let far = start.abs().max(end.abs());
     let (unit, divisor) = byte_unit(far);
@@ -143,7 +140,6 @@ pub fn byte_ticks(start: f64, end: f64, most: usize) -> Ticks {
 }
 
 /// The unit an axis up to `greatest` bytes is labelled in, and its bytes.
-#[must_use]
 pub fn byte_unit(greatest: f64) -> (&'static str, f64) {
     let (kib, mib, gib) = (KIBIBYTE as f64, MEBIBYTE as f64, GIBIBYTE as f64);
     if greatest < kib {
@@ -160,13 +156,11 @@ pub fn byte_unit(greatest: f64) -> (&'static str, f64) {
 }
 
 /// How many labels fit a horizontal axis: about one per 72 points.
-#[must_use]
 pub fn most_across(width: f32) -> usize {
     (width / 72.0).floor().max(2.0) as usize
 }
 
 /// How many labels fit a vertical axis: about one per 32 points.
-#[must_use]
 pub fn most_down(height: f32) -> usize {
     (height / 32.0).floor().max(2.0) as usize
 }

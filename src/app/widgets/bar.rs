@@ -17,41 +17,35 @@ pub struct Bar {
 
 impl Bar {
     /// An empty bar on a scale of 0 to `greatest`; use the same for all rows.
-    #[must_use]
     pub fn new(greatest: f64) -> Self {
         Self { greatest, thickness: 9.0, ..Self::default() }
     }
 
     /// A solid part after those before it.
-    #[must_use]
     pub fn part(mut self, amount: f64, colour: Color32) -> Self {
         self.parts.push((amount, colour));
         self
     }
 
     /// A hatched part after the solid ones: free inside what is reserved.
-    #[must_use]
     pub fn hatched(mut self, amount: f64) -> Self {
         self.hatched = amount;
         self
     }
 
     /// A dashed tick across the bar at `value`: the cap (red), the recorded value (`text1`).
-    #[must_use]
     pub fn tick(mut self, value: f64, colour: Color32) -> Self {
         self.ticks.push((value, colour));
         self
     }
 
     /// How high it is, 9 unless set.
-    #[must_use]
     pub fn thickness(mut self, points: f32) -> Self {
         self.thickness = points;
         self
     }
 
     /// Outlines the whole scale: a bar that is the whole card.
-    #[must_use]
     pub fn outlined(mut self) -> Self {
         self.outlined = true;
         self
@@ -85,7 +79,6 @@ impl Bar {
     }
 
     /// Where `amount` ends on the bar painted over `rect`.
-    #[must_use]
     pub fn end(&self, rect: Rect, amount: f64) -> Pos2 {
         pos2(position(rect, self.greatest, amount), rect.center().y)
     }

@@ -17,7 +17,7 @@ pub fn focus_ring(ui: &Ui, response: &Response, radius: u8) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ButtonKind {
     Primary,
     Outlined,
     Plain,
@@ -26,51 +26,45 @@ enum Kind {
 /// A push button: primary (accent), outlined, or plain (surface).
 pub struct Push<'a> {
     text: &'a str,
-    kind: Kind,
+    kind: ButtonKind,
     icon: Option<Icon>,
     small: bool,
     enabled: bool,
 }
 
 impl<'a> Push<'a> {
-    fn new(text: &'a str, kind: Kind) -> Self {
+    fn new(text: &'a str, kind: ButtonKind) -> Self {
         Self { text, kind, icon: None, small: false, enabled: true }
     }
 
     /// The one thing to do next: filled with the accent.
-    #[must_use]
     pub fn primary(text: &'a str) -> Self {
-        Self::new(text, Kind::Primary)
+        Self::new(text, ButtonKind::Primary)
     }
 
     /// Another thing to do: outlined.
-    #[must_use]
     pub fn outlined(text: &'a str) -> Self {
-        Self::new(text, Kind::Outlined)
+        Self::new(text, ButtonKind::Outlined)
     }
 
     /// A tool: on a quiet fill.
-    #[must_use]
     pub fn plain(text: &'a str) -> Self {
-        Self::new(text, Kind::Plain)
+        Self::new(text, ButtonKind::Plain)
     }
 
     /// An icon before the text.
-    #[must_use]
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icon = Some(icon);
         self
     }
 
     /// 20 high with 11 px text, for pane headers; otherwise 24 high.
-    #[must_use]
     pub fn small(mut self) -> Self {
         self.small = true;
         self
     }
 
     /// Whether it can be pressed.
-    #[must_use]
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
         self
@@ -82,7 +76,6 @@ impl<'a> Push<'a> {
     }
 
     /// How wide it will be.
-    #[must_use]
     pub fn width(&self, ui: &Ui) -> f32 {
         let (_, pad, kind, icon_room) = self.measures();
         label::width(ui.painter(), self.text, kind).ceil() + 2.0 * pad + icon_room
@@ -99,16 +92,16 @@ impl<'a> Push<'a> {
         response.widget_info(|| WidgetInfo::labeled(Role::Button, self.enabled && ui.is_enabled(), self.text));
         let over = response.hovered() && self.enabled;
         let (fill, line, ink) = match self.kind {
-            Kind::Primary if over => (Tokens::over(t.text1, t.accent, 0.12), None, t.onaccent),
-            Kind::Primary => (t.accent, None, t.onaccent),
-            Kind::Outlined if over => (t.s3, Some(t.line2), t.text1),
-            Kind::Outlined => (Color32::TRANSPARENT, Some(t.line2), t.text1),
-            Kind::Plain if over => (t.s4, None, t.text1),
-            Kind::Plain => (t.s3, None, t.text1),
+            ButtonKind::Primary if over => (Tokens::over(t.text1, t.accent, 0.12), None, t.onaccent),
+            ButtonKind::Primary => (t.accent, None, t.onaccent),
+            ButtonKind::Outlined if over => (t.s3, Some(t.line2), t.text1),
+            ButtonKind::Outlined => (Color32::TRANSPARENT, Some(t.line2), t.text1),
+            ButtonKind::Plain if over => (t.s4, None, t.text1),
+            ButtonKind::Plain => (t.s3, None, t.text1),
         };
         let (fill, ink) = match (self.enabled, self.kind) {
             (true, _) => (fill, ink),
-            (false, Kind::Outlined) => (fill, t.text3),
+            (false, ButtonKind::Outlined) => (fill, t.text3),
             (false, _) => (t.s3, t.text3),
         };
         let p = ui.painter();

@@ -13,7 +13,6 @@ pub fn paint_chip(painter: &Painter, tokens: &Tokens, at: Pos2, anchor: Align2, 
 }
 
 /// Where a chip with this text would stand: what [`paint_chip_in`] covers.
-#[must_use]
 pub fn chip_rect(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type) -> Rect {
     let width = label::width(painter, text, kind).ceil() + 8.0;
     keep_inside(anchor.anchor_size(at, vec2(width, 16.0)), at, painter.clip_rect())
@@ -117,7 +116,6 @@ pub enum Swatch {
 
 impl Swatch {
     /// Its size: 10 x 10, wider where there are two parts.
-    #[must_use]
     pub fn size(self) -> Vec2 {
         match self {
             Self::Grown(_) => vec2(30.0, 10.0),

@@ -18,34 +18,29 @@ pub struct CodeWell<'a> {
 
 impl<'a> CodeWell<'a> {
     /// A well with these lines.
-    #[must_use]
     pub fn new(text: &'a str) -> Self {
         Self { text, number: None, copy: false, python: false, broken: false }
     }
 
     /// Numbers the first line, as in a file.
-    #[must_use]
     pub fn number(mut self, number: u32) -> Self {
         self.number = Some(number);
         self
     }
 
     /// Adds a button that copies the text.
-    #[must_use]
     pub fn copy(mut self, copy: bool) -> Self {
         self.copy = copy;
         self
     }
 
     /// Sets strings apart and dims comments, as Python.
-    #[must_use]
     pub fn python(mut self) -> Self {
         self.python = true;
         self
     }
 
     /// Breaks a setting after its `=`, and its list after commas, when it does not fit in one line; what is copied stays one line.
-    #[must_use]
     pub fn broken(mut self, broken: bool) -> Self {
         self.broken = broken;
         self

@@ -19,62 +19,53 @@ pub struct Field<'a> {
 
 impl<'a> Field<'a> {
     /// A field 200 wide; `name` is its accessible name and, unless [`Self::hint`] is set, its hint.
-    #[must_use]
     pub fn new(name: &'a str) -> Self {
         Self { name, hint: name, icon: None, width: 200.0, height: 22.0, mono: false, invalid: false, is_query: false }
     }
 
     /// What it says while empty.
-    #[must_use]
     pub fn hint(mut self, hint: &'a str) -> Self {
         self.hint = hint;
         self
     }
 
     /// An icon at its left.
-    #[must_use]
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icon = Some(icon);
         self
     }
 
     /// The field of a query, which is asked before filters and addresses when a field to find with is wanted.
-    #[must_use]
     pub fn query(mut self) -> Self {
         self.is_query = true;
         self
     }
 
     /// Its width.
-    #[must_use]
     pub fn width(mut self, width: f32) -> Self {
         self.width = width;
         self
     }
 
     /// 20 high, for pane headers.
-    #[must_use]
     pub fn small(mut self) -> Self {
         self.height = 20.0;
         self
     }
 
     /// Its height, to match a button beside it.
-    #[must_use]
     pub fn height(mut self, height: f32) -> Self {
         self.height = height;
         self
     }
 
     /// Sets its text in the monospace face: sizes, settings, paths.
-    #[must_use]
     pub fn mono(mut self) -> Self {
         self.mono = true;
         self
     }
 
     /// Outlines it in `text2`: what it holds cannot be read. A sentence under it says why.
-    #[must_use]
     pub fn invalid(mut self, invalid: bool) -> Self {
         self.invalid = invalid;
         self
@@ -139,7 +130,6 @@ pub fn ask_for_focus(ctx: &egui::Context) {
 }
 
 /// True once when no field that could take the focus was drawn since it was wanted.
-#[must_use]
 pub fn nobody_took_focus(ctx: &egui::Context) -> bool {
     let now = ctx.cumulative_frame_nr();
     let Some(Wanted(since)) = ctx.data(|d| d.get_temp(wanted())) else { return false };

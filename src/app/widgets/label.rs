@@ -7,13 +7,11 @@ use egui::{Align2, Color32, Galley, Painter, Pos2, Rect, Ui, pos2};
 use std::sync::Arc;
 
 /// How a piece of text in a style is laid out: with the style's line height, so that all faces share one baseline.
-#[must_use]
 pub fn format(kind: Type, colour: Color32) -> TextFormat {
     TextFormat { line_height: Some(kind.line()), ..TextFormat::simple(kind.font(), colour) }
 }
 
 /// Lays out one line of text whole.
-#[must_use]
 pub fn galley(painter: &Painter, text: &str, kind: Type, colour: Color32) -> Arc<Galley> {
     let mut job = LayoutJob::single_section(text.to_owned(), format(kind, colour));
     job.break_on_newline = false;
@@ -21,7 +19,6 @@ pub fn galley(painter: &Painter, text: &str, kind: Type, colour: Color32) -> Arc
 }
 
 /// Lays out one line of text, cut with "…" to `width` points.
-#[must_use]
 pub fn elided(painter: &Painter, text: &str, kind: Type, colour: Color32, width: f32) -> Arc<Galley> {
     let mut job = LayoutJob::single_section(text.to_owned(), format(kind, colour));
     job.wrap = TextWrapping { max_width: width.max(0.0), max_rows: 1, break_anywhere: true, overflow_character: Some('…') };
@@ -60,13 +57,11 @@ pub fn text_in_right(painter: &Painter, rect: Rect, text: &str, kind: Type, colo
 }
 
 /// The width of one line of text, in points.
-#[must_use]
 pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
     galley(painter, text, kind, Color32::PLACEHOLDER).size().x
 }
 
 /// A text that fits a width: whole, or without its middle. A path's ends say most.
-#[must_use]
 pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
     if width(painter, text, kind) <= room {
         return text.to_owned();

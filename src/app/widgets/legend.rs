@@ -26,34 +26,29 @@ pub struct LegendEntry {
 
 impl LegendEntry {
     /// An entry without a value.
-    #[must_use]
     pub fn new(swatch: Swatch, name: impl Into<String>) -> Self {
         Self { swatch, name: name.into(), value: String::new(), dimmed: false, mono: false, tip: None }
     }
 
     /// With a value.
-    #[must_use]
     pub fn value(mut self, value: impl Into<String>) -> Self {
         self.value = value.into();
         self
     }
 
     /// With the name in the monospace face.
-    #[must_use]
     pub fn mono(mut self) -> Self {
         self.mono = true;
         self
     }
 
     /// With a tooltip.
-    #[must_use]
     pub fn tip(mut self, tip: Tip) -> Self {
         self.tip = Some(tip);
         self
     }
 
     /// Dimmed or not.
-    #[must_use]
     pub fn dimmed(mut self, dimmed: bool) -> Self {
         self.dimmed = dimmed;
         self

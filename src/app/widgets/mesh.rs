@@ -26,7 +26,6 @@ pub struct PixelColumn {
 
 impl PixelColumn {
     /// From values by a transform of value to y: `(min, max, last)` as a pyramid gives them.
-    #[must_use]
     pub fn from_values((min, max, last): (f64, f64, f64), y_from: impl Fn(f64) -> f32) -> Self {
         Self { top: y_from(max), bottom: y_from(min), last: y_from(last) }
     }
@@ -42,44 +41,37 @@ pub struct Batch {
 
 impl Batch {
     /// An empty batch for a painter's resolution.
-    #[must_use]
     pub fn new(painter: &Painter) -> Self {
         Self::with_scale(painter.pixels_per_point())
     }
 
     /// An empty batch for `pixels_per_point`.
-    #[must_use]
     pub fn with_scale(pixels_per_point: f32) -> Self {
         Self { mesh: Mesh::default(), scale: pixels_per_point.max(0.1), hatch_origin: Pos2::ZERO }
     }
 
     /// Fixes the hatch's grid to a pane's corner, so that hatch does not swim when the pane is moved.
-    #[must_use]
     pub fn hatch_origin(mut self, origin: Pos2) -> Self {
         self.hatch_origin = origin;
         self
     }
 
     /// Rectangles so far, hatch lines included.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.mesh.vertices.len() / 4
     }
 
     /// Nothing to paint yet.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mesh.vertices.is_empty()
     }
 
     /// The size of one physical pixel, in points.
-    #[must_use]
     pub fn pixel(&self) -> f32 {
         1.0 / self.scale
     }
 
     /// `v` on the nearest physical pixel edge.
-    #[must_use]
     pub fn snap(&self, v: f32) -> f32 {
         (v * self.scale).round() / self.scale
     }
@@ -331,7 +323,6 @@ impl Batch {
     }
 
     /// The batch as a shape, to keep and paint again.
-    #[must_use]
     pub fn into_shape(self) -> Shape {
         Shape::mesh(self.mesh)
     }

@@ -21,20 +21,17 @@ pub struct PaneHeader<'a> {
 
 impl<'a> PaneHeader<'a> {
     /// A header with a title only.
-    #[must_use]
     pub fn new(title: &'a str) -> Self {
         Self { title, caption: "", red: false, help: None, closing: None }
     }
 
     /// What is seen, beside the title: "at the OOM · 54 segments of 20 MiB".
-    #[must_use]
     pub fn caption(mut self, caption: &'a str) -> Self {
         self.caption = caption;
         self
     }
 
     /// Writes the title in red: this pane is about an out-of-memory error.
-    #[must_use]
     pub fn red(mut self, red: bool) -> Self {
         self.red = red;
         self
@@ -42,14 +39,12 @@ impl<'a> PaneHeader<'a> {
 
     /// The legend and gestures of this picture, shown by a "?" at the right end. [`super::legend`] has
     /// what to put into it.
-    #[must_use]
     pub fn help(mut self, help: impl FnOnce(&mut Ui) + 'a) -> Self {
         self.help = Some(Box::new(help));
         self
     }
 
     /// A cross at the right end; `closing` becomes true when it is clicked.
-    #[must_use]
     pub fn closable(mut self, closing: &'a mut bool) -> Self {
         self.closing = Some(closing);
         self

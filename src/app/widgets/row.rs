@@ -18,34 +18,29 @@ pub struct KeyValue<'a> {
 
 impl<'a> KeyValue<'a> {
     /// A row with this label and figure.
-    #[must_use]
     pub fn new(label: &'a str, value: &'a str) -> Self {
         Self { label, value, at: None, colour: None, strong: false, pad: PAD_PANE }
     }
 
     /// Left aligns the value `x` points from the row's left edge, as the Inspector does; otherwise it stands at the right end.
-    #[must_use]
     pub fn at(mut self, x: f32) -> Self {
         self.at = Some(x);
         self
     }
 
     /// Colours the value (red: out of memory; `text3`: stale or "not recorded").
-    #[must_use]
     pub fn colour(mut self, colour: Color32) -> Self {
         self.colour = Some(colour);
         self
     }
 
     /// Sets label and value in `text1`: the row that decides.
-    #[must_use]
     pub fn strong(mut self) -> Self {
         self.strong = true;
         self
     }
 
     /// Padding at both sides, 16 unless set.
-    #[must_use]
     pub fn pad(mut self, pad: f32) -> Self {
         self.pad = pad;
         self
@@ -107,48 +102,41 @@ pub struct ListRow<'a> {
 
 impl<'a> ListRow<'a> {
     /// A row 24 high; `name` is its accessible name.
-    #[must_use]
     pub fn new(name: &'a str) -> Self {
         Self { name, height: ROW, selected: false, edge: None, fill: None, line: false, pad: PAD_ROW }
     }
 
     /// Its height: 20 dense, 24, 32 to 36 with a bar, 52 with two lines.
-    #[must_use]
     pub fn height(mut self, height: f32) -> Self {
         self.height = height;
         self
     }
 
     /// Whether it holds the selection.
-    #[must_use]
     pub fn selected(mut self, selected: bool) -> Self {
         self.selected = selected;
         self
     }
 
     /// A 3 px edge in another colour than the accent (red: out of memory), also when not selected.
-    #[must_use]
     pub fn edge(mut self, colour: Color32) -> Self {
         self.edge = Some(colour);
         self
     }
 
     /// A fill of its own when not selected.
-    #[must_use]
     pub fn fill(mut self, colour: Color32) -> Self {
         self.fill = Some(colour);
         self
     }
 
     /// A 1 px line under it.
-    #[must_use]
     pub fn line(mut self) -> Self {
         self.line = true;
         self
     }
 
     /// Padding at both sides, 12 unless set.
-    #[must_use]
     pub fn pad(mut self, pad: f32) -> Self {
         self.pad = pad;
         self

@@ -35,7 +35,6 @@ impl Scroll {
     }
 
     /// Top and length of the scroll bar's handle in a track of `track` points; `None` when every row is seen.
-    #[must_use]
     pub fn handle(&self, rows: usize, seen: f64, track: f32) -> Option<(f32, f32)> {
         let hidden = rows as f64 - seen;
         if hidden <= 0.0 {

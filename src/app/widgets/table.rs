@@ -30,23 +30,28 @@ pub struct Column<'a> {
     pub right: bool,
     /// A click on the header sorts by it.
     pub sorts: bool,
+    /// The table's width from which on there is room for it.
+    pub from: f32,
 }
 
 impl<'a> Column<'a> {
     /// Left aligned text.
-    #[must_use]
     pub fn text(title: &'a str, width: Width) -> Self {
-        Self { title, width, right: false, sorts: false }
+        Self { title, width, right: false, sorts: false, from: 0.0 }
     }
 
     /// Right aligned figures.
-    #[must_use]
     pub fn figure(title: &'a str, width: f32) -> Self {
-        Self { title, width: Width::Exact(width), right: true, sorts: false }
+        Self { title, width: Width::Exact(width), right: true, sorts: false, from: 0.0 }
+    }
+
+    /// Gives way where the table is narrower: what is shown is whole.
+    pub fn from(mut self, width: f32) -> Self {
+        self.from = width;
+        self
     }
 
     /// Can be sorted by.
-    #[must_use]
     pub fn sorts(mut self) -> Self {
         self.sorts = true;
         self
@@ -88,7 +93,6 @@ const GAP: f32 = 12.0;
 
 impl<'a> Table<'a> {
     /// A table; `name` tells it from others in the same pane.
-    #[must_use]
     pub fn new(name: &'a str, columns: &'a [Column<'a>]) -> Self {
         Self {
             name,
@@ -104,35 +108,30 @@ impl<'a> Table<'a> {
     }
 
     /// Height of a row: 20 dense, 24, 32 to 36 with a bar.
-    #[must_use]
     pub fn row_height(mut self, height: f32) -> Self {
         self.row_height = height;
         self
     }
 
     /// The row that holds the selection.
-    #[must_use]
     pub fn selected(mut self, row: Option<usize>) -> Self {
         self.selected = row;
         self
     }
 
     /// The column it is sorted by, and whether descending.
-    #[must_use]
     pub fn sorted(mut self, column: usize, descending: bool) -> Self {
         self.sorted = Some((column, descending));
         self
     }
 
     /// Scrolls this row into view in this frame.
-    #[must_use]
     pub fn scroll_to(mut self, row: Option<usize>) -> Self {
         self.scroll_to = row;
         self
     }
 
     /// 1 px lines between rows.
-    #[must_use]
     pub fn lines(mut self) -> Self {
         self.lines = true;
         self
@@ -140,24 +139,25 @@ impl<'a> Table<'a> {
 
     /// Rows take the keyboard with a click; arrows then ask for the next one ([`TableOutput::moved`]), Enter and Space click. `focus` is
     /// the row that shall have it, asked for until [`TableOutput::focused`] says that it has.
-    #[must_use]
     pub fn keys(mut self, focus: Option<usize>) -> Self {
         (self.has_keys, self.focus) = (true, focus);
         self
     }
 
-    /// Shows header and rows in the available space. `paint(painter, row, cells)` paints a row into its cells (with
-    /// [`label::text_in`], [`label::text_in_right`] or anything else); `row_name` is its accessible name.
+    /// Shows header and rows in the available space. `paint(painter, row, cells)` paints a row into the cells of the columns that have
+    /// room, each with its column's place among those given; `row_name` is its accessible name.
     pub fn show(
         self,
         ui: &mut Ui,
         rows: usize,
         row_name: impl Fn(usize) -> String,
-        mut paint: impl FnMut(&Painter, usize, &[Rect]),
+        mut paint: impl FnMut(&Painter, usize, &[(usize, Rect)]),
     ) -> TableOutput {
         let mut out = TableOutput::default();
         let width = ui.available_width();
-        let places = places(self.columns, width);
+        let shown: Vec<usize> = (0..self.columns.len()).filter(|&i| width >= self.columns[i].from).collect();
+        let places = places(&shown.iter().map(|&i| self.columns[i]).collect::<Vec<_>>(), width);
+        let places: Vec<(usize, (f32, f32))> = shown.into_iter().zip(places).collect();
         self.header(ui, &places, &mut out);
         let mut area = ScrollArea::vertical().id_salt(self.name).auto_shrink(false);
         if let Some(row) = self.scroll_to {
@@ -180,10 +180,7 @@ impl<'a> Table<'a> {
                 }
                 let response = ui.push_id(row, |ui| list_row.show_painted(ui)).inner;
                 let rect = response.rect;
-                let cells: Vec<Rect> = places
-                    .iter()
-                    .map(|(a, b)| Rect::from_min_max(pos2(rect.left() + a, rect.top()), pos2(rect.left() + b, rect.bottom())))
-                    .collect();
+                let cells: Vec<(usize, Rect)> = places.iter().map(|&(i, (a, b))| (i, cell(rect, a, b))).collect();
                 paint(ui.painter(), row, &cells);
                 out.clicked = response.clicked().then_some(row).or(out.clicked);
                 out.double_clicked = response.double_clicked().then_some(row).or(out.double_clicked);
@@ -203,42 +200,93 @@ impl<'a> Table<'a> {
         out
     }
 
-    fn header(&self, ui: &mut Ui, places: &[(f32, f32)], out: &mut TableOutput) {
-        let t = Tokens::of(ui);
+    fn header(&self, ui: &mut Ui, places: &[(usize, (f32, f32))], out: &mut TableOutput) {
         let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
-        for (i, (column, (a, b))) in self.columns.iter().zip(places).enumerate() {
-            let cell = Rect::from_min_max(pos2(rect.left() + a, rect.top()), pos2(rect.left() + b, rect.bottom()));
-            let mut ink = t.text3;
-            if column.sorts {
-                let response =
-                    ui.interact(cell.expand2(vec2(4.0, 0.0)), ui.scope_id().with((self.name, "sort", i)), Sense::click());
-                response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort by {}", column.title)));
-                if response.hovered() {
-                    ink = t.text1;
-                }
-                if response.clicked() {
-                    out.sort = Some(i);
-                }
-                focus_ring(ui, &response, 2);
-            }
-            let sorted = self.sorted.filter(|(c, _)| *c == i);
-            if sorted.is_some() {
-                ink = t.text1;
-            }
-            let p = ui.painter();
-            let covered = if column.right {
-                label::text_in_right(p, cell, column.title, Type::Column, ink)
-            } else {
-                label::text_in(p, cell, column.title, Type::Column, ink)
+        for &(i, (a, b)) in places {
+            let column = self.columns[i];
+            let head = Head {
+                title: column.title,
+                is_figure: column.right,
+                sorted: self.sorted.filter(|(c, _)| *c == i).map(|(_, descending)| descending),
             };
-            if let Some((_, descending)) = sorted {
-                let icon = if descending { Icon::SortDown } else { Icon::SortUp };
-                let x = if column.right { covered.left() - 7.0 } else { covered.right() + 7.0 };
-                icon.paint(p, pos2(x, cell.center().y), 11.0, t.text2);
+            let id = column.sorts.then(|| ui.scope_id().with((self.name, "sort", i)));
+            if head.show(ui, cell(rect, a, b), id) {
+                out.sort = Some(i);
             }
         }
-        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
+        head_line(ui, rect);
     }
+}
+
+/// The part of a row or a header between two places, counted from its left edge.
+pub fn cell(row: Rect, left: f32, right: f32) -> Rect {
+    Rect::from_min_max(pos2(row.left() + left, row.top()), pos2(row.left() + right, row.bottom()))
+}
+
+/// The 1 px line under a header.
+pub fn head_line(ui: &Ui, header: Rect) {
+    ui.painter().hline(header.x_range(), header.bottom() - 0.5, Stroke::new(1.0, Tokens::of(ui).line));
+}
+
+/// The head of a column.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// What it is called.
+    pub title: &'a str,
+    /// Right aligned; the arrow stands left of it, so that figures stay flush with their head.
+    pub is_figure: bool,
+    /// The table is sorted by it, and whether descending.
+    pub sorted: Option<bool>,
+}
+
+impl Head<'_> {
+    /// Draws it; true when it was clicked. With an `id` it can be.
+    pub fn show(self, ui: &Ui, cell: Rect, id: Option<egui::Id>) -> bool {
+        let t = Tokens::of(ui);
+        let response = id.map(|id| ui.interact(cell.expand2(vec2(4.0, 0.0)), id, Sense::click()));
+        if let Some(response) = &response {
+            response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort by {}", self.title)));
+            focus_ring(ui, response, 2);
+        }
+        let is_lit = self.sorted.is_some() || response.as_ref().is_some_and(egui::Response::hovered);
+        let ink = if is_lit { t.text1 } else { t.text3 };
+        let p = ui.painter();
+        let covered = if self.is_figure {
+            label::text_in_right(p, cell, self.title, Type::Column, ink)
+        } else {
+            label::text_in(p, cell, self.title, Type::Column, ink)
+        };
+        if let Some(descending) = self.sorted {
+            let icon = if descending { Icon::SortDown } else { Icon::SortUp };
+            let x = if self.is_figure { covered.left() - 7.0 } else { covered.right() + 7.0 };
+            icon.paint(p, pos2(x, cell.center().y), 11.0, t.text2);
+        }
+        response.is_some_and(|r| r.clicked())
+    }
+}
+
+/// Columns whose widths are known and that give way one after the other, with their left and right edges from the table's left edge.
+/// Those that `goes` names first go first; `rest` takes what is left.
+pub fn fit<C: Copy + PartialEq>(mut shown: Vec<(C, f32)>, goes: &[C], rest: C, width: f32) -> Vec<(C, f32, f32)> {
+    const PAD: f32 = 12.0;
+    let needed = |shown: &[(C, f32)]| shown.iter().map(|c| c.1 + GAP).sum::<f32>() - GAP + 2.0 * PAD;
+    for column in goes {
+        if needed(&shown) <= width {
+            break;
+        }
+        shown.retain(|c| c.0 != *column);
+    }
+    let spare = (width - needed(&shown)).max(0.0);
+    let mut x = PAD;
+    shown
+        .into_iter()
+        .map(|(column, least)| {
+            let right = x + least + if column == rest { spare } else { 0.0 };
+            let place = (column, x, right);
+            x = right + GAP;
+            place
+        })
+        .collect()
 }
 
 /// The row that an arrow key asks for while `row` of so many has the keyboard.
@@ -251,7 +299,6 @@ fn moved(ui: &Ui, row_response: &egui::Response, row: usize, rows: usize) -> Opt
 }
 
 /// The left and right edge of each column, from the table's left edge, over `width` points.
-#[must_use]
 pub fn places(columns: &[Column<'_>], width: f32) -> Vec<(f32, f32)> {
     let pad = crate::app::theme::visuals::PAD_PANE;
     let gaps = GAP * columns.len().saturating_sub(1) as f32;

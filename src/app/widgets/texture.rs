@@ -15,13 +15,11 @@ pub struct PixelTexture {
 
 impl PixelTexture {
     /// Nothing uploaded yet.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Whether it shows `key` already.
-    #[must_use]
     pub fn shows(&self, key: u64) -> bool {
         self.key == Some(key) && self.handle.is_some()
     }
@@ -49,7 +47,6 @@ impl PixelTexture {
     }
 
     /// Its size in pixels.
-    #[must_use]
     pub fn size(&self) -> [usize; 2] {
         self.size
     }
@@ -71,7 +68,6 @@ impl PixelTexture {
     }
 
     /// The number of physical pixels a rectangle covers: the size to make the picture in.
-    #[must_use]
     pub fn size_for(ctx: &Context, rect: Rect) -> [usize; 2] {
         let ppp = ctx.pixels_per_point();
         [(rect.width() * ppp).round().max(0.0) as usize, (rect.height() * ppp).round().max(0.0) as usize]

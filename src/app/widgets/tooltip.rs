@@ -22,55 +22,47 @@ pub struct Tip {
 
 impl Tip {
     /// A tooltip with a title.
-    #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
 
     /// Where it is, in the accent, after the title: `workloads.py:21`.
-    #[must_use]
     pub fn place(mut self, place: impl Into<String>) -> Self {
         self.place = place.into();
         self
     }
 
     /// The colour of its class, before the title.
-    #[must_use]
     pub fn swatch(mut self, colour: Color32) -> Self {
         self.swatch = Some(colour);
         self
     }
 
     /// The line of source.
-    #[must_use]
     pub fn code(mut self, line: impl Into<String>) -> Self {
         self.code = Some(line.into());
         self
     }
 
     /// A label and its figure.
-    #[must_use]
     pub fn row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.rows.push((label.into(), value.into(), false));
         self
     }
 
     /// A label and its figure in red: the request that failed.
-    #[must_use]
     pub fn red_row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.rows.push((label.into(), value.into(), true));
         self
     }
 
     /// A sentence under the figures.
-    #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
     }
 
     /// Its width: 240, or 320 when it shows a line of source, unless set.
-    #[must_use]
     pub fn width(mut self, width: f32) -> Self {
         self.width = Some(width);
         self
@@ -149,7 +141,6 @@ impl Tip {
 }
 
 /// The frame of tooltips and popups: `s3`, a 1 px `line2` outline, radius 6, the one shadow there is.
-#[must_use]
 pub fn frame(ctx: &egui::Context) -> Frame {
     let t = Tokens::of(ctx);
     Frame::new()

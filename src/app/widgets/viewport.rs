@@ -18,19 +18,16 @@ pub struct Scale {
 
 impl Scale {
     /// Left to right over `x`.
-    #[must_use]
     pub fn horizontal(start: f64, end: f64, x: Rangef) -> Self {
         Self { start, end, pixels: (x.min, x.max) }
     }
 
     /// Bottom to top over `y`: `start` at the bottom.
-    #[must_use]
     pub fn vertical(start: f64, end: f64, y: Rangef) -> Self {
         Self { start, end, pixels: (y.max, y.min) }
     }
 
     /// The screen coordinate of a value.
-    #[must_use]
     pub fn at(&self, value: f64) -> f32 {
         let span = self.end - self.start;
         if span == 0.0 {
@@ -41,7 +38,6 @@ impl Scale {
     }
 
     /// The value at a screen coordinate.
-    #[must_use]
     pub fn value(&self, pixel: f32) -> f64 {
         let length = f64::from(self.pixels.1 - self.pixels.0);
         if length == 0.0 {
@@ -51,14 +47,12 @@ impl Scale {
     }
 
     /// Values in one point of screen; positive for either direction.
-    #[must_use]
     pub fn per_point(&self) -> f64 {
         let length = f64::from(self.pixels.1 - self.pixels.0).abs();
         if length == 0.0 { 0.0 } else { (self.end - self.start) / length }
     }
 
     /// The screen range, least first.
-    #[must_use]
     pub fn range(&self) -> Rangef {
         Rangef::new(self.pixels.0.min(self.pixels.1), self.pixels.0.max(self.pixels.1))
     }
@@ -74,14 +68,12 @@ pub struct PanZoom {
 
 impl PanZoom {
     /// All of `start..end` visible. An empty or wrong domain becomes one unit wide.
-    #[must_use]
     pub fn new(start: f64, end: f64) -> Self {
         let domain = sane(start, end);
         Self { domain, visible: domain, least: 1.0f64.min(domain.1 - domain.0) }
     }
 
     /// The least visible span: zooming in stops there. 1 (a microsecond, an event, a byte) unless set.
-    #[must_use]
     pub fn with_least(mut self, span: f64) -> Self {
         self.least = span.max(f64::MIN_POSITIVE).min(self.domain.1 - self.domain.0);
         self.show(self.visible.0, self.visible.1);
@@ -89,37 +81,31 @@ impl PanZoom {
     }
 
     /// The whole domain.
-    #[must_use]
     pub fn domain(&self) -> (f64, f64) {
         self.domain
     }
 
     /// The visible range.
-    #[must_use]
     pub fn visible(&self) -> (f64, f64) {
         self.visible
     }
 
     /// The visible span as a share of the domain, 0 to 1.
-    #[must_use]
     pub fn share(&self) -> f64 {
         (self.visible.1 - self.visible.0) / (self.domain.1 - self.domain.0)
     }
 
     /// Everything is visible.
-    #[must_use]
     pub fn is_fit(&self) -> bool {
         self.visible == self.domain
     }
 
     /// A scale of the visible range over a horizontal rectangle edge.
-    #[must_use]
     pub fn horizontal(&self, x: Rangef) -> Scale {
         Scale::horizontal(self.visible.0, self.visible.1, x)
     }
 
     /// A scale of the visible range, bottom to top.
-    #[must_use]
     pub fn vertical(&self, y: Rangef) -> Scale {
         Scale::vertical(self.visible.0, self.visible.1, y)
     }
@@ -276,7 +262,6 @@ pub const BOX_LEAST: f32 = 10.0;
 
 /// What a box between two corners zooms to in a plot, in points: its sides that are long enough, the other ones as far as `all` goes;
 /// `None` where neither is.
-#[must_use]
 pub fn box_within(from: Pos2, to: Pos2, all: Rect) -> Option<Rect> {
     let drawn = Rect::from_two_pos(all.clamp(from), all.clamp(to));
     let side = |wanted: Rangef, all: Rangef| if wanted.span() >= BOX_LEAST { wanted } else { all };
@@ -312,7 +297,6 @@ enum Drag {
 
 impl Gesture {
     /// Reads the gesture of a response that senses [`egui::Sense::click_and_drag`].
-    #[must_use]
     pub fn read(response: &Response) -> Self {
         let ctx = &response.ctx;
         let (pointer, origin, modifiers, scroll, zoom) = ctx

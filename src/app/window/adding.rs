@@ -101,14 +101,14 @@ impl App {
 
     fn take_in(&mut self, added: Added, from: Option<DocumentId>) {
         let Some(document) = self.documents.find_mut(added.to) else { return };
-        let link = document.view().map(|v| v.link.clone());
+        let shared = document.view().map(|v| v.shared.clone());
         let mut view = DeviceView::new(added.data);
-        if let Some(mut link) = link {
+        if let Some(mut shared) = shared {
             // Events and allocations are what they were; ranges may have been added before the selected one.
-            if matches!(link.selected(), Some(Item::Annotation(_))) {
-                link.selection.select(None);
+            if matches!(shared.selected(), Some(Item::Annotation(_))) {
+                shared.selection.select(None);
             }
-            view.link = link;
+            view.shared = shared;
         }
         document.recording = Some(added.recording);
         document.content = Content::Ready(Box::new(view));
@@ -239,7 +239,7 @@ mod tests {
         apart.actions().send(crate::app::state::action::Action::Add(trace.clone()));
         settle(&mut apart);
         let view = apart.active_document().and_then(Document::view).unwrap();
-        assert_eq!((view.link.cursor, view.data.recording.added.len()), (17, 1));
+        assert_eq!((view.shared.cursor, view.data.recording.added.len()), (17, 1));
 
         // A trace of another run is kept apart, and says why.
         let mut wrong = app();

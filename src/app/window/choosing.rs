@@ -121,7 +121,7 @@ impl App {
                 }
             }
             // More than two cannot be held against each other, and one folder is watched: the first one counts.
-            Choosing::First | Choosing::Second | Choosing::Watch | Choosing::Sources => {
+            Choosing::First | Choosing::Second | Choosing::WatchFolder | Choosing::Sources => {
                 if let Some(path) = paths.into_iter().next() {
                     self.actions.send(purpose.action(path));
                 }

@@ -9,9 +9,9 @@ use crate::app::settings::ThemeChoice;
 use crate::app::state::action::Action;
 use crate::app::state::choosing::Choosing;
 use crate::app::state::command::{Command, Needs};
-use crate::app::state::cursor::{Axis, domain};
-use crate::app::state::live::LiveAction;
+use crate::app::state::live_status::LiveAction;
 use crate::app::state::selection::Item;
+use crate::app::state::shared::{Axis, domain};
 use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace;
 use crate::app::widgets::field;
@@ -32,7 +32,7 @@ impl App {
                 view.is_some() || (command == Command::Clear && (is_page || !matches!(self.overlay, Overlay::None)))
             }
             Needs::Saveable => self.can_save(),
-            Needs::Selection => view.is_some_and(|v| v.link.selected().is_some()),
+            Needs::Selection => view.is_some_and(|v| v.shared.selected().is_some()),
             Needs::OutOfMemory => view.is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some()),
         }
     }
@@ -47,9 +47,9 @@ impl App {
             Command::CompareFiles => self.ask_pair(),
             Command::Probe => self.open_probe(false),
             Command::Replay => self.open_probe(true),
-            Command::Watch => match self.watch.take() {
+            Command::WatchFolder => match self.watch.take() {
                 Some(watch) => self.notices.say(format!("{} is no longer watched.", watch.folder.display())),
-                None => self.open_dialog(Choosing::Watch),
+                None => self.open_dialog(Choosing::WatchFolder),
             },
             Command::SavePicture => self.actions.send(Action::AskPicture(None)),
             Command::SaveRecording if self.want_saved() => self.open_dialog(Choosing::Save),
@@ -80,42 +80,42 @@ impl App {
                 self.settings.theme = if dark { ThemeChoice::Light } else { ThemeChoice::Dark };
                 ctx.set_theme(self.settings.theme.preference());
             }
-            Command::ZoomFit => self.with_link(|link, data| {
-                let (from, to) = domain(data.device(), link.axis);
-                set_window(link, data, from, to);
-                link.fitted = link.fitted.wrapping_add(1);
+            Command::ZoomFit => self.with_link(|shared, data| {
+                let (from, to) = domain(data.device(), shared.axis);
+                set_window(shared, data, from, to);
+                shared.fitted = shared.fitted.wrapping_add(1);
             }),
-            Command::ZoomIn => self.with_link(|link, data| zoom(link, data, 0.5)),
-            Command::ZoomOut => self.with_link(|link, data| zoom(link, data, 2.0)),
-            Command::PanLeft => self.with_link(|link, data| pan(link, data, -0.25)),
-            Command::PanRight => self.with_link(|link, data| pan(link, data, 0.25)),
-            Command::ToggleAxis => self.with_link(|link, data| {
-                set_axis(link, data, if link.axis == Axis::Event { Axis::Time } else { Axis::Event });
+            Command::ZoomIn => self.with_link(|shared, data| zoom(shared, data, 0.5)),
+            Command::ZoomOut => self.with_link(|shared, data| zoom(shared, data, 2.0)),
+            Command::PanLeft => self.with_link(|shared, data| pan(shared, data, -0.25)),
+            Command::PanRight => self.with_link(|shared, data| pan(shared, data, 0.25)),
+            Command::ToggleAxis => self.with_link(|shared, data| {
+                set_axis(shared, data, if shared.axis == Axis::Event { Axis::Time } else { Axis::Event });
             }),
-            Command::EventBack => self.with_link(|link, data| go_to(link, data, link.cursor.saturating_sub(1))),
-            Command::EventForward => self.with_link(|link, data| go_to(link, data, link.cursor.saturating_add(1))),
-            Command::First => self.with_link(|link, data| go_to(link, data, 0)),
-            Command::Last => self.with_link(|link, data| go_to(link, data, u32::MAX)),
-            Command::Peak => self.with_link(|link, data| go_to(link, data, data.tables.curves.peak(Quantity::Active).1)),
+            Command::EventBack => self.with_link(|shared, data| go_to(shared, data, shared.cursor.saturating_sub(1))),
+            Command::EventForward => self.with_link(|shared, data| go_to(shared, data, shared.cursor.saturating_add(1))),
+            Command::First => self.with_link(|shared, data| go_to(shared, data, 0)),
+            Command::Last => self.with_link(|shared, data| go_to(shared, data, u32::MAX)),
+            Command::Peak => self.with_link(|shared, data| go_to(shared, data, data.tables.curves.peak(Quantity::Active).1)),
             Command::PreviousPeak | Command::NextPeak | Command::PreviousSameStack | Command::NextSameStack => self.seek(command),
             Command::OutOfMemory if self.show_failed_device() => {}
-            Command::OutOfMemory => self.with_link(|link, data| {
+            Command::OutOfMemory => self.with_link(|shared, data| {
                 // The last first, which ended the run; from there on round.
                 let is_at_one =
-                    data.ooms.binary_search(&link.cursor).is_ok() && link.selected() == Some(Item::Event(link.cursor));
-                let next = data.ooms.iter().copied().find(|&e| e > link.cursor).or_else(|| data.ooms.first().copied());
+                    data.ooms.binary_search(&shared.cursor).is_ok() && shared.selected() == Some(Item::Event(shared.cursor));
+                let next = data.ooms.iter().copied().find(|&e| e > shared.cursor).or_else(|| data.ooms.first().copied());
                 if let Some(e) = if is_at_one { next } else { data.last_oom() } {
-                    go_to(link, data, e);
-                    link.selection.select(Some(Item::Event(e)));
+                    go_to(shared, data, e);
+                    shared.selection.select(Some(Item::Event(e)));
                 }
             }),
-            Command::SetMarker(which) => self.with_link(|link, _| set_marker(link, which, Some(link.cursor))),
-            Command::ClearMarkers => self.with_link(|link, _| {
-                set_marker(link, 0, None);
-                set_marker(link, 1, None);
+            Command::SetMarker(which) => self.with_link(|shared, _| set_marker(shared, which, Some(shared.cursor))),
+            Command::ClearMarkers => self.with_link(|shared, _| {
+                set_marker(shared, 0, None);
+                set_marker(shared, 1, None);
             }),
             Command::QueryStack => {
-                let stack = self.active_document().and_then(Document::view).and_then(|v| selected_stack(&v.link, &v.data));
+                let stack = self.active_document().and_then(Document::view).and_then(|v| selected_stack(&v.shared, &v.data));
                 match stack {
                     Some(stack) if stack.is_some() => self.apply(Action::SetQuery(format!("stack={}", stack.0)), ctx),
                     Some(_) => self.apply(Action::SetQuery("stack=none".to_owned()), ctx),
@@ -131,10 +131,10 @@ impl App {
             Command::SelectionBack if self.active_document_mut().is_some_and(|d| d.left.1 && d.go_back()) => {}
             Command::SelectionBack => {
                 let mut went = false;
-                self.with_link(|link, data| {
-                    went = link.zoom_back(data.device());
-                    if !went && link.selection.can_go_back() {
-                        link.selection.back();
+                self.with_link(|shared, data| {
+                    went = shared.zoom_back(data.device());
+                    if !went && shared.selection.can_go_back() {
+                        shared.selection.back();
                         went = true;
                     }
                 });
@@ -142,11 +142,11 @@ impl App {
                     document.go_back();
                 }
             }
-            Command::SelectionForward => self.with_link(|link, _| link.selection.forward()),
+            Command::SelectionForward => self.with_link(|shared, _| shared.selection.forward()),
             Command::CopyAddress => {
                 let text =
                     self.active_document().and_then(Document::view).filter(|v| v.data.recording.addresses().is_known()).and_then(
-                        |v| match v.link.selected()? {
+                        |v| match v.shared.selected()? {
                             Item::Lifetime(id) => {
                                 v.data.tables.lifetimes.get(v.data.device(), id).map(|l| Address(l.address).to_string())
                             }
@@ -162,7 +162,7 @@ impl App {
             }
             Command::CopyStack => {
                 let text = self.active_document().and_then(Document::view).and_then(|v| {
-                    let stack = selected_stack(&v.link, &v.data)?;
+                    let stack = selected_stack(&v.shared, &v.data)?;
                     Some(vramscope_core::tables::stack_text(&v.data.recording.stacks, stack))
                 });
                 match text {
@@ -201,10 +201,10 @@ impl App {
         let Some(failed) = view.and_then(|v| v.data.failed_elsewhere()) else { return false };
         self.set_device(failed);
         // One that was looked at before may have been left elsewhere.
-        self.with_link(|link, data| {
-            if let (Some(&first), false) = (data.ooms.first(), data.ooms.contains(&link.cursor)) {
-                go_to(link, data, first);
-                link.selection.select(Some(Item::Event(first)));
+        self.with_link(|shared, data| {
+            if let (Some(&first), false) = (data.ooms.first(), data.ooms.contains(&shared.cursor)) {
+                go_to(shared, data, first);
+                shared.selection.select(Some(Item::Event(first)));
             }
         });
         true
@@ -223,20 +223,20 @@ impl App {
             page.let_go();
             return;
         }
-        self.with_link(|link, _| {
-            link.cleared = link.cleared.wrapping_add(1);
-            if link.range.is_some() {
-                link.range = None;
-            } else if !link.focus_classes.is_empty() {
-                link.focus_classes.clear();
-            } else if link.query.is_some() {
-                link.query = None;
-            } else if link.selected().is_some() || link.own.is_some() {
+        self.with_link(|shared, _| {
+            shared.cleared = shared.cleared.wrapping_add(1);
+            if shared.range.is_some() {
+                shared.range = None;
+            } else if !shared.focus_classes.is_empty() {
+                shared.focus_classes.clear();
+            } else if shared.query.is_some() {
+                shared.query = None;
+            } else if shared.selected().is_some() || shared.own.is_some() {
                 // The window stays: whoever zoomed in and let everything go has not asked to lose the place.
-                link.selection.select(None);
-                link.own = None;
+                shared.selection.select(None);
+                shared.own = None;
             } else {
-                link.fitted = link.fitted.wrapping_add(1);
+                shared.fitted = shared.fitted.wrapping_add(1);
             }
         });
     }
@@ -255,7 +255,7 @@ mod tests {
         let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
         app.open_paths([concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()]);
         app.logic(&ctx);
-        let front = |app: &App| app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.link.selected())));
+        let front = |app: &App| app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.shared.selected())));
         app.apply(Action::Select(Some(Item::Event(1))), &ctx);
         app.run(Command::Workspace(Workspace::Autopsy), &ctx);
         app.run(Command::SelectionBack, &ctx);

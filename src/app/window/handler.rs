@@ -11,7 +11,7 @@ use crate::app::documents::moving::{clamp_event, go_to, set_axis, set_marker, se
 use crate::app::state::action::Action;
 use crate::app::state::choosing::Choosing;
 use crate::app::state::compared::Source;
-use crate::app::state::cursor::{AskedQuery, Link};
+use crate::app::state::shared::{AskedQuery, SharedViewState};
 use crate::app::state::workspace;
 use vramscope_core::query::Query;
 
@@ -34,7 +34,7 @@ impl App {
                     self.open_dialog(Choosing::Second);
                 }
             },
-            Action::Watch(folder) => self.watch_folder(folder),
+            Action::WatchFolder(folder) => self.watch_folder(folder),
             Action::Explain(log) => self.overlay = Overlay::Explain(crate::app::dialogs::explain::Explainer::of(log)),
             Action::ExplainLog(path) => self.explain_log(path),
             Action::NothingToExplain(why) => {
@@ -58,43 +58,43 @@ impl App {
             Action::Activate(id) => self.documents.show(id),
             Action::Close(id) => self.close(id),
             Action::SetDevice(index) => self.set_device(index),
-            Action::SetCursor(event) => self.with_link(|link, data| link.cursor = clamp_event(data, event)),
-            Action::GoTo(event) => self.with_link(|link, data| go_to(link, data, event)),
-            Action::SetInstant(at_us) => self.with_link(|link, _| link.instant_us = at_us),
-            Action::SetWindow(from, to) => self.with_link(|link, data| set_window(link, data, from, to)),
-            Action::SetAxis(axis) => self.with_link(|link, data| set_axis(link, data, axis)),
-            Action::HoverEvent(event) => self.with_link(|link, _| link.hover_event = event),
-            Action::Hover(item) => self.with_link(|link, _| link.hovered = item),
-            Action::HoverClass(class) => self.with_link(|link, _| link.hover_class = class),
-            Action::HoverOwn(own) => self.with_link(|link, _| link.hover_own = own),
-            Action::KeepOwn(own) => self.with_link(|link, _| link.own = own),
-            Action::Select(item) => self.with_link(|link, _| {
-                link.selection.select(item);
-                link.own = None;
+            Action::SetCursor(event) => self.with_link(|shared, data| shared.cursor = clamp_event(data, event)),
+            Action::GoTo(event) => self.with_link(|shared, data| go_to(shared, data, event)),
+            Action::SetInstant(at_us) => self.with_link(|shared, _| shared.instant_us = at_us),
+            Action::SetWindow(from, to) => self.with_link(|shared, data| set_window(shared, data, from, to)),
+            Action::SetAxis(axis) => self.with_link(|shared, data| set_axis(shared, data, axis)),
+            Action::HoverEvent(event) => self.with_link(|shared, _| shared.hover_event = event),
+            Action::Hover(item) => self.with_link(|shared, _| shared.hovered = item),
+            Action::HoverClass(class) => self.with_link(|shared, _| shared.hover_class = class),
+            Action::HoverOwn(own) => self.with_link(|shared, _| shared.hover_own = own),
+            Action::KeepOwn(own) => self.with_link(|shared, _| shared.own = own),
+            Action::Select(item) => self.with_link(|shared, _| {
+                shared.selection.select(item);
+                shared.own = None;
             }),
-            Action::SetRange(range) => self.with_link(|link, data| {
-                link.range = range.map(|(a, b)| (clamp_event(data, a.min(b)), clamp_event(data, a.max(b))));
+            Action::SetRange(range) => self.with_link(|shared, data| {
+                shared.range = range.map(|(a, b)| (clamp_event(data, a.min(b)), clamp_event(data, a.max(b))));
             }),
             Action::SetColourBy(by) => {
                 // What the user chose is kept; what a recording without stacks falls back to is not.
                 self.settings.colour_by = Some(by);
-                self.with_link(|link, _| {
-                    link.colour_by = by;
-                    link.focus_classes.clear();
-                    link.hover_class = None;
+                self.with_link(|shared, _| {
+                    shared.colour_by = by;
+                    shared.focus_classes.clear();
+                    shared.hover_class = None;
                 });
             }
-            Action::SetQuery(text) => self.with_link(|link, _| {
+            Action::SetQuery(text) => self.with_link(|shared, _| {
                 let read = Query::parse(&text).ok().filter(|query| !query.is_empty());
-                link.query = read.map(|query| Arc::new(AskedQuery { text, query }));
+                shared.query = read.map(|query| Arc::new(AskedQuery { text, query }));
             }),
-            Action::SetFocusClasses(classes) => self.with_link(|link, _| link.focus_classes = classes),
+            Action::SetFocusClasses(classes) => self.with_link(|shared, _| shared.focus_classes = classes),
             Action::SetMarker(which, event) => {
-                self.with_link(|link, data| set_marker(link, which, event.map(|e| clamp_event(data, e))))
+                self.with_link(|shared, data| set_marker(shared, which, event.map(|e| clamp_event(data, e))))
             }
             Action::OpenSimulation { conf, limit } => self.open_simulation(&conf, limit),
             Action::TrySettings(conf) => {
-                self.with_link(|link, _| link.to_try.push(conf));
+                self.with_link(|shared, _| shared.to_try.push(conf));
                 if let Some(document) = self.active_document_mut() {
                     document.go_to(workspace::Workspace::WhatIf);
                     let whatif = workspace::Workspace::WhatIf;
@@ -110,17 +110,17 @@ impl App {
                         Content::Ready(view) => Some(view),
                         _ => None,
                     };
-                    parked.chain(shown).for_each(|view| view.link.tracks = tracks);
+                    parked.chain(shown).for_each(|view| view.shared.tracks = tracks);
                 }
             }
-            Action::Compare(which, source) => self.with_link(|link, _| {
+            Action::Compare(which, source) => self.with_link(|shared, _| {
                 // A flag in the timeline would claim that A is here.
                 if source != Source::Marker
-                    && let Some(marker) = link.markers.get_mut(which)
+                    && let Some(marker) = shared.markers.get_mut(which)
                 {
                     *marker = None;
                 }
-                if let Some(side) = link.compared.get_mut(which) {
+                if let Some(side) = shared.compared.get_mut(which) {
                     *side = source;
                 }
             }),
@@ -136,13 +136,13 @@ impl App {
         }
     }
 
-    pub(in crate::app) fn with_link(&mut self, change: impl FnOnce(&mut Link, &DeviceData)) {
+    pub(in crate::app) fn with_link(&mut self, change: impl FnOnce(&mut SharedViewState, &DeviceData)) {
         if let Some(view) = self.active_document_mut().and_then(Document::view_mut) {
             let data = std::sync::Arc::clone(&view.data);
-            let before = (view.link.axis, view.link.from, view.link.to, view.link.selected());
-            change(&mut view.link, &data);
-            let after = (view.link.axis, view.link.from, view.link.to, view.link.selected());
-            view.link.remember(before);
+            let before = (view.shared.axis, view.shared.from, view.shared.to, view.shared.selected());
+            change(&mut view.shared, &data);
+            let after = (view.shared.axis, view.shared.from, view.shared.to, view.shared.selected());
+            view.shared.remember(before);
             if after != before
                 && let Some(document) = self.active_document_mut()
             {

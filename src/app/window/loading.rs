@@ -5,7 +5,7 @@ use crate::app::documents::document::{Content, DeviceView, Settling};
 use crate::app::documents::loader::Instead;
 use crate::app::documents::samples::describe;
 use crate::app::state::action::Action;
-use crate::app::state::cursor::{Axis, domain};
+use crate::app::state::shared::{Axis, domain};
 use crate::app::state::workspace::Workspace;
 use vramscope_core::model::Format;
 use vramscope_core::units::count;
@@ -44,14 +44,14 @@ impl App {
                     document.recording = Some(recording);
                     let (look, curves_of) = (loading.look, loading.preview.first().map(|p| p.device));
                     let mut view = DeviceView::new(data);
-                    view.link.tracks = tracks;
+                    view.shared.tracks = tracks;
                     view.colour_as_chosen(colour_by);
                     if axis == Axis::Time && view.data.device().events.has_time {
-                        view.link.axis = axis;
-                        (view.link.from, view.link.to) = domain(view.data.device(), axis);
+                        view.shared.axis = axis;
+                        (view.shared.from, view.shared.to) = domain(view.data.device(), axis);
                     }
                     let events = view.data.device().events.len();
-                    look.carry_over(curves_of, view.data.index, events, &mut view.link);
+                    look.carry_over(curves_of, view.data.index, events, &mut view.shared);
                     let page = std::mem::replace(&mut document.content, Content::Ready(Box::new(view)));
                     if let (Content::Loading(page), Content::Ready(view), false) =
                         (page, &mut document.content, self.jobs.is_synchronous)

@@ -10,8 +10,8 @@ mod comparing;
 mod copying;
 mod dropping;
 mod explaining;
-mod folder;
 mod handler;
+mod live_tabs;
 mod loading;
 pub mod pictures;
 mod probing;
@@ -19,7 +19,7 @@ mod saving;
 mod seeking;
 mod sources;
 mod tabs;
-mod watching;
+mod watched_folder;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use super::dialogs::notifications::Notifications;
 use super::dialogs::{choosing as paths, explain, sources as questions};
 use super::documents::document::{Content, DeviceView, Document};
 use super::documents::samples::Sample;
-use super::documents::{adding::Additions, samples, saving::Saves, seeking::Seeking, tabs::Tabs, watch};
+use super::documents::{adding::Additions, folder_watch, samples, saving::Saves, seeking::Seeking, tabs::Tabs};
 use super::jobs::{Derived, Jobs};
 use super::palette::Palette;
 use super::picture::Pictures;
@@ -108,7 +108,7 @@ pub struct App {
     /// The live session that is to be saved, while the user is asked where.
     pub(in crate::app) session_to_save: Option<DocumentId>,
     /// The folder watched for new recordings.
-    pub(in crate::app) watch: Option<watch::Watch>,
+    pub(in crate::app) watch: Option<folder_watch::FolderWatch>,
     pub(in crate::app) additions: Additions,
     pub(in crate::app) actions: Actions,
     pub(in crate::app) inbox: Receiver<Action>,
@@ -121,7 +121,6 @@ pub struct App {
 
 impl App {
     /// An app with no documents.
-    #[must_use]
     pub fn new(ctx: &Context, mut settings: Settings, jobs: Jobs) -> Self {
         theme::install(ctx);
         ctx.set_theme(settings.theme.preference());
@@ -172,13 +171,11 @@ impl App {
     }
 
     /// Where views and tests ask for changes.
-    #[must_use]
     pub fn actions(&self) -> &Actions {
         &self.actions
     }
 
     /// The document in front.
-    #[must_use]
     pub fn active_document(&self) -> Option<&Document> {
         self.documents.front()
     }
@@ -188,13 +185,11 @@ impl App {
     }
 
     /// The open documents, in tab order.
-    #[must_use]
     pub fn documents(&self) -> &[Document] {
         &self.documents
     }
 
     /// The settings as they would be saved now.
-    #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -205,7 +200,6 @@ impl App {
     }
 
     /// True when nothing is being read or computed.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.jobs.running() == 0
             && self.additions.is_empty()
@@ -312,7 +306,7 @@ impl App {
     pub fn open_recording(&mut self, title: &str, data: Arc<crate::app::data::device::DeviceData>) {
         let recording = Arc::clone(&data.recording);
         let mut view = DeviceView::new(data);
-        view.link.tracks = self.settings.tracks;
+        view.shared.tracks = self.settings.tracks;
         let document = self.open_tab(title.to_owned(), None, Content::Ready(Box::new(view)));
         document.recording = Some(recording);
     }

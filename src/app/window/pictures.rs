@@ -13,7 +13,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::jobs::Jobs;
 use crate::app::picture::{Wanted, cut, save_png, svg, write};
 use crate::app::settings::{Settings, ThemeChoice};
-use crate::app::state::cursor::Link;
+use crate::app::state::shared::SharedViewState;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace::{Layouts, Workspace};
 use crate::app::theme::tokens;
@@ -70,7 +70,7 @@ pub(in crate::app) fn draw(
 struct Scene {
     title: String,
     data: Arc<DeviceData>,
-    link: Link,
+    shared: SharedViewState,
     workspace: Workspace,
     layouts: Layouts,
     only: Option<ViewKind>,
@@ -89,7 +89,7 @@ impl Scene {
             document.workspace = self.workspace;
             document.layouts = self.layouts;
             if let Some(view) = document.view_mut() {
-                view.link = self.link;
+                view.shared = self.shared;
             }
         }
         let mut patience = Patience::default();
@@ -125,7 +125,7 @@ impl App {
         Some(Scene {
             title: document.title.clone(),
             data: Arc::clone(&view.data),
-            link: view.link.clone(),
+            shared: view.shared.clone(),
             workspace: document.workspace,
             layouts: document.layouts.clone(),
             only: part.map(|(kind, _)| kind),

@@ -18,8 +18,8 @@ impl App {
             return;
         }
         let Some((of, view)) = self.active_document().and_then(|d| Some((d.id, d.view()?))) else { return };
-        let (data, link) = (Arc::clone(&view.data), view.link.clone());
-        let answer = self.jobs.spawn("seek", move || find(command, &link, &data));
+        let (data, shared) = (Arc::clone(&view.data), view.shared.clone());
+        let answer = self.jobs.spawn("seek", move || find(command, &shared, &data));
         self.seeking = Some(Seeking { of, answer, next: VecDeque::new() });
         self.poll_seeking();
     }
@@ -39,11 +39,11 @@ impl App {
             return;
         }
         if let Some((event, item)) = found {
-            self.with_link(|link, data| {
+            self.with_link(|shared, data| {
                 if item.is_some() {
-                    link.selection.select(item);
+                    shared.selection.select(item);
                 }
-                go_to(link, data, event);
+                go_to(shared, data, event);
             });
         }
         seeking.next.into_iter().for_each(|command| self.seek(command));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     fn cursor(app: &App) -> u32 {
-        app.active_document().and_then(Document::view).map_or(0, |v| v.link.cursor)
+        app.active_document().and_then(Document::view).map_or(0, |v| v.shared.cursor)
     }
 
     #[test]

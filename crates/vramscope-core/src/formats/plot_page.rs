@@ -10,8 +10,8 @@ use serde::Deserialize;
 use super::FormatError;
 use super::timeline::Live;
 use crate::model::{
-    Action, DeviceId, DeviceKind, DeviceRecording, Format, Frame, LoadReport, PoolId, Progress, Recording, Source, StackId,
-    StackTableBuilder, WarningKind,
+    Action, Capabilities, DeviceId, DeviceKind, DeviceRecording, Format, Frame, Known, LoadReport, PoolId, Progress, Recording,
+    Source, StackId, StackTableBuilder, WarningKind,
 };
 use crate::units::count;
 
@@ -80,7 +80,11 @@ pub(super) fn read(page: &[u8], at: usize, name: &str, progress: &Progress) -> R
     let mut report = LoadReport::default();
     let mut device = DeviceRecording {
         id: DeviceId { kind: DeviceKind::Other, index: 0 },
-        is_address_untold: true,
+        can_show: Capabilities {
+            addresses: super::FREES_ARE_GUESSED,
+            segments: Known::No("The page holds the plot of the allocations, and no segments. A memory snapshot has them."),
+            ..Capabilities::default()
+        },
         ..DeviceRecording::default()
     };
     device.pools.push((0, 0));

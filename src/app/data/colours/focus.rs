@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::app::data::device::DeviceData;
-use crate::app::state::cursor::Link;
 use crate::app::state::selection::Item;
+use crate::app::state::shared::SharedViewState;
 use vramscope_core::anatomy::OwnBlocks;
 use vramscope_core::model::StackId;
 use vramscope_core::query::matching::Matching;
+
 use vramscope_core::tables::LifetimeId;
 
 /// What stays bright while the rest is dimmed. Nothing named means everything.
@@ -35,57 +36,49 @@ impl PartialEq for Focus {
 
 impl Focus {
     /// What the legend, the selection and the query of a document ask for.
-    #[must_use]
-    pub fn of(link: &Link, matching: Option<&Arc<Matching>>) -> Self {
-        let own = link.hover_own.as_ref().or(link.own.as_ref());
-        let stack = match link.selected() {
+    pub fn of(shared: &SharedViewState, matching: Option<&Arc<Matching>>) -> Self {
+        let own = shared.hover_own.as_ref().or(shared.own.as_ref());
+        let stack = match shared.selected() {
             // A row may hold more than the one stack that stands for it.
             Some(Item::Stack(stack)) if own.is_none() => Some(stack),
             _ => None,
         };
-        let classes = link.hover_class.as_ref().map_or(link.focus_classes.as_slice(), std::slice::from_ref);
+        let classes = shared.hover_class.as_ref().map_or(shared.focus_classes.as_slice(), std::slice::from_ref);
         Focus { stack, matching: matching.cloned(), own: own.cloned(), ..Focus::classes(classes) }
     }
 
     /// These classes of the legend.
-    #[must_use]
     pub fn classes(classes: &[u8]) -> Self {
         let classes = classes.iter().fold(0, |mask, &c| mask | 1u64.checked_shl(u32::from(c)).unwrap_or(0));
         Focus { classes, ..Focus::default() }
     }
 
     /// Allocations by this call stack.
-    #[must_use]
     pub fn stack(stack: StackId) -> Self {
         Focus { stack: Some(stack), ..Focus::default() }
     }
 
     /// Allocations that a query holds for.
-    #[must_use]
     pub fn matching(matching: Arc<Matching>) -> Self {
         Focus { matching: Some(matching), ..Focus::default() }
     }
 
     /// Everything is bright.
-    #[must_use]
     pub fn is_all(&self) -> bool {
         self.classes == 0 && !self.picks_allocations()
     }
 
     /// Single allocations are picked, by a call stack, a query or a row: what is folded cannot be told.
-    #[must_use]
     pub fn picks_allocations(&self) -> bool {
         self.stack.is_some() || self.matching.is_some() || self.own.is_some()
     }
 
     /// A class of the legend is dimmed.
-    #[must_use]
     pub fn dims_class(&self, class: u8) -> bool {
         self.classes != 0 && self.classes & 1u64.checked_shl(u32::from(class)).unwrap_or(0) == 0
     }
 
     /// An allocation is dimmed for its call stack, because the query does not hold for it, or as one of another row.
-    #[must_use]
     pub fn dims(&self, data: &DeviceData, id: LifetimeId) -> bool {
         self.stack.is_some_and(|s| data.tables.lifetimes.stack(data.device(), id) != s)
             || self.matching.as_ref().is_some_and(|m| !m.contains(id))

@@ -31,7 +31,6 @@ pub enum Paint {
 
 impl Paint {
     /// The colour in a theme.
-    #[must_use]
     pub fn colour(self, tokens: &Tokens) -> Color32 {
         match self {
             Paint::Slot(slot) => tokens.slot(usize::from(slot)),
@@ -133,7 +132,6 @@ fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(
 
 impl Colours {
     /// A class for each role, always with the same colour.
-    #[must_use]
     pub fn of_roles(roles: Arc<Roles>) -> Self {
         let classes = Role::ALL.iter().map(|role| Class { name: role.text().to_owned(), paint: role_paint(*role) }).collect();
         Colours { by: ColourBy::Role, classes, roles: Some(roles), ..Colours::default() }
@@ -142,7 +140,6 @@ impl Colours {
     /// The classes of a device. Slots go to the names that weigh most over the whole recording, the first to the one with most bytes at
     /// the peak of requested memory. For
     /// [`ColourBy::Role`] see [`of_roles`](Self::of_roles); here everything is of one class then.
-    #[must_use]
     pub fn build(data: &DeviceData, by: ColourBy) -> Self {
         let mut colours = Colours { by, ..Colours::default() };
         let device = data.device();
@@ -268,13 +265,11 @@ impl Colours {
     }
 
     /// What the colours mean.
-    #[must_use]
     pub fn by(&self) -> ColourBy {
         self.by
     }
 
     /// The class of an allocation seen at an event (only [`ColourBy::Age`] looks at the event).
-    #[must_use]
     pub fn class_of(&self, data: &DeviceData, id: LifetimeId, at_event: u32) -> u8 {
         let device = data.device();
         let lifetimes = &data.tables.lifetimes;
@@ -319,20 +314,17 @@ impl Colours {
     }
 
     /// The colour of a class in a theme.
-    #[must_use]
     pub fn colour(&self, class: u8, tokens: &Tokens) -> Color32 {
         self.classes.get(usize::from(class)).map_or(tokens.other, |c| c.paint.colour(tokens))
     }
 
     /// The colour of an allocation.
-    #[must_use]
     pub fn of(&self, data: &DeviceData, id: LifetimeId, at_event: u32, tokens: &Tokens) -> Color32 {
         self.colour(self.class_of(data, id, at_event), tokens)
     }
 }
 
 /// How a role is painted: the same everywhere, by the fixed slots of the palette.
-#[must_use]
 pub fn role_paint(role: Role) -> Paint {
     match role {
         Role::Weights => Paint::Slot(0),
@@ -348,7 +340,6 @@ pub fn role_paint(role: Role) -> Paint {
     }
 }
 /// `stream 0 (default)`, `stream 1`.
-#[must_use]
 pub fn stream_name(handle: u64, index: usize) -> String {
     if handle == 0 { "default stream".to_owned() } else { format!("stream {index} ({handle:#x})") }
 }

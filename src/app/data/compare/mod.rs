@@ -12,8 +12,8 @@ use super::device::prepare;
 use crate::app::jobs::identity::Identity;
 use crate::app::jobs::{Derived, Jobs};
 use crate::app::state::compared::{Moment, Other, Source};
-use crate::app::state::cursor::Link;
 use crate::app::state::document_id::DocumentId;
+use crate::app::state::shared::SharedViewState;
 use vramscope_core::anatomy::roles::{Roles, Rule, Rules};
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::compare::diff::{Comparison, Group, Instant, Parts, Places, Row, compare};
@@ -21,15 +21,17 @@ use vramscope_core::compare::flame::{Entry, held_by_stack, of_row};
 use vramscope_core::inference::Question;
 use vramscope_core::model::{Progress, StackId, StackTable};
 use vramscope_core::query::matching::Matching;
+
 use vramscope_core::query::{Query, Scope};
+
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
+
 use vramscope_core::units::count;
 
 pub use suggest::{Suggestion, suggest};
 
 impl Moment {
     /// Its event in a device: the last failure; the peak where none failed.
-    #[must_use]
     pub fn event(self, data: &DeviceData) -> u32 {
         let peak = data.tables.curves.peak(Quantity::Active).1;
         match self {
@@ -42,7 +44,6 @@ impl Moment {
 
 /// What a side becomes when the other one is given another source, to be looked at `moment`: itself in the same phase, for the
 /// peak of one run against some instant of another says nothing. Flags in the timeline stay where they are.
-#[must_use]
 pub fn held_against(side: &Source, moment: Moment, here: &DeviceData) -> Source {
     match side {
         Source::Other(other, _) => Source::Other(other.clone(), moment),
@@ -55,7 +56,7 @@ pub struct Here<'a> {
     /// The device.
     pub data: &'a Arc<DeviceData>,
     /// What A and B are, and the query in force.
-    pub link: &'a Link,
+    pub shared: &'a SharedViewState,
     /// What each allocation is for; `None` until it is known.
     pub roles: Option<&'a Arc<Roles>>,
     /// The allocations the query holds for.
@@ -90,7 +91,6 @@ pub struct Side {
 
 /// What the title of a side is an instant of, and the instant: `rank_1.pickle` and `at its peak`. `None` for an instant of a recording
 /// held against itself.
-#[must_use]
 pub fn split_title(title: &str) -> Option<(&str, String)> {
     let of_moment = |m: &Moment| Some((title.strip_suffix(m.text())?.trim_end(), m.text().to_owned()));
     let of_event = || title.rsplit_once(", event ").map(|(whole, event)| (whole, format!("at event {event}")));
@@ -115,19 +115,16 @@ pub struct Compared {
 
 impl Compared {
     /// The table that the stacks of rows and groups are in.
-    #[must_use]
     pub fn stacks(&self) -> &StackTable {
         self.diff.stacks(&self.sides[1].data.recording.stacks)
     }
 
     /// The table that the stacks of its flame graph are in.
-    #[must_use]
     pub fn flame_stacks(&self) -> &StackTable {
         self.places.as_ref().map_or_else(|| self.stacks(), Places::stacks)
     }
 
     /// Entries for its flame graph: by whole stack, or by place where the two programs share few of those.
-    #[must_use]
     pub fn flame_entries(&self, entries: Vec<Entry>) -> Vec<Entry> {
         match &self.places {
             Some(places) => places.gather(entries),
@@ -141,13 +138,11 @@ impl Compared {
     }
 
     /// The stack in its flame graph of one of the recording in front.
-    #[must_use]
     pub fn flame_stack_of(&self, own: StackId) -> Option<StackId> {
         self.diff.rows.iter().find(|r| self.own_stack(r) == Some(own)).map(|r| self.flame_stack(r))
     }
 
     /// The heaviest stack in the recording in front of one in its flame graph.
-    #[must_use]
     pub fn own_of_flame(&self, stack: StackId) -> Option<StackId> {
         let of = self.diff.rows.iter().filter(|r| self.flame_stack(r) == stack && self.own_stack(r).is_some());
         of.max_by_key(|r| r.a.bytes.max(r.b.bytes)).and_then(|r| self.own_stack(r))
@@ -166,7 +161,6 @@ impl Compared {
     }
 
     /// The stack of a row in the recording in front, when it is live there.
-    #[must_use]
     pub fn own_stack(&self, row: &Row) -> Option<StackId> {
         let b = row.in_b.filter(|_| self.sides[1].is_here);
         b.or_else(|| row.in_a.filter(|_| self.sides[0].is_here))
@@ -203,13 +197,11 @@ impl Asked {
     }
 
     /// Bytes by stack on each side, in each side's own stacks.
-    #[must_use]
     pub fn by_stack(&self) -> [&FxHashMap<StackId, u64>; 2] {
         [&self.by_stack[0], &self.by_stack[1]]
     }
 
     /// Whether it holds for anything of a row.
-    #[must_use]
     pub fn is_of(&self, row: &Row) -> bool {
         of_row(row, self.by_stack()) != [0, 0]
     }
@@ -333,7 +325,7 @@ impl Comparing {
 
     /// What the query in force holds for on both sides, once it is known; `None` without a query.
     pub fn asked(&self, cx: &Here<'_>, compared: &Arc<Compared>) -> Option<Arc<Asked>> {
-        let (query, matching) = (Arc::clone(cx.link.query.as_ref()?), Arc::clone(cx.matching?));
+        let (query, matching) = (Arc::clone(cx.shared.query.as_ref()?), Arc::clone(cx.matching?));
         let key = (Identity::of(compared), Identity::of(&matching));
         let compared = Arc::clone(compared);
         let work = move |_: &Progress| Some(Asked::find(&compared, &matching, &query.query));
@@ -356,13 +348,13 @@ impl Comparing {
 impl Inner {
     /// One side, or why there is none yet.
     fn part(&mut self, cx: &Here<'_>, which: usize) -> Result<Part, Outcome> {
-        match &cx.link.compared[which] {
+        match &cx.shared.compared[which] {
             Source::Marker | Source::At(_) => {
-                let event = match cx.link.compared[which] {
+                let event = match cx.shared.compared[which] {
                     Source::At(event) => event,
-                    _ => cx.link.markers[which].ok_or(Outcome::NotChosen)?,
+                    _ => cx.shared.markers[which].ok_or(Outcome::NotChosen)?,
                 };
-                let title = title_beside(&cx.link.compared[1 - which], cx.data, event)
+                let title = title_beside(&cx.shared.compared[1 - which], cx.data, event)
                     .unwrap_or_else(|| format!("event {}", count(u64::from(event))));
                 let side = Side { data: Arc::clone(cx.data), event, is_here: true, title };
                 Ok(Part { side, roles: cx.roles.cloned(), other: None })
@@ -445,7 +437,6 @@ fn simulate(here: &Arc<DeviceData>, conf: &str, progress: &Progress) -> Result<A
 
 /// What an instant of the device in front is called beside another side: as that one is, `rank_0.pickle at its peak`. `None` where the
 /// other side is an instant of the same device.
-#[must_use]
 pub fn title_beside(other: &Source, here: &DeviceData, event: u32) -> Option<String> {
     let name = match other {
         Source::Marker | Source::At(_) => return None,
@@ -460,7 +451,6 @@ pub fn title_beside(other: &Source, here: &DeviceData, event: u32) -> Option<Str
 }
 
 /// What an instant of the device in front is called: the peak or the end of a step, or its event.
-#[must_use]
 pub fn name_of(steps: Option<&StepTable>, event: u32) -> String {
     let step = steps.and_then(|t| Some((t.steps.of(event)?, t)));
     let figures = step.and_then(|(step, t)| Some((step, t.figures.get(step)?)));

@@ -20,7 +20,6 @@ const JUMP: f64 = 1.25;
 /// The pair that Compare begins with. What ran out of memory is held against the peak of the step before; a step that peaks far
 /// above the one before it against that one; else the same phase of two steps far apart, the ends of the first whole step and of
 /// the last; without steps the start and the peak. `None` where there are too few events. O(steps).
-#[must_use]
 pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> Option<Suggestion> {
     let last = events.checked_sub(1)?;
     let f = &table.figures;

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use egui::text::{CCursor, CCursorRange};
 use egui::{Align, Id, Key, Layout, Modal, Modifiers, Rect, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
-use super::listing::{Entry, Kind, Listing, age};
+use super::listing::{Entry, EntryKind, Listing, age};
 use crate::app::dialogs::Outcome;
 use crate::app::dialogs::frame::{dialog_frame, dialog_title};
 use crate::app::jobs::{Derived, Jobs};
@@ -139,7 +139,7 @@ impl Asking {
                 let entry = listing.entries.get(i as usize)?;
                 let path = listing.folder.join(&entry.name);
                 match entry.kind {
-                    Kind::Folder => self.go(path),
+                    EntryKind::Folder => self.go(path),
                     _ if self.purpose.is_folder() => {}
                     _ if self.purpose.is_new() => {
                         let (_, tail) = self.parts();
@@ -193,8 +193,9 @@ impl Asking {
             Row::Entry(i) => listing.entries.get(*i as usize),
             Row::Up => None,
         });
-        let of_entry =
-            |e: &Entry| if e.kind == Kind::Folder { format!("{}{}", e.text, std::path::MAIN_SEPARATOR) } else { e.text.clone() };
+        let of_entry = |e: &Entry| {
+            if e.kind == EntryKind::Folder { format!("{}{}", e.text, std::path::MAIN_SEPARATOR) } else { e.text.clone() }
+        };
         match chosen.map(of_entry).or_else(|| listing.completed(&tail)) {
             Some(name) => {
                 self.set_tail(&tail, &name);
@@ -350,9 +351,9 @@ fn row_of(body: Rect) -> Rect {
 fn paint_row(painter: &egui::Painter, t: &Tokens, rect: Rect, entry: Option<&Entry>, name: &str, now: SystemTime) {
     let (icon, icon_ink, ink) = match entry.map(|e| e.kind) {
         None => (Icon::ChevronUp, t.text3, t.text2),
-        Some(Kind::Folder) => (Icon::Folder, t.text2, t.text1),
-        Some(Kind::Wanted) => (Icon::File, t.accent, t.text1),
-        Some(Kind::Other) => (Icon::File, t.text3, t.text3),
+        Some(EntryKind::Folder) => (Icon::Folder, t.text2, t.text1),
+        Some(EntryKind::Wanted) => (Icon::File, t.accent, t.text1),
+        Some(EntryKind::Other) => (Icon::File, t.text3, t.text3),
     };
     let y = rect.center().y;
     icon.paint(painter, pos2(rect.left() + 18.0, y), 14.0, icon_ink);
@@ -435,8 +436,8 @@ mod tests {
         open.chosen = Some(0);
         assert_eq!(entered(&mut open), None, "up");
         assert_eq!(open.at, folder.path());
-        assert_eq!(entered(&mut asking(&folder, Choosing::Watch, "runs")), Some(folder.path().join("runs")));
-        assert_eq!(entered(&mut asking(&folder, Choosing::Watch, "")), Some(folder.path().join("")));
+        assert_eq!(entered(&mut asking(&folder, Choosing::WatchFolder, "runs")), Some(folder.path().join("runs")));
+        assert_eq!(entered(&mut asking(&folder, Choosing::WatchFolder, "")), Some(folder.path().join("")));
         let mut save = asking(&folder, Choosing::Save, "new.pickle");
         save.go(folder.path().join("runs"));
         assert_eq!(entered(&mut save), Some(folder.path().join("runs/new.pickle")), "the name goes along");

@@ -10,7 +10,7 @@ use vramscope_core::model::Progress;
 
 /// What an entry is to whoever chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EntryKind {
     /// A file of the kind that is asked for.
     Wanted,
     /// A folder.
@@ -28,7 +28,7 @@ pub struct Entry {
     pub text: String,
     lower: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Size and time of the last change, of files that are wanted.
     pub told: Option<(u64, SystemTime)>,
 }
@@ -49,7 +49,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Listing {
     /// Lists a folder. `None` when cancelled.
-    #[must_use]
     pub fn of(folder: &Path, purpose: Choosing, progress: &Progress) -> Option<Self> {
         let mut listing = Listing { folder: folder.to_path_buf(), ..Listing::default() };
         let found = match std::fs::read_dir(folder) {
@@ -74,16 +73,16 @@ impl Listing {
             // What a link leads to has to be looked up.
             let is_folder = if is_link { entry.path().is_dir() } else { entry.file_type().is_ok_and(|kind| kind.is_dir()) };
             let kind = match (is_folder, purpose.wants(&text)) {
-                (true, _) => Kind::Folder,
-                (false, true) => Kind::Wanted,
-                (false, false) => Kind::Other,
+                (true, _) => EntryKind::Folder,
+                (false, true) => EntryKind::Wanted,
+                (false, false) => EntryKind::Other,
             };
-            let looks = kind == Kind::Wanted && began.elapsed() < PATIENCE;
+            let looks = kind == EntryKind::Wanted && began.elapsed() < PATIENCE;
             let told = looks.then(|| entry.path().metadata().ok()).flatten().and_then(|m| Some((m.len(), m.modified().ok()?)));
             listing.entries.push(Entry { lower: text.to_lowercase(), name, text, kind, told });
         }
         let folders_first = purpose.is_folder();
-        let place = |kind: Kind| if folders_first && kind == Kind::Folder { None } else { Some(kind) };
+        let place = |kind: EntryKind| if folders_first && kind == EntryKind::Folder { None } else { Some(kind) };
         listing.entries.sort_by(|a, b| {
             let newest = |e: &Entry| Reverse(e.told.map(|(_, modified)| modified));
             let key = |e: &Entry| (place(e.kind), newest(e));
@@ -93,7 +92,6 @@ impl Listing {
     }
 
     /// The entries that fit what is typed so far: hidden ones only when a dot is typed, those that begin with it first.
-    #[must_use]
     pub fn fitting(&self, typed: &str) -> Vec<u32> {
         let typed = typed.to_lowercase();
         let is_all = typed.is_empty() || typed.contains(['*', '?']);
@@ -114,7 +112,6 @@ impl Listing {
 
     /// What Tab makes of the start of a name: as much as all names that begin with it have in common, and the slash of a folder
     /// that is the only one. Upper and lower case are one, as long as what is typed fits nothing better.
-    #[must_use]
     pub fn completed(&self, typed: &str) -> Option<String> {
         let exact: Vec<&Entry> = self.entries.iter().filter(|e| e.text.starts_with(typed)).collect();
         let lower = typed.to_lowercase();
@@ -127,7 +124,7 @@ impl Listing {
             common = first.text.chars().zip(other.text.chars()).take(common).take_while(|(a, b)| a == b).count();
         }
         let mut text: String = first.text.chars().take(common).collect();
-        if others.is_empty() && first.kind == Kind::Folder {
+        if others.is_empty() && first.kind == EntryKind::Folder {
             text.push(std::path::MAIN_SEPARATOR);
         }
         (text.chars().count() >= typed.chars().count() && text != typed).then_some(text)
@@ -135,7 +132,6 @@ impl Listing {
 }
 
 /// How long ago something was, in a few letters.
-#[must_use]
 pub fn age(then: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(then).unwrap_or_default().as_secs();
     match seconds {
@@ -180,7 +176,7 @@ mod tests {
         assert_eq!(names(&open, "*.pickle").len(), 5);
         let size = |name: &str| open.entries.iter().find(|e| e.text == name).and_then(|e| e.told).map(|(size, _)| size);
         assert_eq!((size("new.pickle.gz"), size("plan.txt")), (Some(13), None));
-        assert_eq!(names(&listed(folder.path(), Choosing::Watch), "")[..2], ["Data", "runs"]);
+        assert_eq!(names(&listed(folder.path(), Choosing::WatchFolder), "")[..2], ["Data", "runs"]);
         let gone = listed(&folder.path().join("gone"), Choosing::Open);
         assert_eq!(gone.trouble.as_deref(), Some("There is no such folder."));
     }
@@ -207,7 +203,7 @@ mod tests {
     fn a_hundred_thousand_entries_are_filtered_at_once() {
         let entry = |i: u32| {
             let text = format!("snapshot_{i:06}.pickle");
-            Entry { name: text.clone().into(), lower: text.clone(), text, kind: Kind::Wanted, told: None }
+            Entry { name: text.clone().into(), lower: text.clone(), text, kind: EntryKind::Wanted, told: None }
         };
         let listing = Listing { entries: (0..100_000).map(entry).collect(), ..Listing::default() };
         let began = Instant::now();

@@ -31,7 +31,6 @@ const LEAST: f32 = 2.0;
 
 /// Lays segments of these sizes onto at most `rows` rows of `row` points. Where there are too many to be told apart, gaps go
 /// and segments shrink to what their bytes need.
-#[must_use]
 pub fn lay_out(sizes: &[u64], row: f32, rows: usize) -> Tape {
     let total: u64 = sizes.iter().sum();
     if total == 0 || row <= 0.0 || rows == 0 {
@@ -71,7 +70,6 @@ impl Tape {
     }
 
     /// The segment under a point of a row, and the byte inside it; `None` in a gap.
-    #[must_use]
     pub fn hit(&self, row: usize, x: f32, sizes: &[u64]) -> Option<(usize, u64)> {
         let at = row as f32 * self.row + x;
         let segment = self.starts.partition_point(|&s| s <= at).checked_sub(1)?;

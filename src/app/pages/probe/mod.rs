@@ -66,7 +66,6 @@ pub struct Replayable {
 
 impl Replayable {
     /// Events of its device.
-    #[must_use]
     pub fn events(&self) -> u64 {
         self.recording.devices.get(self.device).map_or(0, |d| d.events.len() as u64)
     }
@@ -116,7 +115,6 @@ const FRAME: Duration = Duration::from_millis(33);
 
 impl ProbePage {
     /// A page, with the requests of a recording on top where one is given.
-    #[must_use]
     pub fn new(replay: Option<Replayable>) -> Self {
         let mut page = ProbePage {
             chosen: if replay.is_some() { None } else { ALL.iter().position(|s| s.name == "fragmentation") },
@@ -166,13 +164,11 @@ impl ProbePage {
     }
 
     /// The scenario chosen; `None` for a replay.
-    #[must_use]
     pub fn scenario(&self) -> Option<&'static Scenario> {
         ALL.get(self.chosen?)
     }
 
     /// True while a run is under way.
-    #[must_use]
     pub fn is_running(&self) -> bool {
         self.under_way.is_some()
     }
@@ -227,7 +223,6 @@ impl ProbePage {
     }
 
     /// The most that was reserved so far.
-    #[must_use]
     pub fn peak_reserved(&self) -> u64 {
         self.moment.picture.points.iter().map(|p| p.reserved).max().unwrap_or(0)
     }

@@ -18,7 +18,6 @@ pub const ROW: f32 = 18.0;
 pub const PITCH: f32 = 22.0;
 
 /// The colour of what a place asks for.
-#[must_use]
 pub fn colour(t: &Tokens, site: u32, sites: usize) -> Color32 {
     if sites == 0 {
         // A replay's places are stacks: more than there are colours, so colours repeat.

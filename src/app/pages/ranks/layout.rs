@@ -43,7 +43,6 @@ impl Column {
     ];
 
     /// The columns that a table of a width has room for, with their widths.
-    #[must_use]
     pub fn fitting(width: f32, shown: Shown) -> Vec<(Column, f32)> {
         let of = |&(column, points, gives_way): &(Column, f32, u8)| match column {
             Column::Bar if !shown.bar => None,
@@ -59,7 +58,6 @@ impl Column {
     }
 
     /// Figures and remarks are asked for largest first, names in their order.
-    #[must_use]
     pub fn is_descending_first(self) -> bool {
         !matches!(self, Column::Rank | Column::File | Column::Device)
     }
@@ -90,14 +88,12 @@ pub enum Listed {
 
 impl Listed {
     /// What can be chosen for rows of this overview, with how many rows each lists: what lists none is no choice.
-    #[must_use]
     pub fn choices(rows: usize, overview: &Overview) -> Vec<(Listed, usize)> {
         let all = [(Listed::All, rows), (Listed::Failed, overview.failed), (Listed::Outliers, overview.outliers.len())];
         all.into_iter().filter(|(listed, many)| *listed == Listed::All || *many > 0).collect()
     }
 
     /// Its name.
-    #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             Listed::All => "All",
@@ -108,7 +104,6 @@ impl Listed {
 }
 
 /// Positions of rows in the order shown. Equal rows stay in order of rank.
-#[must_use]
 pub fn order(rows: &[RankRow], overview: &Overview, listed: Listed, (column, descending): (Column, bool)) -> Vec<usize> {
     let is_listed = |i: &usize| match listed {
         Listed::All => true,
@@ -142,7 +137,6 @@ pub fn order(rows: &[RankRow], overview: &Overview, listed: Listed, (column, des
 }
 
 /// The bars of the chart of peaks: one a row, in order, each at least a pixel, with a gap when there is room.
-#[must_use]
 pub fn bar(area: Rect, at: usize, of: usize, share: f64) -> Rect {
     let width = area.width() / of.max(1) as f32;
     let gap = if width >= 6.0 { (width * 0.25).min(8.0) } else { 0.0 };
@@ -153,7 +147,6 @@ pub fn bar(area: Rect, at: usize, of: usize, share: f64) -> Rect {
 }
 
 /// The mark under a bar whose rank ran out of memory: as wide as the bar, but never too narrow to be seen.
-#[must_use]
 pub fn mark(area: Rect, bar: Rect) -> Rect {
     let width = bar.width().max(3.0);
     let left = (bar.center().x - width / 2.0).min(area.right() - width).max(area.left());
@@ -161,7 +154,6 @@ pub fn mark(area: Rect, bar: Rect) -> Rect {
 }
 
 /// The bar under a point, however high it is.
-#[must_use]
 pub fn bar_at(area: Rect, of: usize, x: f32) -> Option<usize> {
     if of == 0 || !area.x_range().contains(x) {
         return None;
@@ -173,7 +165,6 @@ pub fn bar_at(area: Rect, of: usize, x: f32) -> Option<usize> {
 pub const FEW: usize = 12;
 
 /// Where the numbers of ranks stand under the chart of bars: every `step`-th position, far enough from the next for its label.
-#[must_use]
 pub fn label_step(width: f32, of: usize, label: f32) -> usize {
     let each = width / of.max(1) as f32;
     let mut step = 1usize;
@@ -185,7 +176,6 @@ pub fn label_step(width: f32, of: usize, label: f32) -> usize {
 
 /// Puts labels of given middles and widths in a row without overlap, the first ones first: the left edge of each, `None` for one that
 /// has no room.
-#[must_use]
 pub fn callouts(room: Rangef, wanted: &[(f32, f32)]) -> Vec<Option<f32>> {
     let mut taken: Vec<Rangef> = Vec::new();
     wanted
@@ -206,7 +196,6 @@ pub fn callouts(room: Rangef, wanted: &[(f32, f32)]) -> Vec<Option<f32>> {
 pub const GAP: f32 = 12.0;
 
 /// The grid of small curves over a width: columns, and the size of a cell.
-#[must_use]
 pub fn grid(width: f32, rows: usize) -> (usize, Vec2) {
     const LEAST: f32 = 168.0;
     let columns = (((width + GAP) / (LEAST + GAP)) as usize).clamp(1, rows.max(1));
@@ -216,7 +205,6 @@ pub fn grid(width: f32, rows: usize) -> (usize, Vec2) {
 
 /// The grid of large curves that fill a room: columns, and the size of a cell, about twice as wide as high and never lower than can be
 /// read (then the grid is higher than its room).
-#[must_use]
 pub fn large_grid(room: Vec2, rows: usize) -> (usize, Vec2) {
     let rows = rows.max(1);
     let cell = |columns: usize| {

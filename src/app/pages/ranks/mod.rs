@@ -71,7 +71,6 @@ impl Drop for Ranks {
 
 impl Ranks {
     /// Reads the recordings of folders, patterns and files on threads of their own.
-    #[must_use]
     pub fn open(jobs: &Jobs, paths: Vec<PathBuf>) -> Self {
         let progress = Arc::new(Progress::new());
         // Holds at most one answer a file.
@@ -230,32 +229,27 @@ impl Ranks {
     }
 
     /// Where the job on screen stands among [`jobs`](Self::jobs).
-    #[must_use]
     pub fn shown_job(&self) -> usize {
         self.shown
     }
 
     /// The rows of the job on screen, in order of rank.
-    #[must_use]
     pub fn rows(&self) -> &[RankRow] {
         self.jobs.get(self.shown).map_or(&[], |job| &job.rows)
     }
 
     /// What the rows of the job on screen say together.
-    #[must_use]
     pub fn overview(&self) -> &Overview {
         self.jobs.get(self.shown).map_or(&self.nothing, |job| &job.overview)
     }
 
     /// The median that pictures show: of several ranks, unless their peaks lie so far apart that it is nobody's.
-    #[must_use]
     pub fn median_shown(&self) -> Option<u64> {
         let o = self.overview();
         Some(o.median_peak).filter(|&median| median > 0 && o.division.is_none() && self.are_ranks() && self.rows().len() > 1)
     }
 
     /// True when every file was answered.
-    #[must_use]
     pub fn is_done(&self) -> bool {
         self.folder.is_none() && self.answered >= self.files.len()
     }
@@ -298,13 +292,11 @@ impl Ranks {
     }
 
     /// Which of A (0) and B (1) a row is.
-    #[must_use]
     pub fn chosen_as(&self, row: &RankRow) -> Option<usize> {
         self.chosen.iter().position(|c| c.as_ref().is_some_and(|(path, device)| *path == row.path && *device == row.device_index))
     }
 
     /// What a row is called here: its rank, or its file where several have that rank or it is of another job than the one on screen.
-    #[must_use]
     pub fn name_of(&self, row: &RankRow) -> String {
         match self.rows().iter().position(|r| std::ptr::eq(r, row)) {
             Some(at) => self.name_at(at),
@@ -313,7 +305,6 @@ impl Ranks {
     }
 
     /// What the row at a position of the job on screen is called.
-    #[must_use]
     pub fn name_at(&self, at: usize) -> String {
         match self.rows().get(at) {
             Some(row) if !self.are_ranks() => {
@@ -325,13 +316,11 @@ impl Ranks {
     }
 
     /// False while recordings are on screen that share no job: numbers in their names are no ranks, and there is no median.
-    #[must_use]
     pub fn are_ranks(&self) -> bool {
         self.jobs.get(self.shown).is_none_or(|job| job.is_one)
     }
 
     /// The row chosen as A (0) or B (1), of whichever job.
-    #[must_use]
     pub fn chosen_row(&self, slot: usize) -> Option<&RankRow> {
         let (path, device) = self.chosen.get(slot)?.as_ref()?;
         self.jobs.iter().flat_map(|job| &job.rows).find(|r| r.path == *path && r.device_index == *device)

@@ -52,7 +52,8 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
     let out = table.show(ui, page.order.len(), name, |p, row, cells| {
         let i = page.order[row];
         let r = &page.rows()[i];
-        for (&(column, _), &cell) in fitting.iter().zip(cells) {
+        for &(at, cell) in cells {
+            let column = fitting[at].0;
             let bytes = |n: u64, ink| {
                 if !r.is_pending {
                     label::text_in_right(p, cell, &Bytes(n).to_string(), Type::Mono, ink);

@@ -35,7 +35,6 @@ const RECORD: f32 = 424.0;
 const GAP: f32 = 64.0;
 
 /// Lays the page out: three columns from 1,456 points on, two from 860, else one.
-#[must_use]
 pub fn layout(width: f32, height: f32) -> Layout {
     let top = (height * 0.14).clamp(20.0, 128.0);
     let wanted = START + FILES + RECORD + 2.0 * GAP;

@@ -346,7 +346,6 @@ fn whole_parts(sentence: &str, fits: impl Fn(&str) -> bool) -> &str {
 }
 
 /// The usual first entry: the file dialog.
-#[must_use]
 pub fn open_entry(shortcut: &str) -> StartEntry {
     StartEntry {
         title: "Open a recording…".into(),

@@ -152,7 +152,6 @@ const OPENER: &str = if cfg!(target_os = "macos") {
 };
 
 /// Editors of this machine: the command for the settings, and what it is called.
-#[must_use]
 pub fn found(machine: &impl Machine) -> Vec<(&'static str, &'static str)> {
     let has_terminal = machine.is_in_terminal() || TERMINALS.iter().any(|(name, _)| machine.has(name));
     let can_run = |program: &str| machine.has(program) && (has_terminal || !IN_A_TERMINAL.contains(&program));
@@ -187,7 +186,6 @@ pub fn start(
 }
 
 /// `$VISUAL`, else `$EDITOR`, else nothing.
-#[must_use]
 pub fn of_environment() -> String {
     let named = |variable| std::env::var(variable).ok().filter(|v: &String| !v.trim().is_empty());
     named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_default()

@@ -33,7 +33,6 @@ pub enum Missing {
 const LONGEST: usize = 4096;
 
 /// A recorded name for a sentence: in one line, without letters that do something, and no longer than a line.
-#[must_use]
 pub fn shown(name: &str) -> String {
     const MOST: usize = 96;
     let plain = |c: char| if c.is_control() || is_steering(c) { '\u{fffd}' } else { c };
@@ -99,7 +98,6 @@ const LONGEST_LINE: usize = 200;
 
 /// A line of a recorded file without its indentation, of the file that a click on it opens. `None` where there is no such file or
 /// line. A relative path may mean any file of that name: only the user's own table says which.
-#[must_use]
 pub fn line_of(recorded: &str, line: u32, prefixes: &[PathPrefix]) -> Option<String> {
     let is_known = Path::new(recorded).is_absolute() || prefixes.iter().any(|p| under(recorded, p).is_some());
     let path = is_known.then(|| locate(recorded, prefixes).ok()).flatten()?;
@@ -140,7 +138,6 @@ const DEEPEST: usize = 8;
 
 /// The prefix by which a recorded file is one below `folder`: of all files there of that name, the one whose path ends as the
 /// recorded path does for the most parts.
-#[must_use]
 pub fn learn(recorded: &str, folder: &Path) -> Option<PathPrefix> {
     let wanted = parts(recorded);
     let name = *wanted.last()?;

@@ -1,5 +1,6 @@
 //! Which columns of the table fit, and where.
 
+use crate::app::widgets::table::fit;
 use vramscope_core::query::ordering::Order;
 
 /// A column of the table.
@@ -33,7 +34,6 @@ pub enum Column {
 
 impl Column {
     /// Its header.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Column::Address => "allocation",
@@ -52,7 +52,6 @@ impl Column {
     }
 
     /// What a click on the header sorts by.
-    #[must_use]
     pub fn order(self) -> Order {
         match self {
             Column::Address => Order::Address,
@@ -70,7 +69,6 @@ impl Column {
     }
 
     /// True for figures: they stand right aligned.
-    #[must_use]
     pub fn is_figure(self) -> bool {
         !matches!(self, Column::Address | Column::Role | Column::Stack | Column::Pool)
     }
@@ -106,14 +104,8 @@ pub struct Known {
     pub events: usize,
 }
 
-/// Gap between columns.
-const GAP: f32 = 12.0;
-/// Space at both sides.
-const PAD: f32 = 12.0;
-
 /// The columns that fit `width` points, with their left and right edges. The stack takes what is left; those that say least
 /// go first when it gets narrow.
-#[must_use]
 pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
     use Column as C;
     let mut shown =
@@ -126,24 +118,9 @@ pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
         C::Age | C::Born | C::Gone => known.events > 0,
         _ => true,
     });
-    let needed = |shown: &[C]| shown.iter().map(|c| c.width(known.events) + GAP).sum::<f32>() - GAP + 2.0 * PAD;
-    for column in [C::Stream, C::Pool, C::Age, C::Block, C::Step, C::Lived, C::Gone, C::Role, C::Born, C::Stack] {
-        if needed(&shown) <= width {
-            break;
-        }
-        shown.retain(|c| *c != column);
-    }
-    let spare = (width - needed(&shown)).max(0.0);
-    let mut x = PAD;
-    shown
-        .iter()
-        .map(|&c| {
-            let right = x + c.width(known.events) + if c == C::Stack { spare } else { 0.0 };
-            let place = (c, x, right);
-            x = right + GAP;
-            place
-        })
-        .collect()
+    let shown = shown.into_iter().map(|c| (c, c.width(known.events))).collect();
+    let goes = [C::Stream, C::Pool, C::Age, C::Block, C::Step, C::Lived, C::Gone, C::Role, C::Born, C::Stack];
+    fit(shown, &goes, C::Stack, width)
 }
 
 #[cfg(test)]
@@ -157,10 +134,10 @@ mod tests {
         let wide = columns(1400.0, ALL);
         assert_eq!(wide.len(), 12);
         assert_eq!(wide.last().map(|c| c.2), Some(1388.0));
-        assert!(wide.windows(2).all(|w| w[0].2 + GAP == w[1].1));
+        assert!(wide.windows(2).all(|w| w[0].2 + 12.0 == w[1].1));
         for width in [300.0, 420.0, 700.0, 900.0] {
             let fit = columns(width, ALL);
-            assert!(fit.last().is_none_or(|c| c.2 <= width - PAD + 0.01), "{width}: {fit:?}");
+            assert!(fit.last().is_none_or(|c| c.2 <= width - 12.0 + 0.01), "{width}: {fit:?}");
             assert!(fit.iter().any(|c| c.0 == Column::Size), "{width}");
         }
         assert!(columns(10.0, ALL).len() >= 2);

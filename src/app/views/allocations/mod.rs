@@ -15,10 +15,10 @@ use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::focus_ring;
-use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
+use crate::app::widgets::table::{Head, cell, head_line};
 use vramscope_core::anatomy::steps::Steps;
 use vramscope_core::query::ordering::Order;
 use vramscope_core::query::{Asked, Scope, of_text};
@@ -133,7 +133,7 @@ impl View for Allocations {
 impl Allocations {
     fn query_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         // A query asked elsewhere shows here; one that is still being typed is left alone.
-        let in_force = cx.link.query.as_ref().map(|q| q.text.clone());
+        let in_force = cx.shared.query.as_ref().map(|q| q.text.clone());
         if self.seen_query != in_force {
             self.seen_query.clone_from(&in_force);
             let text = in_force.unwrap_or_default();
@@ -151,7 +151,7 @@ impl Allocations {
 
     /// The rows in their order; the older order while a newer one is made.
     fn rows(&mut self, ui: &Ui, cx: &ViewContext<'_>, whole: Rect) -> Option<Arc<Vec<u32>>> {
-        if cx.link.query.is_some() && cx.matching.is_none() {
+        if cx.shared.query.is_some() && cx.matching.is_none() {
             progress_line(ui, whole, None);
             return None;
         }
@@ -190,14 +190,14 @@ impl Allocations {
                 let when = if at == NO_EVENT { "before the trace".to_owned() } else { format!("at {}", count(u64::from(at))) };
                 vec![
                     (of_text(m.len(), all), "allocations"),
-                    (Bytes(m.bytes_at(device, tables, cx.link.cursor)).to_string(), "now"),
+                    (Bytes(m.bytes_at(device, tables, cx.shared.cursor)).to_string(), "now"),
                     (Bytes(peak).to_string(), "at their peak"),
                     (when, ""),
                     (Bytes(m.handed_out()).to_string(), "over the run"),
                 ]
             }
             None => {
-                let now = tables.curves.at(device, &tables.lifetimes, Quantity::Active, cx.link.cursor);
+                let now = tables.curves.at(device, &tables.lifetimes, Quantity::Active, cx.shared.cursor);
                 let (peak, _) = tables.curves.peak(Quantity::Active);
                 let at_peak = if cx.data.recording.is_relative(device) { "at most, as the trace shows" } else { "at the peak" };
                 let churn = cx.roles.map(|c| c.handed_out.iter().map(|t| t.bytes).sum());
@@ -261,7 +261,7 @@ impl Allocations {
         };
         let columns = layout::columns(area.width() - BAR, known);
         let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
-        self.header(ui, cx, header, &columns);
+        self.header(ui, header, &columns);
         let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
         if !body.is_positive() {
             return;
@@ -269,7 +269,7 @@ impl Allocations {
         let table = ui.interact(body, ui.scope_id().with("allocations table"), Sense::click());
         table.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("Allocations, {}", count(rows.len() as u64))));
         if rows.is_empty() {
-            let why = cx.link.query.as_ref().map(|asked| self.words.why_none(cx, &asked.query, Asked::Allocations));
+            let why = cx.shared.query.as_ref().map(|asked| self.words.why_none(cx, &asked.query, Asked::Allocations));
             let mut child = ui.new_child(egui::UiBuilder::new().id_salt("none").max_rect(body));
             empty_state(&mut child, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
             return;
@@ -292,8 +292,8 @@ impl Allocations {
                 life: &life,
                 generation: generations.as_ref().and_then(|g| g.get(i)).copied(),
                 step: steps.as_ref().and_then(|s| s.of(life.born)),
-                is_selected: cx.link.selected() == Some(Item::Lifetime(id)),
-                is_hovered: response.hovered() || cx.link.hovered == Some(Item::Lifetime(id)),
+                is_selected: cx.shared.selected() == Some(Item::Lifetime(id)),
+                is_hovered: response.hovered() || cx.shared.hovered == Some(Item::Lifetime(id)),
             };
             cells.paint(&ui.painter().with_clip_rect(body), cx, rect, &columns);
             if response.hovered() {
@@ -319,7 +319,7 @@ impl Allocations {
         match hovered {
             Some(id) => {
                 self.is_hovering = true;
-                if cx.link.hovered != Some(Item::Lifetime(id)) {
+                if cx.shared.hovered != Some(Item::Lifetime(id)) {
                     cx.actions.send(Action::Hover(Some(Item::Lifetime(id))));
                 }
             }
@@ -362,7 +362,7 @@ impl Allocations {
             }
         }
         if pressed(Key::Enter)
-            && let Some(Item::Lifetime(id)) = cx.link.selected()
+            && let Some(Item::Lifetime(id)) = cx.shared.selected()
         {
             go_to_birth(cx, id);
         }
@@ -370,7 +370,7 @@ impl Allocations {
 
     /// Brings what another view selected into view.
     fn follow(&mut self, cx: &ViewContext<'_>, rows: &[u32], seen: f64) {
-        let Some(Item::Lifetime(id)) = cx.link.selected() else { return };
+        let Some(Item::Lifetime(id)) = cx.shared.selected() else { return };
         if self.followed == Some(id) {
             return;
         }
@@ -399,35 +399,20 @@ impl Allocations {
         shown.value.filter(|_| shown.is_fresh)
     }
 
-    fn header(&mut self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {
-        let t = cx.tokens;
+    fn header(&mut self, ui: &Ui, rect: Rect, columns: &[(Column, f32, f32)]) {
         for &(column, left, right) in columns {
-            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
-            let response = ui.interact(cell.expand2(vec2(4.0, 0.0)), ui.scope_id().with(("sort", column)), Sense::click());
-            response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort by {}", column.title())));
-            let is_sorted = self.order == column.order() && !matches!(column, Column::Step | Column::Lived);
-            if response.clicked() {
-                let order = column.order();
+            let order = column.order();
+            let is_sorted = self.order == order && !matches!(column, Column::Step | Column::Lived);
+            let head =
+                Head { title: column.title(), is_figure: column.is_figure(), sorted: is_sorted.then_some(self.descending) };
+            if head.show(ui, cell(rect, left, right), Some(ui.scope_id().with(("sort", column)))) {
                 self.descending = if self.order == order { !self.descending } else { order.begins_descending() };
                 self.order = order;
                 self.at = None;
                 self.list.scroll.top = 0.0;
             }
-            let ink = if is_sorted || response.hovered() { t.text1 } else { t.text3 };
-            // The arrow stands left of figures, so that they stay flush with their header.
-            let covered = if column.is_figure() {
-                label::text_in_right(ui.painter(), cell, column.title(), Type::Column, ink)
-            } else {
-                label::text_in(ui.painter(), cell, column.title(), Type::Column, ink)
-            };
-            if is_sorted {
-                let icon = if self.descending { Icon::SortDown } else { Icon::SortUp };
-                let x = if column.is_figure() { covered.left() - 7.0 } else { covered.right() + 7.0 };
-                icon.paint(ui.painter(), pos2(x, cell.center().y), 11.0, t.text2);
-            }
-            focus_ring(ui, &response, 2);
         }
-        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+        head_line(ui, rect);
     }
 
     fn context_menu(&mut self, cx: &ViewContext<'_>, response: &egui::Response, id: LifetimeId) {

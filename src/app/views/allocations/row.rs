@@ -7,9 +7,11 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::label;
+use crate::app::widgets::table::cell;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::model::SizeClass;
 use vramscope_core::tables::{Lifetime, NO_EVENT};
+
 use vramscope_core::units::{Address, Bytes, Micros, count};
 
 /// What a row shows.
@@ -37,15 +39,15 @@ impl Cells<'_> {
         } else if self.is_hovered {
             painter.rect_filled(rect, 0, t.s3);
         }
-        let is_live = cx.data.tables.lifetimes.is_live_at(life.id, cx.link.cursor);
+        let is_live = cx.data.tables.lifetimes.is_live_at(life.id, cx.shared.cursor);
         let ink = if is_live { t.text1 } else { t.text2 };
         for &(column, left, right) in columns {
-            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
+            let cell = cell(rect, left, right);
             let figure = |text: &str, ink| label::text_in_right(painter, cell, text, Type::Mono, ink);
             match column {
                 Column::Address => {
                     let swatch = Rect::from_min_size(pos2(cell.left(), cell.center().y - 4.0), vec2(8.0, 8.0));
-                    let at = if life.born == NO_EVENT { 0 } else { life.born.max(cx.link.cursor) };
+                    let at = if life.born == NO_EVENT { 0 } else { life.born.max(cx.shared.cursor) };
                     let colour = cx.colours.of(cx.data, life.id, at, t);
                     if is_live {
                         painter.rect_filled(swatch, 0, colour);

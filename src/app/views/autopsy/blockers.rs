@@ -99,7 +99,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             let Listed { blocker: b, rank, is_going, whose } = &found[i];
             let is_going = *is_going;
             let block = &state.blocks[b.block];
-            let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
+            let selected = cx.shared.selected() == Some(Item::Lifetime(block.lifetime));
             let (name, more) = named(cx, block.lifetime, Some(b.segment));
             let response = ListRow::new(&format!("{name}, {}", Bytes(b.size))).selected(selected).show_painted(ui);
             let rect = response.rect;

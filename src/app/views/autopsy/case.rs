@@ -8,7 +8,7 @@ use vramscope_core::diagnose::oom::{Autopsy, Closest, LiveByStack};
 use vramscope_core::tables::State;
 
 /// What is looked at.
-pub(super) enum Kind {
+pub(super) enum CaseKind {
     /// A request that failed.
     Failure(Box<Autopsy>),
     /// The peak of a recording in which none did.
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 
 /// A failure or a peak, with the state it happened in.
 pub(super) struct Case {
-    pub kind: Kind,
+    pub kind: CaseKind,
     pub state: Arc<State>,
     /// Indices of the segments that serve such requests.
     pub serving: Vec<usize>,
@@ -36,60 +36,60 @@ pub(super) struct Case {
 impl Case {
     pub fn servers(&self) -> &Servers {
         match &self.kind {
-            Kind::Failure(a) => &a.servers,
-            Kind::Peak(c) => &c.servers,
+            CaseKind::Failure(a) => &a.servers,
+            CaseKind::Peak(c) => &c.servers,
         }
     }
 
     pub fn blockers(&self) -> &[Blocker] {
         match &self.kind {
-            Kind::Failure(a) => &a.blockers,
-            Kind::Peak(c) => &c.blockers,
+            CaseKind::Failure(a) => &a.blockers,
+            CaseKind::Peak(c) => &c.blockers,
         }
     }
 
     /// The holes of the segments that serve such requests.
     pub fn holes(&self) -> &Holes {
         match &self.kind {
-            Kind::Failure(a) => &a.holes,
-            Kind::Peak(c) => &c.holes,
+            CaseKind::Failure(a) => &a.holes,
+            CaseKind::Peak(c) => &c.holes,
         }
     }
 
     pub fn top_live(&self) -> &[LiveByStack] {
         match &self.kind {
-            Kind::Failure(a) => &a.top_live,
-            Kind::Peak(c) => &c.top_live,
+            CaseKind::Failure(a) => &a.top_live,
+            CaseKind::Peak(c) => &c.top_live,
         }
     }
 
     pub fn has_segments(&self) -> bool {
         match &self.kind {
-            Kind::Failure(a) => a.has_segments,
-            Kind::Peak(c) => c.has_segments,
+            CaseKind::Failure(a) => a.has_segments,
+            CaseKind::Peak(c) => c.has_segments,
         }
     }
 
     pub fn way_out(&self) -> Option<&WayOut> {
         match &self.kind {
-            Kind::Failure(a) => a.way_out.as_ref(),
-            Kind::Peak(_) => None,
+            CaseKind::Failure(a) => a.way_out.as_ref(),
+            CaseKind::Peak(_) => None,
         }
     }
 
     /// What would have to return to the device for the request, in bytes.
     pub fn need(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Failure(a) => Some(a.need),
-            Kind::Peak(_) => None,
+            CaseKind::Failure(a) => Some(a.need),
+            CaseKind::Peak(_) => None,
         }
     }
 
     /// What failed, in bytes.
     pub fn request(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Failure(a) => Some(a.requested),
-            Kind::Peak(_) => None,
+            CaseKind::Failure(a) => Some(a.requested),
+            CaseKind::Peak(_) => None,
         }
     }
 }

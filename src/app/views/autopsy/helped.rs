@@ -147,16 +147,16 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                    name: &str,
                    peak: u64,
                    outcome: &str,
-                   kind: Kind,
+                   kind: RowTone,
                    remedy: Option<&Remedy>,
                    chosen: &mut Option<String>| {
             let is_chosen = remedy.is_some_and(|r| chosen.as_deref() == Some(r.conf.as_str()));
             let response = ListRow::new(name).height(ROW).selected(is_chosen).show_painted(ui);
             let rect = response.rect;
             let p = ui.painter();
-            let ink = if kind == Kind::Passes { t.text1 } else { t.text2 };
+            let ink = if kind == RowTone::Passes { t.text1 } else { t.text2 };
             label::text_in(p, cell(rect, columns.name), name, Type::Mono, ink);
-            let colour = if kind == Kind::Passes { t.slot(2) } else { t.other };
+            let colour = if kind == RowTone::Passes { t.slot(2) } else { t.other };
             let mut bar = Bar::new(greatest).part(peak as f64, colour);
             if let Some(limit) = limit {
                 bar = bar.tick(limit as f64, t.red);
@@ -169,9 +169,9 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             }
             label::text_in_right(p, cell(rect, columns.peak), &size.figure(peak), Type::Mono, ink);
             let (face, colour) = match kind {
-                Kind::Passes => (Type::Strong, t.text1),
-                Kind::Fails => (Type::Body, t.red),
-                Kind::Plain => (Type::Body, t.text2),
+                RowTone::Passes => (Type::Strong, t.text1),
+                RowTone::Fails => (Type::Body, t.red),
+                RowTone::Plain => (Type::Body, t.text2),
             };
             label::text_in_right(p, cell(rect, columns.outcome), outcome, face, colour);
             if let Some(r) = remedy {
@@ -203,7 +203,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             }
         };
         let own = own_outcome(h, failed);
-        let kind = if h.own.oom || failed { Kind::Fails } else { Kind::Plain };
+        let kind = if h.own.oom || failed { RowTone::Fails } else { RowTone::Plain };
         row(ui, "as recorded", h.own.peak_reserved_bytes, &own, kind, None, chosen);
         let name = |r: &Remedy| short(&r.conf);
         let passing = |certain: bool| h.remedies.tried.iter().filter(move |r| !r.oom && r.certain == certain);
@@ -215,7 +215,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             };
             group(ui, cx, &helps, passing(true).count());
             for r in passing(true) {
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), Kind::Passes, Some(r), chosen);
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), RowTone::Passes, Some(r), chosen);
             }
             // From which cap on stands in each row.
             let doubt = match (passing(false).next(), h.limit.filter(|limit| !limit.is_known())) {
@@ -225,16 +225,16 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             };
             group(ui, cx, &format!("may help: {doubt}"), passing(false).count());
             for r in passing(false) {
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), Kind::Passes, Some(r), chosen);
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), RowTone::Passes, Some(r), chosen);
             }
             let fails = |varies: bool| h.remedies.tried.iter().filter(move |r| r.oom && r.oom_varies == varies);
             group(ui, cx, "may fail: it depends on where the driver puts segments", fails(true).count());
             for r in fails(true) {
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), Kind::Fails, Some(r), chosen);
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), RowTone::Fails, Some(r), chosen);
             }
             group(ui, cx, "does not help", fails(false).count());
             for r in fails(false) {
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), Kind::Fails, Some(r), chosen);
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), RowTone::Fails, Some(r), chosen);
             }
         } else {
             let mut order: Vec<&Remedy> = h.remedies.tried.iter().collect();
@@ -247,7 +247,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                     &name(r),
                     r.peak_reserved_bytes,
                     &outcome(h, r, failed),
-                    if change < 0 { Kind::Passes } else { Kind::Plain },
+                    if change < 0 { RowTone::Passes } else { RowTone::Plain },
                     Some(r),
                     chosen,
                 );
@@ -290,7 +290,7 @@ fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
 
 /// How a row is set.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum RowTone {
     Passes,
     Fails,
     Plain,

@@ -6,7 +6,7 @@ mod case;
 mod frames;
 mod helped;
 mod layout;
-mod live;
+mod live_blocks;
 mod parts;
 mod pictures;
 mod segments;
@@ -29,12 +29,13 @@ use crate::app::widgets::button::segmented;
 use crate::app::widgets::pane;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::{label, term};
-use case::{Case, Kind};
+use case::{Case, CaseKind};
 use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::oom::{
     Advice, Helped, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at, what_would_have_helped,
 };
 use vramscope_core::inference::{Caps, WhatIf};
+
 use vramscope_core::model::{BlockState, Progress, StackId};
 use vramscope_core::tables::{named_by, tell_apart};
 use vramscope_core::units::counted;
@@ -94,12 +95,12 @@ impl Case {
                     None => data.caps(progress).ok()?,
                 };
                 let found = examine(device, tables, event, &state, &caps)?;
-                (Kind::Failure(Box::new(found)), event)
+                (CaseKind::Failure(Box::new(found)), event)
             }
             None => {
                 let found = closest_under(device, tables, cap)?;
                 let at = found.event;
-                (Kind::Peak(Box::new(found)), at)
+                (CaseKind::Peak(Box::new(found)), at)
             }
         };
         let state = tables.states.at(device, &tables.lifetimes, at);
@@ -121,7 +122,7 @@ impl Case {
         case.serving = segments::servers(&case);
         case.drawn = segments::drawn(&case, &case.serving);
         case.listed = blockers::listed(device, &case);
-        case.largest = live::largest(&case.state);
+        case.largest = live_blocks::largest(&case.state);
         let serving = case.serving.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i]));
         case.hole_sizes = serving.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).collect();
         case.hole_sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -144,8 +145,9 @@ impl View for AutopsyView {
             pane::empty_state(ui, &sentence, Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)));
             return;
         }
-        if self.cursor.replace(cx.link.cursor) != Some(cx.link.cursor) && examinable.binary_search(&cx.link.cursor).is_ok() {
-            self.chosen = Some(cx.link.cursor);
+        if self.cursor.replace(cx.shared.cursor) != Some(cx.shared.cursor) && examinable.binary_search(&cx.shared.cursor).is_ok()
+        {
+            self.chosen = Some(cx.shared.cursor);
         }
         let chosen = self.chosen.filter(|event| examinable.binary_search(event).is_ok()).or(examinable.last().copied());
         let key = (chosen, self.cap);
@@ -172,7 +174,7 @@ impl AutopsyView {
         let applies = can_be_served_again(cx.data.device());
         let is_long = cx.data.device().events.len() > TRIED_UNASKED;
         let (data, cap) = (Arc::clone(cx.data), self.cap);
-        let is_too_large = matches!(&case.kind, Kind::Failure(a) if a.verdict == Verdict::TooLarge);
+        let is_too_large = matches!(&case.kind, CaseKind::Failure(a) if a.verdict == Verdict::TooLarge);
         let shown = (applies && !is_too_large && (self.tries || !is_long)).then(|| {
             self.helped.get(cx.jobs, "what would have helped", &cap, move |progress| match cap {
                 None => data.helped(progress).ok().map(|h| Helped::clone(&h)),
@@ -249,7 +251,7 @@ impl AutopsyView {
             if is_settled {
                 self.for_what(ui, cx, case, ready);
             } else {
-                let is_failure = matches!(case.kind, Kind::Failure(_));
+                let is_failure = matches!(case.kind, CaseKind::Failure(_));
                 self.tries |= helped::ui(ui, cx, ready, is_failure, &mut self.setting);
             }
         });
@@ -263,8 +265,8 @@ impl AutopsyView {
             pane::padded(ui, |ui| label::paragraph(ui, why, Type::Body, cx.tokens.text2));
             ui.add_space(6.0);
         }
-        live::by_role(ui, cx, case, &mut self.by_role);
-        if let Kind::Failure(a) = &case.kind {
+        live_blocks::by_role(ui, cx, case, &mut self.by_role);
+        if let CaseKind::Failure(a) = &case.kind {
             parts::parts(ui, cx, a);
         }
     }
@@ -280,7 +282,7 @@ impl AutopsyView {
         way_out: Option<segments::WayText>,
     ) {
         pane::inside(ui, request, "request", |ui| {
-            let is_failure = matches!(case.kind, Kind::Failure(_));
+            let is_failure = matches!(case.kind, CaseKind::Failure(_));
             let title = if is_failure { "Request against holes" } else { "What would have fitted" };
             PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
             pictures::request_against_holes(ui, cx, case);
@@ -321,9 +323,9 @@ impl AutopsyView {
         });
         match chosen {
             "Blockers" => blockers::blockers(ui, cx, case),
-            "By stack" if is_settled => live::by_stack_and_block(ui, cx, case),
-            "By stack" => live::by_stack(ui, cx, case),
-            _ => live::by_role(ui, cx, case, &mut self.by_role),
+            "By stack" if is_settled => live_blocks::by_stack_and_block(ui, cx, case),
+            "By stack" => live_blocks::by_stack(ui, cx, case),
+            _ => live_blocks::by_role(ui, cx, case, &mut self.by_role),
         }
     }
 }

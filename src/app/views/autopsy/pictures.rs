@@ -2,7 +2,7 @@
 
 use egui::{Align2, Rect, Sense, Ui, pos2, vec2};
 
-use super::case::{Case, Kind};
+use super::case::{Case, CaseKind};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::axis;
@@ -48,8 +48,8 @@ struct BarRow {
 /// the largest request that would have been served.
 pub(super) fn request_against_holes(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let rows = match &case.kind {
-        Kind::Failure(a) => failure_rows(a),
-        Kind::Peak(c) => peak_rows(c),
+        CaseKind::Failure(a) => failure_rows(a),
+        CaseKind::Peak(c) => peak_rows(c),
     };
     let mark = case.request();
     bars(ui, cx, case, &rows, mark);

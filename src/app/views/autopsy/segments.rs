@@ -3,7 +3,7 @@
 
 use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
-use super::case::{Case, Kind};
+use super::case::{Case, CaseKind};
 use crate::app::state::action::Action;
 use crate::app::state::selection::Item;
 use crate::app::theme::{Tokens, Type};
@@ -173,7 +173,7 @@ impl WayText {
 
 /// What to free, or why nothing helps; nothing at a peak.
 pub(super) fn way_out(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) -> Option<WayText> {
-    let Kind::Failure(a) = &case.kind else { return None };
+    let CaseKind::Failure(a) = &case.kind else { return None };
     let (text, search) = match case.way_out() {
         Some(way) => {
             let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));
@@ -266,7 +266,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                     if going.binary_search(&at).is_ok() {
                         mark_going(&mut batch, t, r);
                     }
-                    if cx.link.selected() == Some(Item::Lifetime(block.lifetime)) {
+                    if cx.shared.selected() == Some(Item::Lifetime(block.lifetime)) {
                         batch.selection(r, t.text1, t.s1);
                     }
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Key, ScrollArea, Ui, vec2};
 
 use super::AutopsyView;
-use super::case::{Case, Kind};
+use super::case::{Case, CaseKind};
 use super::frames::tip_of;
 use super::helped::Ready;
 use crate::app::jobs::identity::Identity;
@@ -41,7 +41,7 @@ impl AutopsyView {
         ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             match &case.kind {
-                Kind::Failure(a) => {
+                CaseKind::Failure(a) => {
                     headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
                     requested_at(ui, cx, a.stack);
                     holders(ui, a);
@@ -56,7 +56,7 @@ impl AutopsyView {
                     }
                     self.frames.ui(ui, cx, a.stack);
                 }
-                Kind::Peak(c) => {
+                CaseKind::Peak(c) => {
                     peak_headline(ui, cx, c);
                     self.peak_figures(ui, cx, c);
                     next_failure(ui, cx);
@@ -68,15 +68,15 @@ impl AutopsyView {
 
     /// The header: which failure of how many, and what came after it. Going to another takes all views there.
     pub(super) fn header(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, events: &[u32]) {
-        if matches!(case.kind, Kind::Peak(_)) {
+        if matches!(case.kind, CaseKind::Peak(_)) {
             PaneHeader::new("Peak").caption("nothing failed").show(ui, |_| {});
             return;
         }
         let total = events.len();
         let at = events.iter().position(|&e| e == case.state.event).unwrap_or(0);
         let fate = match &case.kind {
-            Kind::Failure(_) if total > 1 && at + 1 == total => " · the last",
-            Kind::Failure(a) if total > 1 && a.survived => " · survived",
+            CaseKind::Failure(_) if total > 1 && at + 1 == total => " · the last",
+            CaseKind::Failure(a) if total > 1 && a.survived => " · survived",
             _ => "",
         };
         let caption = format!("{} of {total}{fate}", at + 1);
@@ -102,25 +102,25 @@ impl AutopsyView {
         let smaller = self.smaller(cx, case);
         let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
         match &case.kind {
-            Kind::Failure(a) => {
+            CaseKind::Failure(a) => {
                 headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
                 requested_at(ui, cx, a.stack);
                 try_first(ui, cx, a, ready, smaller);
                 holders(ui, a);
             }
-            Kind::Peak(c) => peak_headline(ui, cx, c),
+            CaseKind::Peak(c) => peak_headline(ui, cx, c),
         }
     }
 
     /// What stands last there: how it is known, the figures, the stack.
     pub(super) fn details(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         match &case.kind {
-            Kind::Failure(a) => {
+            CaseKind::Failure(a) => {
                 tests(ui, cx, a);
                 self.figures(ui, cx, a);
                 self.frames.ui(ui, cx, a.stack);
             }
-            Kind::Peak(c) => {
+            CaseKind::Peak(c) => {
                 self.peak_figures(ui, cx, c);
                 next_failure(ui, cx);
             }
@@ -130,7 +130,7 @@ impl AutopsyView {
 
     /// What to make smaller on a full device; worked out off the window's thread. `None` until it is known, and for other failures.
     fn smaller(&mut self, cx: &ViewContext<'_>, case: &Case) -> Option<Arc<Vec<Advice>>> {
-        let Kind::Failure(a) = &case.kind else { return None };
+        let CaseKind::Failure(a) = &case.kind else { return None };
         if a.holders().is_empty() {
             return None;
         }

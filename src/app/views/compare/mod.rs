@@ -98,10 +98,10 @@ impl View for CompareView {
         button::selector(ui, "show", &mut self.show, &["stacks", "curves"]);
         for which in [1, 0] {
             let called = |event| {
-                title_beside(&cx.link.compared[1 - which], cx.data, event).unwrap_or_else(|| name_of(steps.as_deref(), event))
+                title_beside(&cx.shared.compared[1 - which], cx.data, event).unwrap_or_else(|| name_of(steps.as_deref(), event))
             };
-            let title = match (&cx.link.compared[which], &outcome) {
-                (Source::Marker, _) => cx.link.markers[which].map_or_else(|| "not set".to_owned(), called),
+            let title = match (&cx.shared.compared[which], &outcome) {
+                (Source::Marker, _) => cx.shared.markers[which].map_or_else(|| "not set".to_owned(), called),
                 (Source::At(event), _) => called(*event),
                 (_, Outcome::Ready(c, _)) => c.sides[which].title.clone(),
                 _ => "…".to_owned(),
@@ -190,7 +190,7 @@ impl CompareView {
             pane::empty_state(ui, sentence, None);
             return;
         };
-        let is_untouched = cx.link.markers == [None, None] && cx.link.compared == [Source::Marker, Source::Marker];
+        let is_untouched = cx.shared.markers == [None, None] && cx.shared.compared == [Source::Marker, Source::Marker];
         if !self.has_proposed && is_untouched {
             // Markers are the user's: a pair nobody asked for stays in the comparison.
             cx.actions.send(Action::Compare(0, Source::At(pair.a)));
@@ -219,7 +219,7 @@ impl CompareView {
     /// How A and B were chosen, while they are the pair that was proposed.
     fn why(&self, cx: &ViewContext<'_>) -> Option<&str> {
         let p = self.proposed.as_ref()?;
-        (cx.link.compared == [Source::At(p.a), Source::At(p.b)]).then_some(p.why.as_str())
+        (cx.shared.compared == [Source::At(p.a), Source::At(p.b)]).then_some(p.why.as_str())
     }
 
     fn curves_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {

@@ -54,7 +54,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
 
 /// What the query in force holds for on each side.
 fn asked(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
-    let (Some(query), Some(asked)) = (&cx.link.query, cx.comparing.asked(&cx.here(), compared)) else { return };
+    let (Some(query), Some(asked)) = (&cx.shared.query, cx.comparing.asked(&cx.here(), compared)) else { return };
     let part = |which: usize, all: u64| {
         let share = asked.bytes[which] as f64 / all.max(1) as f64 * 100.0;
         format!("*{}*, {share:.1}{NBSP}% of {}", Bytes(asked.bytes[which]), ["A", "B"][which])

@@ -54,7 +54,7 @@ impl Dialog {
 /// Puts something else on a side, and brings the other one to the same phase; who wants another instant chooses it then.
 fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
     let against = 1 - which;
-    let held = held_against(&cx.link.compared[against], moment, cx.data);
+    let held = held_against(&cx.shared.compared[against], moment, cx.data);
     if let Some(text) = moved(cx, against, &held, moment) {
         cx.actions.send(Action::Notify(text));
     }
@@ -64,7 +64,7 @@ fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
 
 /// What is said where the other side was moved too: it is not what one clicked.
 fn moved(cx: &ViewContext<'_>, side: usize, to: &Source, moment: Moment) -> Option<String> {
-    let was = match (&cx.link.compared[side], cx.link.markers[side]) {
+    let was = match (&cx.shared.compared[side], cx.shared.markers[side]) {
         (Source::At(event), _) => *event,
         (Source::Marker, Some(event)) => event,
         _ => return None,
@@ -109,8 +109,8 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
         let mut at = |ui: &mut Ui, text: &str, event: Option<u32>| {
             let Some(event) = event else { return };
             let is_chosen = !is_ticked
-                && match cx.link.compared[which] {
-                    Source::Marker => cx.link.markers[which] == Some(event),
+                && match cx.shared.compared[which] {
+                    Source::Marker => cx.shared.markers[which] == Some(event),
                     Source::At(own) => own == event,
                     Source::Other(..) => false,
                 };
@@ -131,15 +131,15 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
         );
         at(ui, "At the end", (cx.data.device().events.len() as u32).checked_sub(1));
         if let Some(table) = &steps {
-            for step in offered_steps(table.figures.len(), table.steps.of(cx.link.cursor)) {
+            for step in offered_steps(table.figures.len(), table.steps.of(cx.shared.cursor)) {
                 if let Some(f) = table.figures.get(step) {
                     at(ui, &format!("At the peak of step {}", number(step)), Some(f.peak_event));
                 }
             }
         }
-        at(ui, &format!("At the cursor, event {}", count(u64::from(cx.link.cursor))), Some(cx.link.cursor));
+        at(ui, &format!("At the cursor, event {}", count(u64::from(cx.shared.cursor))), Some(cx.shared.cursor));
         let other = |ui: &mut Ui, text: &str, other: Other| {
-            let (is_chosen, moment) = match &cx.link.compared[which] {
+            let (is_chosen, moment) = match &cx.shared.compared[which] {
                 Source::Other(o, moment) => (*o == other, *moment),
                 _ => (false, Moment::Peak),
             };
@@ -170,7 +170,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
             let text = if conf.is_empty() { "PyTorch's defaults" } else { conf };
             other(ui, text, Other::Simulation((*conf).to_owned()));
         }
-        if let Source::Other(chosen, moment) = &cx.link.compared[which] {
+        if let Source::Other(chosen, moment) = &cx.shared.compared[which] {
             heading(ui, cx, "When");
             for m in Moment::ALL {
                 if menu_item(ui, m.text(), Some(m == *moment), None, true).clicked() {

@@ -36,17 +36,9 @@ pub(super) struct Rows {
 /// Height of a row, and of the header over them.
 const ROW: f32 = 24.0;
 
-/// Columns in the order they are given up when it gets narrow, the last first.
-const COLUMNS: [(Option<Order>, f32); 8] = [
-    (None, 0.0),
-    (None, 640.0),
-    (Some(Order::A), 420.0),
-    (Some(Order::B), 340.0),
-    (Some(Order::Change), 0.0),
-    (None, 560.0),
-    (Some(Order::Ratio), 620.0),
-    (Some(Order::Blocks), 480.0),
-];
+/// What each column sorts by.
+const ORDERS: [Option<Order>; 8] =
+    [None, None, Some(Order::A), Some(Order::B), Some(Order::Change), None, Some(Order::Ratio), Some(Order::Blocks)];
 
 impl CompareView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
@@ -67,30 +59,27 @@ impl CompareView {
         let rows = &self.rows.shown;
         let hidden = compared.groups.len() - rows.len();
         let stacks = compared.stacks();
-        let wide = ui.available_width();
         // So many rows tell how the columns are written.
         let size =
             SizeColumn::of(rows.iter().take(2_000).flat_map(|&g| [compared.groups[g].a.bytes, compared.groups[g].b.bytes]));
         let heads = ["A", "B", "change"].map(|name| size.head(name));
-        let all = [
+        let columns = [
             Column::text("allocated in", Width::Share(1.0, 130.0)),
-            Column::text("called from", Width::Share(0.9, 110.0)),
-            Column::figure(&heads[0], 68.0).sorts(),
-            Column::figure(&heads[1], 68.0).sorts(),
+            Column::text("called from", Width::Share(0.9, 110.0)).from(640.0),
+            Column::figure(&heads[0], 68.0).sorts().from(420.0),
+            Column::figure(&heads[1], 68.0).sorts().from(340.0),
             Column::figure(&heads[2], 84.0).sorts(),
-            Column::text("change", Width::Share(0.9, 60.0)),
-            Column::figure("B / A", 48.0).sorts(),
-            Column::figure("blocks", 48.0).sorts(),
+            Column::text("change", Width::Share(0.9, 60.0)).from(560.0),
+            Column::figure("B / A", 48.0).sorts().from(620.0),
+            Column::figure("blocks", 48.0).sorts().from(480.0),
         ];
-        let shown: Vec<usize> = (0..all.len()).filter(|&i| wide >= COLUMNS[i].1).collect();
-        let columns: Vec<Column<'_>> = shown.iter().map(|&i| all[i]).collect();
-        let selected = match cx.link.selected() {
+        let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => rows.iter().position(|&g| {
                 compared.groups[g].rows.iter().any(|&r| compared.own_stack(&compared.diff.rows[r as usize]) == Some(s))
             }),
             _ => None,
         };
-        let sorted = shown.iter().position(|&i| COLUMNS[i].0 == Some(self.order));
+        let sorted = ORDERS.iter().position(|order| *order == Some(self.order));
         let footer = if hidden > 0 { 26.0 } else { 0.0 };
         // Whole rows under the header: what is cut in half cannot be read.
         let high = ui.max_rect().height() - footer;
@@ -125,7 +114,7 @@ impl CompareView {
                         t.text1
                     };
                     let colour = if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) };
-                    for (&column, &cell) in shown.iter().zip(cells) {
+                    for &(column, cell) in cells {
                         let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
                         let mib = |n| size.figure(n);
                         match column {
@@ -216,7 +205,7 @@ impl CompareView {
                 None => cx.actions.send(Action::Notify("This stack is only in the other recording.".to_owned())),
             }
         }
-        if let Some(order) = out.sort.and_then(|c| COLUMNS[shown[c]].0) {
+        if let Some(order) = out.sort.and_then(|c| ORDERS[c]) {
             self.descending = if self.order == order { !self.descending } else { true };
             self.order = order;
         }

@@ -1,5 +1,7 @@
 //! Where the columns of the events table lie.
 
+use crate::app::widgets::table::fit;
+
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
@@ -21,7 +23,6 @@ pub enum Column {
 
 impl Column {
     /// Its header.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Column::Event => "event",
@@ -35,7 +36,6 @@ impl Column {
     }
 
     /// True for figures: they stand right aligned.
-    #[must_use]
     pub fn is_figure(self) -> bool {
         matches!(self, Column::Event | Column::Time | Column::Size | Column::Stream)
     }
@@ -56,39 +56,16 @@ impl Column {
     }
 }
 
-/// Gap between columns.
-const GAP: f32 = 12.0;
-/// Space at both sides.
-const PAD: f32 = 12.0;
-
 /// The columns that fit `width` points, with their left and right edges. The last one takes what is left; those that say
 /// least go first when it gets narrow.
-#[must_use]
 pub fn columns(width: f32, has_time: bool, events: usize) -> Vec<(Column, f32, f32)> {
     use Column as C;
     let mut shown = vec![C::Event, C::Time, C::Action, C::Size, C::Address, C::Stream, C::Stack];
     if !has_time {
         shown.retain(|c| *c != C::Time);
     }
-    let needed = |shown: &[C]| shown.iter().map(|c| c.width(events) + GAP).sum::<f32>() - GAP + 2.0 * PAD;
-    for column in [C::Stream, C::Address, C::Time, C::Stack] {
-        if needed(&shown) <= width {
-            break;
-        }
-        shown.retain(|c| *c != column);
-    }
-    let mut x = PAD;
-    let last = shown.len() - 1;
-    shown
-        .iter()
-        .enumerate()
-        .map(|(i, &c)| {
-            let right = if i == last && c == C::Stack { (width - PAD).max(x + c.width(events)) } else { x + c.width(events) };
-            let place = (c, x, right);
-            x = right + GAP;
-            place
-        })
-        .collect()
+    let shown = shown.into_iter().map(|c| (c, c.width(events))).collect();
+    fit(shown, &[C::Stream, C::Address, C::Time, C::Stack], C::Stack, width)
 }
 
 #[cfg(test)]
@@ -100,7 +77,7 @@ mod tests {
         let all = columns(900.0, true, 50_000_000);
         assert_eq!(all.len(), 7);
         assert_eq!(all.last().map(|c| (c.0, c.2)), Some((Column::Stack, 888.0)));
-        assert!(all.windows(2).all(|w| w[0].2 + GAP == w[1].1));
+        assert!(all.windows(2).all(|w| w[0].2 + 12.0 == w[1].1));
         assert_eq!(columns(900.0, false, 9).len(), 6);
         let few = columns(320.0, true, 30_000);
         assert!(few.iter().any(|c| c.0 == Column::Event) && few.iter().any(|c| c.0 == Column::Size), "{few:?}");

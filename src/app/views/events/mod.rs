@@ -18,9 +18,11 @@ use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
+use crate::app::widgets::table::{Head, cell, head_line};
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::model::{Action as EventAction, StackId};
 use vramscope_core::query::{Asked, Query, Scope, of_text};
+
 use vramscope_core::units::{Address, Bytes, count};
 
 mod layout;
@@ -183,7 +185,7 @@ impl Events {
         }
         let (data, query) = (Arc::clone(cx.data), self.query.clone());
         let roles = cx.roles.cloned();
-        let (cursor, markers) = (Some(cx.link.cursor), cx.link.flags());
+        let (cursor, markers) = (Some(cx.shared.cursor), cx.shared.flags());
         let key = (
             query.clone(),
             roles.as_ref().filter(|_| query.needs_roles()).map(Identity::of),
@@ -211,7 +213,11 @@ impl Events {
         let area = ui.available_rect_before_wrap();
         let columns = layout::columns(area.width() - BAR, device.events.has_time, device.events.len());
         let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
-        self.header(ui, cx, header, &columns);
+        for &(column, left, right) in &columns {
+            let head = Head { title: column.title(), is_figure: column.is_figure(), sorted: None };
+            head.show(ui, cell(header, left, right), None);
+        }
+        head_line(ui, header);
         let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
         if !body.is_positive() {
             return;
@@ -237,7 +243,7 @@ impl Events {
         match hovered {
             Some(event) => {
                 self.is_hovering = true;
-                if cx.link.hover_event != Some(event) {
+                if cx.shared.hover_event != Some(event) {
                     cx.actions.send(Action::HoverEvent(Some(event)));
                 }
             }
@@ -255,25 +261,12 @@ impl Events {
             Rows::All(_) => None,
             Rows::Some(list) => Some(Identity::of(list)),
         };
-        if self.followed == Some(cx.link.cursor) && self.seen_list == list {
+        if self.followed == Some(cx.shared.cursor) && self.seen_list == list {
             return;
         }
-        self.followed = Some(cx.link.cursor);
+        self.followed = Some(cx.shared.cursor);
         self.seen_list = list;
-        self.list.scroll.reveal(rows.row_of(cx.link.cursor), seen);
-    }
-
-    fn header(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {
-        let t = cx.tokens;
-        for &(column, left, right) in columns {
-            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
-            if column.is_figure() {
-                label::text_in_right(ui.painter(), cell, column.title(), Type::Column, t.text3);
-            } else {
-                label::text_in(ui.painter(), cell, column.title(), Type::Column, t.text3);
-            }
-        }
-        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+        self.list.scroll.reveal(rows.row_of(cx.shared.cursor), seen);
     }
 
     /// One row. Returns whether the pointer is on it.
@@ -289,8 +282,8 @@ impl Events {
         let size = Bytes(events.size[i]).with_decimals();
         response.widget_info(|| WidgetInfo::labeled(Role::Row, true, format!("Event {event}: {} {size}", action.name())));
         let painter = ui.painter().with_clip_rect(body);
-        let is_cursor = event == cx.link.cursor;
-        let is_selected = match cx.link.selected() {
+        let is_cursor = event == cx.shared.cursor;
+        let is_selected = match cx.shared.selected() {
             Some(Item::Lifetime(id)) => id == lifetime,
             Some(Item::Event(e)) => e == event,
             Some(Item::Stack(s)) => s == events.stack[i] && s.is_some(),
@@ -298,7 +291,7 @@ impl Events {
         };
         let fill = if is_cursor {
             Some(t.accentbg)
-        } else if response.hovered() || cx.link.hover_event == Some(event) {
+        } else if response.hovered() || cx.shared.hover_event == Some(event) {
             Some(t.s3)
         } else if is_selected {
             Some(t.s2)
@@ -319,7 +312,7 @@ impl Events {
             painter.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, edge);
         }
         for &(column, left, right) in columns {
-            let cell = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.left() + right, rect.bottom()));
+            let cell = cell(rect, left, right);
             match column {
                 Column::Event => {
                     label::text_in_right(&painter, cell, &count(u64::from(event)), Type::Mono, t.text2);

@@ -173,7 +173,7 @@ impl FlameView {
 
     /// The frame in which the selected stack ends.
     pub(super) fn chosen(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>) -> Option<u32> {
-        let stack = match cx.link.selected()? {
+        let stack = match cx.shared.selected()? {
             Item::Stack(s) => s,
             Item::Lifetime(id) => cx.data.tables.lifetimes.stack(cx.data.device(), id),
             _ => return None,

@@ -31,7 +31,6 @@ pub struct Layout {
 }
 
 /// Room for the graph and for its tree: side by side where it is wide and low, else one under the other.
-#[must_use]
 pub fn with_tree(area: Rect) -> (Rect, Rect) {
     if area.width() >= 1080.0 && area.height() < 480.0 {
         let x = (area.left() + area.width() * 0.54).round();
@@ -43,7 +42,6 @@ pub fn with_tree(area: Rect) -> (Rect, Rect) {
 }
 
 /// What hidden frames take away: for each frame with hidden ones at or below it, how much weight.
-#[must_use]
 pub fn taken_away(flame: &Flame, hidden: &[u32]) -> HashMap<u32, u64> {
     let mut away: HashMap<u32, u64> = HashMap::new();
     let set: HashSet<u32> = hidden.iter().copied().collect();
@@ -63,7 +61,6 @@ pub fn taken_away(flame: &Flame, hidden: &[u32]) -> HashMap<u32, u64> {
 
 /// Lays out `zoom` across the whole width and the frames below it under it. Frames narrower than `thinnest` (a share of the width)
 /// are counted, not drawn; the weight of `away` is left out. O(frames drawn and their children).
-#[must_use]
 pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>) -> Layout {
     let mut layout = Layout::default();
     let left = |node: u32| {
@@ -97,7 +94,6 @@ pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>
 }
 
 /// The frame at a row and a place across the width.
-#[must_use]
 pub fn hit(layout: &Layout, row: u32, x: f64) -> Option<Cell> {
     let start = layout.cells.partition_point(|c| c.row < row);
     let end = layout.cells.partition_point(|c| c.row <= row);
@@ -135,7 +131,6 @@ pub struct TreeRow {
 
 /// The rows of the tree below `zoom`. A frame is open when `toggled` has its key and it would be closed, or the other way round: the
 /// top is open, and so is a frame that holds at least half of the one above it. O(rows).
-#[must_use]
 pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>, order: Order, descending: bool) -> Vec<TreeRow> {
     let mut rows = Vec::new();
     // Explicit, because a stack can be deeper than the thread's.
@@ -173,7 +168,6 @@ pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>,
 }
 
 /// True when a frame's colour should be quiet: it holds different things, or nobody's stack.
-#[must_use]
 pub fn is_neutral(what: What) -> bool {
     matches!(what, What::All | What::NoStack | What::NoModule | What::Phase(None))
 }

@@ -177,10 +177,10 @@ impl FlameView {
     fn key(&self, cx: &ViewContext<'_>, compared: Option<&Arc<Compared>>) -> Key {
         let last = cx.data.device().events.len().saturating_sub(1) as u32;
         // A chosen range narrows what is counted over time.
-        let (from, to) = cx.link.range.unwrap_or((0, last));
+        let (from, to) = cx.shared.range.unwrap_or((0, last));
         let measure = match self.measure_of(compared.is_some()) {
             0 => None,
-            1 => Some(Measure::LiveAt(cx.link.cursor)),
+            1 => Some(Measure::LiveAt(cx.shared.cursor)),
             2 => Some(Measure::LiveAt(cx.data.tables.curves.peak(Quantity::Active).1)),
             3 => Some(Measure::Allocated(from, to)),
             4 => Some(Measure::Churn(from, to)),
@@ -284,7 +284,7 @@ impl View for FlameView {
         let Some(built) = self.built.latest() else { return String::new() };
         let Some(all) = built.flame.nodes.first() else { return String::new() };
         let blocks = counted(all.count, "block", "blocks");
-        let range = if cx.link.range.is_some() {
+        let range = if cx.shared.range.is_some() {
             " in the chosen range"
         } else {
             " over the whole recording · Shift and drag in the timeline to narrow it"
@@ -334,7 +334,7 @@ impl View for FlameView {
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        if std::mem::replace(&mut self.cleared, cx.link.cleared) != cx.link.cleared {
+        if std::mem::replace(&mut self.cleared, cx.shared.cleared) != cx.shared.cleared {
             self.zoom = None;
         }
         let (built, is_fresh) = self.build(cx);

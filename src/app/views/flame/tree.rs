@@ -158,7 +158,8 @@ impl FlameView {
                 let node = &flame.nodes[at as usize];
                 let hit = found.is_none_or(|f| f.hits.get(at as usize).copied().unwrap_or(false));
                 let ink = if hit { t.text1 } else { t.text3 };
-                for (&kind, &cell) in kinds.iter().zip(cells) {
+                for &(column, cell) in cells {
+                    let kind = kinds[column];
                     let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
                     match kind {
                         Col::Frame => {

@@ -9,9 +9,9 @@ use super::{HeatmapView, MenuTarget, Place, Under, paint};
 use crate::app::data::device::DeviceData;
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
-use crate::app::state::cursor;
-use crate::app::state::cursor::Axis;
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
+use crate::app::state::shared::Axis;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
@@ -49,7 +49,7 @@ impl HeatmapView {
             ui.set_cursor_icon(icon);
         }
         self.tooltip(ui, cx, canvas, response, gesture.hover.filter(|_| !is_on_word), place.as_ref().map(|p| (p, under)));
-        let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
+        let event_at = |p: Pos2| cx.shared.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
         let item_at = |p: Pos2| canvas.place(p).and_then(|p| item_at(cx.data, canvas.picture, &p));
         let now = ui.input(|i| i.time);
         let intent = match gesture.intent {
@@ -95,10 +95,10 @@ impl HeatmapView {
             Some(Intent::Box { from, to, done }) => self.zoom_box(cx, canvas, (from, to), done),
             Some(intent @ (Intent::ZoomTime { .. } | Intent::ZoomBytes { .. } | Intent::Pan(_))) => {
                 self.zoom_addresses(canvas, intent);
-                let (first, last) = cursor::domain(device, cx.link.axis);
-                let least = if cx.link.axis == Axis::Event { 8.0 } else { 20.0 };
+                let (first, last) = shared::domain(device, cx.shared.axis);
+                let least = if cx.shared.axis == Axis::Event { 8.0 } else { 20.0 };
                 let mut time = PanZoom::new(first, last).with_least(least);
-                time.show(cx.link.from, cx.link.to);
+                time.show(cx.shared.from, cx.shared.to);
                 if time.apply(&intent, &canvas.x, false) {
                     let (from, to) = time.visible();
                     cx.actions.send(Action::SetWindow(from, to));

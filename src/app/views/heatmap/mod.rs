@@ -60,7 +60,7 @@ struct HeatmapView {
     uploads: u64,
     /// The addresses the map is zoomed to; all of them when `None`.
     addresses: Option<(u64, u64)>,
-    /// [`Link::fitted`](crate::app::state::cursor::Link::fitted) when this was last drawn.
+    /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) when this was last drawn.
     fitted: u32,
     /// When the addresses were last zoomed, in seconds of the context's clock.
     zoomed_at: f64,
@@ -133,7 +133,7 @@ impl View for HeatmapView {
         let pane_rect = ui.max_rect();
         let device = cx.data.device();
         // The whole recording is all of its addresses too.
-        if std::mem::replace(&mut self.fitted, cx.link.fitted) != cx.link.fitted {
+        if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
             self.addresses = None;
         }
         if device.events.is_empty() && !device.bands.is_empty() {
@@ -196,12 +196,12 @@ impl View for HeatmapView {
             data: cx.data,
             picture: &picture,
             areas,
-            axis: cx.link.axis,
-            x: Scale::horizontal(cx.link.from, cx.link.to, areas.x),
+            axis: cx.shared.axis,
+            x: Scale::horizontal(cx.shared.from, cx.shared.to, areas.x),
             y,
         };
         canvas.back();
-        if picture.key.axis == cx.link.axis {
+        if picture.key.axis == cx.shared.axis {
             let at = |v: f64| canvas.x.at(v);
             let rows = match &picture.map {
                 Map::Addresses(map) => (y.at(map.shown.0 as f64), y.at(map.shown.1 as f64)),
@@ -212,10 +212,10 @@ impl View for HeatmapView {
         }
         canvas.marks();
         canvas.labels();
-        let mut terms = canvas.strip(cx.link.cursor);
+        let mut terms = canvas.strip(cx.shared.cursor);
         terms.extend(canvas.legend());
         let places = self.places(cx);
-        canvas.overlays(cx.link, &places);
+        canvas.overlays(cx.shared, &places);
         // On a word the word explains itself; elsewhere the place does.
         let word = terms.iter().find(|(rect, _)| ui.rect_contains_pointer(*rect)).copied();
         self.gestures(ui, cx, &canvas, &response, word.is_some());
@@ -254,18 +254,18 @@ impl HeatmapView {
     /// The newest picture there is; an older one is stretched meanwhile.
     fn picture(&mut self, ui: &Ui, cx: &ViewContext<'_>, areas: &Areas) -> Option<Arc<Picture>> {
         let [width, height] = PixelTexture::size_for(ui.ctx(), areas.map);
-        let at_cursor = cx.data.ooms.binary_search(&cx.link.cursor).is_ok();
+        let at_cursor = cx.data.ooms.binary_search(&cx.shared.cursor).is_ok();
         let key = Key {
-            axis: cx.link.axis,
-            from: cx.link.from,
-            to: cx.link.to,
+            axis: cx.shared.axis,
+            from: cx.shared.from,
+            to: cx.shared.to,
             size: [width.clamp(1, LARGEST_SIDE), height.clamp(1, LARGEST_SIDE)],
             mode: self.mode,
             only: self.only,
             dark: cx.tokens.dark,
-            oom: if at_cursor { Some(cx.link.cursor) } else { cx.data.last_oom() },
+            oom: if at_cursor { Some(cx.shared.cursor) } else { cx.data.last_oom() },
             addresses: self.addresses,
-            focus: (Focus::of(cx.link, cx.matching), Identity::of(cx.colours)),
+            focus: (Focus::of(cx.shared, cx.matching), Identity::of(cx.colours)),
         };
         let (data, colours) = (Arc::clone(cx.data), Arc::clone(cx.colours));
         let wanted = key.clone();
@@ -284,7 +284,7 @@ impl HeatmapView {
         let mut places = Places::default();
         // One segment at a time: two would take turns in the one place there is for the answer.
         let mut segment = None;
-        for item in [cx.link.hovered, cx.link.selected()].into_iter().flatten() {
+        for item in [cx.shared.hovered, cx.shared.selected()].into_iter().flatten() {
             match item {
                 Item::Segment(address) => segment = Some(address),
                 Item::Hole(address) => {
@@ -296,7 +296,7 @@ impl HeatmapView {
         }
         if let Some(address) = segment {
             let data = Arc::clone(cx.data);
-            let key = (address, cx.link.cursor);
+            let key = (address, cx.shared.cursor);
             let job = move |_: &_| Some(data.tables.states.segment_life(data.device(), key.0, key.1));
             places.segment = self.segment.get(cx.jobs, "segment life", &key, job).value.and_then(|life| *life);
         }

@@ -7,9 +7,9 @@ use super::layout::Areas;
 use super::picture::{Map, Mark, Mode, Picture, event_of};
 use super::{Place, Places};
 use crate::app::data::device::DeviceData;
-use crate::app::state::cursor;
-use crate::app::state::cursor::{Axis, Link};
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
+use crate::app::state::shared::{Axis, SharedViewState};
 use crate::app::theme::{Ramp, Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::chip::{Swatch, paint_chip_in};
@@ -55,7 +55,7 @@ impl Canvas<'_> {
     }
 
     fn x_of(&self, event: u32) -> f32 {
-        self.x.at(cursor::position(self.data.device(), self.axis, event))
+        self.x.at(shared::position(self.data.device(), self.axis, event))
     }
 
     /// The ground of what is not reserved, and grid lines at the times of the axis.
@@ -317,21 +317,22 @@ impl Canvas<'_> {
     }
 
     /// Selection, range, ghost line, markers, cursor.
-    pub fn overlays(&self, link: &Link, places: &Places) {
+    pub fn overlays(&self, shared: &SharedViewState, places: &Places) {
         let t = self.tokens;
         let painter = self.painter.with_clip_rect(self.areas.canvas());
         let through = self.areas.canvas().y_range();
         let mut batch = Batch::new(&painter);
-        if let Some((first, last)) = link.range {
+        if let Some((first, last)) = shared.range {
             let ink = Tokens::at(t.text1, 0.5);
             batch.vline(self.x_of(first), through, 1.0, ink);
             batch.vline(self.x_of(last), through, 1.0, ink);
         }
-        if let Some(rect) = link.hovered.filter(|h| Some(*h) != link.selected()).and_then(|item| self.rect_of(item, link, places))
+        if let Some(rect) =
+            shared.hovered.filter(|h| Some(*h) != shared.selected()).and_then(|item| self.rect_of(item, shared, places))
         {
             batch.outline(rect.intersect(self.areas.map.expand(2.0)), 1.0, Tokens::at(t.text1, 0.6));
         }
-        if let Some(rect) = link.selected().and_then(|item| self.rect_of(item, link, places)) {
+        if let Some(rect) = shared.selected().and_then(|item| self.rect_of(item, shared, places)) {
             if rect.width() > 0.0 && rect.intersects(self.areas.map) {
                 batch.selection(rect, t.text1, t.s1);
             } else {
@@ -341,16 +342,16 @@ impl Canvas<'_> {
                 batch.rect(Rect::from_min_max(pos2(x, y - 5.0), pos2(x + 3.0, y + 5.0)), t.accent);
             }
         }
-        if let Some(event) = link.hover_event {
+        if let Some(event) = shared.hover_event {
             batch.vline(self.x_of(event), through, 1.0, Tokens::at(t.text1, 0.4));
         }
-        if let Some(a) = link.markers[0] {
+        if let Some(a) = shared.markers[0] {
             batch.dashed_vline(self.x_of(a), through, 1.0, DASH_MARKER, t.text1);
         }
-        if let Some(b) = link.markers[1] {
+        if let Some(b) = shared.markers[1] {
             batch.vline(self.x_of(b), through, 1.0, t.text1);
         }
-        batch.vline(self.x_of(link.cursor), through, 1.0, t.text1);
+        batch.vline(self.x_of(shared.cursor), through, 1.0, t.text1);
         batch.paint(&painter);
     }
 
@@ -379,7 +380,7 @@ impl Canvas<'_> {
 
     /// Where an item is in the map, as far as its addresses are on the axis: an allocation or a segment through its life, a
     /// hole at the cursor.
-    fn rect_of(&self, item: Item, link: &Link, places: &Places) -> Option<Rect> {
+    fn rect_of(&self, item: Item, shared: &SharedViewState, places: &Places) -> Option<Rect> {
         let Map::Addresses(map) = &self.picture.map else { return None };
         let (address, size, born, gone) = match item {
             Item::Lifetime(id) => {
@@ -392,7 +393,7 @@ impl Canvas<'_> {
             }
             Item::Hole(_) => {
                 let (address, size) = places.hole.filter(|h| item == Item::Hole(h.0))?;
-                (address, size, link.cursor, link.cursor)
+                (address, size, shared.cursor, shared.cursor)
             }
             _ => return None,
         };

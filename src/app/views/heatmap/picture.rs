@@ -8,8 +8,8 @@ use super::layout;
 use crate::app::data::colours::{Colours, Focus};
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::cursor;
-use crate::app::state::cursor::Axis;
+use crate::app::state::shared;
+use crate::app::state::shared::Axis;
 use crate::app::theme::{Ramp, Tokens};
 use vramscope_core::diagnose::fragmentation::Servers;
 use vramscope_core::diagnose::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};
@@ -144,7 +144,7 @@ impl Picture {
         let device = data.device();
         let tables = &data.tables;
         let tokens = Tokens::of_theme(if key.dark { egui::Theme::Dark } else { egui::Theme::Light });
-        let bounds = cursor::bounds(device, key.axis, key.from, key.to, key.size[0]);
+        let bounds = shared::bounds(device, key.axis, key.from, key.to, key.size[0]);
         // A request is held against the segments that could serve it, not against those the user chose.
         let failed = key.oom.filter(|_| key.only.is_none()).and_then(|event| Servers::of_oom(device, event));
         let request = failed.as_ref().map(|f| f.1);

@@ -86,7 +86,6 @@ pub struct Around {
 
 impl Around {
     /// The one hole there would be without the block.
-    #[must_use]
     pub fn if_freed(&self) -> u64 {
         self.before + self.block + self.after
     }

@@ -68,7 +68,7 @@ struct Inspector {
 impl View for Inspector {
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         ui.spacing_mut().item_spacing.x = 2.0;
-        let selection = &cx.link.selection;
+        let selection = &cx.shared.selection;
         let mut chevron = |icon, name: &str, command, can: bool| {
             let response = ui.add_enabled_ui(can, |ui| icon_button(ui, icon, name)).inner;
             if response.clicked() {
@@ -80,7 +80,7 @@ impl View for Inspector {
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        if cx.link.selected().is_none() && told::has_only_samples(cx.data.device()) {
+        if cx.shared.selected().is_none() && told::has_only_samples(cx.data.device()) {
             ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
                 ui.spacing_mut().item_spacing.y = 0.0;
                 told::instant(ui, cx);
@@ -94,11 +94,11 @@ impl View for Inspector {
             return;
         }
         let Some(state) = cx.state else { return };
-        let selected = cx.link.selected();
+        let selected = cx.shared.selected();
         let (data, at) = (Arc::clone(cx.data), Arc::clone(state));
         let roles = cx.roles.cloned();
         let only = if selected.is_none() { chosen_roles(cx) } else { Vec::new() };
-        let own = cx.link.own.clone().filter(|_| selected.is_none());
+        let own = cx.shared.own.clone().filter(|_| selected.is_none());
         let key = (selected, state.event, roles.as_ref().map(Identity::of), only.clone(), own.clone());
         let shown = self.card.get(cx.jobs, "inspector", &key, move |_| {
             if let Some(roles) = &roles {
@@ -386,7 +386,7 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     label::text(ui.painter(), pos2(head, ui.cursor().top() - 14.0), egui::Align2::RIGHT_CENTER, "blocks", Type::Caption, t.text3);
     for (i, h) in card.held.iter().enumerate() {
         let name = format!("{} \u{d7} {} {} each", count(h.count), h.name, Bytes(h.each));
-        let selected = cx.link.selected() == Some(h.item);
+        let selected = cx.shared.selected() == Some(h.item);
         let response = ui.push_id(("held", i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
         let p = ui.painter();
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
@@ -407,7 +407,7 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
         if response.clicked() {
             cx.actions.send(Action::Select(Some(h.item)));
         }
-        if response.contains_pointer() && cx.link.hovered != Some(h.item) {
+        if response.contains_pointer() && cx.shared.hovered != Some(h.item) {
             cx.actions.send(Action::Hover(Some(h.item)));
         }
         let tip = Tip::new(&h.name)
@@ -436,7 +436,7 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
     for (i, line) in list.lines.iter().enumerate() {
         let figure = Bytes(line.bytes).to_string();
         let name = format!("{} {}", line.name, figure);
-        let selected = cx.link.selected() == Some(line.item);
+        let selected = cx.shared.selected() == Some(line.item);
         let response =
             ui.push_id((&list.title, i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
         let painter = ui.painter();
@@ -459,7 +459,7 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
         if response.clicked() {
             cx.actions.send(Action::Select(Some(line.item)));
         }
-        if response.hovered() && cx.link.hovered != Some(line.item) {
+        if response.hovered() && cx.shared.hovered != Some(line.item) {
             cx.actions.send(Action::Hover(Some(line.item)));
         }
         if !line.tip.is_empty() {

@@ -36,7 +36,6 @@ pub const STUB: f32 = 14.0;
 const LEAST: f32 = 4.0;
 
 /// Divides `width` points to scale; parts that are there are at least 4 points wide.
-#[must_use]
 pub fn parts(around: &Around, width: f32) -> Parts {
     let room = (width - 2.0 * STUB).max(3.0 * LEAST);
     let is_beyond = around.request.is_some_and(|r| r > around.if_freed().saturating_mul(BEYOND));

@@ -31,7 +31,6 @@ pub enum Part {
 }
 
 /// Groups frames: every own frame by itself, framework frames in runs.
-#[must_use]
 pub fn parts(stacks: &StackTable, frames: &[Frame]) -> Vec<Part> {
     let mut out: Vec<Part> = Vec::new();
     for (i, frame) in frames.iter().enumerate() {
@@ -57,7 +56,6 @@ impl Part {
 
 /// The parts of a long stack that are left out of its middle: who allocated stands at one end, the program's own loop at the other. A
 /// stack of a hundred rows would else hide all that stands below it.
-#[must_use]
 pub fn middle(parts: usize) -> std::ops::Range<usize> {
     const MOST: usize = 40;
     const FIRST: usize = 24;

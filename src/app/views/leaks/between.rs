@@ -33,7 +33,7 @@ pub(super) struct Between {
 
 impl LeaksView {
     pub(super) fn between_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let [Some(a), Some(b)] = cx.link.flags() else {
+        let [Some(a), Some(b)] = cx.shared.flags() else {
             self.no_markers(ui, cx);
             return;
         };
@@ -86,26 +86,21 @@ impl LeaksView {
         }
         let size = SizeColumn::of(found.rows.iter().take(2_000).map(|r| r.found.bytes));
         let head = size.head("bytes");
-        let wide = ui.available_width();
-        let all = [
-            (Column::text("allocated in", Width::Share(1.0, 120.0)), 0.0),
-            (Column::text("called from", Width::Share(1.0, 120.0)), 680.0),
-            (Column::figure(&head, 72.0).sorts(), 0.0),
-            (Column::figure("blocks", 48.0).sorts(), 320.0),
-            (Column::figure("oldest event", 88.0).sorts(), 420.0),
-            (Column::text("share", Width::Exact(90.0)), 540.0),
+        let columns = [
+            Column::text("allocated in", Width::Share(1.0, 120.0)),
+            Column::text("called from", Width::Share(1.0, 120.0)).from(680.0),
+            Column::figure(&head, 72.0).sorts(),
+            Column::figure("blocks", 48.0).sorts().from(320.0),
+            Column::figure("oldest event", 88.0).sorts().from(420.0),
+            Column::text("share", Width::Exact(90.0)).from(540.0),
         ];
-        // What there is no room for is left out; what is shown is whole.
-        let kinds: Vec<usize> = (0..all.len()).filter(|&i| wide >= all[i].1).collect();
-        let columns: Vec<Column<'_>> = kinds.iter().map(|&i| all[i].0).collect();
-        let by = kinds.iter().position(|&i| i == sorted.0).unwrap_or(1);
         let rows = &self.rows;
-        let selected = match cx.link.selected() {
+        let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => rows.iter().position(|&i| found.rows[i].found.stack == s),
             _ => None,
         };
         let greatest = found.rows.first().map_or(1, |r| r.found.bytes) as f64;
-        let out = Table::new("born after A", &columns).sorted(by, sorted.1).selected(selected).show(
+        let out = Table::new("born after A", &columns).sorted(sorted.0, sorted.1).selected(selected).show(
             ui,
             rows.len(),
             |row| {
@@ -114,9 +109,9 @@ impl LeaksView {
             },
             |p, row, cells| {
                 let r = &found.rows[rows[row]];
-                for (&kind, &cell) in kinds.iter().zip(cells) {
+                for &(column, cell) in cells {
                     let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
-                    match kind {
+                    match column {
                         0 => r.cells.allocated_in.paint(p, t, cell, r.cells.called_from.is_none()),
                         1 => {
                             if let Some(own) = &r.cells.called_from {
@@ -139,7 +134,7 @@ impl LeaksView {
         {
             cx.actions.send(Action::Select(Some(Item::Lifetime(oldest))));
         }
-        if let Some(column) = out.sort.and_then(|c| kinds.get(c).copied()) {
+        if let Some(column) = out.sort {
             self.sorted = Some((column, if sorted.0 == column { !sorted.1 } else { true }));
             self.rows = sort_rows(&found.rows, self.sorted.unwrap_or((2, true)));
         }

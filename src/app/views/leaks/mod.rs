@@ -78,7 +78,7 @@ const SHOWS: [&str; 2] = ["growth over steps", "born after A, alive at B"];
 impl View for LeaksView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         if self.show == 1 {
-            return match cx.link.flags() {
+            return match cx.shared.flags() {
                 [Some(a), Some(b)] => format!("event {} to {}", count(u64::from(a.min(b))), count(u64::from(a.max(b)))),
                 _ => String::new(),
             };
@@ -222,7 +222,7 @@ impl LeaksView {
         let gap = if width >= 4.0 { 1.0 } else { 0.0 };
         let leaks = found.grown.iter().any(|g| g.0.is_leak());
         let colour = if leaks { t.red } else { t.slot(0) };
-        let current = found.bounds.partition_point(|&b| b <= cx.link.cursor).checked_sub(1).map(|s| s * columns.len() / n);
+        let current = found.bounds.partition_point(|&b| b <= cx.shared.cursor).checked_sub(1).map(|s| s * columns.len() / n);
         let mut batch = Batch::new(&p);
         for (i, &floor) in columns.iter().enumerate() {
             let x = plot.left() + i as f32 * width;
@@ -284,22 +284,17 @@ impl LeaksView {
         }
         let size = SizeColumn::of(found.grown.iter().take(2_000).map(|g| g.0.bytes));
         let head = size.head("survives");
-        let wide = ui.available_width();
-        let all = [
-            (Column::text("allocated in", Width::Share(1.0, 120.0)), 0.0),
-            (Column::figure(&head, 96.0), 0.0),
-            (Column::figure("a step, KiB", 80.0), 360.0),
-            (Column::figure("fit", 36.0), 440.0),
-            (Column::figure("blocks", 56.0), 540.0),
-            (Column::figure("in steps", 72.0), 640.0),
-            (Column::text("as it grew", Width::Exact(96.0)), 760.0),
-            (Column::text("called from", Width::Share(1.0, 120.0)), 900.0),
+        let columns = [
+            Column::text("allocated in", Width::Share(1.0, 120.0)),
+            Column::text("called from", Width::Share(1.0, 120.0)).from(900.0),
+            Column::figure(&head, 96.0),
+            Column::figure("a step, KiB", 80.0).from(360.0),
+            Column::figure("fit", 36.0).from(440.0),
+            Column::figure("blocks", 56.0).from(540.0),
+            Column::figure("in steps", 72.0).from(640.0),
+            Column::text("as it grew", Width::Exact(96.0)).from(760.0),
         ];
-        // The columns stand in reading order; those that do not fit are left out.
-        let order = [0, 7, 1, 2, 3, 4, 5, 6];
-        let shown: Vec<usize> = order.into_iter().filter(|&i| wide >= all[i].1).collect();
-        let columns: Vec<Column<'_>> = shown.iter().map(|&i| all[i].0).collect();
-        let selected = match cx.link.selected() {
+        let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => found.grown.iter().position(|g| g.0.stack == s),
             _ => None,
         };
@@ -315,7 +310,7 @@ impl LeaksView {
             |p, row, cells| {
                 let (g, names) = &found.grown[row];
                 let leaks = g.is_leak();
-                for (&column, &cell) in shown.iter().zip(cells) {
+                for &(column, cell) in cells {
                     let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
                     match column {
                         0 => {
@@ -328,31 +323,31 @@ impl LeaksView {
                                 names.called_from.is_none(),
                             );
                         }
-                        7 => {
+                        1 => {
                             if let Some(own) = &names.called_from {
                                 own.paint(p, t, cell, true);
                             }
                         }
-                        1 => {
+                        2 => {
                             let wide = figure(&size.figure(g.bytes), t.text1).width();
                             if g.freed.is_some() {
                                 let left = Rect::from_min_max(cell.min, pos2(cell.right() - wide - 6.0, cell.bottom()));
                                 label::text_in_right(p, left, "freed", Type::Caption, t.text3);
                             }
                         }
-                        2 => {
+                        3 => {
                             figure(
                                 &count((g.bytes_per_step.max(0.0) / 1024.0).round() as u64),
                                 if leaks { t.red } else { t.text1 },
                             );
                         }
-                        3 => {
+                        4 => {
                             figure(&format!("{:.2}", g.confidence), t.text2);
                         }
-                        4 => {
+                        5 => {
                             figure(&count(g.count), t.text2);
                         }
-                        5 => {
+                        6 => {
                             figure(&format!("{} of {}", g.steps_adding, g.steps), t.text2);
                         }
                         _ => climb(p, t, cell, &g.by_step, leaks),

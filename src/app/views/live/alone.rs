@@ -70,7 +70,7 @@ impl SamplesAlone {
         };
         let none = LiveTrack::default();
         let track = device.live.as_deref().unwrap_or(&none);
-        let at_us = cx.link.instant_us;
+        let at_us = cx.shared.instant_us;
         let bands_at = |us: i64| sample_at(&device.samples, us).and_then(|i| device.samples[i].bands(capacity));
         let shown = bands_at(at_us.unwrap_or(last.time_us)).unwrap_or_default();
         let spoken = paint::spoken(&shown, capacity);

@@ -12,8 +12,8 @@ use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
-use crate::app::state::live::LiveAction;
-use crate::app::state::live::last_known;
+use crate::app::state::live_status::LiveAction;
+use crate::app::state::live_status::last_known;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, selector};
@@ -89,7 +89,7 @@ impl View for LiveView {
     }
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let Some(live) = &cx.link.live else { return };
+        let Some(live) = &cx.shared.live else { return };
         if cx.data.device().samples.is_empty() {
             return;
         }
@@ -151,7 +151,7 @@ impl View for LiveView {
         }
         self.peaks.update(&device.samples);
         let now_us = device.samples.last().map_or(0, |s| s.time_us);
-        let at_us = cx.link.instant_us.unwrap_or(now_us);
+        let at_us = cx.shared.instant_us.unwrap_or(now_us);
         let bands = sample_at(&device.samples, at_us).and_then(|i| device.samples[i].bands(device.capacity.unwrap_or(0)));
         let bands = bands.unwrap_or_default();
         let rows = track.processes.iter().filter(|p| p.at(at_us).is_some()).count() + 3;
@@ -164,7 +164,7 @@ impl View for LiveView {
             ui.painter().vline(rect.left() - 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
             inside(ui, rect, "side", |ui| self.side(ui, cx, track, at_us));
         }
-        let is_running = cx.link.live.as_ref().is_some_and(|l| !l.is_over && !l.is_paused);
+        let is_running = cx.shared.live.as_ref().is_some_and(|l| !l.is_over && !l.is_paused);
         if is_running {
             // Samples arrive without being asked for by a gesture.
             ui.ctx().request_repaint_after(std::time::Duration::from_millis(100));
@@ -184,7 +184,7 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
     let t = cx.tokens;
     let capacity = device.capacity.unwrap_or(0);
     let last_us = device.samples.last().map_or(0, |s| s.time_us);
-    let age = last_known(cx.link.live.as_deref(), track, last_us);
+    let age = last_known(cx.shared.live.as_deref(), track, last_us);
     let trouble = age.map(|age| {
         let why = track.trouble.as_deref().unwrap_or("The driver does not answer.");
         let first: String = age.chars().take(1).flat_map(char::to_uppercase).chain(age.chars().skip(1)).collect();
@@ -231,7 +231,7 @@ impl LiveView {
     fn bands(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, at_us: i64, now_us: i64) {
         let t = cx.tokens;
         let first_us = device.samples.first().map_or(0, |s| s.time_us);
-        let is_live = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
+        let is_live = cx.shared.live.as_ref().is_some_and(|l| !l.is_over);
         let window = self.visible(first_us, now_us, is_live);
         let inner = ui.max_rect();
         let has_ends = inner.width() > 700.0;
@@ -258,14 +258,14 @@ impl LiveView {
         let caption = if self.window.is_none() { format!("last {shown:.0} s") } else { format!("{shown:.1} s") };
         let range = format!("y: used, 0 to {}", Bytes(top));
         PaneHeader::new("Where the bytes are").caption(&caption).show(ui, |ui| {
-            if let Some(live) = cx.link.live.as_ref().filter(|l| !l.is_over && !l.is_remote) {
+            if let Some(live) = cx.shared.live.as_ref().filter(|l| !l.is_over && !l.is_remote) {
                 self.rate = RATES.iter().position(|r| (*r - live.rate).abs() < 0.01).unwrap_or(2);
                 if selector(ui, "rate", &mut self.rate, &RATE_NAMES) {
                     cx.actions.send(Action::Live(LiveAction::Rate(RATES[self.rate.min(RATES.len() - 1)])));
                 }
             }
             ui.label(Type::Caption.text(&range).color(t.text3));
-            if (self.window.is_some() || cx.link.instant_us.is_some())
+            if (self.window.is_some() || cx.shared.instant_us.is_some())
                 && Push::plain("Now").small().show(ui).on_hover_text("Follow the newest sample again").clicked()
             {
                 self.window = None;
@@ -278,7 +278,7 @@ impl LiveView {
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory over time. {spoken}")));
         self.gestures(ui, cx, &response, &plot, (now_us - first_us) as f64);
         paint::chart(ui, t, &plot, device, track, &self.peaks);
-        if let Some(limit) = cx.link.live.as_ref().and_then(|l| l.rules.free_below) {
+        if let Some(limit) = cx.shared.live.as_ref().and_then(|l| l.rules.free_below) {
             paint::alarm_line(ui, t, &plot, capacity, limit);
         }
         paint::marks(ui, t, &plot, track);
@@ -288,14 +288,14 @@ impl LiveView {
             batch.vline(at.x, plot_rect.y_range(), 1.0, Tokens::at(t.text1, 0.4));
             batch.paint(ui.painter());
         }
-        if cx.link.instant_us.is_some() {
+        if cx.shared.instant_us.is_some() {
             paint::cursor(ui, t, &plot, at_us, bands);
         }
         if has_ends && let Some(last) = device.samples.last().and_then(|s| s.bands(capacity)) {
-            let is_old = last_known(cx.link.live.as_deref(), track, now_us).is_some();
+            let is_old = last_known(cx.shared.live.as_deref(), track, now_us).is_some();
             let caption = match (is_old, is_live) {
                 (true, _) => "last known",
-                (false, true) if cx.link.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
+                (false, true) if cx.shared.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
                 (false, true) => "now",
                 (false, false) => "at the end",
             };

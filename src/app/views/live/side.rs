@@ -4,7 +4,7 @@ use egui::{Sense, Ui, vec2};
 
 use super::LiveView;
 use crate::app::state::action::Action;
-use crate::app::state::live::LiveAction;
+use crate::app::state::live_status::LiveAction;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::Push;
@@ -49,7 +49,7 @@ impl LiveView {
         let title = chosen.map_or_else(
             || "No process".to_owned(),
             |p| {
-                let can_attach = cx.link.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
+                let can_attach = cx.shared.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
                 let verb = match (p.has_helper, can_attach) {
                     (_, false) => "Process",
                     (true, true) => "Attached to",
@@ -63,7 +63,7 @@ impl LiveView {
         egui::ScrollArea::vertical().id_salt("live side").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;
             if let Some(process) = chosen {
-                let is_asked = cx.link.live.as_ref().is_some_and(|l| l.can_attach());
+                let is_asked = cx.shared.live.as_ref().is_some_and(|l| l.can_attach());
                 match &track.trouble {
                     Some(_) if is_asked => pane::padded(ui, |ui| {
                         ui.add_space(12.0);
@@ -73,7 +73,7 @@ impl LiveView {
                     }),
                     _ => self.ways_in(ui, cx, process),
                 }
-                let when = match (cx.link.instant_us, cx.link.live.as_ref().is_some_and(|l| !l.is_over)) {
+                let when = match (cx.shared.instant_us, cx.shared.live.as_ref().is_some_and(|l| !l.is_over)) {
                     (Some(_), _) => "at the cursor",
                     (None, true) => "now",
                     (None, false) => "at the end",
@@ -119,7 +119,7 @@ impl LiveView {
 
     fn ways_in(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, process: &ProcessTrack) {
         let t = cx.tokens;
-        let live = cx.link.live.as_deref();
+        let live = cx.shared.live.as_deref();
         let waits_for_torch = process.has_helper && !process.has_torch();
         if process.has_helper && !waits_for_torch && live.is_some_and(|l| l.can_attach()) {
             pane::padded(ui, |ui| {

@@ -6,7 +6,7 @@ use super::LiveView;
 use super::layout::Band;
 use super::paint::colour;
 use crate::app::state::action::Action;
-use crate::app::state::live::LiveAction;
+use crate::app::state::live_status::LiveAction;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
@@ -67,13 +67,13 @@ impl LiveView {
             track.processes.iter().enumerate().filter(|(_, p)| p.at(time_us).is_some()).collect();
         // Split ones first: they are what one came for. Then by size, which changes too often to sort by at every sample: by peak.
         present.sort_by_key(|(_, p)| std::cmp::Reverse((p.at(time_us).is_some_and(|x| x.torch.is_some()), p.peak.map(|b| b.0))));
-        let is_live = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
-        let caption = match (cx.link.instant_us, is_live) {
+        let is_live = cx.shared.live.as_ref().is_some_and(|l| !l.is_over);
+        let caption = match (cx.shared.instant_us, is_live) {
             (Some(_), _) => "at the cursor",
-            (None, true) if crate::app::state::live::last_known(cx.link.live.as_deref(), track, time_us).is_some() => {
+            (None, true) if crate::app::state::live_status::last_known(cx.shared.live.as_deref(), track, time_us).is_some() => {
                 "last known"
             }
-            (None, true) if cx.link.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
+            (None, true) if cx.shared.live.as_ref().is_some_and(|l| l.is_paused) => "paused",
             (None, true) => "now",
             (None, false) => "at the end",
         };
@@ -111,7 +111,7 @@ impl LiveView {
         p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
         egui::ScrollArea::vertical().id_salt("processes").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;
-            let can_attach = cx.link.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
+            let can_attach = cx.shared.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
             for (i, process) in &present {
                 self.process_row(ui, cx, *i, process, bands, (time_us, can_attach));
             }

@@ -22,7 +22,6 @@ const MOST: usize = 6;
 const NOISE: u64 = 16 << 20;
 
 /// True when samples of a card are all there is. A profiler's samples, which tell only of its own tensors, are none.
-#[must_use]
 pub(in crate::app) fn has_only_samples(device: &DeviceRecording) -> bool {
     let is_of_card = device.live.is_some() || tells_card(device.samples.first()) || tells_card(device.samples.last());
     !device.samples.is_empty() && is_of_card && device.events.is_empty() && device.segments.is_empty()
@@ -36,10 +35,10 @@ pub(in crate::app::views) fn tells_card(sample: Option<&Sample>) -> bool {
 /// The sample that the views of a watch show, and how that instant is called.
 pub(in crate::app::views) fn shown<'a>(cx: &ViewContext<'a>) -> Option<(&'a Sample, String)> {
     let samples = &cx.data.device().samples;
-    match cx.link.instant_us {
+    match cx.shared.instant_us {
         Some(us) => sample_at(samples, us).map(|i| (&samples[i], format!("{} UTC", time_of_day(us)))),
         None => {
-            let is_running = cx.link.live.as_ref().is_some_and(|l| !l.is_over);
+            let is_running = cx.shared.live.as_ref().is_some_and(|l| !l.is_over);
             samples.last().map(|s| (s, if is_running { "now" } else { "at the end" }.to_owned()))
         }
     }

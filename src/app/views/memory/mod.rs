@@ -100,7 +100,7 @@ impl At {
         if !cx.data.tables.lifetimes.has_allocations() {
             return vec![At::End];
         }
-        let range = cx.link.range.map(|_| At::Range);
+        let range = cx.shared.range.map(|_| At::Range);
         let oom = cx.data.last_oom().map(|_| At::Oom);
         range.into_iter().chain(oom).chain([At::Peak, At::Cursor]).collect()
     }
@@ -177,8 +177,8 @@ impl Memory {
     fn event(&self, cx: &ViewContext<'_>) -> (u32, String) {
         let (device, curves) = (cx.data.device(), &cx.data.tables.curves);
         let peak = curves.peak(Quantity::Active).1;
-        match (self.instant(cx), cx.link.range) {
-            (At::Cursor, _) => (cx.link.cursor, format!("at event {}", count(u64::from(cx.link.cursor)))),
+        match (self.instant(cx), cx.shared.range) {
+            (At::Cursor, _) => (cx.shared.cursor, format!("at event {}", count(u64::from(cx.shared.cursor)))),
             (At::Oom, _) => (cx.data.last_oom().unwrap_or(peak), "at the OOM".to_owned()),
             (At::Range, Some((from, to))) => {
                 let within = curves.peak_in(device, &cx.data.tables.lifetimes, Quantity::Active, from, to.saturating_add(1));
@@ -214,9 +214,9 @@ impl Memory {
         notes::sentence(ui, cx, found, when);
         let rows = layout::role_rows(&found.held, &whole.elsewhere);
         let role = roles::roles(ui, cx, &found.held, &rows);
-        let by_role = cx.link.colour_by == ColourBy::Role;
+        let by_role = cx.shared.colour_by == ColourBy::Role;
         let class = role.filter(|_| by_role).map(|role| role.index() as u8);
-        if by_role && cx.link.hover_class != class {
+        if by_role && cx.shared.hover_class != class {
             cx.actions.send(Action::HoverClass(class));
         }
         ui.add_space(8.0);
@@ -322,11 +322,11 @@ impl Memory {
             shown.value.filter(|_| shown.is_fresh)
         };
         let over = over.and_then(|which| blocks(&mut self.hovered, which));
-        if cx.link.hover_own != over {
+        if cx.shared.hover_own != over {
             cx.actions.send(Action::HoverOwn(over));
         }
         // A recording that goes on has other roles by now.
-        let stale = cx.link.own.as_ref().filter(|own| !own.is_by(roles)).map(|own| own.which.clone());
+        let stale = cx.shared.own.as_ref().filter(|own| !own.is_by(roles)).map(|own| own.which.clone());
         if let Some(kept) = self.wanted.clone().or(stale).and_then(|which| blocks(&mut self.kept, which)) {
             self.wanted = None;
             cx.actions.send(Action::KeepOwn(Some(kept)));
@@ -336,10 +336,10 @@ impl Memory {
 
 /// The roles that were clicked, here or in a legend; none for all.
 pub(super) fn chosen_roles(cx: &ViewContext<'_>) -> Vec<Role> {
-    if cx.link.colour_by != ColourBy::Role {
+    if cx.shared.colour_by != ColourBy::Role {
         return Vec::new();
     }
-    let mut roles: Vec<Role> = cx.link.focus_classes.iter().filter_map(|&c| Role::ALL.get(usize::from(c)).copied()).collect();
+    let mut roles: Vec<Role> = cx.shared.focus_classes.iter().filter_map(|&c| Role::ALL.get(usize::from(c)).copied()).collect();
     roles.sort_unstable();
     roles
 }

@@ -28,8 +28,8 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     response.widget_info(|| WidgetInfo::labeled(egui::Role::Image, true, "Memory by role"));
     let bar = Rect::from_min_max(pos2(bar.left() + PAD_PANE, bar.top()), pos2(bar.right() - PAD_ROW, bar.bottom()));
     let spans = layout::bar(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), bar.width());
-    let by_role = cx.link.colour_by == ColourBy::Role;
-    let focus = if by_role { cx.link.focus_classes.as_slice() } else { &[] };
+    let by_role = cx.shared.colour_by == ColourBy::Role;
+    let focus = if by_role { cx.shared.focus_classes.as_slice() } else { &[] };
     let mut hovered = None;
     ui.add_space(8.0);
     let (head, _) = ui.allocate_exact_size(vec2(width, 18.0), Sense::hover());
@@ -95,9 +95,9 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
 
 /// The role that is under the pointer in any view.
 fn hovered_or(cx: &ViewContext<'_>, by_role: bool) -> Option<Role> {
-    match cx.link.hover_own.as_ref().map(|own| &own.which) {
+    match cx.shared.hover_own.as_ref().map(|own| &own.which) {
         Some(Which::Role(role)) => Some(*role),
-        _ => cx.link.hover_class.filter(|_| by_role).and_then(|class| Role::ALL.get(usize::from(class)).copied()),
+        _ => cx.shared.hover_class.filter(|_| by_role).and_then(|class| Role::ALL.get(usize::from(class)).copied()),
     }
 }
 

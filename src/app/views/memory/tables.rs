@@ -18,7 +18,7 @@ use vramscope_core::units::{Bytes, count, counted};
 
 /// True while a click on the row dims the others.
 pub(super) fn is_kept(cx: &ViewContext<'_>, row: &Row) -> bool {
-    cx.link.own.as_ref().is_some_and(|own| Some(&own.which) == row.which.as_ref())
+    cx.shared.own.as_ref().is_some_and(|own| Some(&own.which) == row.which.as_ref())
 }
 
 /// A module, a line or a size. A click on its place opens the source; the row is what else was clicked.

@@ -115,7 +115,6 @@ pub struct Unit {
 
 impl Unit {
     /// From the first to the last byte, unmapped parts included.
-    #[must_use]
     pub fn span(&self) -> u64 {
         self.end - self.address
     }
@@ -175,7 +174,6 @@ pub struct Choice {
 
 impl Plan {
     /// Arranges a state. O(blocks + segments log segments).
-    #[must_use]
     pub fn new(device: &DeviceRecording, state: &State, choice: Choice) -> Self {
         let mut plan = Plan::default();
         plan.gather(device, state);
@@ -401,7 +399,6 @@ impl Plan {
     }
 
     /// The unit of a row; the first of them when several are folded.
-    #[must_use]
     pub fn unit(&self, row: &Row) -> Option<&Unit> {
         self.order.get(row.units.start as usize).and_then(|&i| self.units.get(i as usize))
     }
@@ -412,7 +409,6 @@ impl Plan {
     }
 
     /// The row that shows an address.
-    #[must_use]
     pub fn row_of(&self, address: u64) -> Option<usize> {
         self.rows.iter().position(|row| {
             self.units_of(row).any(|u| {
@@ -422,7 +418,6 @@ impl Plan {
     }
 
     /// True when the map names its groups: there is more than one, or the one is of a kind that must be said.
-    #[must_use]
     pub fn names_groups(&self) -> bool {
         self.groups.len() > 1 || self.groups.iter().any(|g| !g.is_reserved || g.is_expandable)
     }
@@ -464,7 +459,6 @@ fn wrap_bytes(units: &[Unit]) -> u64 {
 }
 
 /// What a recording is best shown with: wrapped rows where a few expandable segments hold everything.
-#[must_use]
 pub fn natural_span(device: &DeviceRecording, state: &State) -> Span {
     let plan = Plan::new(device, state, Choice { order: Order::Address, span: Span::TrueSize, fold: false });
     let n = plan.units.len();
@@ -487,7 +481,6 @@ fn group_name(device: &DeviceRecording, pool: PoolId, class: SizeClass, stream: 
 }
 
 /// For each group, whether the request that failed at an event could be served from it.
-#[must_use]
 pub fn serves(device: &DeviceRecording, plan: &Plan, state: &State) -> Vec<bool> {
     let servers = Servers::of_oom(device, state.event);
     let mut out = vec![false; plan.groups.len()];

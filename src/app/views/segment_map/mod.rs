@@ -107,7 +107,7 @@ struct SegmentMap {
     span: Option<Span>,
     height: usize,
     zoom: PanZoom,
-    /// [`Link::fitted`](crate::app::state::cursor::Link::fitted) when this was last drawn.
+    /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) when this was last drawn.
     fitted: u32,
     scroll: f32,
     picture: Derived<Key, Picture>,
@@ -177,7 +177,7 @@ impl View for SegmentMap {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         // The whole recording is all of its addresses too.
-        if std::mem::replace(&mut self.fitted, cx.link.fitted) != cx.link.fitted {
+        if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
             self.zoom.fit();
         }
         let Some(state) = cx.state else {
@@ -314,7 +314,7 @@ impl SegmentMap {
             span,
             fold,
             window,
-            focus: Focus::of(cx.link, cx.matching),
+            focus: Focus::of(cx.shared, cx.matching),
         };
         let (data, state) = (Arc::clone(cx.data), Arc::clone(state));
         let wanted = key.clone();
@@ -336,7 +336,7 @@ impl SegmentMap {
 
     /// Scrolls to what another view selected.
     fn follow_selection(&mut self, cx: &ViewContext<'_>, picture: &Picture, places: &Places, room: f32) {
-        let selected = cx.link.selected();
+        let selected = cx.shared.selected();
         if selected == self.shown_selection && !self.wants_scroll {
             return;
         }
@@ -454,7 +454,7 @@ impl SegmentMap {
     fn outlines(&self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas) {
         let painter = ui.painter().with_clip_rect(areas.rows.expand2(egui::vec2(4.0, 0.0)));
         let mut batch = Batch::new(&painter);
-        if let Some(item) = cx.link.hovered.filter(|h| Some(*h) != cx.link.selected()) {
+        if let Some(item) = cx.shared.hovered.filter(|h| Some(*h) != cx.shared.selected()) {
             for (_, rect) in rects_of(cx, picture, places, areas, self.scroll, item) {
                 batch.outline(
                     rect.expand2(egui::vec2(0.0, ((3.0 - rect.height()) / 2.0).max(0.0))),
@@ -464,7 +464,7 @@ impl SegmentMap {
             }
         }
         let mut mark = None;
-        if let Some(item) = cx.link.selected() {
+        if let Some(item) = cx.shared.selected() {
             for (row, rect) in rects_of(cx, picture, places, areas, self.scroll, item) {
                 mark = mark.or(Some(row));
                 batch.selection(rect, cx.tokens.text1, cx.tokens.s1);
@@ -494,7 +494,7 @@ impl SegmentMap {
         let hit = pointer.and_then(|at| hit(cx, picture, places, areas, self.scroll, at).map(|h| (at, h)));
         match hit {
             Some((at, hit)) => {
-                if cx.link.hovered != Some(hit.item) {
+                if cx.shared.hovered != Some(hit.item) {
                     cx.actions.send(Action::Hover(Some(hit.item)));
                 }
                 self.is_hovering = true;
@@ -542,8 +542,8 @@ impl SegmentMap {
                     entry("Go to its end", Action::GoTo(gone));
                 }
             }
-            entry("Set marker A at the cursor", Action::SetMarker(0, Some(cx.link.cursor)));
-            entry("Set marker B at the cursor", Action::SetMarker(1, Some(cx.link.cursor)));
+            entry("Set marker A at the cursor", Action::SetMarker(0, Some(cx.shared.cursor)));
+            entry("Set marker B at the cursor", Action::SetMarker(1, Some(cx.shared.cursor)));
         });
     }
 }

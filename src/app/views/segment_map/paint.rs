@@ -4,7 +4,7 @@ use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2};
 
 use super::layout::{Group, Plan, Row};
 use super::places::Places;
-use super::runs::{Kind, Run, Runs};
+use super::runs::{Run, RunKind, Runs};
 use crate::app::data::colours::Colours;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
@@ -32,7 +32,6 @@ pub const GUTTER: f32 = 36.0;
 
 impl Areas {
     /// Divides a pane. The bars go first, then the gutter, when it gets narrow.
-    #[must_use]
     pub fn new(pane: Rect) -> Self {
         let gutter = if pane.width() >= 160.0 { GUTTER } else { 8.0 };
         let bars = if pane.width() >= 300.0 { (pane.width() * 0.17).clamp(60.0, 110.0) } else { 0.0 };
@@ -49,7 +48,6 @@ impl Areas {
     }
 
     /// The rectangle of a row's blocks.
-    #[must_use]
     pub fn row(&self, places: &Places, row: usize, scroll: f32) -> Rect {
         let top = self.rows.top() - scroll + places.tops.get(row).copied().unwrap_or(0.0);
         let gap = if places.pitch >= 3.0 { 1.0 } else { 0.0 };
@@ -61,7 +59,6 @@ impl Areas {
 pub const DIM: u8 = 0x80;
 
 /// The blocks of the visible rows as one mesh.
-#[must_use]
 pub fn rows(
     painter: &Painter,
     tokens: &Tokens,
@@ -83,19 +80,19 @@ pub fn rows(
         for run in runs.of(row) {
             let rect = run_rect(run, strip, px, last == 1);
             match run.kind {
-                Kind::Live(class) => batch.rect_at_least_a_pixel(rect, dim(class, colours.colour(class & !DIM, tokens))),
-                Kind::Rounding(class) => {
+                RunKind::Live(class) => batch.rect_at_least_a_pixel(rect, dim(class, colours.colour(class & !DIM, tokens))),
+                RunKind::Rounding(class) => {
                     let colour = Tokens::over(dim(class, colours.colour(class & !DIM, tokens)), tokens.s1, 0.5);
                     batch.rect_at_least_a_pixel(rect, colour);
                 }
-                Kind::Pending(class) => {
+                RunKind::Pending(class) => {
                     let colour = dim(class, colours.colour(class & !DIM, tokens));
                     batch.rect(rect, Tokens::over(colour, tokens.s1, 0.35));
                     if rect.width() >= 4.0 && rect.height() >= 4.0 {
                         batch.outline(rect, 1.0, colour);
                     }
                 }
-                Kind::Hole => {
+                RunKind::Hole => {
                     batch.rect(rect, tokens.s1);
                     if rect.height() >= 8.0 {
                         batch.hole(rect, tokens.s1, tokens.hatch, tokens.line2);
@@ -105,7 +102,7 @@ pub fn rows(
                         batch.vline(rect.right() - 0.5, rect.y_range(), 1.0, tokens.hatch);
                     }
                 }
-                Kind::Unmapped => batch.hline(rect.x_range(), rect.center().y, 1.0, tokens.line2),
+                RunKind::Unmapped => batch.hline(rect.x_range(), rect.center().y, 1.0, tokens.line2),
             }
         }
     }

@@ -24,7 +24,6 @@ pub struct Places {
 
 impl Places {
     /// Stacks the rows of a plan; `pitch` is the height of a row with its gap.
-    #[must_use]
     pub fn new(plan: &Plan, pitch: f32) -> Self {
         let mut places = Places { pitch, ..Places::default() };
         let mut y = 0.0;
@@ -43,7 +42,6 @@ impl Places {
     }
 
     /// The height of a row that fills `room`, gap included: between 3 and 18 points, or more where there are few rows.
-    #[must_use]
     pub fn automatic_pitch(plan: &Plan, room: f32) -> f32 {
         let headers = if plan.names_groups() { plan.groups.len() as f32 * GROUP_HEIGHT } else { 0.0 };
         let each = (room - headers) / plan.rows.len().max(1) as f32;
@@ -52,7 +50,6 @@ impl Places {
     }
 
     /// The rows between two heights.
-    #[must_use]
     pub fn between(&self, top: f32, bottom: f32) -> Range<usize> {
         let from = self.tops.partition_point(|&t| t + self.pitch <= top);
         let to = self.tops.partition_point(|&t| t < bottom);
@@ -60,7 +57,6 @@ impl Places {
     }
 
     /// The row at a height.
-    #[must_use]
     pub fn at(&self, y: f32) -> Option<usize> {
         let row = self.tops.partition_point(|&t| t <= y).checked_sub(1)?;
         (y < self.tops[row] + self.pitch).then_some(row)

@@ -11,7 +11,7 @@ use vramscope_core::tables::{BlockAt, LifetimeId, State};
 
 /// What a run of pixels shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RunKind {
     /// A live block of a class.
     Live(u8),
     /// A freed block that waits for another stream.
@@ -32,7 +32,7 @@ pub struct Run {
     /// One past the last pixel.
     pub to: u16,
     /// What it shows.
-    pub kind: Kind,
+    pub kind: RunKind,
     /// True when the run ends where its block ends: a gap is drawn there.
     pub ends: bool,
 }
@@ -59,13 +59,11 @@ pub struct Runs {
 
 impl Runs {
     /// The runs of a row.
-    #[must_use]
     pub fn of(&self, row: usize) -> &[Run] {
         self.rows.get(row).and_then(|r| self.runs.get(r.start as usize..r.end as usize)).unwrap_or(&[])
     }
 
     /// Draws every row of a plan into pixels; `class` gives the colour class of an allocation. O(blocks + pixels).
-    #[must_use]
     pub fn new(plan: &Plan, state: &State, span: Span, window: Window, class: impl Fn(LifetimeId) -> u8) -> Self {
         let mut out = Runs::default();
         for row in &plan.rows {
@@ -97,7 +95,6 @@ pub struct RowScale {
 
 impl RowScale {
     /// The scale of a row.
-    #[must_use]
     pub fn new(plan: &Plan, row: &Row, span: Span, window: Window) -> Self {
         let whole = match span {
             Span::Normalised => row.to - row.from,
@@ -113,20 +110,17 @@ impl RowScale {
     }
 
     /// The pixel of an offset in the unit, inside the visible part.
-    #[must_use]
     pub fn pixel(&self, offset: u64) -> f64 {
         ((offset as f64 - self.left) / self.per_pixel).clamp(0.0, self.pixels)
     }
 
     /// The offset in the unit at a pixel; `None` left of the row's start.
-    #[must_use]
     pub fn offset(&self, pixel: f64) -> Option<u64> {
         let offset = self.left + pixel * self.per_pixel;
         (offset >= self.start).then_some(offset as u64)
     }
 
     /// Bytes of a pixel.
-    #[must_use]
     pub fn per_pixel(&self) -> f64 {
         self.per_pixel
     }
@@ -137,11 +131,11 @@ impl RowScale {
 struct Pixel {
     at: u16,
     is_used: bool,
-    kinds: Vec<(Kind, u64)>,
+    kinds: Vec<(RunKind, u64)>,
 }
 
 impl Pixel {
-    fn add(&mut self, out: &mut Vec<Run>, at: u16, kind: Kind, bytes: u64) {
+    fn add(&mut self, out: &mut Vec<Run>, at: u16, kind: RunKind, bytes: u64) {
         if self.is_used && self.at != at {
             self.flush(out);
         }
@@ -174,11 +168,11 @@ fn push(out: &mut Vec<Run>, run: Run) {
     }
 }
 
-fn kind_of(block: &BlockAt, class: &impl Fn(LifetimeId) -> u8) -> Kind {
+fn kind_of(block: &BlockAt, class: &impl Fn(LifetimeId) -> u8) -> RunKind {
     match block.state {
-        BlockState::Inactive => Kind::Hole,
-        BlockState::PendingFree => Kind::Pending(class(block.lifetime)),
-        BlockState::Active => Kind::Live(class(block.lifetime)),
+        BlockState::Inactive => RunKind::Hole,
+        BlockState::PendingFree => RunKind::Pending(class(block.lifetime)),
+        BlockState::Active => RunKind::Live(class(block.lifetime)),
     }
 }
 
@@ -204,7 +198,7 @@ fn draw_unit(out: &mut Vec<Run>, state: &State, unit: &Unit, row: &Row, scale: &
             break;
         }
         if from > cursor {
-            span(out, scale, cursor - unit.address, from - unit.address, Kind::Unmapped, true);
+            span(out, scale, cursor - unit.address, from - unit.address, RunKind::Unmapped, true);
         }
         cursor = to;
         let (a, b) = (scale.pixel(from - unit.address), scale.pixel(to - unit.address));
@@ -219,10 +213,10 @@ fn draw_unit(out: &mut Vec<Run>, state: &State, unit: &Unit, row: &Row, scale: &
                 let used = scale.pixel((block.address + block.requested).clamp(from, to) - unit.address).round() as u16;
                 let used = used.clamp(a, b);
                 if used > a {
-                    push(out, Run { from: a, to: used, kind: Kind::Live(class), ends: used == b });
+                    push(out, Run { from: a, to: used, kind: RunKind::Live(class), ends: used == b });
                 }
                 if b > used {
-                    push(out, Run { from: used, to: b, kind: Kind::Rounding(class), ends: true });
+                    push(out, Run { from: used, to: b, kind: RunKind::Rounding(class), ends: true });
                 }
             }
             _ if b > a => push(out, Run { from: a, to: b, kind: kind_of(block, class), ends: true }),
@@ -233,7 +227,7 @@ fn draw_unit(out: &mut Vec<Run>, state: &State, unit: &Unit, row: &Row, scale: &
     // What is not mapped may run on to the end of the row.
     let row_end = unit.address + row.to;
     if row_end > cursor && ((cursor - unit.address) as f64) < visible_to {
-        span(out, scale, cursor - unit.address, row.to, Kind::Unmapped, true);
+        span(out, scale, cursor - unit.address, row.to, RunKind::Unmapped, true);
     }
     out.append(&mut over);
     if row.largest_hole > 0 && row.largest_hole == unit.largest_hole {
@@ -241,7 +235,7 @@ fn draw_unit(out: &mut Vec<Run>, state: &State, unit: &Unit, row: &Row, scale: &
     }
 }
 
-fn span(out: &mut Vec<Run>, scale: &RowScale, from: u64, to: u64, kind: Kind, ends: bool) {
+fn span(out: &mut Vec<Run>, scale: &RowScale, from: u64, to: u64, kind: RunKind, ends: bool) {
     let (a, b) = (scale.pixel(from).round() as u16, scale.pixel(to).round() as u16);
     if b > a {
         push(out, Run { from: a, to: b, kind, ends });
@@ -259,8 +253,8 @@ fn keep_hole(out: &mut Vec<Run>, base: usize, scale: &RowScale, offset: u64, siz
         // As wide as a pixel: drawn already.
         return;
     }
-    if !out[base..].iter().any(|r| r.kind == Kind::Hole && (r.from..r.to).contains(&a)) {
-        out.push(Run { from: a, to: a + 1, kind: Kind::Hole, ends: false });
+    if !out[base..].iter().any(|r| r.kind == RunKind::Hole && (r.from..r.to).contains(&a)) {
+        out.push(Run { from: a, to: a + 1, kind: RunKind::Hole, ends: false });
     }
 }
 
@@ -268,7 +262,7 @@ fn keep_hole(out: &mut Vec<Run>, base: usize, scale: &RowScale, offset: u64, siz
 fn draw_folded(out: &mut Vec<Run>, plan: &Plan, state: &State, row: &Row, scale: &RowScale, class: &impl Fn(LifetimeId) -> u8) {
     let base = out.len();
     let pixels = scale.pixels as usize;
-    let mut votes: Vec<Vec<(Kind, u64)>> = vec![Vec::new(); pixels];
+    let mut votes: Vec<Vec<(RunKind, u64)>> = vec![Vec::new(); pixels];
     let mut largest: Option<(u64, u64)> = None;
     for unit in plan.units_of(row) {
         if unit.largest_hole > largest.map_or(0, |l| l.1) {
@@ -299,9 +293,9 @@ fn draw_folded(out: &mut Vec<Run>, plan: &Plan, state: &State, row: &Row, scale:
     if let Some((offset, size)) = largest {
         let (a, b) = (scale.pixel(offset).round() as u16, scale.pixel(offset + size).round() as u16);
         let b = b.max(a + 1).min(scale.pixels as u16);
-        let shown = out[base..].iter().any(|r| r.kind == Kind::Hole && r.from <= a && r.to >= b);
+        let shown = out[base..].iter().any(|r| r.kind == RunKind::Hole && r.from <= a && r.to >= b);
         if a < b && !shown {
-            out.push(Run { from: a, to: b, kind: Kind::Hole, ends: false });
+            out.push(Run { from: a, to: b, kind: RunKind::Hole, ends: false });
         }
     }
 }
@@ -347,10 +341,10 @@ mod tests {
     #[test]
     fn blocks_holes_pending_and_rounding_are_told_apart() {
         let runs = draw(&state(&[(50, 40, Active), (20, 20, PendingFree), (30, 0, Inactive)]), ALL);
-        let kinds: Vec<(u16, u16, Kind)> = runs.iter().map(|r| (r.from, r.to, r.kind)).collect();
+        let kinds: Vec<(u16, u16, RunKind)> = runs.iter().map(|r| (r.from, r.to, r.kind)).collect();
         assert_eq!(
             kinds,
-            [(0, 40, Kind::Live(0)), (40, 50, Kind::Rounding(0)), (50, 70, Kind::Pending(0)), (70, 100, Kind::Hole)]
+            [(0, 40, RunKind::Live(0)), (40, 50, RunKind::Rounding(0)), (50, 70, RunKind::Pending(0)), (70, 100, RunKind::Hole)]
         );
     }
 
@@ -358,21 +352,21 @@ mod tests {
     fn thin_blocks_fold_by_majority_and_a_lone_one_still_shows() {
         let mut blocks = vec![(500_000, 0, Inactive), (10, 10, Active), (400_000, 0, Inactive)];
         let runs = draw(&state(&blocks), ALL);
-        assert!(runs.iter().any(|r| r.kind == Kind::Live(0) && r.to - r.from == 1), "a blocker of no width is seen: {runs:?}");
+        assert!(runs.iter().any(|r| r.kind == RunKind::Live(0) && r.to - r.from == 1), "a blocker of no width is seen: {runs:?}");
         blocks = (0..100_000).map(|i| if i % 4 == 0 { (10, 0, Inactive) } else { (10, 10, Active) }).collect();
         let runs = draw(&state(&blocks), ALL);
         assert!(runs.len() < 20, "{}", runs.len());
-        let live: u32 = runs.iter().filter(|r| r.kind == Kind::Live(0)).map(|r| u32::from(r.to - r.from)).sum();
+        let live: u32 = runs.iter().filter(|r| r.kind == RunKind::Live(0)).map(|r| u32::from(r.to - r.from)).sum();
         assert!(live >= 99, "{live}");
-        assert!(runs.iter().any(|r| r.kind == Kind::Hole), "the largest hole is kept");
+        assert!(runs.iter().any(|r| r.kind == RunKind::Hole), "the largest hole is kept");
     }
 
     #[test]
     fn a_zoomed_row_draws_only_what_is_seen() {
         let s = state(&[(100, 100, Active), (100, 0, Inactive), (100, 100, Active), (100, 0, Inactive)]);
         let runs = draw(&s, Window { from: 0.25, to: 0.75, pixels: 100 });
-        let kinds: Vec<(u16, u16, Kind)> = runs.iter().map(|r| (r.from, r.to, r.kind)).collect();
-        assert_eq!(kinds, [(0, 50, Kind::Hole), (50, 100, Kind::Live(0))]);
+        let kinds: Vec<(u16, u16, RunKind)> = runs.iter().map(|r| (r.from, r.to, r.kind)).collect();
+        assert_eq!(kinds, [(0, 50, RunKind::Hole), (50, 100, RunKind::Live(0))]);
     }
 
     #[test]
@@ -398,10 +392,10 @@ mod tests {
         let plan = Plan::new(&DeviceRecording::default(), &state, choice);
         let runs = Runs::new(&plan, &state, Span::Wrapped, ALL, |_| 0);
         let kinds = |row: usize| runs.of(row).iter().map(|r| (r.from, r.to, r.kind)).collect::<Vec<_>>();
-        assert_eq!(kinds(0), [(0, 100, Kind::Live(0))]);
-        assert_eq!(kinds(1), [(0, 50, Kind::Live(0)), (50, 100, Kind::Unmapped)]);
-        assert_eq!(kinds(2), [(0, 100, Kind::Unmapped)]);
-        assert_eq!(kinds(3), [(0, 50, Kind::Unmapped), (50, 100, Kind::Live(0))]);
+        assert_eq!(kinds(0), [(0, 100, RunKind::Live(0))]);
+        assert_eq!(kinds(1), [(0, 50, RunKind::Live(0)), (50, 100, RunKind::Unmapped)]);
+        assert_eq!(kinds(2), [(0, 100, RunKind::Unmapped)]);
+        assert_eq!(kinds(3), [(0, 50, RunKind::Unmapped), (50, 100, RunKind::Live(0))]);
         assert!(plan.names_groups(), "the header says that it is expandable");
     }
 

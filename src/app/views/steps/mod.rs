@@ -9,7 +9,7 @@ use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::state::action::Action;
-use crate::app::state::cursor;
+use crate::app::state::shared;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
@@ -150,22 +150,19 @@ impl StepsView {
         // A step allocates many times what it holds.
         let allocated = SizeColumn::of(first().map(|s| s.allocated));
         let heads = [size.head("peak"), size.head("growth"), size.head("kept"), allocated.head("allocated")];
-        // What does not fit goes from the right; the order of the columns is that of `ORDERS`.
-        let mut columns = vec![
+        // The order of the columns is that of `ORDERS`.
+        let columns = [
             Column::figure("step", 44.0).sorts(),
             Column::text(if wide >= 620.0 { "in use; dotted: reserved" } else { "in use" }, Width::Share(1.0, 60.0)),
             Column::figure(&heads[0], 80.0).sorts(),
-            Column::figure(&heads[1], 80.0).sorts(),
-            Column::figure(&heads[2], 76.0).sorts(),
-            Column::figure(&heads[3], 92.0).sorts(),
-            Column::figure("allocations", 76.0).sorts(),
-            Column::figure("time", 72.0).sorts(),
+            Column::figure(&heads[1], 80.0).sorts().from(320.0),
+            Column::figure(&heads[2], 76.0).sorts().from(420.0),
+            Column::figure(&heads[3], 92.0).sorts().from(520.0),
+            Column::figure("allocations", 76.0).sorts().from(620.0),
+            Column::figure("time", 72.0).sorts().from(if has_time { 720.0 } else { f32::INFINITY }),
         ];
-        let room = [0.0, 0.0, 0.0, 320.0, 420.0, 520.0, 620.0, if has_time { 720.0 } else { f32::INFINITY }];
-        let fits = room.iter().take_while(|r| wide >= **r).count();
-        columns.truncate(fits);
         let greatest = found.figures.iter().map(|s| s.peak.max(s.reserved)).max().unwrap_or(1) as f64;
-        let current = found.steps.of(cx.link.cursor);
+        let current = found.steps.of(cx.shared.cursor);
         let row_of = |step: Option<usize>| step.and_then(|s| self.rows.iter().position(|&r| r == s));
         let scroll = if current != self.scrolled_to { row_of(current) } else { None };
         self.scrolled_to = current;
@@ -185,7 +182,7 @@ impl StepsView {
                 },
                 |p, row, cells| {
                     let (step, s) = (rows[row], &found.figures[rows[row]]);
-                    for (i, cell) in cells.iter().enumerate() {
+                    for &(i, cell) in cells {
                         let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
                         let (text, ink) = match i {
                             0 => (number(step), t.text2),
@@ -195,7 +192,7 @@ impl StepsView {
                                     .part(s.floor as f64, Tokens::over(blue, t.s1, 0.75))
                                     .part((s.peak - s.floor) as f64, Tokens::over(blue, t.s1, 0.35))
                                     .tick(s.reserved as f64, t.text1)
-                                    .paint(p, t, *cell);
+                                    .paint(p, t, cell);
                                 continue;
                             }
                             2 => (size.figure(s.peak), t.text1),
@@ -205,7 +202,7 @@ impl StepsView {
                             6 => (count(s.allocations), t.text2),
                             _ => (Micros(s.micros).to_string(), t.text2),
                         };
-                        label::text_in_right(p, *cell, &text, Type::Mono, ink);
+                        label::text_in_right(p, cell, &text, Type::Mono, ink);
                     }
                 },
             );
@@ -220,7 +217,7 @@ impl StepsView {
         }
         if let Some(row) = out.double_clicked {
             let s = &found.figures[self.rows[row]];
-            let at = |e| cursor::position(cx.data.device(), cx.link.axis, e);
+            let at = |e| shared::position(cx.data.device(), cx.shared.axis, e);
             let (from, to) = (at(s.first), at(s.end.saturating_sub(1)));
             let margin = (to - from) * 0.05;
             cx.actions.send(Action::SetWindow(from - margin, to + margin));

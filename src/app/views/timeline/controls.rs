@@ -2,13 +2,14 @@
 
 use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 
-use super::layout::{NAMES, Track};
+use super::lanes::Lanes;
+use super::layout::{NAMES, Track, set_folded};
 use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
-use crate::app::state::cursor;
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button;
@@ -19,7 +20,7 @@ use vramscope_core::tables::stack_text;
 use vramscope_core::units::{Address, counted};
 
 /// Says which lanes a low pane has no room for, where lanes have their names. The strata's lowest label stands below it.
-pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, hidden: &[Track]) {
+pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, lanes: &Lanes, hidden: &[Track]) {
     let strata = canvas.tracks.strata;
     if hidden.is_empty() || strata.height() < 52.0 {
         return;
@@ -33,8 +34,7 @@ pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, hidden: &[Track]) {
     };
     let place = Rect::from_min_max(pos2(left, strata.bottom() - 24.0), pos2(canvas.tracks.x.min - 6.0, strata.bottom() - 8.0));
     label::text_in(canvas.painter, place, &words, Type::Caption, canvas.tokens.text3);
-    let name = |track: &Track| if *track == Track::Device { canvas.calls_name() } else { track.name() };
-    let names: Vec<&str> = hidden.iter().map(name).collect();
+    let names: Vec<&str> = hidden.iter().map(|&track| lanes.name(canvas, track)).collect();
     let tip = format!(
         "No room for {}. Drag the pane's lower edge, or double click its header to fill the window with it.",
         names.join(", ")
@@ -47,9 +47,9 @@ pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, hidden: &[Track]) {
 impl Timeline {
     /// A chosen range offers to be zoomed to.
     pub(super) fn range_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
-        let Some((first, last)) = cx.link.range else { return };
+        let Some((first, last)) = cx.shared.range else { return };
         let device = cx.data.device();
-        let at = |e| cursor::position(device, cx.link.axis, e);
+        let at = |e| shared::position(device, cx.shared.axis, e);
         let (from, to) = (at(first), at(last));
         let (left, right) = (canvas.x.at(from), canvas.x.at(to));
         let is_filling = right - left > canvas.tracks.x.span() * 0.85;
@@ -110,7 +110,7 @@ impl Timeline {
             let id = ui.scope_id().with(("fold", track.name()));
             let response = ui.interact(place, id, egui::Sense::click()).on_hover_cursor(egui::CursorIcon::PointingHand);
             let verb = if is_open { "Fold" } else { "Open" };
-            let name = if track == Track::Device { canvas.calls_name() } else { track.name() };
+            let name = self.lanes.name(canvas, track);
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{verb} {name}")));
             if !is_open {
                 label::text_in(canvas.painter, place.with_min_x(place.left() + 12.0), name, Type::Caption, cx.tokens.text3);
@@ -120,14 +120,8 @@ impl Timeline {
                 icon.paint(canvas.painter, pos2(place.left() + 6.0, place.center().y), 10.0, cx.tokens.text3);
             }
             if response.clicked() {
-                let mut tracks = cx.link.tracks;
-                match track {
-                    Track::Ops => tracks.fold_ops = is_open,
-                    Track::Bands => tracks.fold_bands = Some(is_open),
-                    Track::Card => tracks.fold_card = is_open,
-                    Track::Phases => tracks.fold_phases = is_open,
-                    _ => tracks.folded[i] = is_open,
-                }
+                let mut tracks = cx.shared.tracks;
+                set_folded(&mut tracks, track, is_open);
                 cx.actions.send(Action::SetTracks(tracks));
             }
         }
@@ -179,7 +173,7 @@ impl Timeline {
             });
             entry("Set A here", true, &|| cx.actions.send(Action::SetMarker(0, Some(event))));
             entry("Set B here", true, &|| cx.actions.send(Action::SetMarker(1, Some(event))));
-            let has_markers = cx.link.flags_shown().iter().any(Option::is_some);
+            let has_markers = cx.shared.flags_shown().iter().any(Option::is_some);
             entry("Clear A and B", has_markers, &|| {
                 cx.actions.send(Action::SetMarker(0, None));
                 cx.actions.send(Action::SetMarker(1, None));

@@ -2,16 +2,15 @@
 
 use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::layout::OP_WORDS;
+use super::lanes::Hit;
 use super::paint::Canvas;
-use super::picture::extent;
 use super::under::{Scene, Under};
 use super::{BeforeBox, Grip, MenuTarget, Timeline};
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
-use crate::app::state::cursor;
-use crate::app::state::cursor::{Axis, TrackLayout};
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
+use crate::app::state::shared::{Axis, TrackLayout};
 use crate::app::views::ViewContext;
 use crate::app::widgets::viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within};
 
@@ -20,14 +19,14 @@ impl Timeline {
         let canvas = scene.canvas;
         let device = cx.data.device();
         let gesture = Gesture::read(response);
-        let cursor_x = canvas.x.at(cursor::position(device, cx.link.axis, cx.link.cursor));
+        let cursor_x = canvas.x.at(shared::position(device, cx.shared.axis, cx.shared.cursor));
         let on_cursor = |p: Pos2| canvas.tracks.axis.is_some_and(|a| a.contains(p)) || (p.x - cursor_x).abs() <= 4.0;
         // A flag is caught where it is drawn; its line only where the cursor does not stand on it.
         let on_marker = |p: Pos2| {
             let flag = canvas.tracks.axis.is_some_and(|a| (a.bottom() - 15.0..=a.bottom() + 4.0).contains(&p.y));
             (0..2).find(|&i| {
-                let Some(event) = cx.link.flags_shown()[i] else { return false };
-                let away = (p.x - canvas.x.at(cursor::position(device, cx.link.axis, event))).abs();
+                let Some(event) = cx.shared.flags_shown()[i] else { return false };
+                let away = (p.x - canvas.x.at(shared::position(device, cx.shared.axis, event))).abs();
                 away <= if flag { 9.0 } else { 3.0 } && (flag || (p.x - cursor_x).abs() > 4.0)
             })
         };
@@ -42,7 +41,7 @@ impl Timeline {
                 _ => Grip::Plot,
             });
         }
-        let event_at = |p: Pos2| cx.link.event_at(device, canvas.x.value(p.x.clamp(canvas.tracks.x.min, canvas.tracks.x.max)));
+        let event_at = |p: Pos2| cx.shared.event_at(device, canvas.x.value(p.x.clamp(canvas.tracks.x.min, canvas.tracks.x.max)));
         let under = gesture.hover.filter(|_| !response.dragged()).and_then(|p| scene.at(p));
         cx.say_hover(&mut self.said_hover, gesture.hover.map(event_at), under.as_ref().and_then(Under::item));
         if let Some(p) = gesture.hover {
@@ -100,19 +99,9 @@ impl Timeline {
         match intent {
             Intent::Click(p) | Intent::CtrlClick(p) => {
                 let under = scene.at(p);
-                if let Some(Under::Op(b)) = &under {
-                    // An operator is a time: its events become the range that every view follows.
-                    let (first, last) = canvas.op_events(b);
-                    cx.actions.send(Action::SetCursor(if first <= last { last } else { first }));
-                    cx.actions.send(Action::SetRange((first < last).then_some((first, last))));
-                    return;
-                }
-                if let Some(Under::Step(b)) = &under
-                    && let Some(range) = b.events()
-                {
-                    // Every view follows it, at the instant within it that holds most.
-                    cx.actions.send(Action::SetCursor(b.peak.map_or(range.0, |(_, event)| event)));
-                    cx.actions.send(Action::SetRange(Some(range)));
+                if let Some(Under::Lane(Hit { chooses: Some(choice), .. })) = under {
+                    cx.actions.send(Action::SetCursor(choice.cursor));
+                    cx.actions.send(Action::SetRange(choice.range));
                     return;
                 }
                 let event = under.as_ref().and_then(Under::event).unwrap_or_else(|| event_at(p));
@@ -126,13 +115,7 @@ impl Timeline {
                         cx.actions.send(Action::Select(Some(item)));
                         cx.actions.run(Command::FitSelection);
                     }
-                    (Some(Under::Step(b)), _) => {
-                        let (from, to) = extent(&b.first, cx.link.axis);
-                        let margin = (to - from) * 0.05;
-                        cx.actions.send(Action::SetWindow(from - margin, to + margin));
-                    }
-                    (Some(Under::Op(b)), _) => {
-                        let (from, to) = canvas.op_places(b);
+                    (Some(Under::Lane(Hit { extent: Some((from, to)), .. })), _) => {
                         let margin = (to - from) * 0.05;
                         cx.actions.send(Action::SetWindow(from - margin, to + margin));
                     }
@@ -163,7 +146,7 @@ impl Timeline {
                     return;
                 }
                 if let Some((from, to)) = time {
-                    let window = (cx.link.axis, cx.link.from, cx.link.to);
+                    let window = (cx.shared.axis, cx.shared.from, cx.shared.to);
                     self.before_boxes.push(BeforeBox { window, bytes: self.bytes, is_left: false });
                     cx.actions.send(Action::SetWindow(from, to));
                 }
@@ -174,10 +157,10 @@ impl Timeline {
                 }
             }
             Intent::ZoomTime { .. } | Intent::Pan(_) | Intent::ZoomBytes { .. } => {
-                let (first, last) = cursor::domain(cx.data.device(), cx.link.axis);
-                let least = if cx.link.axis == Axis::Event { 8.0 } else { 20.0 };
+                let (first, last) = shared::domain(cx.data.device(), cx.shared.axis);
+                let least = if cx.shared.axis == Axis::Event { 8.0 } else { 20.0 };
                 let mut time = PanZoom::new(first, last).with_least(least);
-                time.show(cx.link.from, cx.link.to);
+                time.show(cx.shared.from, cx.shared.to);
                 if time.apply(&intent, &canvas.x, false) {
                     let (from, to) = time.visible();
                     cx.actions.send(Action::SetWindow(from, to));
@@ -246,9 +229,9 @@ impl Timeline {
 
     /// The overview: drag the window or its edges, click to bring it elsewhere, wheel to zoom.
     pub(super) fn overview_ui(&mut self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect) {
-        let (first, last) = cursor::domain(cx.data.device(), cx.link.axis);
+        let (first, last) = shared::domain(cx.data.device(), cx.shared.axis);
         let x = Scale::horizontal(first, last, rect.x_range());
-        let (left, right) = (x.at(cx.link.from), x.at(cx.link.to));
+        let (left, right) = (x.at(cx.shared.from), x.at(cx.shared.to));
         let response =
             ui.interact(rect.expand2(vec2(4.0, 0.0)), ui.scope_id().with("timeline overview"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Overview of the whole recording"));
@@ -275,20 +258,20 @@ impl Timeline {
             };
             ui.set_cursor_icon(icon);
         }
-        let span = cx.link.to - cx.link.from;
+        let span = cx.shared.to - cx.shared.from;
         let show = |from: f64, to: f64| cx.actions.send(Action::SetWindow(from, to));
         match gesture.intent {
             Some(Intent::Pan(delta)) => {
                 let by = f64::from(delta.x) * x.per_point();
                 match self.grip {
-                    Some(Grip::OverviewLeft) => show((cx.link.from + by).clamp(first, cx.link.to), cx.link.to),
-                    Some(Grip::OverviewRight) => show(cx.link.from, (cx.link.to + by).clamp(cx.link.from, last)),
+                    Some(Grip::OverviewLeft) => show((cx.shared.from + by).clamp(first, cx.shared.to), cx.shared.to),
+                    Some(Grip::OverviewRight) => show(cx.shared.from, (cx.shared.to + by).clamp(cx.shared.from, last)),
                     // A wheel that pans moves the other way than a hand.
                     Some(Grip::OverviewWindow) => {
-                        let from = (cx.link.from + by).clamp(first, (last - span).max(first));
+                        let from = (cx.shared.from + by).clamp(first, (last - span).max(first));
                         show(from, from + span);
                     }
-                    _ => show(cx.link.from - by, cx.link.to - by),
+                    _ => show(cx.shared.from - by, cx.shared.to - by),
                 }
             }
             Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
@@ -307,8 +290,8 @@ impl Timeline {
             }
             Some(Intent::DoubleClick(_)) => cx.actions.run(Command::ZoomFit),
             Some(Intent::ZoomTime { factor, at }) => {
-                let middle = x.value(at.x).clamp(cx.link.from, cx.link.to);
-                show(middle - (middle - cx.link.from) / factor, middle + (cx.link.to - middle) / factor);
+                let middle = x.value(at.x).clamp(cx.shared.from, cx.shared.to);
+                show(middle - (middle - cx.shared.from) / factor, middle + (cx.shared.to - middle) / factor);
             }
             _ => {}
         }
@@ -325,28 +308,9 @@ impl Timeline {
         let response = ui.interact(edge, ui.scope_id().with("curves height"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the curves"));
         let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
-        let resize = |curves_height| cx.actions.send(Action::SetTracks(TrackLayout { curves_height, ..cx.link.tracks }));
+        let resize = |curves_height| cx.actions.send(Action::SetTracks(TrackLayout { curves_height, ..cx.shared.tracks }));
         if response.dragged() {
             resize(Some(rect.height() + response.drag_delta().y));
-        }
-        if response.double_clicked() {
-            resize(None);
-        }
-    }
-    /// The line above the operators can be dragged.
-    pub(super) fn resize_ops(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
-        let Some(rect) = canvas.tracks.ops else { return };
-        let edge = Rect::from_min_max(pos2(canvas.pane.left(), rect.top() - 5.0), pos2(canvas.pane.right(), rect.top() + 1.0));
-        let id = ui.scope_id().with("operators height");
-        let response = ui.interact(edge, id, Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the operators"));
-        let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
-        let resize = |ops_height| cx.actions.send(Action::SetTracks(TrackLayout { ops_height, ..cx.link.tracks }));
-        if response.dragged()
-            && let Some(pointer) = response.interact_pointer_pos()
-        {
-            // Whole lines follow the pointer itself: steps of its motion would be lost between them.
-            resize(Some((rect.bottom() - pointer.y).clamp(OP_WORDS, canvas.pane.height())));
         }
         if response.double_clicked() {
             resize(None);

@@ -194,7 +194,7 @@ impl ColumnPainter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::state::cursor::Axis;
+    use crate::app::state::shared::Axis;
     use crate::app::views::timeline::picture::Window;
     use crate::app::views::timeline::picture::tests::sample;
     use vramscope_core::model::Progress;

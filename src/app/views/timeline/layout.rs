@@ -2,6 +2,7 @@
 
 use egui::{Rangef, Rect, pos2};
 
+use crate::app::state::shared::TrackLayout;
 use vramscope_core::tables::Cell;
 
 /// Height of the overview.
@@ -82,6 +83,23 @@ impl Track {
             Track::Card => "Whole card",
             Track::Phases => "Phases",
         }
+    }
+}
+
+/// Which tracks the user folded, in the order of [`Track::ALL`].
+pub(super) fn folded_of(layout: &TrackLayout) -> [bool; TRACKS] {
+    let [overview, curves, steps, device] = layout.folded;
+    [overview, curves, steps, device, layout.fold_ops, layout.fold_bands == Some(true), layout.fold_card, layout.fold_phases]
+}
+
+/// Folds or opens a track.
+pub(super) fn set_folded(layout: &mut TrackLayout, track: Track, is_folded: bool) {
+    match track {
+        Track::Overview | Track::Curves | Track::Steps | Track::Device => layout.folded[track as usize] = is_folded,
+        Track::Ops => layout.fold_ops = is_folded,
+        Track::Bands => layout.fold_bands = Some(is_folded),
+        Track::Card => layout.fold_card = is_folded,
+        Track::Phases => layout.fold_phases = is_folded,
     }
 }
 

@@ -4,8 +4,8 @@
 //! Everything that depends on the number of events is computed off the UI thread for a window and a number of pixel columns
 //! (`picture`); a frame paints what there is, stretched to its own range until the new picture arrives.
 
-mod bands;
-mod card;
+mod categories_alone;
+mod clock;
 mod controls;
 mod flags;
 mod gestures;
@@ -13,10 +13,8 @@ mod image;
 mod lanes;
 mod layout;
 mod marks;
-mod ops;
 mod overlay;
 mod paint;
-mod parts;
 mod picture;
 mod place;
 mod under;
@@ -34,9 +32,9 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
 use crate::app::state::colour_by::ColourBy;
-use crate::app::state::cursor;
-use crate::app::state::cursor::Axis;
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
+use crate::app::state::shared::Axis;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button;
 use crate::app::widgets::icons::Icon;
@@ -44,17 +42,16 @@ use crate::app::widgets::pane;
 use crate::app::widgets::term::Term;
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
-use card::CardPicture;
+use categories_alone::CategoriesAlone;
 use flags::Pennants;
 use image::StrataImage;
-use lanes::{BandsPicture, OpsPicture};
+use lanes::{Lanes, Shared};
 use marks::Marks;
 use paint::Canvas;
 use picture::{StrataPicture, Window, WindowPicture};
 use place::{AxisMarks, ValueChip};
 use under::{Scene, Under};
 use vramscope_core::diagnose::source_limits::no_history;
-use vramscope_core::tables::op_lanes::OpRows;
 use vramscope_core::units::{count, counted};
 
 /// Registry entry.
@@ -153,11 +150,8 @@ struct BeforeBox {
 #[derive(Default)]
 struct Timeline {
     marks: Derived<(), Marks>,
-    op_rows: Derived<(), OpRows>,
-    ops: Derived<(Window, usize), OpsPicture>,
-    bands: Derived<Window, BandsPicture>,
-    alone: bands::BandsAlone,
-    card: Derived<Window, CardPicture>,
+    lanes: Lanes,
+    alone: CategoriesAlone,
     samples_alone: SamplesAlone,
     /// Keyed by where the query's answer lies in memory too.
     overview: Derived<(Window, Option<Identity>), WindowPicture>,
@@ -175,7 +169,7 @@ struct Timeline {
     before_boxes: Vec<BeforeBox>,
     /// When the bytes were last zoomed, in seconds of the context's clock.
     zoomed_bytes_at: f64,
-    /// [`Link::fitted`](cursor::Link::fitted) when this was last drawn.
+    /// [`SharedViewState::fitted`](shared::SharedViewState::fitted) when this was last drawn.
     fitted: u32,
     grip: Option<Grip>,
     menu: MenuTarget,
@@ -195,19 +189,19 @@ impl View for Timeline {
         if all == 0 && !device.samples.is_empty() {
             return format!("{} of the whole card", counted(device.samples.len() as u64, "sample", "samples"));
         }
-        let (first, last) = cursor::domain(device, cx.link.axis);
+        let (first, last) = shared::domain(device, cx.shared.axis);
         let flags =
-            if cx.link.flags_shown().iter().any(Option::is_some) { " · drag A and B to compare other instants" } else { "" };
-        if cx.link.from <= first && cx.link.to >= last {
+            if cx.shared.flags_shown().iter().any(Option::is_some) { " · drag A and B to compare other instants" } else { "" };
+        if cx.shared.from <= first && cx.shared.to >= last {
             return format!("{}{flags}", counted(all, "event", "events"));
         }
         // The plot is not shaded where all of it is the range, so the header says that there is one.
-        let range = match cx.link.range.map(|(a, b)| (cx.link.position(device, a), cx.link.position(device, b))) {
-            Some(_) if cx.link.shows_range(device) => ", the chosen range · Esc lets it go",
-            Some((a, b)) if a <= cx.link.from && cx.link.to <= b => " inside the chosen range · Esc lets it go",
+        let range = match cx.shared.range.map(|(a, b)| (cx.shared.position(device, a), cx.shared.position(device, b))) {
+            Some(_) if cx.shared.shows_range(device) => ", the chosen range · Esc lets it go",
+            Some((a, b)) if a <= cx.shared.from && cx.shared.to <= b => " inside the chosen range · Esc lets it go",
             _ => "",
         };
-        match cx.link.events_shown(device) {
+        match cx.shared.events_shown(device) {
             0 => format!("none of {} events{range}{flags}", count(all)),
             shown => format!("{} of {} events{range}{flags}", count(shown), count(all)),
         }
@@ -217,12 +211,12 @@ impl View for Timeline {
         if cx.data.device().events.is_empty() {
             return;
         }
-        let mut by = ColourBy::ALL.iter().position(|b| *b == cx.link.colour_by).unwrap_or(0);
+        let mut by = ColourBy::ALL.iter().position(|b| *b == cx.shared.colour_by).unwrap_or(0);
         let names = ColourBy::ALL.map(ColourBy::text);
         if button::selector(ui, "colour", &mut by, &names) {
             cx.actions.send(Action::SetColourBy(ColourBy::ALL[by]));
         }
-        if let Some(query) = &cx.link.query {
+        if let Some(query) = &cx.shared.query {
             let text = if query.text.chars().count() > 28 {
                 format!("{}…", query.text.chars().take(27).collect::<String>())
             } else {
@@ -234,7 +228,7 @@ impl View for Timeline {
             }
         }
         if cx.data.device().events.has_time {
-            let mut axis = usize::from(cx.link.axis == Axis::Time);
+            let mut axis = usize::from(cx.shared.axis == Axis::Time);
             if button::selector(ui, "x", &mut axis, &["events", "time"]) {
                 cx.actions.send(Action::SetAxis(if axis == 1 { Axis::Time } else { Axis::Event }));
             }
@@ -244,11 +238,11 @@ impl View for Timeline {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let pane_rect = ui.max_rect();
         let device = cx.data.device();
-        if std::mem::replace(&mut self.fitted, cx.link.fitted) != cx.link.fitted {
+        if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
             self.bytes = None;
             self.before_boxes.clear();
         }
-        self.bytes_of_window((cx.link.axis, cx.link.from, cx.link.to));
+        self.bytes_of_window((cx.shared.axis, cx.shared.from, cx.shared.to));
         if device.events.is_empty() && !device.bands.is_empty() {
             self.alone.ui(ui, cx, pane_rect, &device.bands);
             return;
@@ -265,33 +259,24 @@ impl View for Timeline {
         }
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;
-        let op_rows = self.op_rows(cx);
-        let folds = &cx.link.tracks;
-        let [a, b, c, d] = folds.folded;
-        let contents = layout::Contents {
-            folded: [a, b, c, d, folds.fold_ops, bands_are_folded(cx), folds.fold_card, folds.fold_phases],
-            op_lines: op_rows.as_ref().map_or(0, |r| r.rows.len()),
-            bands: !device.bands.is_empty() && device.events.has_time,
-            bands_lead: !cx.data.knows_reserved(),
-            bands_opened: cx.link.tracks.fold_bands == Some(false),
-            card: card::has_samples(device),
-            two_line_axis: device.events.has_time && cx.link.axis == Axis::Event,
-            step_levels: marks.as_ref().map_or(usize::from(!device.annotations.is_empty()), |m| m.levels),
-            phases: marks.as_ref().is_some_and(|m| !m.phases.is_empty()),
-            device_calls: marks.as_ref().is_none_or(|m| !m.calls.is_empty()),
-            curves_height: cx.link.tracks.curves_height,
-            ops_height: cx.link.tracks.ops_height,
+        let mut contents = layout::Contents {
+            folded: layout::folded_of(&cx.shared.tracks),
+            two_line_axis: device.events.has_time && cx.shared.axis == Axis::Event,
+            curves_height: cx.shared.tracks.curves_height,
+            ..layout::Contents::default()
         };
+        self.lanes.fill();
+        self.lanes.heights(cx, marks.as_deref(), &mut contents);
         let tracks = layout::tracks(pane_rect, contents);
         let ppp = ui.ctx().pixels_per_point();
         let columns = ((tracks.x.span() * ppp).round() as usize).clamp(1, crate::app::widgets::texture::LARGEST_SIDE);
-        let window = Window { axis: cx.link.axis, from: cx.link.from, to: cx.link.to, columns };
+        let window = Window { axis: cx.shared.axis, from: cx.shared.from, to: cx.shared.to, columns };
         let response = ui.interact(tracks.canvas(), ui.scope_id().with("timeline canvas"), Sense::click_and_drag());
         response.widget_info(|| {
             WidgetInfo::labeled(
                 Role::Canvas,
                 true,
-                format!("Timeline, {} events, cursor at {}", device.events.len(), cx.link.cursor),
+                format!("Timeline, {} events, cursor at {}", device.events.len(), cx.shared.cursor),
             )
         });
 
@@ -317,11 +302,11 @@ impl View for Timeline {
             self.overview_ui(ui, cx, rect);
         }
         canvas.rules();
-        let on_axis = canvas.axis_marks(cx.link);
+        let on_axis = canvas.axis_marks(cx.shared);
         if let Some(rect) = tracks.axis {
             let mut taken = on_axis.taken();
             // The readout of the pointer comes last and covers what is under it.
-            if let (Some(p), Some(event)) = (pointer, cx.link.hover_event)
+            if let (Some(p), Some(event)) = (pointer, cx.shared.hover_event)
                 && let Some((readout, _)) =
                     canvas.ruler_mark(canvas.ruler_x(Some(event), Some(p)).unwrap_or(p.x), event, &on_axis)
             {
@@ -341,7 +326,7 @@ impl View for Timeline {
         let curves_y = Scale::vertical(low, high, tracks.curves.unwrap_or(tracks.strata).y_range());
         let mut pennants = Pennants::default();
         let mut names = Vec::new();
-        let values = if picture.is_some() { canvas.value_chips(cx.link, &curves_y) } else { Vec::new() };
+        let values = if picture.is_some() { canvas.value_chips(cx.shared, &curves_y) } else { Vec::new() };
         if let Some(rect) = tracks.curves {
             let edges = canvas.curves(rect, &curves_y, picture.as_deref(), cap);
             let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
@@ -364,49 +349,28 @@ impl View for Timeline {
             self.paint_strata(&canvas, image, &strata_y);
         }
         canvas.strata_front(tracks.strata, &strata_y, picture.as_deref(), cap);
-        let lit = match cx.link.selected() {
-            Some(Item::Annotation(i)) => Some(i),
-            _ => None,
-        };
-        if let Some(p) = &picture {
-            if let Some(rect) = tracks.steps {
-                canvas.steps(rect, &p.steps, &p.window, lit, marks.as_deref());
-            }
-            if let Some(rect) = tracks.phases {
-                canvas.phases(rect, &p.phases, &p.window, cx.link.cursor);
-            }
-            if let Some(rect) = tracks.device {
-                canvas.device_calls(rect, p);
-            }
-        }
-        let (ops, bands) = self.lanes(cx, &canvas, op_rows.as_ref());
-        let whole_card = self.card_lane(cx, &canvas);
+        self.lanes.paint(cx, &canvas, &Shared { marks: marks.clone(), picture: picture.clone() });
         let strata = image.as_ref().map(|i| Arc::clone(&i.picture));
+        let lanes = std::mem::take(&mut self.lanes);
         let scene = Scene {
             canvas: &canvas,
-            window: picture.as_deref(),
             strata: strata.as_deref(),
             strata_y,
             pennants: &pennants,
-            ops: ops.as_deref().zip(op_rows.as_deref()),
-            bands: bands.as_deref(),
-            whole_card: whole_card.as_deref(),
+            lanes: &lanes,
             names: &names,
-            marks: marks.as_deref(),
             state: cx.state.map(Arc::as_ref),
             cap,
         };
         self.overlays(cx, &scene, &response, &curves_y, &on_axis, &values);
         self.gestures(ui, cx, &scene, &response, top);
+        self.lanes = lanes;
         self.resize_curves(ui, cx, &canvas);
-        self.resize_ops(ui, cx, &canvas);
         self.range_ui(ui, cx, &canvas);
         self.bytes_ui(ui, &canvas);
         self.fold_ui(ui, cx, &canvas);
-        controls::hidden_ui(ui, &canvas, &tracks.hidden(&contents));
-        if let (Some(rect), Some((picture, rows))) = (tracks.ops, scene.ops) {
-            canvas.op_names_ui(ui, rect, rows, picture);
-        }
+        controls::hidden_ui(ui, &canvas, &self.lanes, &tracks.hidden(&contents));
+        self.lanes.ui(ui, cx, &canvas);
         if let Some(rect) = tracks.legend {
             self.legend.ui(ui, cx, rect, tracks.x.min - pane_rect.left());
         }
@@ -414,59 +378,7 @@ impl View for Timeline {
     }
 }
 
-/// A snapshot shows its live blocks by category where the user asks; the sums of a timeline beside it say less.
-fn bands_are_folded(cx: &ViewContext<'_>) -> bool {
-    cx.link.tracks.fold_bands.unwrap_or_else(|| cx.data.device().has_final_state)
-}
-
 impl Timeline {
-    /// The rows of the operator lane; `None` without operators, and until they are sorted.
-    fn op_rows(&mut self, cx: &ViewContext<'_>) -> Option<Arc<OpRows>> {
-        if cx.data.recording.ops.is_empty() || !cx.data.device().events.has_time {
-            return None;
-        }
-        let data = Arc::clone(cx.data);
-        self.op_rows.get(cx.jobs, "operators", &(), move |_| Some(OpRows::build(&data.recording.ops))).value
-    }
-
-    /// Computes and draws the lanes of operators and roles.
-    fn lanes(
-        &mut self,
-        cx: &ViewContext<'_>,
-        canvas: &Canvas<'_>,
-        op_rows: Option<&Arc<OpRows>>,
-    ) -> (Option<Arc<OpsPicture>>, Option<Arc<BandsPicture>>) {
-        let window = canvas.window;
-        let ops = canvas.tracks.ops.zip(op_rows).and_then(|(rect, rows)| {
-            let lines = canvas.tracks.op_lines();
-            let (data, of) = (Arc::clone(cx.data), Arc::clone(rows));
-            let job = move |_: &_| Some(OpsPicture::compute(data.device(), &data.recording.ops, &of, window, lines));
-            let picture = self.ops.get(cx.jobs, "timeline operators", &(window, lines), job).value?;
-            canvas.ops(rect, rows, &picture);
-            Some(picture)
-        });
-        let bands = canvas.tracks.bands.and_then(|rect| {
-            let data = Arc::clone(cx.data);
-            let picture = self
-                .bands
-                .get(cx.jobs, "timeline bands", &window, move |_| Some(bands::of_window(data.device(), window)))
-                .value?;
-            canvas.bands(rect, &picture, bands::at_event(cx.data.device(), cx.link.cursor), 0.0);
-            Some(picture)
-        });
-        (ops, bands)
-    }
-
-    /// Computes and draws the lane of the whole card.
-    fn card_lane(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>) -> Option<Arc<CardPicture>> {
-        let rect = canvas.tracks.card?;
-        let (data, window) = (Arc::clone(cx.data), canvas.window);
-        let job = move |_: &_| Some(CardPicture::compute(data.device(), window));
-        let picture = self.card.get(cx.jobs, "timeline card", &window, job).value?;
-        canvas.card(rect, &picture, card::at_event(cx.data.device(), cx.link.cursor));
-        Some(picture)
-    }
-
     fn window_picture(&mut self, cx: &ViewContext<'_>, window: Window, marks: Option<Arc<Marks>>) -> Option<Arc<WindowPicture>> {
         let data = Arc::clone(cx.data);
         let matching = cx.matching.cloned();
@@ -476,7 +388,7 @@ impl Timeline {
     }
 
     fn overview_picture(&mut self, cx: &ViewContext<'_>, window: Window) -> Option<Arc<WindowPicture>> {
-        let (from, to) = cursor::domain(cx.data.device(), window.axis);
+        let (from, to) = shared::domain(cx.data.device(), window.axis);
         let whole = Window { from, to, ..window };
         let (data, matching) = (Arc::clone(cx.data), cx.matching.cloned());
         let key = (whole, matching.as_ref().map(Identity::of));
@@ -498,7 +410,7 @@ impl Timeline {
         let key = StrataKey { window, low, high, rows };
         let job = move |p: &_| StrataPicture::compute(&data, window, low, high, rows, p);
         let picture = self.strata.get(cx.jobs, "timeline strata", &key, job).value?;
-        let focus = Focus::of(cx.link, cx.matching);
+        let focus = Focus::of(cx.shared, cx.matching);
         let key = ImageKey {
             picture: Identity::of(&picture),
             colours: Identity::of(cx.colours),
@@ -545,16 +457,16 @@ impl Timeline {
         let canvas = scene.canvas;
         let t = cx.tokens;
         let device = cx.data.device();
-        if let Some((first, last)) = cx.link.range {
-            let at = |e| canvas.x.at(cursor::position(device, cx.link.axis, e));
+        if let Some((first, last)) = cx.shared.range {
+            let at = |e| canvas.x.at(shared::position(device, cx.shared.axis, e));
             canvas.range(at(first), at(last), &canvas.range_figures(first, last));
         }
         if let Some(picture) = scene.strata {
-            if let Some(Item::Lifetime(id)) = cx.link.selected() {
+            if let Some(Item::Lifetime(id)) = cx.shared.selected() {
                 canvas.outline(picture, &scene.strata_y, id, t.text1, true);
             }
-            if let Some(Item::Lifetime(id)) = cx.link.hovered
-                && cx.link.selected() != cx.link.hovered
+            if let Some(Item::Lifetime(id)) = cx.shared.hovered
+                && cx.shared.selected() != cx.shared.hovered
             {
                 canvas.outline(picture, &scene.strata_y, id, crate::app::theme::Tokens::at(t.text1, 0.6), false);
             }
@@ -565,15 +477,15 @@ impl Timeline {
             _ if canvas.tracks.strata.contains(p) => (p, Some(&scene.strata_y)),
             _ => (p, None),
         });
-        canvas.rulers(cx.link.hover_event, ruler, on_axis);
-        canvas.out_of_range(cx.link);
+        canvas.rulers(cx.shared.hover_event, ruler, on_axis);
+        canvas.out_of_range(cx.shared);
         canvas.ooms(on_axis);
-        let flags = cx.link.flags_shown();
+        let flags = cx.shared.flags_shown();
         let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
         let named = scene.names.iter().map(|n| n.0);
         let between = canvas.markers(&flags, on_axis, &taken.iter().copied().chain(named).collect::<Vec<_>>());
         taken.extend(between);
-        canvas.cursor(cx.link, on_axis, values);
+        canvas.cursor(cx.shared, on_axis, values);
         if let [Some(a), Some(b)] = flags {
             let steps = cx.comparing.steps(&cx.here());
             canvas.marker_names([a, b], |event| name_of(steps.as_deref(), event), &taken, scene.names);

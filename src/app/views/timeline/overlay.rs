@@ -5,9 +5,9 @@ use egui::{Align2, Color32, Pos2, Rangef, Rect, pos2, vec2};
 use super::paint::Canvas;
 use super::picture::{StrataPicture, Window};
 use super::place::{AxisMarks, ValueChip};
-use crate::app::state::cursor;
-use crate::app::state::cursor::{Axis, Link, events_of_range};
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
+use crate::app::state::shared::{Axis, SharedViewState, events_of_range};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
@@ -44,10 +44,10 @@ impl Canvas<'_> {
 
     /// What lies outside the visible window: a mark of 3 px at the nearest edge for the cursor, the out-of-memory events and the
     /// selection, each in its own track.
-    pub fn out_of_range(&self, link: &Link) {
+    pub fn out_of_range(&self, shared: &SharedViewState) {
         let t = self.tokens;
         let device = self.data.device();
-        let of = |e: u32| cursor::position(device, self.window.axis, e);
+        let of = |e: u32| shared::position(device, self.window.axis, e);
         let mut batch = Batch::new(self.painter);
         let mut mark = |(from, to): (f64, f64), y: Rangef, ink: Color32| {
             let x = match outside(&self.window, from, to) {
@@ -58,13 +58,13 @@ impl Canvas<'_> {
             batch.rect(Rect::from_x_y_ranges(x, y), ink);
         };
         if let Some(axis) = self.tracks.axis {
-            mark((of(link.cursor), of(link.cursor)), Rangef::new(axis.bottom() - 16.0, axis.bottom()), t.accent);
+            mark((of(shared.cursor), of(shared.cursor)), Rangef::new(axis.bottom() - 16.0, axis.bottom()), t.accent);
         }
         let curves = self.tracks.curves.unwrap_or(self.tracks.strata);
         for &oom in &self.data.ooms {
             mark((of(oom), of(oom)), Rangef::new(curves.top(), curves.top() + 24.0), t.red);
         }
-        if let Some(extent) = link.selected().and_then(|item| self.extent_of(item)) {
+        if let Some(extent) = shared.selected().and_then(|item| self.extent_of(item)) {
             let middle = self.tracks.strata.center().y;
             mark(extent, Rangef::new(middle - 12.0, middle + 12.0), t.accent);
         }
@@ -74,17 +74,17 @@ impl Canvas<'_> {
     /// From where to where on the axis a thing lasts; `None` for what is at no time of its own.
     fn extent_of(&self, item: Item) -> Option<(f64, f64)> {
         let device = self.data.device();
-        let of = |e: u32| cursor::position(device, self.window.axis, e);
+        let of = |e: u32| shared::position(device, self.window.axis, e);
         match item {
             Item::Event(e) => Some((of(e), of(e))),
             Item::Lifetime(id) => {
-                let (first, last) = cursor::domain(device, self.window.axis);
+                let (first, last) = shared::domain(device, self.window.axis);
                 let (born, gone) = (self.data.tables.lifetimes.born(id), self.data.tables.lifetimes.gone(id));
                 Some((if born == NO_EVENT { first } else { of(born) }, if gone == NO_EVENT { last } else { of(gone) }))
             }
             Item::Annotation(i) => {
                 let a = device.annotations.get(i as usize)?;
-                let at = |us: i64| super::lanes::place_of_ns(device, self.window.axis, us.saturating_mul(1_000));
+                let at = |us: i64| super::clock::place_of_ns(device, self.window.axis, us.saturating_mul(1_000));
                 Some((at(a.start_us), at(a.end_us.unwrap_or(a.start_us))))
             }
             Item::Segment(_) | Item::Hole(_) | Item::Unmapped(_) | Item::Stack(_) => None,
@@ -130,10 +130,10 @@ impl Canvas<'_> {
         paint_box(&painter, self.tokens, area);
         let mut figures = Vec::new();
         if let Some((from, to)) = time {
-            let events = cursor::events_within(self.data.device(), self.window.axis, from, to);
+            let events = shared::events_within(self.data.device(), self.window.axis, from, to);
             figures.push(counted(events, "event", "events"));
             if self.data.device().events.has_time {
-                let us = |x: f64| super::lanes::time_ns(self.data.device(), self.window.axis, x) / 1_000;
+                let us = |x: f64| super::clock::time_ns(self.data.device(), self.window.axis, x) / 1_000;
                 figures.push(vramscope_core::units::Micros(us(to) - us(from)).to_string());
             }
         }
@@ -203,7 +203,7 @@ impl Canvas<'_> {
             let lifetimes = &self.data.tables.lifetimes;
             let device = self.data.device();
             let place =
-                |e: u32, none: u32| self.x.at(cursor::position(device, self.window.axis, if e == NO_EVENT { none } else { e }));
+                |e: u32, none: u32| self.x.at(shared::position(device, self.window.axis, if e == NO_EVENT { none } else { e }));
             let last = device.events.len().saturating_sub(1) as u32;
             let life = Rangef::new(place(lifetimes.born(id), 0), place(lifetimes.gone(id), last));
             let bar = Rect::from_x_y_ranges(life, Rangef::new(rect.bottom() - 3.0, rect.bottom()));
@@ -296,7 +296,7 @@ impl Canvas<'_> {
         let [Some(a), Some(b)] = *markers else { return None };
         let text = format!("A to B: {}", self.between(a.min(b), a.max(b)));
         let place = |e: u32| {
-            let x = self.x.at(cursor::position(self.data.device(), self.window.axis, e));
+            let x = self.x.at(shared::position(self.data.device(), self.window.axis, e));
             x.clamp(self.tracks.x.min, self.tracks.x.max)
         };
         let size = chip::chip_rect(self.painter, Pos2::ZERO, Align2::CENTER_CENTER, &text, Type::Mono).size();
@@ -391,9 +391,9 @@ impl Canvas<'_> {
     }
 
     /// The cursor: a line through every lane, its place on the axis, the curves' values beside it.
-    pub fn cursor(&self, link: &Link, marks: &AxisMarks, values: &[ValueChip]) {
+    pub fn cursor(&self, shared: &SharedViewState, marks: &AxisMarks, values: &[ValueChip]) {
         let t = self.tokens;
-        let Some(x) = self.x_of(link.cursor) else { return };
+        let Some(x) = self.x_of(shared.cursor) else { return };
         let mut batch = Batch::new(self.painter);
         batch.vline(x, self.through(), 1.0, t.text1);
         batch.paint(self.painter);

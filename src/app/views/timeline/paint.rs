@@ -8,8 +8,8 @@ use super::marks::Cap;
 use super::picture::{Window, WindowPicture};
 use super::place::{beside, free_place};
 use crate::app::data::device::DeviceData;
-use crate::app::state::cursor;
-use crate::app::state::cursor::Axis;
+use crate::app::state::shared;
+use crate::app::state::shared::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{Ticks, UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
@@ -74,7 +74,7 @@ impl Canvas<'_> {
         let row = Rect::from_min_max(pos2(rect.left(), rect.center().y - 8.0), rect.right_bottom());
         self.name(row, "Overview", "");
         let painter = self.within(rect.expand2(vec2(6.0, 2.0)));
-        let (first, last) = cursor::domain(self.data.device(), self.window.axis);
+        let (first, last) = shared::domain(self.data.device(), self.window.axis);
         let x = Scale::horizontal(first, last, rect.x_range());
         let mut batch = Batch::new(&painter);
         if let Some(p) = picture.filter(|p| p.window.axis == self.window.axis) {
@@ -94,7 +94,7 @@ impl Canvas<'_> {
             }
         }
         for &oom in &self.data.ooms {
-            batch.vline(x.at(cursor::position(self.data.device(), self.window.axis, oom)), rect.y_range(), 1.0, t.red);
+            batch.vline(x.at(shared::position(self.data.device(), self.window.axis, oom)), rect.y_range(), 1.0, t.red);
         }
         let (left, right) = (x.at(self.window.from), x.at(self.window.to).max(x.at(self.window.from) + 2.0));
         let veil = Tokens::at(t.s1, 0.62);
@@ -151,7 +151,7 @@ impl Canvas<'_> {
             let row = Rect::from_min_max(rect.min, pos2(rect.right(), strip.top() + 2.0));
             self.name(row, "Time", "");
             let at = |value: f64| {
-                let event = cursor::event_at(device, Axis::Event, value);
+                let event = shared::event_at(device, Axis::Event, value);
                 device.events.time_us.get(event as usize).map(|t| t - first_us)
             };
             let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?))).collect();
@@ -250,7 +250,7 @@ impl Canvas<'_> {
 
     /// Marks where the allocations of a query held most, and says how much; gives the rectangle covered.
     pub fn matching_peak(&self, rect: Rect, y: &Scale, (bytes, event): (u64, u32), taken: &[Rect]) -> Option<Rect> {
-        let x = self.x.at(cursor::position(self.data.device(), self.window.axis, event));
+        let x = self.x.at(shared::position(self.data.device(), self.window.axis, event));
         if bytes == 0 || !rect.x_range().contains(x) {
             return None;
         }

@@ -2,10 +2,11 @@
 
 use super::marks::{Cluster, DeviceCall, Marks, Named, Range, clusters};
 use crate::app::data::device::DeviceData;
-use crate::app::state::cursor;
-use crate::app::state::cursor::Axis;
+use crate::app::state::shared;
+use crate::app::state::shared::Axis;
 use vramscope_core::model::{DeviceRecording, Progress};
 use vramscope_core::query::matching::Matching;
+
 use vramscope_core::tables::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
 
 /// A part of the axis over a number of physical pixel columns.
@@ -19,7 +20,7 @@ pub(super) struct Window {
 
 impl Window {
     pub fn bounds(&self, device: &DeviceRecording) -> Vec<u32> {
-        cursor::bounds(device, self.axis, self.from, self.to, self.columns)
+        shared::bounds(device, self.axis, self.from, self.to, self.columns)
     }
 
     /// The column of a place on the axis, when it is inside.
@@ -98,7 +99,7 @@ impl WindowPicture {
             let visible = &marks.calls[first..end];
             calls_around =
                 [first.checked_sub(1).and_then(|i| marks.calls.get(i)), marks.calls.get(end)].map(|c| c.map(|c| c.event));
-            let place = |c: &DeviceCall| window.place(cursor::position(device, window.axis, c.event));
+            let place = |c: &DeviceCall| window.place(shared::position(device, window.axis, c.event));
             calls = clusters(visible.iter().map(|c| (place(c), *c)), 3.0);
             (steps, phases) = (step_boxes(&marks.ranges, &window), step_boxes(&marks.phases, &window));
             for b in steps.iter_mut().chain(&mut phases) {
@@ -425,25 +426,25 @@ pub(super) mod tests {
             let p = WindowPicture::compute(&data, Some(&marks), None, window);
             assert_eq!(p.gap(device, p.calls.len()), (last_call, last), "{columns} columns");
         }
-        let text = crate::app::views::timeline::flags::span_text(device, last_call, last);
+        let text = crate::app::views::timeline::lanes::span_text(device, last_call, last);
         assert_eq!(text.replace(vramscope_core::units::NBSP, " "), "42.010 ms");
         // What is said of a window is not longer than the window.
         let said = |axis, from, to| {
             let window = Window { axis, from, to, columns: 900 };
-            crate::app::views::timeline::flags::gap_text(device, &window, (last_call, last))
+            crate::app::views::timeline::lanes::gap_text(device, &window, (last_call, last))
                 .replace(vramscope_core::units::NBSP, " ")
         };
         let events = f64::from(last + 1);
         assert_eq!(said(Axis::Event, 0.0, events), "42.010 ms");
-        let (_, whole) = cursor::domain(device, Axis::Time);
+        let (_, whole) = shared::domain(device, Axis::Time);
         assert_eq!(said(Axis::Time, 0.0, whole), "42.010 ms");
         assert_eq!(said(Axis::Time, whole - 1_500.0, whole - 500.0), "1.000 ms");
         let middle = last_call + (last - last_call) / 2;
         let inside =
-            crate::app::views::timeline::flags::span_text(device, middle, last).replace(vramscope_core::units::NBSP, " ");
+            crate::app::views::timeline::lanes::span_text(device, middle, last).replace(vramscope_core::units::NBSP, " ");
         assert_eq!(said(Axis::Event, f64::from(middle) + 0.5, events), inside);
         // A window inside the gap, on the clock's axis, shows no call and still tells the whole gap.
-        let (_, end) = cursor::domain(device, Axis::Time);
+        let (_, end) = shared::domain(device, Axis::Time);
         let window = Window { axis: Axis::Time, from: end - 30.0, to: end - 20.0, columns: 900 };
         let p = WindowPicture::compute(&data, Some(&marks), None, window);
         assert_eq!((p.calls.len(), p.gap(device, 0)), (0, (last_call, last)));

@@ -5,8 +5,8 @@ use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
 use super::layout;
 use super::marks::clusters;
 use super::paint::Canvas;
-use crate::app::state::cursor;
-use crate::app::state::cursor::{Axis, Link};
+use crate::app::state::shared;
+use crate::app::state::shared::{Axis, SharedViewState};
 use crate::app::theme::Type;
 use crate::app::widgets::viewport::Scale;
 use crate::app::widgets::{chip, label};
@@ -45,7 +45,7 @@ pub(super) struct ValueChip {
 
 impl Canvas<'_> {
     /// Flags, markers and the cursor's readout on the axis.
-    pub fn axis_marks(&self, link: &Link) -> AxisMarks {
+    pub fn axis_marks(&self, shared: &SharedViewState) -> AxisMarks {
         let mut marks = AxisMarks::default();
         let Some(axis) = self.tracks.axis else { return marks };
         let across = Rangef::new(self.pane.left() + 2.0, self.pane.right() - 1.0);
@@ -58,13 +58,13 @@ impl Canvas<'_> {
             let rect = beside(rect, &[], across).unwrap_or(rect);
             marks.flags.push((rect, text, [Some(c.left), (c.count > 1).then_some(c.right)]));
         }
-        for (i, event) in link.flags_shown().iter().enumerate() {
+        for (i, event) in shared.flags_shown().iter().enumerate() {
             let Some(x) = event.and_then(|e| self.x_of(e)) else { continue };
             let rect = Align2::CENTER_BOTTOM.anchor_size(pos2(x, axis.bottom()), vec2(17.0, 15.0));
             marks.markers[i] = beside(rect, &marks.taken(), across);
         }
-        if let Some(x) = self.x_of(link.cursor) {
-            let text = self.place_text(link.cursor);
+        if let Some(x) = self.x_of(shared.cursor) {
+            let text = self.place_text(shared.cursor);
             let size = vec2(label::width(self.painter, &text, Type::Mono).ceil() + 8.0, 16.0);
             let low = Align2::CENTER_CENTER.anchor_size(pos2(x, axis.bottom() - 11.0), size);
             let taken = marks.taken();
@@ -107,8 +107,8 @@ impl Canvas<'_> {
     }
 
     /// The values of the curves at the cursor, one above the other.
-    pub fn value_chips(&self, link: &Link, y: &Scale) -> Vec<ValueChip> {
-        let (Some(x), Some(rect)) = (self.x_of(link.cursor), self.tracks.curves.filter(|r| r.height() >= 48.0)) else {
+    pub fn value_chips(&self, shared: &SharedViewState, y: &Scale) -> Vec<ValueChip> {
+        let (Some(x), Some(rect)) = (self.x_of(shared.cursor), self.tracks.curves.filter(|r| r.height() >= 48.0)) else {
             return Vec::new();
         };
         let tables = &self.data.tables;
@@ -121,7 +121,7 @@ impl Canvas<'_> {
             if q == Quantity::Reserved && tables.curves.peak(q).0 == 0 {
                 continue;
             }
-            let bytes = tables.curves.at(device, &tables.lifetimes, q, link.cursor);
+            let bytes = tables.curves.at(device, &tables.lifetimes, q, shared.cursor);
             // The last chip leaves no room below it, the one before room for the last.
             let lowest = rect.bottom() - if q == Quantity::Active { 9.0 } else { 27.0 };
             let at = y.at(bytes as f64).clamp(free_below, lowest.max(free_below));
@@ -135,7 +135,7 @@ impl Canvas<'_> {
 
     /// Where an event stands on the screen; `None` outside the plots.
     pub fn x_of(&self, event: u32) -> Option<f32> {
-        let x = self.x.at(cursor::position(self.data.device(), self.window.axis, event));
+        let x = self.x.at(shared::position(self.data.device(), self.window.axis, event));
         self.tracks.x.expand(0.5).contains(x).then_some(x)
     }
 }

@@ -2,25 +2,22 @@
 
 use egui::{Pos2, Rect};
 
-use super::card::CardPicture;
 use super::flags::{Pennant, Pennants};
-use super::lanes::{BandsPicture, OpBox, OpsPicture};
-use super::marks::{Cap, Cluster, DeviceCall, Marks, Named, Why};
+use super::lanes::{Hit, Lanes};
+use super::marks::{Cap, Why};
 use super::paint::Canvas;
-use super::picture::{StepBox, StrataPicture, WindowPicture};
+use super::picture::StrataPicture;
 use crate::app::data::colours::Colours;
-use crate::app::state::cursor;
-use crate::app::state::cursor::Axis;
 use crate::app::state::selection::Item;
+use crate::app::state::shared;
+use crate::app::state::shared::Axis;
 use crate::app::views::block_name::role_words;
-use crate::app::views::live::layout::Band;
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
 use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::vendor::Words;
-use vramscope_core::model::{BEFORE_PROFILING, Bands, CATEGORIES};
-use vramscope_core::tables::op_lanes::OpRows;
+use vramscope_core::model::BEFORE_PROFILING;
 use vramscope_core::tables::{NO_EVENT, Quantity, State, StrataRun};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
@@ -29,16 +26,8 @@ use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 pub(super) enum Under {
     /// A run of the strata at the instant its column shows, and how many allocations share the pixel.
     Run { run: StrataRun, event: u32, sharing: u32 },
-    /// An annotation, or several.
-    Step(StepBox),
-    /// A device call, or several.
-    Calls(Cluster<DeviceCall>),
-    /// An operator, call or kernel, or several.
-    Op(OpBox),
-    /// Bytes by role of a column, and the role pointed at.
-    Band(Option<usize>, [u64; CATEGORIES.len()]),
-    /// The whole card at the instant of a column, and the band pointed at.
-    Card(Option<Band>, Bands, i64),
+    /// A thing of a lane.
+    Lane(Hit),
     /// A snapshot or a burst of releases.
     Pennant(Pennant),
     /// An out-of-memory event.
@@ -54,30 +43,26 @@ impl Under {
     pub fn item(&self) -> Option<Item> {
         match self {
             Under::Run { run, .. } => run.lifetime.is_some().then_some(Item::Lifetime(run.lifetime)),
-            Under::Step(b) => match b.first.named {
-                Named::Annotation(i, _) if b.count == 1 => Some(Item::Annotation(i)),
-                _ => None,
-            },
-            Under::Calls(c) => Some(Item::Event(c.first.event)),
+            Under::Lane(hit) => hit.item,
             Under::Pennant(Pennant::Burst(b)) => Some(Item::Event(b.first)),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(Item::Event(*e)),
-            Under::Op(_) | Under::Band(..) | Under::Card(..) | Under::Curves | Under::Name(_) => None,
+            Under::Curves | Under::Name(_) => None,
         }
     }
 
     /// A click does more here than to set the cursor.
     pub fn is_clickable(&self) -> bool {
-        self.item().is_some() || matches!(self, Under::Step(b) if b.events().is_some())
+        self.item().is_some() || matches!(self, Under::Lane(hit) if hit.chooses.is_some())
     }
 
     /// The event that setting the cursor here means, when it is another than the one at the pointer.
     pub fn event(&self) -> Option<u32> {
         match self {
             Under::Run { event, .. } => (*event != NO_EVENT).then_some(*event),
-            Under::Calls(c) => Some(c.first.event),
+            Under::Lane(hit) => hit.event,
             Under::Pennant(Pennant::Burst(b)) => Some(b.last),
             Under::Pennant(Pennant::Snapshot(e)) | Under::Oom(e) => Some(*e),
-            Under::Step(_) | Under::Op(_) | Under::Band(..) | Under::Card(..) | Under::Curves | Under::Name(_) => None,
+            Under::Curves | Under::Name(_) => None,
         }
     }
 }
@@ -85,17 +70,12 @@ impl Under {
 /// Everything that can be pointed at.
 pub(super) struct Scene<'a> {
     pub canvas: &'a Canvas<'a>,
-    pub window: Option<&'a WindowPicture>,
     pub strata: Option<&'a StrataPicture>,
     pub strata_y: Scale,
     pub pennants: &'a Pennants,
-    pub ops: Option<(&'a OpsPicture, &'a OpRows)>,
-    pub bands: Option<&'a BandsPicture>,
-    pub whole_card: Option<&'a CardPicture>,
+    pub lanes: &'a Lanes,
     /// The names on the curves, and what each stands for.
     pub names: &'a [(Rect, Term)],
-    /// What tells which steps are inferred.
-    pub marks: Option<&'a Marks>,
     /// Segments and blocks at the cursor: the figures of a name's tooltip.
     pub state: Option<&'a State>,
     /// The limit, as the timeline knows it.
@@ -117,7 +97,7 @@ impl Scene<'_> {
         let inside = |rect: Option<Rect>| rect.is_some_and(|r| r.contains(p));
         let on_axis = c.tracks.axis.is_some_and(|a| a.expand2(egui::vec2(40.0, 0.0)).contains(p));
         if on_axis {
-            let x_of = |e: u32| c.x.at(cursor::position(c.data.device(), c.window.axis, e));
+            let x_of = |e: u32| c.x.at(shared::position(c.data.device(), c.window.axis, e));
             let near = c.data.ooms.iter().copied().filter(|&e| (x_of(e) - p.x).abs() < 18.0);
             return near.min_by(|a, b| (x_of(*a) - p.x).abs().total_cmp(&(x_of(*b) - p.x).abs())).map(Under::Oom);
         }
@@ -141,32 +121,7 @@ impl Scene<'_> {
             let (run, sharing) = picture.hit(column, middle - half, middle + half)?;
             return Some(Under::Run { run, event: picture.strata.columns.get(column)?.event, sharing });
         }
-        if let (Some(rect), Some((picture, _))) = (c.tracks.ops.filter(|r| r.contains(p)), self.ops) {
-            let line = ((p.y - rect.top()) / super::layout::OP_LINE) as usize;
-            return picture.hit(line, picture.window.place(c.x.value(p.x))).map(Under::Op);
-        }
-        if let (Some(rect), Some(picture)) = (c.tracks.bands.filter(|r| r.contains(p)), self.bands) {
-            return c.band_at(rect, picture, p).map(|(role, row)| Under::Band(role, row));
-        }
-        if let (Some(rect), Some(picture)) = (c.tracks.card.filter(|r| r.contains(p)), self.whole_card) {
-            return c.card_at(rect, picture, p).map(|(band, bands, at)| Under::Card(band, bands, at));
-        }
-        let window = self.window.filter(|w| w.window.axis == c.window.axis)?;
-        for (lane, boxes) in [(c.tracks.steps, &window.steps), (c.tracks.phases, &window.phases)] {
-            let Some(lane) = lane.filter(|lane| lane.contains(p)) else { continue };
-            let found = boxes.iter().find(|b| {
-                c.step_rect(lane, b, &window.window)
-                    // The gap to the next box is no place of its own.
-                    .is_some_and(|r| r.with_max_x(r.right() + 1.0).contains(p))
-            });
-            return found.map(|b| Under::Step(*b));
-        }
-        if inside(c.tracks.device) {
-            let column = window.window.place(c.x.value(p.x));
-            let at = window.calls.partition_point(|k| k.right + 3.0 < column);
-            return window.calls.get(at).filter(|k| k.left - 3.0 <= column).map(|k| Under::Calls(*k));
-        }
-        None
+        self.lanes.hit(c, p).map(Under::Lane)
     }
 
     /// What a tooltip says of it; `event` is the one at the pointer, which is at `at`.
@@ -187,26 +142,12 @@ impl Scene<'_> {
                     .row("at event", count(u64::from(*event)))
                     .note("Each is far thinner than a pixel. Ctrl + wheel zooms into the bytes.")
             }
-            Under::Step(b) => self.range_tip(b),
-            Under::Calls(c) if c.count == 1 => {
-                let e = c.first.event;
-                let action = device.events.action.get(e as usize).map_or("", |a| a.name());
-                let tip = Tip::new(action)
-                    .row("size", Bytes(device.events.size.get(e as usize).copied().unwrap_or(0)).to_string())
-                    .row("event", count(u64::from(e)));
-                self.with_time(tip, "time", e)
-            }
-            Under::Calls(k) => Tip::new(super::flags::calls(device, k.count))
-                .row("events", format!("{} to {}", count(u64::from(k.first.event)), count(u64::from(k.last.event)))),
-            Under::Op(b) => self.ops.map_or_else(|| Tip::new("operator"), |(_, rows)| c.op_tip(b, rows)),
-            Under::Band(category, row) => super::bands::tip(c.tokens, *category, row, None),
-            Under::Card(band, bands, at_us) => crate::app::views::live::alone::tip(c.tokens, bands, *band, *at_us)
-                .note("What the driver and PyTorch said while this was watched. A column shows the sample with most in use."),
+            Under::Lane(_) => self.lanes.tooltip(c, at).unwrap_or_default(),
             Under::Pennant(Pennant::Burst(b)) => {
                 let tip = Tip::new(format!("{} given back", counted(u64::from(b.count), "segment", "segments")))
                     .row("bytes", Bytes(b.bytes).to_string())
                     .row("events", format!("{} to {}", count(u64::from(b.first)), count(u64::from(b.last))));
-                let tip = self.with_time(tip, "time", b.last);
+                let tip = self.canvas.with_time(tip, "time", b.last);
                 tip.note(Words::of(device).say(match b.why {
                     Why::Retry => {
                         "A new segment did not fit, so the allocator emptied its cache and tried again. Each retry stalls the device."
@@ -218,7 +159,7 @@ impl Scene<'_> {
                 }))
             }
             Under::Pennant(Pennant::Snapshot(e)) => {
-                self.with_time(Tip::new("Snapshot").row("event", count(u64::from(*e))), "time", *e)
+                self.canvas.with_time(Tip::new("Snapshot").row("event", count(u64::from(*e))), "time", *e)
             }
             Under::Oom(e) => {
                 let i = *e as usize;
@@ -229,7 +170,7 @@ impl Scene<'_> {
                     Some(free) => tip.row("free on the device", Bytes(free).to_string()),
                     None => tip,
                 };
-                self.with_time(tip, "time", *e)
+                self.canvas.with_time(tip, "time", *e)
             }
             Under::Name(term) => {
                 let mut figures = self.state.map(|s| Figures::of(data, s)).unwrap_or_default();
@@ -251,7 +192,7 @@ impl Scene<'_> {
                 let tip = tip.row(mark(Quantity::Active, "active"), value(Quantity::Active));
                 let tells_requested = device.can_show.requested.is_known();
                 let tip = if tells_requested { tip.row("requested", value(Quantity::Requested)) } else { tip };
-                self.with_time(tip, "its time", event)
+                self.canvas.with_time(tip, "its time", event)
             }
         }
     }
@@ -282,16 +223,16 @@ impl Scene<'_> {
         }
         tip = match life.born {
             NO_EVENT => tip.row("allocated", "before the trace"),
-            born => tip.row("allocated", self.when(born)),
+            born => tip.row("allocated", self.canvas.when(born)),
         };
         // The program lets go first; the block can be reused once other streams are done with it.
         let freed = if life.free_requested == NO_EVENT { life.gone } else { life.free_requested };
         tip = match freed {
             NO_EVENT => tip.row("freed", "not in the trace"),
-            freed => tip.row("freed", self.when(freed)),
+            freed => tip.row("freed", self.canvas.when(freed)),
         };
         if life.gone != NO_EVENT && freed != NO_EVENT && life.gone > freed + 1 {
-            tip = tip.row("reusable", self.when(life.gone));
+            tip = tip.row("reusable", self.canvas.when(life.gone));
         }
         let time = |e: u32| device.events.time_us.get(e as usize).copied();
         if life.born != NO_EVENT && event != NO_EVENT && event >= life.born {
@@ -312,10 +253,12 @@ impl Scene<'_> {
         }
         tip
     }
+}
 
+impl Canvas<'_> {
     /// `event 27,584, 216.283 ms`.
     fn when(&self, event: u32) -> String {
-        let events = &self.canvas.data.device().events;
+        let events = &self.data.device().events;
         let text = format!("event {}", count(u64::from(event)));
         match (events.time_range(), events.time_us.get(event as usize)) {
             (Some((first, _)), Some(&t)) => format!("{text}, {}", Micros(t - first)),
@@ -323,8 +266,9 @@ impl Scene<'_> {
         }
     }
 
-    fn with_time(&self, tip: Tip, label: &str, event: u32) -> Tip {
-        let events = &self.canvas.data.device().events;
+    /// A row with the time of an event, where times are known.
+    pub fn with_time(&self, tip: Tip, label: &str, event: u32) -> Tip {
+        let events = &self.data.device().events;
         match (events.time_range(), events.time_us.get(event as usize)) {
             (Some((first, _)), Some(&t)) => tip.row(label, Micros(t - first).to_string()),
             _ => tip,

@@ -70,10 +70,10 @@ impl WhatIfView {
         let through = Rangef::new(upper.top(), lower.bottom());
         let mut batch = Batch::new(p);
         let at_event = |e: u32| scale.at(f64::from(e) + 0.5);
-        if let Some(e) = cx.link.hover_event {
+        if let Some(e) = cx.shared.hover_event {
             batch.vline(at_event(e), through, 1.0, Tokens::at(t.text1, 0.4));
         }
-        batch.vline(at_event(cx.link.cursor), through, 1.0, t.text1);
+        batch.vline(at_event(cx.shared.cursor), through, 1.0, t.text1);
         batch.paint(p);
         if (response.clicked() || response.dragged())
             && let Some(at) = response.interact_pointer_pos()
@@ -85,7 +85,7 @@ impl WhatIfView {
             && let Some(at) = response.hover_pos()
         {
             let event = scale.value(at.x).clamp(0.0, (events - 1.0).max(0.0)) as u32;
-            if cx.link.hover_event != Some(event) {
+            if cx.shared.hover_event != Some(event) {
                 cx.actions.send(Action::HoverEvent(Some(event)));
             }
         }
@@ -100,7 +100,7 @@ impl WhatIfView {
         for b in &lane {
             let right = (b.range.max - 1.0).max(b.range.min + 1.0);
             let at = Rect::from_x_y_ranges(Rangef::new(b.range.min, right), room.y_range());
-            let is_here = (b.range.min..b.range.max).contains(&x.at(f64::from(cx.link.cursor) + 0.5));
+            let is_here = (b.range.min..b.range.max).contains(&x.at(f64::from(cx.shared.cursor) + 0.5));
             let still = if b.count > 1 { t.other } else { t.s3 };
             batch.rect(at, if is_here { t.s4 } else { still });
         }

@@ -113,7 +113,7 @@ impl View for WhatIfView {
             // The first suggestion, so that there is something to compare.
             self.selected = 1.min(self.settings.len() - 1);
         }
-        for conf in cx.link.to_try.iter().skip(self.tried) {
+        for conf in cx.shared.to_try.iter().skip(self.tried) {
             match self.settings.iter().position(|s| s.text == *conf) {
                 Some(at) => {
                     self.settings[at].is_plotted = true;
@@ -126,7 +126,7 @@ impl View for WhatIfView {
                 }
             }
         }
-        self.tried = cx.link.to_try.len();
+        self.tried = cx.shared.to_try.len();
         let wanted: Vec<(String, AllocConf)> = self.settings.iter().map(|s| (s.text.clone(), s.conf.clone())).collect();
         self.runs.want(cx.jobs, cx.data, &wanted, self.limit);
         if self.runs.own().is_some_and(|own| own.requests == 0) {

@@ -39,7 +39,7 @@ pub(super) struct WhatIfView {
     pub new_text: String,
     pub new_error: Option<String>,
     pub scroll_to: Option<usize>,
-    /// How many of [`Link::to_try`](crate::app::state::cursor::Link::to_try) have been taken.
+    /// How many of [`SharedViewState::to_try`](crate::app::state::shared::SharedViewState::to_try) have been taken.
     pub tried: usize,
 }
 

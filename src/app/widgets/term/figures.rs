@@ -10,7 +10,6 @@ use vramscope_core::units::{Bytes, count, counted};
 
 impl Term {
     /// The tooltip: the word, the user's figures, the sentence.
-    #[must_use]
     pub fn tip(self, f: &Figures, words: &Words) -> Tip {
         let tip = Tip::new(self.name()).width(300.0).note(words.say(self.sentence()));
         let bytes = |n: u64| Bytes(n).to_string();
@@ -164,7 +163,6 @@ pub struct Figures {
 
 impl Figures {
     /// Counts a state. O(blocks).
-    #[must_use]
     pub fn of(data: &DeviceData, state: &State) -> Figures {
         let device = data.device();
         let totals = state.totals;

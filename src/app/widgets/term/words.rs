@@ -5,7 +5,6 @@ use vramscope_core::diagnose::accounting::Part;
 
 impl Term {
     /// The word.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Term::Reserved => "Reserved",
@@ -50,7 +49,6 @@ impl Term {
     }
 
     /// What it means.
-    #[must_use]
     pub fn sentence(self) -> &'static str {
         match self {
             Term::Reserved => {
@@ -140,7 +138,6 @@ impl Term {
     }
 
     /// The term behind a label as the views write it: `largest hole`, `pending free`, `device free`.
-    #[must_use]
     pub fn of(label: &str) -> Option<Term> {
         Some(match label.to_ascii_lowercase().as_str() {
             "reserved" | "peak reserved" | "reserved by pytorch" | "reserved at the end" | "as recorded" => Term::Reserved,

@@ -12,7 +12,7 @@ use crate::app::documents::loader::Loading;
 use crate::app::live::{LiveFeed, Update};
 use crate::app::state::action::Action;
 use crate::app::state::choosing::Choosing;
-use crate::app::state::live::LiveAction;
+use crate::app::state::live_status::LiveAction;
 use crate::app::state::workspace::Workspace;
 use vramscope_core::compare::join::Whose;
 use vramscope_core::formats::session::History;
@@ -44,7 +44,7 @@ impl App {
         let recording = Arc::new(History::new().recording("live"));
         let Ok(data) = prepare(&recording, 0, &Progress::new()) else { return };
         let mut view = DeviceView::new(data);
-        view.link.live = Some(Arc::clone(&feed.status));
+        view.shared.live = Some(Arc::clone(&feed.status));
         let document = self.open_tab(title.to_owned(), None, Content::Ready(Box::new(view)));
         document.recording = Some(recording);
         document.workspace = Workspace::Live;
@@ -83,7 +83,7 @@ impl App {
             }
             if let Content::Ready(view) = &mut document.content {
                 feed.show(view.data.index, front == Some(document.id));
-                view.link.live = Some(status);
+                view.shared.live = Some(status);
             }
         }
         for (path, under) in snapshots {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::colour_by::ColourBy;
 use super::compared::Source;
-use super::live::LiveStatus;
+use super::live_status::LiveStatus;
 use super::selection::{Item, Selection};
 use vramscope_core::anatomy::OwnBlocks;
 use vramscope_core::model::DeviceRecording;
@@ -45,7 +45,7 @@ pub struct TrackLayout {
 
 /// The state all views of one device share.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct SharedViewState {
     /// Events or wall clock.
     pub axis: Axis,
     /// Left edge of what is visible, in axis units: events, or microseconds since the first event.
@@ -121,15 +121,14 @@ pub struct AskedQuery {
     pub query: Query,
 }
 
-impl Link {
+impl SharedViewState {
     /// The whole recording visible, the cursor at the out-of-memory event, the last of several, else at the last event.
-    #[must_use]
     pub fn new(device: &DeviceRecording) -> Self {
         let axis = Axis::Event;
         let (from, to) = domain(device, axis);
         let last = device.events.len().saturating_sub(1) as u32;
         let cursor = device.events.last_oom().unwrap_or(last);
-        Link {
+        SharedViewState {
             axis,
             from,
             to,
@@ -196,13 +195,11 @@ impl Link {
     }
 
     /// What is selected.
-    #[must_use]
     pub fn selected(&self) -> Option<Item> {
         self.selection.current()
     }
 
     /// Where the flags A and B stand: the markers, and what a comparison of this device was given without them.
-    #[must_use]
     pub fn flags(&self) -> [Option<u32>; 2] {
         [0, 1].map(|i: usize| match self.compared[i] {
             Source::At(event) => Some(event),
@@ -211,13 +208,11 @@ impl Link {
     }
 
     /// The flags that the timeline draws: a pair that Compare proposed is nobody's marker where nothing is compared.
-    #[must_use]
     pub fn flags_shown(&self) -> [Option<u32>; 2] {
         if self.shows_comparison { self.flags() } else { self.markers }
     }
 
     /// The window is what was chosen as the range, to the nearest event.
-    #[must_use]
     pub fn shows_range(&self, device: &DeviceRecording) -> bool {
         let Some((first, last)) = self.range else { return false };
         let near = |a: f64, event| (a - self.position(device, event)).abs() < 0.5;
@@ -226,7 +221,6 @@ impl Link {
 
     /// How many events are visible. Of a range that is the window there are as many as it holds: several events of one microsecond
     /// have one place on the clock's axis, and not all of them need be in the range.
-    #[must_use]
     pub fn events_shown(&self, device: &DeviceRecording) -> u64 {
         match self.range.filter(|_| self.shows_range(device)) {
             Some(range) => events_of_range(range),
@@ -235,32 +229,27 @@ impl Link {
     }
 
     /// Axis units a pixel of a plot `width` pixels wide.
-    #[must_use]
     pub fn units_per_px(&self, width: f32) -> f64 {
         (self.to - self.from) / f64::from(width.max(1.0))
     }
 
     /// Event boundaries of `columns` equal pixel columns: column i covers events `bounds[i]..bounds[i + 1]`.
-    #[must_use]
     pub fn bounds(&self, device: &DeviceRecording, columns: usize) -> Vec<u32> {
         bounds(device, self.axis, self.from, self.to, columns)
     }
 
     /// Where an event stands on the axis.
-    #[must_use]
     pub fn position(&self, device: &DeviceRecording, event: u32) -> f64 {
         position(device, self.axis, event)
     }
 
     /// The event at or before a place on the axis.
-    #[must_use]
     pub fn event_at(&self, device: &DeviceRecording, x: f64) -> u32 {
         event_at(device, self.axis, x)
     }
 }
 
 /// First and last place of the axis; never empty.
-#[must_use]
 pub fn domain(device: &DeviceRecording, axis: Axis) -> (f64, f64) {
     match (axis, device.events.time_range()) {
         (Axis::Time, Some((first, last))) => (0.0, ((last - first) as f64).max(1.0)),
@@ -269,7 +258,6 @@ pub fn domain(device: &DeviceRecording, axis: Axis) -> (f64, f64) {
 }
 
 /// Where an event stands: in the middle of its unit cell on the event axis, at its time on the time axis.
-#[must_use]
 pub fn position(device: &DeviceRecording, axis: Axis, event: u32) -> f64 {
     match (axis, device.events.time_range()) {
         (Axis::Time, Some((first, _))) => device.events.time_us.get(event as usize).map_or(0.0, |&t| (t - first) as f64),
@@ -278,7 +266,6 @@ pub fn position(device: &DeviceRecording, axis: Axis, event: u32) -> f64 {
 }
 
 /// The last event at or before a place on the axis; the first event when there is none.
-#[must_use]
 pub fn event_at(device: &DeviceRecording, axis: Axis, x: f64) -> u32 {
     let last = device.events.len().saturating_sub(1) as u32;
     match (axis, device.events.time_range()) {
@@ -291,13 +278,11 @@ pub fn event_at(device: &DeviceRecording, axis: Axis, x: f64) -> u32 {
 }
 
 /// How many events a range holds, its first and its last included.
-#[must_use]
 pub fn events_of_range((first, last): (u32, u32)) -> u64 {
     u64::from(last.saturating_sub(first)) + 1
 }
 
 /// How many events stand between two places on the axis, both included.
-#[must_use]
 pub fn events_within(device: &DeviceRecording, axis: Axis, from: f64, to: f64) -> u64 {
     let n = device.events.len() as f64;
     match (axis, device.events.time_range()) {
@@ -312,7 +297,6 @@ pub fn events_within(device: &DeviceRecording, axis: Axis, from: f64, to: f64) -
 }
 
 /// Event boundaries of equal pixel columns between two places on the axis.
-#[must_use]
 pub fn bounds(device: &DeviceRecording, axis: Axis, from: f64, to: f64, columns: usize) -> Vec<u32> {
     let n = device.events.len() as u32;
     let step = (to - from) / columns.max(1) as f64;
@@ -373,28 +357,28 @@ mod tests {
     #[test]
     fn a_range_that_is_the_window_is_counted_once_on_both_axes() {
         let d = device(&[100, 110, 110, 110, 120, 130]);
-        let mut link = Link::new(&d);
-        link.range = Some((1, 2));
-        assert!(!link.shows_range(&d));
+        let mut shared = SharedViewState::new(&d);
+        shared.range = Some((1, 2));
+        assert!(!shared.shows_range(&d));
         for axis in [Axis::Event, Axis::Time] {
-            link.axis = axis;
-            (link.from, link.to) = (link.position(&d, 1), link.position(&d, 2));
-            assert!(link.shows_range(&d), "{axis:?}");
-            assert_eq!(link.events_shown(&d), 2, "{axis:?}");
+            shared.axis = axis;
+            (shared.from, shared.to) = (shared.position(&d, 1), shared.position(&d, 2));
+            assert!(shared.shows_range(&d), "{axis:?}");
+            assert_eq!(shared.events_shown(&d), 2, "{axis:?}");
         }
-        assert_eq!(events_within(&d, Axis::Time, link.from, link.to), 3, "all three of that microsecond are in view");
-        link.to += 15.0;
-        assert_eq!(link.events_shown(&d), 4);
+        assert_eq!(events_within(&d, Axis::Time, shared.from, shared.to), 3, "all three of that microsecond are in view");
+        shared.to += 15.0;
+        assert_eq!(shared.events_shown(&d), 4);
     }
 
     #[test]
     fn a_recording_opens_at_its_last_failure() {
         let mut d = device(&[100, 120]);
-        assert_eq!(Link::new(&d).cursor, 1);
+        assert_eq!(SharedViewState::new(&d).cursor, 1);
         for (time, action) in [(130, Action::Oom), (140, Action::Alloc), (150, Action::Oom), (160, Action::FreeRequested)] {
             d.events.push(time, action, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
         }
-        assert_eq!(Link::new(&d).cursor, 4);
+        assert_eq!(SharedViewState::new(&d).cursor, 4);
         assert!(d.events.allocates_after(2) && !d.events.allocates_after(4));
     }
 
@@ -411,35 +395,35 @@ mod tests {
     #[test]
     fn one_goes_back_through_the_windows_that_were_shown() {
         let d = device(&[100, 120, 150, 160, 170, 180, 190, 200, 210, 220, 230, 240]);
-        let mut link = Link::new(&d);
-        let whole = (link.from, link.to);
-        let change = |link: &mut Link, from: f64, to: f64| {
-            let before = (link.axis, link.from, link.to, link.selected());
-            (link.from, link.to) = (from, to);
-            link.remember(before);
+        let mut shared = SharedViewState::new(&d);
+        let whole = (shared.from, shared.to);
+        let change = |shared: &mut SharedViewState, from: f64, to: f64| {
+            let before = (shared.axis, shared.from, shared.to, shared.selected());
+            (shared.from, shared.to) = (from, to);
+            shared.remember(before);
         };
-        assert!(!link.zoom_back(&d), "nothing was shown before");
-        change(&mut link, 2.0, 10.0);
+        assert!(!shared.zoom_back(&d), "nothing was shown before");
+        change(&mut shared, 2.0, 10.0);
         // The wheel's next step, at once after the one before: the same gesture.
-        change(&mut link, 3.0, 9.0);
+        change(&mut shared, 3.0, 9.0);
         // What is selected afterwards is what one goes back from first.
-        let before = (link.axis, link.from, link.to, link.selected());
-        link.selection.select(Some(Item::Event(3)));
-        link.remember(before);
-        assert!(!link.zoom_back(&d), "the selection changed last");
-        link.zooms.changed = None;
-        change(&mut link, 4.0, 8.0);
-        let back = |link: &mut Link| {
-            let before = (link.axis, link.from, link.to, link.selected());
-            let went = link.zoom_back(&d);
-            link.remember(before);
+        let before = (shared.axis, shared.from, shared.to, shared.selected());
+        shared.selection.select(Some(Item::Event(3)));
+        shared.remember(before);
+        assert!(!shared.zoom_back(&d), "the selection changed last");
+        shared.zooms.changed = None;
+        change(&mut shared, 4.0, 8.0);
+        let back = |shared: &mut SharedViewState| {
+            let before = (shared.axis, shared.from, shared.to, shared.selected());
+            let went = shared.zoom_back(&d);
+            shared.remember(before);
             went
         };
-        assert!(back(&mut link));
-        assert_eq!((link.from, link.to), (3.0, 9.0));
-        assert!(back(&mut link));
-        assert_eq!((link.from, link.to), whole);
-        assert!(!back(&mut link));
+        assert!(back(&mut shared));
+        assert_eq!((shared.from, shared.to), (3.0, 9.0));
+        assert!(back(&mut shared));
+        assert_eq!((shared.from, shared.to), whole);
+        assert!(!back(&mut shared));
     }
 
     #[test]
@@ -452,12 +436,12 @@ mod tests {
 
     #[test]
     fn a_pair_that_compare_proposed_has_flags_only_where_something_is_compared() {
-        let mut link = Link::new(&DeviceRecording::default());
-        link.compared = [Source::At(3), Source::At(9)];
-        assert_eq!(link.flags_shown(), [None, None]);
-        link.markers[0] = Some(5);
-        assert_eq!(link.flags_shown(), [Some(5), None], "the user's own stay");
-        link.shows_comparison = true;
-        assert_eq!(link.flags_shown(), [Some(3), Some(9)]);
+        let mut shared = SharedViewState::new(&DeviceRecording::default());
+        shared.compared = [Source::At(3), Source::At(9)];
+        assert_eq!(shared.flags_shown(), [None, None]);
+        shared.markers[0] = Some(5);
+        assert_eq!(shared.flags_shown(), [Some(5), None], "the user's own stay");
+        shared.shows_comparison = true;
+        assert_eq!(shared.flags_shown(), [Some(3), Some(9)]);
     }
 }

@@ -30,7 +30,6 @@ pub struct LiveStatus {
 
 impl LiveStatus {
     /// True when processes of this machine can be reached.
-    #[must_use]
     pub fn can_attach(&self) -> bool {
         !self.is_over && !self.is_remote
     }
@@ -38,7 +37,6 @@ impl LiveStatus {
 
 /// How old the newest sample is, when it is not of now: the device is out of reach, or the driver does not answer. `live` is
 /// `None` for a recording that is over, whose age says nothing.
-#[must_use]
 pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) -> Option<String> {
     let Some(live) = live.filter(|l| !l.is_over && !l.is_remote) else {
         return track.trouble.is_some().then(|| "last known".to_owned());

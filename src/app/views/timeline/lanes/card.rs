@@ -1,27 +1,74 @@
 //! The whole card under the events of one process: what the samples of a watch say of each pixel column, on the same clock.
 
-use egui::{Align2, Rect, pos2};
+use std::sync::Arc;
 
-use super::layout::NAMES;
-use super::paint::Canvas;
-use super::picture::Window;
+use egui::{Align2, Pos2, Rect, pos2};
+
+use super::lane::{Hit, Lane, Shared};
+use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
-use crate::app::views::live::alone::band_under;
+use crate::app::views::ViewContext;
+use crate::app::views::live::alone::{band_under, tip};
 use crate::app::views::live::layout::Band;
 use crate::app::views::live::paint::colour;
 use crate::app::views::live::told::tells_card;
+use crate::app::views::timeline::clock::place_of_ns;
+use crate::app::views::timeline::layout::{Contents, NAMES, Track};
+use crate::app::views::timeline::marks::Marks;
+use crate::app::views::timeline::paint::Canvas;
+use crate::app::views::timeline::picture::Window;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
+use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
 use vramscope_core::model::{Bands, DeviceRecording, MarkKind, Sample};
 use vramscope_core::units::Bytes;
+
+/// The lane.
+#[derive(Default)]
+pub(super) struct WholeCard {
+    summing: Derived<Window, CardPicture>,
+    picture: Option<Arc<CardPicture>>,
+}
+
+impl Lane for WholeCard {
+    fn track(&self) -> Track {
+        Track::Card
+    }
+
+    fn height(&mut self, cx: &ViewContext<'_>, _marks: Option<&Marks>, contents: &mut Contents) {
+        contents.card = has_samples(cx.data.device());
+    }
+
+    fn prepare(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, _shared: &Shared) {
+        let (data, window) = (Arc::clone(cx.data), canvas.window);
+        let job = move |_: &_| Some(CardPicture::compute(data.device(), window));
+        self.picture = self.summing.get(cx.jobs, "timeline card", &window, job).value;
+    }
+
+    fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
+        if let Some(picture) = &self.picture {
+            canvas.card(rect, picture, at_event(cx.data.device(), cx.shared.cursor));
+        }
+    }
+
+    fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {
+        canvas.card_at(rect, self.picture.as_ref()?, at).map(|_| Hit::told(self.track()))
+    }
+
+    fn tooltip(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Tip> {
+        let (band, bands, at_us) = canvas.card_at(rect, self.picture.as_ref()?, at)?;
+        let note = "What the driver and PyTorch said while this was watched. A column shows the sample with most in use.";
+        Some(tip(canvas.tokens, &bands, band, at_us).note(note))
+    }
+}
 
 /// A sample that is older than this no longer holds: the watch had ended, or stood still.
 const HOLDS_US: i64 = 5_000_000;
 
 /// The samples of a window: in each pixel column the one with most in use.
-pub(super) struct CardPicture {
+struct CardPicture {
     pub window: Window,
     /// The bands and the instant of each column; `None` where nothing was sampled.
     pub columns: Vec<Option<(Bands, i64)>>,
@@ -61,13 +108,13 @@ fn shown(samples: &[Sample], from: i64, to: i64) -> Option<&Sample> {
 }
 
 /// What the card held at an event, by the sample before it.
-pub(super) fn at_event(device: &DeviceRecording, event: u32) -> Option<Bands> {
+fn at_event(device: &DeviceRecording, event: u32) -> Option<Bands> {
     let time = *device.events.time_us.get(event as usize)?;
     shown(&device.samples, time, time)?.bands(device.capacity.unwrap_or(0))
 }
 
 /// True when the lane has something to show: samples, and times to put them at.
-pub(super) fn has_samples(device: &DeviceRecording) -> bool {
+fn has_samples(device: &DeviceRecording) -> bool {
     let times = device.events.time_range().filter(|_| device.events.has_time);
     let (Some((first, last)), Some(a), Some(b)) = (times, device.samples.first(), device.samples.last()) else { return false };
     // A memory timeline's sums tell of its own tensors, not of the card.
@@ -77,7 +124,7 @@ pub(super) fn has_samples(device: &DeviceRecording) -> bool {
 
 impl Canvas<'_> {
     /// Draws the lane. `at` is the instant whose values stand beside the names.
-    pub fn card(&self, rect: Rect, picture: &CardPicture, at: Option<Bands>) {
+    fn card(&self, rect: Rect, picture: &CardPicture, at: Option<Bands>) {
         let t = self.tokens;
         if picture.window.axis != self.window.axis {
             return;
@@ -119,7 +166,7 @@ impl Canvas<'_> {
                 MarkKind::User | MarkKind::Program => t.text2,
                 _ => continue,
             };
-            let place = super::lanes::place_of_ns(device, self.window.axis, mark.time_us.saturating_mul(1_000));
+            let place = place_of_ns(device, self.window.axis, mark.time_us.saturating_mul(1_000));
             let x = self.x.at(place);
             if plot.x_range().contains(x) {
                 batch.vline(x, plot.y_range(), 1.0, ink);
@@ -161,7 +208,7 @@ impl Canvas<'_> {
     }
 
     /// The band at a point of the lane, the bands of its column and their instant.
-    pub fn card_at(&self, rect: Rect, picture: &CardPicture, p: egui::Pos2) -> Option<(Option<Band>, Bands, i64)> {
+    fn card_at(&self, rect: Rect, picture: &CardPicture, p: egui::Pos2) -> Option<(Option<Band>, Bands, i64)> {
         let plot = rect.with_min_y(rect.top() + NAMES);
         if !plot.contains(p) || picture.window.axis != self.window.axis {
             return None;
@@ -174,7 +221,7 @@ impl Canvas<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::state::cursor::Axis;
+    use crate::app::state::shared::Axis;
     use vramscope_core::model::{Action, PoolId, StackId, StreamId};
 
     fn device() -> DeviceRecording {

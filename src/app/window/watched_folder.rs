@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use super::App;
-use crate::app::documents::watch::{News, Watch};
+use crate::app::documents::folder_watch::{FolderWatch, News};
 use crate::app::state::action::Action;
 use vramscope_core::compare::ranks::rank_of_name;
 
 impl App {
     /// Opens or offers recordings that appeared in the watched folder: opened when nothing else is being looked at.
     pub(in crate::app) fn poll_watch(&mut self) {
-        let mut news: Vec<News> = self.watch.iter().flat_map(Watch::news).collect();
+        let mut news: Vec<News> = self.watch.iter().flat_map(FolderWatch::news).collect();
         // Behind its folder where it is in one of the watched folder's: `step10/rank0.pickle`.
         let watched = self.watch.as_ref().map(|w| w.folder.clone()).unwrap_or_default();
         let name = |path: &std::path::Path| path.strip_prefix(&watched).unwrap_or(path).display().to_string();
@@ -66,7 +66,7 @@ impl App {
     pub(in crate::app) fn watch_folder(&mut self, folder: Option<PathBuf>) {
         self.watch = None;
         let Some(folder) = folder else { return };
-        match Watch::start(std::path::absolute(&folder).unwrap_or(folder), &self.jobs) {
+        match FolderWatch::start(std::path::absolute(&folder).unwrap_or(folder), &self.jobs) {
             Ok(watch) => self.watch = Some(watch),
             Err(sentence) => self.notices.complain(sentence),
         }

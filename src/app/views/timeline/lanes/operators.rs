@@ -1,21 +1,190 @@
 //! The lane of operators: boxes by thread and depth, kernels by stream, names where they fit, counts where they do not.
 
-use egui::{Align2, Rect, Sense, Ui, pos2};
+use std::sync::Arc;
 
-use super::lanes::{OpBox, OpsPicture};
-use super::layout::{OP_LINE, OP_WORDS};
-use super::paint::Canvas;
+use egui::{Align2, CursorIcon, Pos2, Rect, Role, Sense, Ui, WidgetInfo, pos2};
+
+use super::lane::{Choice, Hit, Lane, Shared};
+use crate::app::jobs::Derived;
+use crate::app::state::action::Action;
+use crate::app::state::shared::TrackLayout;
 use crate::app::theme::{Tokens, Type};
+use crate::app::views::ViewContext;
+use crate::app::views::timeline::clock::{place_of_ns, time_ns};
+use crate::app::views::timeline::layout::{Contents, OP_LINE, OP_WORDS, Track};
+use crate::app::views::timeline::marks::Marks;
+use crate::app::views::timeline::paint::Canvas;
+use crate::app::views::timeline::picture::Window;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::model::OpKind;
-use vramscope_core::tables::op_lanes::{OpRows, RowKind};
+use vramscope_core::model::{DeviceRecording, OpKind, OpTable};
+use vramscope_core::tables::op_lanes::{OpRows, OpSpan, RowKind};
 use vramscope_core::units::{Micros, count, counted};
+
+/// The lane.
+#[derive(Default)]
+pub(super) struct Operators {
+    sorting: Derived<(), OpRows>,
+    /// The rows; `None` without operators, and until they are sorted.
+    rows: Option<Arc<OpRows>>,
+    folding: Derived<(Window, usize), OpsPicture>,
+    picture: Option<Arc<OpsPicture>>,
+}
+
+impl Operators {
+    fn at(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<OpBox> {
+        let picture = self.picture.as_ref()?;
+        picture.hit(((at.y - rect.top()) / OP_LINE) as usize, picture.window.place(canvas.x.value(at.x)))
+    }
+
+    fn drawn(&self) -> Option<(&OpRows, &OpsPicture)> {
+        self.rows.as_deref().zip(self.picture.as_deref())
+    }
+}
+
+impl Lane for Operators {
+    fn track(&self) -> Track {
+        Track::Ops
+    }
+
+    fn height(&mut self, cx: &ViewContext<'_>, _marks: Option<&Marks>, contents: &mut Contents) {
+        if cx.data.recording.ops.is_empty() || !cx.data.device().events.has_time {
+            return;
+        }
+        let data = Arc::clone(cx.data);
+        self.rows = self.sorting.get(cx.jobs, "operators", &(), move |_| Some(OpRows::build(&data.recording.ops))).value;
+        contents.op_lines = self.rows.as_ref().map_or(0, |r| r.rows.len());
+        contents.ops_height = cx.shared.tracks.ops_height;
+    }
+
+    fn prepare(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, _shared: &Shared) {
+        self.picture = self.rows.as_ref().and_then(|rows| {
+            let (window, lines) = (canvas.window, canvas.tracks.op_lines());
+            let (data, of) = (Arc::clone(cx.data), Arc::clone(rows));
+            let job = move |_: &_| Some(OpsPicture::compute(data.device(), &data.recording.ops, &of, window, lines));
+            self.folding.get(cx.jobs, "timeline operators", &(window, lines), job).value
+        });
+    }
+
+    fn paint(&self, _cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
+        if let Some((rows, picture)) = self.drawn() {
+            canvas.ops(rect, rows, picture);
+        }
+    }
+
+    fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {
+        let found = self.at(canvas, rect, at)?;
+        // An operator is a time: its events become the range that every view follows.
+        let (first, last) = canvas.op_events(&found);
+        let cursor = if first <= last { last } else { first };
+        let chooses = Some(Choice { cursor, range: (first < last).then_some((first, last)) });
+        Some(Hit { chooses, extent: Some(canvas.op_places(&found)), ..Hit::told(self.track()) })
+    }
+
+    fn tooltip(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Tip> {
+        Some(canvas.op_tip(&self.at(canvas, rect, at)?, self.rows.as_deref()?))
+    }
+
+    fn ui(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
+        resize(ui, cx, canvas, rect);
+        if let Some((rows, picture)) = self.drawn() {
+            canvas.op_names_ui(ui, rect, rows, picture);
+        }
+    }
+}
+
+/// The line above the operators can be dragged.
+fn resize(ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
+    let edge = Rect::from_min_max(pos2(canvas.pane.left(), rect.top() - 5.0), pos2(canvas.pane.right(), rect.top() + 1.0));
+    let id = ui.scope_id().with("operators height");
+    let response = ui.interact(edge, id, Sense::click_and_drag());
+    response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the operators"));
+    let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
+    let resize = |ops_height| cx.actions.send(Action::SetTracks(TrackLayout { ops_height, ..cx.shared.tracks }));
+    if response.dragged()
+        && let Some(pointer) = response.interact_pointer_pos()
+    {
+        // Whole lines follow the pointer itself: steps of its motion would be lost between them.
+        resize(Some((rect.bottom() - pointer.y).clamp(OP_WORDS, canvas.pane.height())));
+    }
+    if response.double_clicked() {
+        resize(None);
+    }
+}
+
+/// A box of the operator lane: where it stands in columns, and what it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct OpBox {
+    pub left: f32,
+    pub right: f32,
+    /// Which line of the lane.
+    pub line: u16,
+    pub span: OpSpan,
+    /// Of several the one that takes longest, where there is room to name it.
+    pub longest: Option<u32>,
+}
+
+/// Columns from which on several operators are named by the longest of them.
+const NAMED_FROM: f32 = 60.0;
+
+/// The operator lane of a window.
+struct OpsPicture {
+    pub window: Window,
+    /// Rows of the [`OpRows`] that are shown, top down.
+    pub lines: Vec<usize>,
+    /// Line by line, left to right.
+    pub boxes: Vec<OpBox>,
+    /// Where each line's boxes begin in `boxes`, and where the last ones end.
+    pub starts: Vec<usize>,
+    /// Operators, calls and kernels of the window that share a box with others.
+    pub folded: u64,
+    /// Those of the window in rows that have no line here.
+    pub hidden: u64,
+}
+
+impl OpsPicture {
+    /// At most `most` lines. O(lines × columns × log operators).
+    pub fn compute(device: &DeviceRecording, ops: &OpTable, rows: &OpRows, window: Window, most: usize) -> Self {
+        // The most telling rows, then in the order of reading: a thread's levels together, streams last.
+        let mut lines: Vec<usize> = (0..rows.rows.len().min(most)).collect();
+        let first_of = |lane: u16| rows.rows.iter().position(|r| r.lane == lane);
+        lines.sort_by_key(|&i| (rows.rows[i].kind, first_of(rows.rows[i].lane), rows.rows[i].depth));
+        let bounds = window.times_ns(device);
+        let (mut boxes, mut starts) = (Vec::new(), Vec::new());
+        let place = |ns: i64| window.place(place_of_ns(device, window.axis, ns));
+        for (line, &row) in lines.iter().enumerate() {
+            starts.push(boxes.len());
+            for span in rows.spans(ops, row, &bounds) {
+                let (mut left, mut right) = (span.left as f32, span.right as f32);
+                let at = span.first as usize;
+                if let (1, Some(&start), Some(end)) = (span.count, ops.start_ns.get(at), ops.end_ns(at)) {
+                    (left, right) = (place(start).max(-1.0), place(end).min(window.columns as f32 + 1.0));
+                    right = right.max(left + 1.0);
+                }
+                let longest = (span.count > 1 && right - left >= NAMED_FROM).then(|| rows.longest(ops, row, &span)).flatten();
+                boxes.push(OpBox { left, right, line: line as u16, span, longest });
+            }
+        }
+        starts.push(boxes.len());
+        let folded = boxes.iter().filter(|b| b.span.count > 1).map(|b| u64::from(b.span.count)).sum();
+        let within = bounds.first().copied().unwrap_or(0)..=bounds.last().copied().unwrap_or(0);
+        let hidden =
+            (0..rows.rows.len()).filter(|row| !lines.contains(row)).map(|row| rows.count_within(ops, row, &within)).sum();
+        OpsPicture { window, lines, boxes, starts, folded, hidden }
+    }
+
+    /// The box of a line at a column. Binary search.
+    pub fn hit(&self, line: usize, column: f32) -> Option<OpBox> {
+        let boxes = self.boxes.get(*self.starts.get(line)?..*self.starts.get(line + 1)?)?;
+        let at = boxes.partition_point(|b| b.left <= column).checked_sub(1)?;
+        boxes.get(at).filter(|b| column <= b.right).copied()
+    }
+}
 
 impl Canvas<'_> {
     /// Draws the lane; the name of each thread and stream stands in the gutter beside its first line.
-    pub fn ops(&self, rect: Rect, rows: &OpRows, picture: &OpsPicture) {
+    fn ops(&self, rect: Rect, rows: &OpRows, picture: &OpsPicture) {
         let t = self.tokens;
         if picture.window.axis != self.window.axis {
             return;
@@ -68,7 +237,7 @@ impl Canvas<'_> {
     }
 
     /// What each group of lines is called in the gutter, where, and whole.
-    pub fn op_names(&self, rect: Rect, rows: &OpRows, picture: &OpsPicture) -> Vec<(Rect, String, String)> {
+    fn op_names(&self, rect: Rect, rows: &OpRows, picture: &OpsPicture) -> Vec<(Rect, String, String)> {
         let lanes = &self.data.recording.ops.lanes;
         let mut before = None;
         let mut out = Vec::new();
@@ -98,14 +267,14 @@ impl Canvas<'_> {
     }
 
     /// Names that the gutter has no room for are whole on hover.
-    pub fn op_names_ui(&self, ui: &Ui, rect: Rect, rows: &OpRows, picture: &OpsPicture) {
+    fn op_names_ui(&self, ui: &Ui, rect: Rect, rows: &OpRows, picture: &OpsPicture) {
         for (i, (area, _, whole)) in self.op_names(rect, rows, picture).into_iter().enumerate() {
             ui.interact(area, ui.scope_id().with(("op name", i)), Sense::hover()).on_hover_text(whole);
         }
     }
 
     /// The rectangle of a box; `None` outside the window.
-    pub fn op_rect(&self, lane: Rect, b: &OpBox, picture: &OpsPicture) -> Option<Rect> {
+    fn op_rect(&self, lane: Rect, b: &OpBox, picture: &OpsPicture) -> Option<Rect> {
         let have = &picture.window;
         let step = (have.to - have.from) / have.columns.max(1) as f64;
         let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
@@ -117,7 +286,7 @@ impl Canvas<'_> {
     }
 
     /// What an operator is, or how many stand here.
-    pub fn op_tip(&self, b: &OpBox, rows: &OpRows) -> Tip {
+    fn op_tip(&self, b: &OpBox, rows: &OpRows) -> Tip {
         let recording = &self.data.recording;
         let ops = &recording.ops;
         let i = b.span.first as usize;
@@ -165,12 +334,12 @@ impl Canvas<'_> {
     }
 
     /// Where a box begins and ends on the axis.
-    pub fn op_places(&self, b: &OpBox) -> (f64, f64) {
+    fn op_places(&self, b: &OpBox) -> (f64, f64) {
         let device = self.data.device();
         let ops = &self.data.recording.ops;
         let first = b.span.first as usize;
         let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
-        let place = |ns: i64| super::lanes::place_of_ns(device, self.window.axis, ns);
+        let place = |ns: i64| place_of_ns(device, self.window.axis, ns);
         match (b.span.count, ops.start_ns.get(first), ops.end_ns(first)) {
             (1, Some(&start), Some(end)) => (place(start), place(end)),
             _ => (self.window.from + f64::from(b.left) * step, self.window.from + f64::from(b.right) * step),
@@ -178,7 +347,7 @@ impl Canvas<'_> {
     }
 
     /// The events within the time of a box, first and last; `last` is before `first` when there are none.
-    pub fn op_events(&self, b: &OpBox) -> (u32, u32) {
+    fn op_events(&self, b: &OpBox) -> (u32, u32) {
         let device = self.data.device();
         let ops = &self.data.recording.ops;
         let first = b.span.first as usize;
@@ -187,7 +356,7 @@ impl Canvas<'_> {
             ops.end_ns(first).unwrap_or(start)
         } else {
             let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
-            super::lanes::time_ns(device, self.window.axis, self.window.from + f64::from(b.right) * step)
+            time_ns(device, self.window.axis, self.window.from + f64::from(b.right) * step)
         };
         let times = &device.events.time_us;
         // An allocator's clock ticks in whole microseconds.
@@ -217,4 +386,44 @@ fn folded_words(rows: &OpRows, picture: &OpsPicture) -> String {
         parts.push(format!("{} deeper or elsewhere", count(rows.left_out)));
     }
     if parts.is_empty() { "Every operator has a box of its own".to_owned() } else { parts.join(" · ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::state::shared::Axis;
+    use vramscope_core::model::{Action, OpLane, PoolId, StackId, StrId, StreamId};
+
+    fn device(times: &[i64]) -> DeviceRecording {
+        let mut d = DeviceRecording::default();
+        d.events.has_time = true;
+        for &t in times {
+            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        d
+    }
+
+    #[test]
+    fn an_operator_is_found_where_it_is_drawn() {
+        let d = device(&[0, 1_000]);
+        let mut ops = OpTable { lanes: vec![OpLane { name: "main".to_owned(), is_device: false }], ..OpTable::default() };
+        for (start, length) in [(100_000, 400_000u64), (700_000, 100)] {
+            ops.start_ns.push(start);
+            ops.duration_ns.push(length);
+            ops.depth.push(0);
+            ops.name.push(StrId(0));
+            ops.lane.push(0);
+            ops.kind.push(OpKind::Operator);
+            ops.shapes.push(OpTable::NO_TEXT);
+            ops.forward.push(OpTable::NO_OP);
+        }
+        let rows = OpRows::build(&ops);
+        let window = Window { axis: Axis::Time, from: 0.0, to: 1_000.0, columns: 100 };
+        let p = OpsPicture::compute(&d, &ops, &rows, window, 5);
+        assert_eq!(p.hit(0, 30.0).map(|b| b.span.first), Some(0));
+        assert_eq!(p.hit(0, 60.0), None);
+        assert_eq!(p.hit(0, 70.5).map(|b| b.span.first), Some(1));
+        assert_eq!(p.hit(1, 30.0), None);
+        assert_eq!((p.boxes[0].left, p.boxes[0].right), (10.0, 50.0));
+    }
 }

@@ -158,7 +158,7 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     ScrollArea::vertical().id_salt("largest blocks").auto_shrink(false).show_rows(ui, ROW, case.largest.len(), |ui, rows| {
         for i in rows {
             let block = &state.blocks[case.largest[i]];
-            let selected = cx.link.selected() == Some(Item::Lifetime(block.lifetime));
+            let selected = cx.shared.selected() == Some(Item::Lifetime(block.lifetime));
             let (name, more) = named(cx, block.lifetime, state.segment_at(block.address));
             let said = format!("{name}, {}", Bytes(block.size));
             let response = ListRow::new(&said).height(ROW).selected(selected).show_painted(ui);

@@ -58,20 +58,20 @@ pub enum News {
 }
 
 /// A watched folder; watching ends when this is dropped.
-pub struct Watch {
+pub struct FolderWatch {
     /// The folder.
     pub folder: PathBuf,
     found: Receiver<News>,
     stop: Arc<AtomicBool>,
 }
 
-impl Drop for Watch {
+impl Drop for FolderWatch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
     }
 }
 
-impl Watch {
+impl FolderWatch {
     /// Watches a folder from its first listing on; what is in it already is not new.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Watch {
             .name("watch".to_owned())
             .spawn(watch)
             .map_err(|e| format!("{}: no thread to watch it can be started: {e}", folder.display()))?;
-        Ok(Watch { folder, found, stop })
+        Ok(FolderWatch { folder, found, stop })
     }
 
     /// What happened since the last call.
@@ -311,7 +311,7 @@ mod tests {
         assert!(known.growing.is_empty(), "not looked at for ever");
     }
 
-    fn wait_for_one(watch: &Watch) -> News {
+    fn wait_for_one(watch: &FolderWatch) -> News {
         watch.found.recv_timeout(Duration::from_secs(20)).expect("news")
     }
 
@@ -322,7 +322,7 @@ mod tests {
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join("leak.pickle");
         std::fs::write(file("before.pickle"), b"x").unwrap();
         std::fs::write(file("train.log"), b"CUDA out of memory. Tried to allocate 1.00 GiB (long ago)\n").unwrap();
-        let watch = Watch::start(folder.path().to_path_buf(), &Jobs::default()).unwrap();
+        let watch = FolderWatch::start(folder.path().to_path_buf(), &Jobs::default()).unwrap();
         assert_eq!(wait_for_one(&watch), News::Begun);
         std::fs::write(file("notes.md"), b"x").unwrap();
         std::fs::create_dir(file("step10")).unwrap();
@@ -356,7 +356,7 @@ mod tests {
         );
         std::fs::rename(&gone, folder.path()).unwrap();
         assert!(matches!(wait_for_one(&watch), News::Back(_)));
-        let none = Watch::start(file("none"), &Jobs::default()).unwrap();
+        let none = FolderWatch::start(file("none"), &Jobs::default()).unwrap();
         assert!(matches!(wait_for_one(&none), News::Failed(sentence) if sentence.contains("cannot be watched")));
     }
 }

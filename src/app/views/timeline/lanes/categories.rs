@@ -1,26 +1,107 @@
-//! Bytes by category over time, stacked: a track of the timeline, and the whole picture of a memory timeline that has nothing else.
+//! The lane of categories: bytes by what tensors are for, stacked, from a memory timeline.
 
 use std::sync::Arc;
 
-use egui::{Align2, Color32, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align2, Color32, Pos2, Rect, pos2};
 
-use super::lanes::BandsPicture;
-use super::layout::{NAMES, Tracks};
-use super::paint::Canvas;
-use super::picture::Window;
+use super::lane::{Hit, Lane, Shared};
 use crate::app::jobs::Derived;
-use crate::app::state::cursor::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::axis::{UnitAt, time_ticks};
+use crate::app::views::timeline::layout::{Contents, NAMES, Track};
+use crate::app::views::timeline::marks::Marks;
+use crate::app::views::timeline::paint::Canvas;
+use crate::app::views::timeline::picture::Window;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::app::widgets::viewport::Scale;
 use vramscope_core::anatomy::roles::Role;
-use vramscope_core::model::{CATEGORIES, CategoryBands};
-use vramscope_core::units::{Bytes, Micros};
+use vramscope_core::model::{CATEGORIES, CategoryBands, DeviceRecording};
+use vramscope_core::units::Bytes;
+
+/// The lane.
+#[derive(Default)]
+pub(super) struct Categories {
+    summing: Derived<Window, BandsPicture>,
+    picture: Option<Arc<BandsPicture>>,
+}
+
+impl Lane for Categories {
+    fn track(&self) -> Track {
+        Track::Bands
+    }
+
+    fn height(&mut self, cx: &ViewContext<'_>, _marks: Option<&Marks>, contents: &mut Contents) {
+        let device = cx.data.device();
+        let chosen = cx.shared.tracks.fold_bands;
+        contents.bands = !device.bands.is_empty() && device.events.has_time;
+        contents.bands_lead = !cx.data.knows_reserved();
+        contents.bands_opened = chosen == Some(false);
+        // A snapshot shows its live blocks by category where the user asks; the sums of a timeline beside it say less.
+        contents.folded[Track::Bands as usize] = chosen.unwrap_or(device.has_final_state);
+    }
+
+    fn prepare(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, _shared: &Shared) {
+        let (data, window) = (Arc::clone(cx.data), canvas.window);
+        let job = move |_: &_| Some(of_window(data.device(), window));
+        self.picture = self.summing.get(cx.jobs, "timeline bands", &window, job).value;
+    }
+
+    fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
+        if let Some(picture) = &self.picture {
+            canvas.bands(rect, picture, at_event(cx.data.device(), cx.shared.cursor), 0.0);
+        }
+    }
+
+    fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {
+        canvas.band_at(rect, self.picture.as_ref()?, at).map(|_| Hit::told(self.track()))
+    }
+
+    fn tooltip(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Tip> {
+        let (category, row) = canvas.band_at(rect, self.picture.as_ref()?, at)?;
+        Some(tip(canvas.tokens, category, &row, None))
+    }
+}
+
+/// Bytes by category in each column of a window: those of the instant in the column with the highest sum.
+pub(in crate::app::views::timeline) struct BandsPicture {
+    pub window: Window,
+    /// `None` before the first row.
+    pub columns: Vec<Option<[u64; CATEGORIES.len()]>>,
+    /// The highest sum of the window.
+    pub top: u64,
+    /// Categories that ever hold anything in the recording, in stacking order.
+    pub used: Vec<usize>,
+    /// The same, largest first: the order of the legend.
+    pub by_size: Vec<usize>,
+}
+
+impl BandsPicture {
+    /// `bounds_us` are the times of the column borders. O(rows of the window + columns × log rows).
+    pub fn compute(bands: &CategoryBands, window: Window, bounds_us: &[i64]) -> Self {
+        let sum = |row: &[u64; CATEGORIES.len()]| row.iter().fold(0u64, |s, &b| s.saturating_add(b));
+        let column = |w: &[i64]| {
+            // What is in force when the column begins, and every change within it.
+            let from = bands.time_us.partition_point(|&t| t <= w[0]);
+            let to = bands.time_us.partition_point(|&t| t < w[1]).max(from);
+            let rows = from.checked_sub(1).into_iter().chain(from..to);
+            rows.filter_map(|i| bands.bytes.get(i)).copied().max_by_key(sum)
+        };
+        let columns: Vec<_> = bounds_us.windows(2).map(column).collect();
+        let top = columns.iter().flatten().map(sum).max().unwrap_or(0);
+        let mut used: Vec<usize> = (0..CATEGORIES.len()).filter(|&c| bands.bytes.iter().any(|row| row[c] > 0)).collect();
+        used.sort_by_key(|&c| STACKING.iter().position(|&s| s == c));
+        let most = |c: usize| bands.bytes.iter().map(|row| row[c]).max().unwrap_or(0);
+        let mut by_size = used.clone();
+        by_size.sort_by_key(|&c| std::cmp::Reverse(most(c)));
+        BandsPicture { window, columns, top, used, by_size }
+    }
+}
+
+/// Categories from the bottom up: what lives long first, so that the rest moves on firm ground.
+const STACKING: [usize; CATEGORIES.len()] = [0, 1, 2, 5, 4, 6, 3, 7];
 
 /// The colour of a category: every view's slots are the same.
 fn colour(t: &Tokens, category: usize) -> Color32 {
@@ -123,7 +204,12 @@ fn band_scale(picture: &BandsPicture, plot: Rect) -> Scale {
 }
 
 /// What the bytes of an instant are, the category under the pointer first.
-pub(super) fn tip(t: &Tokens, category: Option<usize>, row: &[u64; CATEGORIES.len()], when: Option<String>) -> Tip {
+pub(in crate::app::views::timeline) fn tip(
+    t: &Tokens,
+    category: Option<usize>,
+    row: &[u64; CATEGORIES.len()],
+    when: Option<String>,
+) -> Tip {
     let sum = row.iter().fold(0u64, |s, &b| s.saturating_add(b));
     let mut tip = match category {
         Some(c) => Tip::new(format!("{}, {}", name(c), Bytes(row[c]))).swatch(colour(t, c)),
@@ -139,95 +225,36 @@ pub(super) fn tip(t: &Tokens, category: Option<usize>, row: &[u64; CATEGORIES.le
     tip.note("A column shows the instant in it with most bytes.")
 }
 
-/// The picture of a memory timeline that was exported as a plot: categories and their sums, no allocations.
-#[derive(Default)]
-pub(super) struct BandsAlone {
-    range: Option<PanZoom>,
-    picture: Derived<Window, BandsPicture>,
-}
-
-impl BandsAlone {
-    /// Fills the pane. The time axis is this picture's own: there are no events that other views could follow.
-    pub fn ui(&mut self, ui: &Ui, cx: &ViewContext<'_>, pane: Rect, bands: &CategoryBands) {
-        let (Some(&first), Some(&last)) = (bands.time_us.first(), bands.time_us.last()) else { return };
-        let range = self.range.get_or_insert_with(|| PanZoom::new(0.0, ((last - first) as f64).max(1.0)).with_least(20.0));
-        let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
-        let x = egui::Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
-        let axis = Rect::from_min_max(pos2(x.min, pane.top() + 8.0), pos2(x.max, pane.top() + 28.0));
-        let rect = Rect::from_min_max(pos2(x.min, axis.bottom() + 4.0), pos2(x.max, pane.bottom() - 14.0));
-        let response = ui.interact(rect, ui.scope_id().with("bands"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "Bytes by category over time"));
-        let gesture = Gesture::read(&response);
-        let (from, to) = range.visible();
-        if let Some(intent) = gesture.intent {
-            match intent {
-                Intent::DoubleClick(_) => range.fit(),
-                Intent::Select { from: a, to: b, done: true } => {
-                    let scale = Scale::horizontal(from, to, x);
-                    range.show(scale.value(a.x.min(b.x)), scale.value(a.x.max(b.x)));
-                }
-                other => {
-                    range.apply(&other, &Scale::horizontal(from, to, x), false);
-                }
-            }
-        }
-        let (from, to) = range.visible();
-        let columns = ((x.span() * ui.ctx().pixels_per_point()).round() as usize).clamp(1, 16_384);
-        let window = Window { axis: Axis::Time, from, to, columns };
-        let data = Arc::clone(cx.data);
-        let shown = self.picture.get(cx.jobs, "bands", &window, move |_| {
-            let bands = &data.device().bands;
-            let step = (window.to - window.from) / window.columns as f64;
-            let bounds: Vec<i64> =
-                (0..=window.columns).map(|i| first.saturating_add((window.from + step * i as f64).ceil() as i64)).collect();
-            Some(BandsPicture::compute(bands, window, &bounds))
-        });
-        let Some(picture) = shown.value else { return };
-        let painter = ui.painter_at(pane);
-        let tracks = Tracks::of_one(x, rect);
-        let canvas = Canvas {
-            painter: &painter,
-            tokens: cx.tokens,
-            data: cx.data,
-            pane,
-            tracks,
-            window,
-            x: Scale::horizontal(from, to, x),
-            pointer_y: None,
-        };
-        let ticks = time_ticks(from, to, (x.span() / 96.0).max(2.0) as usize);
-        ticks.paint_across(&painter, cx.tokens, &canvas.x, axis, UnitAt::First);
-        label::text(
-            &painter,
-            pos2(pane.left() + 12.0, axis.center().y),
-            Align2::LEFT_CENTER,
-            "Time",
-            Type::Caption,
-            cx.tokens.text2,
-        );
-        let peak = bands.peak().and_then(|(i, _)| bands.bytes.get(i)).copied();
-        let hovered = gesture.hover.filter(|_| !response.dragged()).and_then(|p| Some((p, canvas.band_at(rect, &picture, p)?)));
-        let what = if gesture.hover.is_some() { "at the pointer" } else { "at the peak" };
-        let kept = label::width(&painter, what, Type::Caption) + 16.0;
-        canvas.bands(rect, &picture, hovered.map(|h| h.1.1).or(peak), kept);
-        if let Some((p, (category, row))) = hovered {
-            painter.vline(p.x, rect.y_range(), egui::Stroke::new(1.0, Tokens::at(cx.tokens.text1, 0.4)));
-            let when = Micros(canvas.x.value(p.x) as i64).to_string();
-            tip(cx.tokens, category, &row, Some(when)).show_at(&response, response.id.with("tip"), p);
-        }
-        let at = rect.right_top() + vec2(0.0, NAMES / 2.0);
-        label::text(&painter, at, Align2::RIGHT_CENTER, what, Type::Caption, cx.tokens.text3);
-    }
-}
-
 /// The bands of a window of the timeline.
-pub(super) fn of_window(device: &vramscope_core::model::DeviceRecording, window: Window) -> BandsPicture {
+fn of_window(device: &DeviceRecording, window: Window) -> BandsPicture {
     let bounds: Vec<i64> = window.times_ns(device).into_iter().map(|ns| ns.div_euclid(1_000)).collect();
     BandsPicture::compute(&device.bands, window, &bounds)
 }
 
 /// The bytes by category in force at an event.
-pub(super) fn at_event(device: &vramscope_core::model::DeviceRecording, event: u32) -> Option<[u64; CATEGORIES.len()]> {
+fn at_event(device: &DeviceRecording, event: u32) -> Option<[u64; CATEGORIES.len()]> {
     let time = *device.events.time_us.get(event as usize)?;
     device.bands.at(time).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::state::shared::Axis;
+
+    #[test]
+    fn a_column_shows_its_peak() {
+        let mut bands = CategoryBands::default();
+        for (t, parameter, gradient) in [(10, 5, 0), (20, 5, 90), (21, 5, 0), (90, 6, 1)] {
+            bands.time_us.push(t);
+            bands.bytes.push([parameter, 0, 0, 0, 0, gradient, 0, 0]);
+        }
+        let window = Window { axis: Axis::Time, from: 0.0, to: 100.0, columns: 4 };
+        let p = BandsPicture::compute(&bands, window, &[0, 25, 50, 75, 100]);
+        let sums: Vec<_> = p.columns.iter().map(|c| c.map(|r| r.iter().sum::<u64>())).collect();
+        assert_eq!(sums, [Some(95), Some(5), Some(5), Some(7)]);
+        assert_eq!((p.top, p.used, p.by_size), (95, vec![0, 5], vec![5, 0]));
+        let before = BandsPicture::compute(&bands, window, &[0, 5]);
+        assert_eq!(before.columns, [None]);
+    }
 }

@@ -13,7 +13,7 @@ impl App {
             None => "vramscope".to_owned(),
             Some(d) => match d.view() {
                 Some(v) if !v.data.device().events.is_empty() => {
-                    format!("{}, event {} - vramscope", d.title, vramscope_core::units::count(u64::from(v.link.cursor)))
+                    format!("{}, event {} - vramscope", d.title, vramscope_core::units::count(u64::from(v.shared.cursor)))
                 }
                 _ => format!("{} - vramscope", d.title),
             },
@@ -61,7 +61,7 @@ impl eframe::App for App {
         if let Some(document) = self.active_document() {
             self.settings.layouts = document.layouts.clone();
             if let Some(view) = self.active_document().and_then(Document::view) {
-                self.settings.axis = view.link.axis;
+                self.settings.axis = view.shared.axis;
             }
         }
         eframe::set_value(storage, eframe::APP_KEY, &self.kept.to_write(&mut self.settings));

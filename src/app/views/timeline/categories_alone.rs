@@ -1,0 +1,100 @@
+//! Bytes by category where a memory timeline has nothing else.
+
+use std::sync::Arc;
+
+use egui::{Align2, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::lanes::categories::{BandsPicture, tip};
+use super::layout::{NAMES, Tracks};
+use super::paint::Canvas;
+use super::picture::Window;
+use crate::app::jobs::Derived;
+use crate::app::state::shared::Axis;
+use crate::app::theme::{Tokens, Type};
+use crate::app::views::ViewContext;
+use crate::app::widgets::axis::{UnitAt, time_ticks};
+use crate::app::widgets::label;
+use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use vramscope_core::model::CategoryBands;
+use vramscope_core::units::Micros;
+
+/// The picture of a memory timeline that was exported as a plot: categories and their sums, no allocations.
+#[derive(Default)]
+pub(super) struct CategoriesAlone {
+    range: Option<PanZoom>,
+    picture: Derived<Window, BandsPicture>,
+}
+
+impl CategoriesAlone {
+    /// Fills the pane. The time axis is this picture's own: there are no events that other views could follow.
+    pub fn ui(&mut self, ui: &Ui, cx: &ViewContext<'_>, pane: Rect, bands: &CategoryBands) {
+        let (Some(&first), Some(&last)) = (bands.time_us.first(), bands.time_us.last()) else { return };
+        let range = self.range.get_or_insert_with(|| PanZoom::new(0.0, ((last - first) as f64).max(1.0)).with_least(20.0));
+        let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
+        let x = egui::Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
+        let axis = Rect::from_min_max(pos2(x.min, pane.top() + 8.0), pos2(x.max, pane.top() + 28.0));
+        let rect = Rect::from_min_max(pos2(x.min, axis.bottom() + 4.0), pos2(x.max, pane.bottom() - 14.0));
+        let response = ui.interact(rect, ui.scope_id().with("bands"), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "Bytes by category over time"));
+        let gesture = Gesture::read(&response);
+        let (from, to) = range.visible();
+        if let Some(intent) = gesture.intent {
+            match intent {
+                Intent::DoubleClick(_) => range.fit(),
+                Intent::Select { from: a, to: b, done: true } => {
+                    let scale = Scale::horizontal(from, to, x);
+                    range.show(scale.value(a.x.min(b.x)), scale.value(a.x.max(b.x)));
+                }
+                other => {
+                    range.apply(&other, &Scale::horizontal(from, to, x), false);
+                }
+            }
+        }
+        let (from, to) = range.visible();
+        let columns = ((x.span() * ui.ctx().pixels_per_point()).round() as usize).clamp(1, 16_384);
+        let window = Window { axis: Axis::Time, from, to, columns };
+        let data = Arc::clone(cx.data);
+        let shown = self.picture.get(cx.jobs, "bands", &window, move |_| {
+            let bands = &data.device().bands;
+            let step = (window.to - window.from) / window.columns as f64;
+            let bounds: Vec<i64> =
+                (0..=window.columns).map(|i| first.saturating_add((window.from + step * i as f64).ceil() as i64)).collect();
+            Some(BandsPicture::compute(bands, window, &bounds))
+        });
+        let Some(picture) = shown.value else { return };
+        let painter = ui.painter_at(pane);
+        let tracks = Tracks::of_one(x, rect);
+        let canvas = Canvas {
+            painter: &painter,
+            tokens: cx.tokens,
+            data: cx.data,
+            pane,
+            tracks,
+            window,
+            x: Scale::horizontal(from, to, x),
+            pointer_y: None,
+        };
+        let ticks = time_ticks(from, to, (x.span() / 96.0).max(2.0) as usize);
+        ticks.paint_across(&painter, cx.tokens, &canvas.x, axis, UnitAt::First);
+        label::text(
+            &painter,
+            pos2(pane.left() + 12.0, axis.center().y),
+            Align2::LEFT_CENTER,
+            "Time",
+            Type::Caption,
+            cx.tokens.text2,
+        );
+        let peak = bands.peak().and_then(|(i, _)| bands.bytes.get(i)).copied();
+        let hovered = gesture.hover.filter(|_| !response.dragged()).and_then(|p| Some((p, canvas.band_at(rect, &picture, p)?)));
+        let what = if gesture.hover.is_some() { "at the pointer" } else { "at the peak" };
+        let kept = label::width(&painter, what, Type::Caption) + 16.0;
+        canvas.bands(rect, &picture, hovered.map(|h| h.1.1).or(peak), kept);
+        if let Some((p, (category, row))) = hovered {
+            painter.vline(p.x, rect.y_range(), egui::Stroke::new(1.0, Tokens::at(cx.tokens.text1, 0.4)));
+            let when = Micros(canvas.x.value(p.x) as i64).to_string();
+            tip(cx.tokens, category, &row, Some(when)).show_at(&response, response.id.with("tip"), p);
+        }
+        let at = rect.right_top() + vec2(0.0, NAMES / 2.0);
+        label::text(&painter, at, Align2::RIGHT_CENTER, what, Type::Caption, cx.tokens.text3);
+    }
+}

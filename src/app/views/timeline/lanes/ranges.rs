@@ -1,0 +1,135 @@
+//! What the lanes of steps and of phases share: boxes of ranges, where they stand, what their tooltips say.
+
+use egui::{Pos2, Rangef, Rect, pos2};
+
+use super::lane::{Choice, Hit};
+use crate::app::state::selection::Item;
+use crate::app::views::timeline::layout::{self, Track};
+use crate::app::views::timeline::marks::{Marks, Named, Range};
+use crate::app::views::timeline::paint::Canvas;
+use crate::app::views::timeline::picture::{StepBox, Window, extent};
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::tooltip::Tip;
+use vramscope_core::anatomy::Phase;
+use vramscope_core::anatomy::steps::number;
+use vramscope_core::units::{Bytes, Micros, count, counted};
+
+/// What a phase is called in its box: in full, and where that does not fit.
+pub(super) fn lane_names(phase: Phase) -> [&'static str; 2] {
+    match phase {
+        Phase::Forward => ["forward", "fwd"],
+        Phase::Backward => ["backward", "bwd"],
+        Phase::Optimizer => ["optimizer", "optim"],
+        Phase::Evaluation => ["evaluation", "eval"],
+        Phase::Capture => ["graph capture", "capture"],
+        other => [other.name(); 2],
+    }
+}
+
+impl Canvas<'_> {
+    /// What a range is called.
+    pub(super) fn range_name(&self, range: &Range) -> String {
+        match range.named {
+            Named::Annotation(_, name) => self.data.recording.stacks.text(name).to_owned(),
+            Named::Step(n) => number(n as usize),
+            Named::Phase(phase) => lane_names(phase)[0].to_owned(),
+        }
+    }
+
+    /// The rectangle of an annotation; `None` when it is too deep or not in the window.
+    pub(super) fn step_rect(&self, lane: Rect, b: &StepBox, have: &Window) -> Option<Rect> {
+        // A low pane has fewer levels than there may be.
+        if usize::from(b.depth) >= layout::STEP_LEVELS || f32::from(b.depth) * layout::STEP + 1.0 > lane.height() {
+            return None;
+        }
+        let step = (have.to - have.from) / have.columns.max(1) as f64;
+        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
+        let top = lane.top() + f32::from(b.depth) * layout::STEP;
+        let (left, right) = (at(b.left), at(b.right));
+        let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
+        let area = Rect::from_min_max(pos2(left, top), pos2(right - gap, top + layout::STEP - 1.0));
+        (right >= lane.left() && left <= lane.right()).then_some(area)
+    }
+
+    /// The box at a point of a lane.
+    pub(super) fn box_at(&self, lane: Rect, boxes: &[StepBox], have: &Window, at: Pos2) -> Option<StepBox> {
+        // The gap to the next box is no place of its own.
+        let is_at = |b: &&StepBox| self.step_rect(lane, b, have).is_some_and(|r| r.with_max_x(r.right() + 1.0).contains(at));
+        boxes.iter().filter(|_| have.axis == self.window.axis).find(is_at).copied()
+    }
+
+    /// What a click on a box means: an annotation is selected, a step or a phase is chosen at the instant within it that holds most.
+    pub(super) fn box_hit(&self, lane: Track, b: &StepBox) -> Hit {
+        let item = match b.first.named {
+            Named::Annotation(i, _) if b.count == 1 => Some(Item::Annotation(i)),
+            _ => None,
+        };
+        let choice = |range: (u32, u32)| Choice { cursor: b.peak.map_or(range.0, |(_, event)| event), range: Some(range) };
+        Hit { item, chooses: b.events().map(choice), extent: Some(extent(&b.first, self.window.axis)), ..Hit::told(lane) }
+    }
+
+    /// What the tooltip of an annotation, a step, a phase or several of them says.
+    pub(super) fn range_tip(&self, b: &StepBox, marks: Option<&Marks>) -> Tip {
+        let data = self.data;
+        let has_time = data.device().events.has_time;
+        let name = match b.first.named {
+            Named::Step(n) => format!("Step {}", number(n as usize)),
+            Named::Phase(phase) => self.phase_name(phase, b.first.first),
+            Named::Annotation(..) => self.range_name(&b.first),
+        };
+        let tip = match (b.count, b.first.named, b.last.named) {
+            (1, ..) => Tip::new(if name.is_empty() { "unnamed range".to_owned() } else { name }),
+            (many, Named::Step(first), Named::Step(last)) => {
+                Tip::new(format!("Steps {} to {}", number(first as usize), number(last as usize)))
+                    .row("steps", count(u64::from(many)))
+            }
+            (many, Named::Phase(_), _) => Tip::new(counted(u64::from(many), "phase", "phases")).row("first", name),
+            (many, ..) => Tip::new(counted(u64::from(many), "range", "ranges")).row("first", name),
+        };
+        let (first, last) = b.events().unwrap_or((b.first.first, b.last.end));
+        let tip = tip.row("events", format!("{} to {}", count(u64::from(first)), count(u64::from(last))));
+        let lasts = Micros(b.last.to_us - b.first.from_us).to_string();
+        let tip = if has_time { tip.row(if b.count > 1 { "last together" } else { "lasts" }, lasts) } else { tip };
+        let tip = match b.peak {
+            Some((bytes, event)) => tip.row("peak", format!("{} at event {}", Bytes(bytes), count(u64::from(event)))),
+            None => tip,
+        };
+        if b.count > 1 {
+            return tip.note("Too narrow to be drawn one by one. Zoom in to see them.");
+        }
+        match (b.first.named, marks) {
+            (Named::Step(_), Some(marks)) if marks.is_inferred => {
+                tip.note("Inferred: one call stack allocates once in every step.")
+            }
+            (Named::Step(n), Some(marks)) if marks.is_continued(n) => {
+                let stack = data.known_steps().and_then(|s| s.continued_by);
+                let by = stack.map_or("one call stack", |stack| data.names.of_stack(stack));
+                tip.note(format!("Continued from the annotations, inferred: {by} allocates once in every annotated step."))
+            }
+            _ => tip,
+        }
+    }
+
+    /// `Backward, step 2`.
+    fn phase_name(&self, phase: Phase, event: u32) -> String {
+        let [name, _] = lane_names(phase);
+        let name = format!("{}{}", name[..1].to_uppercase(), &name[1..]);
+        let steps = self.data.known_steps();
+        match steps.filter(|steps| steps.len() > 1).and_then(|steps| steps.of(event)) {
+            Some(step) => format!("{name}, step {}", number(step)),
+            None => name,
+        }
+    }
+}
+
+/// The lower edge of a box that stands for many: teeth, as many as there are things as far as they can be told apart.
+pub(super) fn comb(batch: &mut Batch, area: Rect, count: u32, ink: egui::Color32) {
+    let step = (area.width() / count.max(1) as f32).max(4.0);
+    let teeth = (area.width() / step) as u32;
+    for i in 1..=teeth {
+        let x = area.left() + step * i as f32 - 1.0;
+        if x < area.right() - 1.0 {
+            batch.vline(x, Rangef::new(area.bottom() - 4.0, area.bottom()), 1.0, ink);
+        }
+    }
+}

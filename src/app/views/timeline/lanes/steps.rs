@@ -1,0 +1,179 @@
+//! The lane of annotations and steps, a level under the other.
+
+use std::sync::Arc;
+
+use egui::{Align2, Pos2, Rect, pos2, vec2};
+
+use super::lane::{Hit, Lane, Shared};
+use super::ranges::comb;
+use crate::app::state::selection::Item;
+use crate::app::theme::{Tokens, Type};
+use crate::app::views::ViewContext;
+use crate::app::views::timeline::layout::{self, Contents, Track};
+use crate::app::views::timeline::marks::{Marks, Named};
+use crate::app::views::timeline::paint::Canvas;
+use crate::app::views::timeline::picture::{StepBox, Window, WindowPicture};
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::tooltip::Tip;
+use vramscope_core::anatomy::steps::number;
+use vramscope_core::units::{Bytes, NBSP, count};
+
+/// The lane.
+#[derive(Default)]
+pub(super) struct Steps {
+    marks: Option<Arc<Marks>>,
+    picture: Option<Arc<WindowPicture>>,
+}
+
+impl Steps {
+    fn at(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<StepBox> {
+        let picture = self.picture.as_ref()?;
+        canvas.box_at(rect, &picture.steps, &picture.window, at)
+    }
+}
+
+impl Lane for Steps {
+    fn track(&self) -> Track {
+        Track::Steps
+    }
+
+    fn height(&mut self, cx: &ViewContext<'_>, marks: Option<&Marks>, contents: &mut Contents) {
+        let has_annotations = !cx.data.device().annotations.is_empty();
+        contents.step_levels = marks.map_or(usize::from(has_annotations), |m| m.levels);
+    }
+
+    fn prepare(&mut self, _cx: &ViewContext<'_>, _canvas: &Canvas<'_>, shared: &Shared) {
+        (self.marks, self.picture) = (shared.marks.clone(), shared.picture.clone());
+    }
+
+    fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
+        let Some(picture) = &self.picture else { return };
+        let lit = match cx.shared.selected() {
+            Some(Item::Annotation(i)) => Some(i),
+            _ => None,
+        };
+        canvas.steps(rect, &picture.steps, &picture.window, lit, self.marks.as_deref());
+    }
+
+    fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {
+        Some(canvas.box_hit(self.track(), &self.at(canvas, rect, at)?))
+    }
+
+    fn tooltip(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Tip> {
+        Some(canvas.range_tip(&self.at(canvas, rect, at)?, self.marks.as_deref()))
+    }
+}
+
+impl Canvas<'_> {
+    /// Annotations and steps, a level under the other; steps that are only inferred are pale. `lit` is the annotation to stress.
+    fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>, marks: Option<&Marks>) {
+        let t = self.tokens;
+        let is_continued = |b: &StepBox| match b.first.named {
+            Named::Step(n) => marks.is_some_and(|m| m.is_continued(n)),
+            Named::Annotation(..) | Named::Phase(_) => false,
+        };
+        self.name(rect, "Steps", if boxes.iter().any(is_continued) { "partly inferred" } else { "" });
+        if marks.is_some_and(|m| m.is_inferred) && rect.left() - self.pane.left() >= 100.0 {
+            let at = pos2(self.pane.left() + 46.0, rect.top() + 8.0);
+            label::text(self.painter, at, Align2::LEFT_CENTER, "inferred", Type::Caption, t.text3);
+        }
+        if have.axis != self.window.axis {
+            return;
+        }
+        let painter = self.within(rect);
+        let mut batch = Batch::new(&painter);
+        let mut names = Vec::new();
+        for b in boxes {
+            let Some(area) = self.step_rect(rect, b, have) else { continue };
+            let is_lit = matches!(b.first.named, Named::Annotation(i, _) if lit == Some(i)) && b.count == 1;
+            let is_step = matches!(b.first.named, Named::Step(_));
+            let fill = if b.count > 1 { t.other } else { t.s4 };
+            let pale = is_continued(b);
+            batch.rect_at_least_a_pixel(area, if pale { Tokens::at(fill, 0.45) } else { fill });
+            if is_lit {
+                batch.outline(area, 1.0, t.text1);
+            }
+            if b.count > 1 {
+                comb(&mut batch, area, b.count, if pale { Tokens::at(t.s1, 0.6) } else { t.s1 });
+            }
+            // A name starts where its box can be seen.
+            let seen = area.intersect(rect).shrink2(vec2(4.0, 0.0));
+            let said = if b.count == 1 { vec![self.range_name(&b.first)] } else { self.names_of_many(b) };
+            if seen.width() >= 6.0 {
+                let peak = b.peak.filter(|_| b.count == 1).map(|(bytes, _)| format!("peak {}", Bytes(bytes)));
+                names.push((seen, said, b.count > 1 || is_step, peak, if pale { t.text2 } else { t.text1 }));
+            }
+        }
+        batch.paint(&painter);
+        self.continued(rect, boxes, have, is_continued);
+        for (area, said, is_number, peak, ink) in names {
+            // A number has to be whole; a name may be cut.
+            let wide = |text: &str| label::width(&painter, text, Type::Mono);
+            if is_number {
+                let Some(text) = said.iter().find(|text| wide(text) <= area.width()) else { continue };
+                label::text(&painter, area.left_center(), Align2::LEFT_CENTER, text, Type::Mono, ink);
+                if let Some(peak) = peak.filter(|peak| wide(text) + wide(peak) + 16.0 <= area.width()) {
+                    label::text_in_right(&painter, area, &peak, Type::Mono, t.text3);
+                }
+            } else if let Some(text) = said.first() {
+                label::text_in(&painter, area, text, Type::Caption, ink);
+            }
+        }
+    }
+
+    /// What a box of several annotations may be called, the most telling first: `0–10` of steps, `optimizer ×11` of ranges of one
+    /// name, `×11`.
+    fn names_of_many(&self, b: &StepBox) -> Vec<String> {
+        let many = format!("×{}", count(u64::from(b.count)));
+        match (b.first.named, b.last.named) {
+            (Named::Step(first), Named::Step(last)) => {
+                vec![format!("{}–{}", number(first as usize), number(last as usize)), many]
+            }
+            (Named::Annotation(_, first), Named::Annotation(_, last)) if first == last => {
+                vec![format!("{}{NBSP}{many}", self.range_name(&b.first)), many]
+            }
+            _ => vec![many],
+        }
+    }
+
+    /// Says of steps beyond the annotated ones what they are, below them: no annotation stands there.
+    fn continued(&self, rect: Rect, boxes: &[StepBox], have: &Window, is_continued: impl Fn(&StepBox) -> bool) {
+        const WORDS: &str = "continued from the annotations, inferred";
+        let line = Rect::from_min_max(pos2(rect.left(), rect.top() + layout::STEP), rect.max);
+        if line.height() < layout::STEP - 1.0 {
+            return;
+        }
+        let painter = self.within(rect);
+        let needs = label::width(&painter, WORDS, Type::Caption) + 8.0;
+        let seen = |b: &StepBox| self.step_rect(rect, b, have).map(|area| area.intersect(rect).x_range());
+        let below: Vec<_> = boxes.iter().filter(|b| b.depth == 1).filter_map(seen).collect();
+        // Stretches of inferred steps: before the annotated ones, after them, or both.
+        let mut stretches: Vec<egui::Rangef> = Vec::new();
+        let mut goes_on = false;
+        for b in boxes.iter().filter(|b| b.depth == 0) {
+            let inferred = is_continued(b);
+            if let (true, Some(x)) = (inferred, seen(b)) {
+                match stretches.last_mut() {
+                    Some(last) if goes_on => last.max = last.max.max(x.max),
+                    _ => stretches.push(x),
+                }
+            }
+            goes_on = inferred;
+        }
+        for stretch in stretches {
+            // Other annotations may stand there: the words take the first free place.
+            let mut at = stretch.min;
+            for taken in below.iter().filter(|x| x.max > stretch.min && x.min < stretch.max) {
+                if taken.min - at >= needs {
+                    break;
+                }
+                at = at.max(taken.max);
+            }
+            if stretch.max - at >= needs {
+                let at = pos2(at + 4.0, line.top() + layout::STEP / 2.0);
+                label::text(&painter, at, Align2::LEFT_CENTER, WORDS, Type::Caption, self.tokens.text3);
+            }
+        }
+    }
+}

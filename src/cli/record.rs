@@ -97,6 +97,9 @@ fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &S
     check_devices(&session, args)?;
     check_process(&mut session, args)?;
     // Only now is there something to keep: an older session of this name stays until here.
+    if args.force && !has_figures(&session) && args.out.exists() {
+        return Err(format!("{name}: stays as it was: no GPU can be read. Try again, or record to another file").into());
+    }
     file.as_mut().map_or(Ok(()), SessionFile::give_name)?;
     let _ = steps.send(Step::Begun);
     say(&session, name, args);
@@ -124,6 +127,12 @@ fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &S
 fn standard_output() -> std::io::Result<File> {
     use std::os::fd::AsFd;
     Ok(File::from(std::io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+/// True where a GPU has given a first sample.
+fn has_figures(session: &LiveSession) -> bool {
+    let history = session.history();
+    history.devices().any(|(number, _)| !history.samples(number).is_empty())
 }
 
 /// A device that was asked for and is not there is a mistake in the command, not something to wait for.

@@ -364,7 +364,14 @@ fn an_older_session_stays_until_there_is_a_newer_one() {
     let out = m.path("s.vramscope");
     assert!(m.record(&["--seconds", "1"]).wait().unwrap().success());
     let old = std::fs::read(&out).unwrap();
-    for (state, more) in [("init=12\n", &["--force"][..]), ("", &["--force", "--device", "7"]), ("gpus=0\n", &["--force"])] {
+    let unreadable = "0.err.memory=15\n0.err.memory2=15\n";
+    let fails = [
+        ("init=12\n", &["--force"][..]),
+        ("", &["--force", "--device", "7"]),
+        ("gpus=0\n", &["--force"]),
+        (unreadable, &["--force"]),
+    ];
+    for (state, more) in fails {
         m.say(state);
         let failed = m.record(&[more, &["--seconds", "1"]].concat()).wait_with_output().unwrap();
         assert_eq!((failed.status.code(), std::fs::read(&out).unwrap() == old), (Some(1), true), "{state}{more:?}");

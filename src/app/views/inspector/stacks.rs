@@ -186,6 +186,8 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     let location = table.location(frame);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{index} {name} {location}")));
+    // Names of C++ are longer than any row.
+    response.on_hover_text(format!("{name}\n{location}"));
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
     let y = rect.center().y;
     let painter = ui.painter();
@@ -199,16 +201,16 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     );
     let file = table.text(frame.file);
     let can_open = !table.frame_is_unresolved(frame) && frame.line > 0;
-    if dim || !can_open {
+    let taken = if dim || !can_open {
         let room = Rect::from_min_max(pos2(inner.right() - half, rect.top()), inner.max);
-        label::text_in_right(ui.painter(), room, &location, Type::Mono, t.text3);
+        label::text_in_right(ui.painter(), room, &location, Type::Mono, t.text3).width()
     } else {
         let link = external_link(&mut link_ui, &location).on_hover_text(format!("Open {file}:{}", frame.line));
         if link.clicked() {
             cx.actions.send(Action::OpenSource { file: file.to_owned(), line: frame.line });
         }
-    }
-    let taken = if dim || !can_open { half * 0.85 } else { link_ui.min_rect().width() };
+        link_ui.min_rect().width()
+    };
     let room = Rect::from_min_max(pos2(inner.left() + 20.0, rect.top()), pos2(inner.right() - taken - 8.0, rect.bottom()));
     label::text_in(ui.painter(), room, name, Type::MonoStrong, if dim { t.text3 } else { t.text1 });
 }

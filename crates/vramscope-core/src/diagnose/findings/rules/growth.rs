@@ -5,7 +5,7 @@ use crate::anatomy::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
 use crate::diagnose::leaks::{Growth, adding, adds, how_often, pace};
 use crate::model::{StackId, StackTable};
-use crate::tables::{LifetimeId, Quantity, innermost, place_or_function};
+use crate::tables::{LifetimeId, NO_STACK, Quantity, innermost, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Memory that survives its step, step after step.
@@ -211,7 +211,9 @@ const NAMED: usize = 3;
 
 /// The program's own line, and behind it what it called, where that is something else.
 fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
-    let inner = innermost(stacks, stack).and_then(|f| stacks.frame(f)).map(|f| place_or_function(stacks, f));
+    // A stack without a line of Python has nothing inside but the recorder and the allocator.
+    let inner =
+        innermost(stacks, stack).filter(|_| own != NO_STACK).and_then(|f| stacks.frame(f)).map(|f| place_or_function(stacks, f));
     match inner.filter(|inner| !inner.is_empty() && inner != own) {
         Some(inner) => format!("{own} in {inner}"),
         None => own.to_owned(),

@@ -118,7 +118,8 @@ fn a_snapshot_comes_back_as_it_was() {
 #[test]
 fn blocks_that_stand_in_for_requests_are_told_from_them() {
     let mut r = recording();
-    r.source.format = crate::model::Format::KinetoTrace;
+    // As the reader of traces sets it.
+    r.devices[0].can_show.requested = crate::formats::WHOLE_BLOCKS;
     r.devices[0].events.sizes_are_blocks = true;
     let mut bytes = Vec::new();
     snapshot::write(&r, &[snapshot::DevicePart::whole(&r, 0).unwrap()], true, &mut bytes).unwrap();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A crate's modules, each step naming only what stands in a step before it.
 const ORDER: [(&str, &[&[&str]]); 3] = [
-    ("crates/vramscope-core/src", &[&["units"], &["model"], &["formats", "allocator"], &["analysis"]]),
+    ("crates/vramscope-core/src", &[&["units"], &["model"], &["formats", "allocator"], &["analysis"], &["plan"]]),
     ("crates/vramscope-live/src", &[&["nvml"], &["live", "probe"]]),
     ("src", &[&["cli", "app"]]),
 ];

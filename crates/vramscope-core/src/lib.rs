@@ -6,7 +6,7 @@
 //! The modules, each naming only what stands to its left (`tests/architecture.rs` of the program checks it):
 //!
 //! ```text
-//! units < model < { formats, allocator } < analysis
+//! units < model < { formats, allocator } < analysis < plan
 //! ```
 //!
 //! * [`units`]: bytes, times and addresses as text, and back.
@@ -14,6 +14,7 @@
 //! * [`formats`]: bytes to a recording, whatever wrote them.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
 //! * [`analysis`]: a recording to derived tables: lifetimes, states, curves, diagnoses.
+//! * [`plan`]: recordings of one program at known sizes to its memory at other sizes and with changes.
 //!
 //! # Open a file and ask for its peak
 //!
@@ -59,4 +60,5 @@ pub mod allocator;
 pub mod analysis;
 pub mod formats;
 pub mod model;
+pub mod plan;
 pub mod units;

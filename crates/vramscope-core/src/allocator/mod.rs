@@ -27,6 +27,7 @@ mod release;
 pub mod remedies;
 mod replay;
 mod requests;
+pub mod scripted;
 mod segment;
 mod simulated;
 mod split_merge;

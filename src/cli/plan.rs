@@ -218,7 +218,8 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
     if let Some(p) = report.at.first() {
         let mut roles: Vec<(&&str, &u64)> = p.by_role.iter().collect();
         roles.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
-        let parts: Vec<String> = roles.iter().map(|(role, bytes)| format!("{} {}", role.replace('_', " "), Bytes(**bytes))).collect();
+        let parts: Vec<String> =
+            roles.iter().map(|(role, bytes)| format!("{} {}", role.replace('_', " "), Bytes(**bytes))).collect();
         out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
     }
     let fits = &report.fits;
@@ -236,7 +237,12 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
         };
     }
     if let Some(card) = card {
-        out += &format!("{} less {} for the CUDA context is what PyTorch gets of a {}.\n", Bytes(card.bytes), Bytes(CONTEXT), card.name);
+        out += &format!(
+            "{} less {} for the CUDA context is what PyTorch gets of a {}.\n",
+            Bytes(card.bytes),
+            Bytes(CONTEXT),
+            card.name
+        );
     }
     out
 }

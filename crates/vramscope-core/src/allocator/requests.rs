@@ -222,7 +222,13 @@ impl<'a> Requests<'a> {
 
     /// The same with the first byte of each: slot, address, bytes, stream.
     pub(crate) fn blocks_before_at(&self) -> impl Iterator<Item = (u32, u64, u64, u64)> + '_ {
-        let live = |s: &'_ StartSegment| s.blocks.iter().filter(|b| b.is_in_use()).map(|b| (b.slot, b.address, b.requested.max(1), s.stream)).collect::<Vec<_>>();
+        let live = |s: &'_ StartSegment| {
+            s.blocks
+                .iter()
+                .filter(|b| b.is_in_use())
+                .map(|b| (b.slot, b.address, b.requested.max(1), s.stream))
+                .collect::<Vec<_>>()
+        };
         self.start.iter().flat_map(live)
     }
 

@@ -97,10 +97,10 @@ const NO_MATCH: i32 = i32::MIN / 4;
 
 /// How well two rows match.
 fn score(a: &Row, b: &Row, ratios: &Ratios) -> i32 {
-    if a.key != b.key {
+    if a.loose != b.loose {
         return NO_MATCH;
     }
-    let has_stack = a.key != 0;
+    let has_stack = a.loose != 0;
     let by_size = if a.size == b.size || ratios.is_exact(a.size, b.size) {
         6
     } else if ratios.is_possible(a.size, b.size) {
@@ -120,7 +120,12 @@ fn score(a: &Row, b: &Row, ratios: &Ratios) -> i32 {
         2 => 0,
         _ => -3,
     };
-    by_size + by_life + if has_stack { 6 } else { 0 }
+    let by_stack = match (has_stack, a.key == b.key) {
+        (false, _) => 0,
+        (true, false) => 5,
+        (true, true) => 7,
+    };
+    by_size + by_life + by_stack
 }
 
 /// Aligns two stretches by dynamic programming in a band around the diagonal.

@@ -83,7 +83,10 @@ impl Card {
         }
         let near: Vec<&str> = CARDS.iter().map(|c| c.name).filter(|n| !asked.is_empty() && plain(n).contains(&asked)).collect();
         let known = if near.is_empty() { CARDS.iter().map(|c| c.name).collect() } else { near };
-        Err(format!("no card is called \"{name}\"; known are {}; or write its memory with --cap, as in --cap 24GiB", known.join(", ")))
+        Err(format!(
+            "no card is called \"{name}\"; known are {}; or write its memory with --cap, as in --cap 24GiB",
+            known.join(", ")
+        ))
     }
 }
 

@@ -74,7 +74,11 @@ impl Law {
             }
             Law::Reduce(reduce) => reduce.bytes(at),
             Law::BesideReduce(reduce, bytes) => {
-                if reduce.bytes(at) > 0 { *bytes } else { 0 }
+                if reduce.bytes(at) > 0 {
+                    *bytes
+                } else {
+                    0
+                }
             }
         }
     }
@@ -233,9 +237,9 @@ impl Quantities {
         let Some(&(at, size)) = samples.first() else { return Vec::new() };
         let fits = |powers: &&Powers| {
             let here = product(at, powers, padded);
-            samples[1..].iter().all(|(a, s)| {
-                u128::from(size).checked_mul(product(a, powers, padded)) == u128::from(*s).checked_mul(here)
-            })
+            samples[1..]
+                .iter()
+                .all(|(a, s)| u128::from(size).checked_mul(product(a, powers, padded)) == u128::from(*s).checked_mul(here))
         };
         let law = |powers: &Powers| {
             let divisor = i128::try_from(product(at, powers, padded)).unwrap_or(i128::MAX);

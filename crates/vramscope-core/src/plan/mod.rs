@@ -100,7 +100,11 @@ impl Plan {
         let Some(first) = inputs.first() else { return Err(NoPlan::Sizes("there is no recording".to_owned())) };
         let names: Vec<String> = first.at.names().map(str::to_owned).collect();
         if names.len() > law::QUANTITIES {
-            return Err(NoPlan::Sizes(format!("{} quantities are more than the {} that can be told apart", names.len(), law::QUANTITIES)));
+            return Err(NoPlan::Sizes(format!(
+                "{} quantities are more than the {} that can be told apart",
+                names.len(),
+                law::QUANTITIES
+            )));
         }
         for input in &inputs {
             if input.at.names().count() != names.len() || input.at.values(&names).is_none() {

@@ -34,6 +34,8 @@ pub struct Row {
     pub stack: StackId,
     /// The same for equal stacks of any recording; 0 without a stack.
     pub key: u64,
+    /// The same for stacks that differ in lines of the user's own files only: a script is edited between two runs.
+    pub loose: u64,
     /// What the block is for.
     pub role: Role,
     /// What the program was doing.
@@ -120,6 +122,7 @@ impl Program {
                 pool: (0, 0),
                 stack,
                 key: 0,
+                loose: 0,
                 role,
                 phase: Phase::Load,
                 event: NEVER,
@@ -146,6 +149,7 @@ impl Program {
                     let row = rows.len() as u32;
                     let id = lifetimes.of_event(event as u32);
                     let stack = device.events.stack[event];
+                    let (key, loose) = keys.of(stack);
                     asks.push(Ask::Alloc(row));
                     rows.push(Row {
                         size: device.events.size[event].max(1),
@@ -154,7 +158,8 @@ impl Program {
                         stream: requests.stream(event),
                         pool: requests.pool(event),
                         stack,
-                        key: keys.of(stack),
+                        key,
+                        loose,
                         role: roles.of(id),
                         phase: roles.anatomy.phases.of(id).unwrap_or(Phase::Between),
                         event: event as u32,
@@ -248,25 +253,29 @@ pub(super) fn place_of(stacks: &StackTable, stack: StackId) -> String {
 /// Stacks as numbers that are equal in all recordings.
 struct Keys<'a> {
     stacks: &'a StackTable,
-    of: FxHashMap<StackId, u64>,
+    of: FxHashMap<StackId, (u64, u64)>,
 }
 
 impl Keys<'_> {
-    fn of(&mut self, stack: StackId) -> u64 {
+    fn of(&mut self, stack: StackId) -> (u64, u64) {
         let stacks = self.stacks;
         *self.of.entry(stack).or_insert_with(|| {
             let frames = stacks.frames(stack);
             if frames.is_empty() {
-                return 0;
+                return (0, 0);
             }
-            let mut hasher = FxHasher::default();
+            let (mut exact, mut loose) = (FxHasher::default(), FxHasher::default());
             for frame in frames.iter().filter_map(|&f| stacks.frame(f)) {
                 // Two machines have one program in two folders.
                 let file = stacks.text(frame.file);
                 let short = file.rmatch_indices(['/', '\\']).nth(1).map_or(file, |(at, _)| &file[at + 1..]);
-                (short, stacks.text(frame.name), frame.line).hash(&mut hasher);
+                let name = stacks.text(frame.name);
+                (short, name, frame.line).hash(&mut exact);
+                let is_installed = file.contains("-packages") || file.contains("torch/");
+                let own = short.rsplit(['/', '\\']).next().unwrap_or(short);
+                if is_installed { (short, name, frame.line).hash(&mut loose) } else { (own, name).hash(&mut loose) }
             }
-            hasher.finish() | 1
+            (exact.finish() | 1, loose.finish() | 1)
         })
     }
 }

@@ -63,14 +63,33 @@ fn splits(rows: u64, grid: u64, outputs: u64, multiprocessors: u64) -> u64 {
 pub(super) struct Found {
     /// The row of the counters.
     pub(super) counters: usize,
-    unit: u64,
     grid: u64,
-    outputs: u64,
-    /// Bytes of a row of the input, at two and at four bytes an element.
-    rows: [u64; 2],
+    /// What its outputs may be.
+    shapes: Vec<Shape>,
     /// Rows of the program that may be the input.
     inputs: Vec<u32>,
     size: u64,
+}
+
+/// Outputs of a reduction.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Elements.
+    elements: u64,
+    /// Outputs of a block of threads.
+    outputs: u64,
+}
+
+impl Shape {
+    /// Bytes of the buffer for each split.
+    fn unit(self) -> u64 {
+        4 * self.elements * self.outputs
+    }
+
+    /// Bytes of a row of the input, at two and at four bytes an element.
+    fn rows(self) -> [u64; 2] {
+        [2 * self.elements, 4 * self.elements]
+    }
 }
 
 /// Every buffer of a program by its row.
@@ -82,18 +101,18 @@ pub(super) fn find(program: &Program) -> Vec<(usize, Found)> {
         match *ask {
             Ask::Alloc(row) => {
                 if let Some(Ask::Alloc(next)) = program.asks.get(at + 1)
-                    && let Some((unit, grid, outputs, elements)) = shape(program, row as usize, *next as usize)
+                    && let Some((grid, shapes)) = shape(program, row as usize, *next as usize)
                 {
-                    let bytes = [2 * elements, 4 * elements];
                     let is_input = |r: &&u32| {
                         let size = rows[**r as usize].size;
-                        bytes.iter().any(|b| size.is_multiple_of(*b) && size / b >= MOST_VALUES)
+                        let fits = |b: u64| size.is_multiple_of(b) && size / b >= MOST_VALUES;
+                        shapes.iter().flat_map(|s| s.rows()).any(fits)
                     };
                     let mut inputs: Vec<u32> = live.iter().rev().filter(is_input).copied().collect();
                     inputs.dedup_by_key(|r| rows[*r as usize].size);
                     inputs.truncate(64);
                     let size = rows[row as usize].size;
-                    found.push((row as usize, Found { counters: *next as usize, unit, grid, outputs, rows: bytes, inputs, size }));
+                    found.push((row as usize, Found { counters: *next as usize, grid, shapes, inputs, size }));
                 }
                 live.push(row);
             }
@@ -108,42 +127,39 @@ pub(super) fn find(program: &Program) -> Vec<(usize, Found)> {
     found
 }
 
-/// The buffer's bytes a split, blocks of outputs, outputs of a block and elements of an output, where two rows one after the other are a
-/// buffer and its counters.
-fn shape(program: &Program, buffer: usize, counters: usize) -> Option<(u64, u64, u64, u64)> {
+/// Blocks of outputs, and what the outputs may be, where two rows one after the other are a buffer and its counters.
+fn shape(program: &Program, buffer: usize, counters: usize) -> Option<(u64, Vec<Shape>)> {
     let (b, c) = (program.rows.get(buffer)?, program.rows.get(counters)?);
     if c.size % 4 != 0 || c.size > 1 << 16 || b.size < 1 << 16 || b.life() > 8 || c.life() > 6 {
         return None;
     }
     let grid = c.size / 4;
+    let mut shapes: Vec<Shape> = Vec::new();
     // What is reduced into was made just before.
     for output in program.rows[buffer.saturating_sub(3)..buffer].iter().rev() {
-        for element in [4, 2] {
-            let elements = output.size / element;
+        for element in [2, 4] {
             for outputs in [128, 64, 32] {
-                let unit = 4 * elements * outputs;
-                let is_one = output.size.is_multiple_of(element) && elements.div_ceil(outputs) == grid;
-                if is_one && unit > 0 && b.size.is_multiple_of(unit) {
-                    return Some((unit, grid, outputs, elements));
+                let shape = Shape { elements: output.size / element, outputs };
+                let is_one = output.size.is_multiple_of(element) && shape.elements.div_ceil(outputs) == grid;
+                if is_one && shape.elements > 0 && b.size.is_multiple_of(shape.unit()) {
+                    shapes.push(shape);
                 }
             }
         }
     }
-    None
+    (!shapes.is_empty()).then_some((grid, shapes))
 }
 
 impl Found {
     /// Row counts of the input that give this buffer on a card.
-    fn candidates(&self, program: &Program, multiprocessors: u64) -> Vec<(u32, u64)> {
+    fn candidates(&self, program: &Program, multiprocessors: u64) -> Vec<(u32, u64, Shape)> {
         let mut out = Vec::new();
-        for &input in &self.inputs {
-            let size = program.rows[input as usize].size;
-            for row in self.rows {
-                if size.is_multiple_of(row)
-                    && self.unit * splits(size / row, self.grid, self.outputs, multiprocessors) == self.size
-                {
-                    out.push((input, row));
-                }
+        for &shape in &self.shapes {
+            for &input in &self.inputs {
+                let size = program.rows[input as usize].size;
+                let gives = |row: u64| shape.unit() * splits(size / row, self.grid, shape.outputs, multiprocessors) == self.size;
+                let rows = shape.rows().into_iter().filter(|&row| size.is_multiple_of(row) && gives(row));
+                out.extend(rows.map(|row| (input, row, shape)));
             }
         }
         out
@@ -157,16 +173,9 @@ impl Found {
         samples: &[(&[u64], u64)],
         law_of: impl Fn(u32) -> Option<Law>,
     ) -> Option<Reduce> {
-        self.candidates(program, multiprocessors).into_iter().find_map(|(input, row)| {
+        self.candidates(program, multiprocessors).into_iter().find_map(|(input, row, shape)| {
             let input = law_of(input)?;
-            let reduce = Reduce {
-                input,
-                row,
-                unit: self.unit,
-                grid: self.grid,
-                outputs: self.outputs,
-                multiprocessors,
-            };
+            let reduce = Reduce { input, row, unit: shape.unit(), grid: self.grid, outputs: shape.outputs, multiprocessors };
             samples.iter().all(|(at, size)| reduce.bytes(at) == *size).then_some(reduce)
         })
     }

@@ -27,12 +27,12 @@ pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     // A longer recording of the same program has more steps; each is held against one.
     let common = matched as f64 / fewer as f64;
     let foreign = |p: &Program, q: &Program| {
-        let known: FxHashSet<u64> = q.rows.iter().map(|r| r.key).collect();
-        let rows = p.rows.iter().filter(|r| r.key != 0);
+        let known: FxHashSet<u64> = q.rows.iter().map(|r| r.loose).collect();
+        let rows = p.rows.iter().filter(|r| r.loose != 0);
         let (mut all, mut strange, mut first) = (0u64, 0u64, None);
         for row in rows {
             all += row.size;
-            if !known.contains(&row.key) {
+            if !known.contains(&row.loose) {
                 strange += row.size;
                 first.get_or_insert(*row);
             }
@@ -45,12 +45,7 @@ pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
         return None;
     }
     let told = |p: &Program, row: &super::Row, other: &str| {
-        format!(
-            "{} asks for {} at {}, and {other} never does",
-            p.recording.source.name,
-            Bytes(row.size),
-            p.place(row)
-        )
+        format!("{} asks for {} at {}, and {other} never does", p.recording.source.name, Bytes(row.size), p.place(row))
     };
     let place = match (first_a.filter(|_| from_a >= from_b), first_b, first_a) {
         (Some(row), _, _) | (None, None, Some(row)) => told(a, &row, &names[1]),

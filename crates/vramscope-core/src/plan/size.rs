@@ -93,7 +93,8 @@ mod tests {
         assert_eq!((size.get("batch"), size.get("seq"), size.get("x")), (Some(8), Some(512), None));
         assert_eq!(size.to_string(), "batch 8, seq 512");
         assert_eq!(size.with("batch", 16).get("batch"), Some(16));
-        for wrong in ["", "8", "batch", "batch=", "batch=0", "batch=-8", "batch=8.5", "=8", "batch=8,batch=9", "batch=9999999999"] {
+        for wrong in ["", "8", "batch", "batch=", "batch=0", "batch=-8", "batch=8.5", "=8", "batch=8,batch=9", "batch=9999999999"]
+        {
             assert!(Size::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -11,7 +11,7 @@ use vramscope_core::allocator::whatif::SUGGESTED;
 use vramscope_core::analysis::DeviceTables;
 use vramscope_core::model::{Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
-use vramscope_core::plan::{Input, Largest, NoPlan, Plan, Predicted, Setting, Size};
+use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Setting, Size, Trust};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// The JSON object of the command-line contract.
@@ -24,7 +24,7 @@ pub struct PlanReport {
     /// One entry a setting, in the order asked.
     pub largest: Vec<Largest>,
     /// One entry a change.
-    pub changes: Vec<()>,
+    pub changes: Vec<Changed>,
     /// The most bytes that may be reserved; `null` is as much as wanted.
     pub cap_bytes: Option<u64>,
     /// The quantity that `largest` is of.
@@ -147,7 +147,14 @@ fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, 
         .map(|u| UnexplainedEntry { place: u.place, role: u.role.name(), requests: u.requests, bytes: u.bytes })
         .collect();
     let fits = FitsEntry { explained_bytes, unexplained_bytes, reason: None, unexplained };
-    Ok(PlanReport { fits, at, largest, changes: Vec::new(), cap_bytes: cap, largest_of: name })
+    let size = wanted.first().map_or_else(|| largest_at.clone(), |w| completed(w, largest_at));
+    let changes = if args.change.iter().any(|c| c == "all") {
+        plan.all_changes(&size, &first, name.as_deref())
+    } else {
+        let parsed: Vec<Vec<Change>> = args.change.iter().map(|c| Change::parse(c)).collect::<Result<_, _>>()?;
+        parsed.iter().filter_map(|c| plan.change(c, &size, &first, name.as_deref())).collect()
+    };
+    Ok(PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: name })
 }
 
 /// A wanted size with what it does not name taken from the largest recording.
@@ -214,6 +221,25 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             table.row([conf.to_owned(), count(l.size), may]);
         }
         out += &format!("\n{table}\n");
+    }
+    if !report.changes.is_empty() {
+        let mut table = Table::new("lrrrl");
+        table.row(["change", "peak reserved", "saves", "largest", "costs"]);
+        for c in &report.changes {
+            let saves = match c.saves_bytes {
+                0 => "nothing".to_owned(),
+                n if n < 0 => format!("-{}", Bytes(n.unsigned_abs())),
+                n => Bytes(n.unsigned_abs()).to_string(),
+            };
+            let about = if c.trust == Trust::Estimate { "about " } else { "" };
+            let costs = c.reason.clone().unwrap_or_else(|| c.cost.to_owned());
+            let largest = c.largest.map_or(String::new(), count);
+            table.row([c.title.clone(), format!("{about}{}", Bytes(c.peak_reserved_bytes)), saves, largest, costs]);
+        }
+        out += &format!("\n{table}\n");
+        if let Some(c) = report.changes.iter().find(|c| c.reason.is_none()) {
+            out += &format!("\nTo {}:\n{}\n", c.title, c.code.pytorch);
+        }
     }
     if let Some(p) = report.at.first() {
         let mut roles: Vec<(&&str, &u64)> = p.by_role.iter().collect();

@@ -24,6 +24,8 @@ pub struct Model {
     pub of: Vec<u32>,
     /// Rows that no other recording has.
     pub alone: Vec<u32>,
+    /// There is one recording only, and the anatomy tells what grows.
+    pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
     pub missing: Vec<usize>,
 }
@@ -82,6 +84,21 @@ impl Model {
             samples.sort_by_key(|(at, _)| at.iter().fold(1u128, |all, &v| all.saturating_mul(u128::from(v))));
             samples
         };
+        if maps.is_empty() {
+            let (fits, of) = super::one_recording::fit(program, &quantities, &at[base]);
+            let is_single = true;
+            let mut model =
+                Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single, missing: Vec::new() };
+            let mut ids: FxHashMap<Fit, u32> = model.fits.iter().cloned().zip(0..).collect();
+            let mut intern = |fit: Fit, fits: &mut Vec<Fit>| {
+                *ids.entry(fit).or_insert_with_key(|fit| {
+                    fits.push(fit.clone());
+                    fits.len() as u32 - 1
+                })
+            };
+            model.find_reductions(&samples_of, &mut intern);
+            return Ok(model);
+        }
         for row in 0..program.rows.len() {
             let samples = samples_of(row);
             let has_other = samples.iter().any(|(a, _)| *a != at[base].as_slice());
@@ -118,7 +135,7 @@ impl Model {
                 None => intern(quantities.alone(&at[base], r.size), &mut fits),
             };
         }
-        let mut model = Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, missing: Vec::new() };
+        let mut model = Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single: false, missing: Vec::new() };
         model.missing = maps
             .iter()
             .map(|(i, map)| programs[*i].rows.len().saturating_sub(map.iter().filter(|m| **m != NEVER).count()))
@@ -168,6 +185,11 @@ impl Model {
             self.of[row] = intern(buffer, &mut self.fits);
             self.of[counters] = intern(beside, &mut self.fits);
         }
+    }
+
+    /// True where more than one recording was laid over another.
+    pub(super) fn others_known(&self) -> bool {
+        !self.is_single
     }
 
     /// The law of a row.

@@ -97,7 +97,11 @@ impl Law {
                 .iter()
                 .zip(powers)
                 .filter(|(_, p)| **p > 0)
-                .map(|(n, &p)| if p == 2 { format!("{n}²") } else { n.clone() })
+                .map(|(n, &p)| match p {
+                    2 => format!("{n}²"),
+                    4 => format!("{n}⁴"),
+                    _ => n.clone(),
+                })
                 .collect();
             parts.join(" × ")
         };
@@ -130,6 +134,8 @@ fn product(at: &[u64], powers: &Powers, padded: &[u64; QUANTITIES]) -> u128 {
 /// What a law is looked for in: values of the quantities, and whether each is the side of an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quantities {
+    /// Each quantity's power in what grows with all of them: 2 for the side of an image.
+    once: Powers,
     /// Those that differ between the recordings.
     pub(super) varying: Vec<usize>,
     /// Sums of powers to try, the plain ones first.
@@ -144,10 +150,16 @@ impl Quantities {
         let names = &names[..names.len().min(QUANTITIES)];
         let differs = |q: &usize| samples.windows(2).any(|w| w[0].get(*q) != w[1].get(*q));
         let varying: Vec<usize> = (0..names.len()).filter(differs).collect();
+        let is_side = |q: usize| names.get(q).is_some_and(|n| SIDES.contains(&n.to_ascii_lowercase().as_str()));
+        let mut once = [0; QUANTITIES];
+        let growing: Vec<usize> = if samples.len() > 1 { varying.clone() } else { (0..names.len()).collect() };
+        growing.iter().for_each(|&q| once[q] = if is_side(q) { 2 } else { 1 });
         let mut products: Vec<Powers> = vec![[0; QUANTITIES]];
         for &q in &varying {
             for i in 0..products.len() {
-                for power in 1..=2 {
+                // Attention over the points of an image grows with the fourth power of its side.
+                let powers: &[u8] = if is_side(q) { &[2, 1, 4] } else { &[1, 2] };
+                for &power in powers {
                     let mut more = products[i];
                     more[q] = power;
                     products.push(more);
@@ -155,20 +167,23 @@ impl Quantities {
             }
         }
         // An image's side counts by its square, where others count by themselves.
-        let is_side = |q: usize| names.get(q).is_some_and(|n| SIDES.contains(&n.to_ascii_lowercase().as_str()));
         let weight = |p: &Powers| -> u32 {
-            p.iter().enumerate().map(|(q, &n)| if is_side(q) && n > 0 { 3 - u32::from(n) } else { u32::from(n) }).sum()
+            let of = |(q, &n): (usize, &u8)| match (is_side(q), n) {
+                (true, 2) => 1,
+                (true, 1) => 2,
+                (true, 4) => 3,
+                _ => u32::from(n),
+            };
+            p.iter().enumerate().map(of).sum()
         };
         products.sort_by_key(|p| (weight(p), std::cmp::Reverse(*p)));
-        products.retain(|p| p.iter().map(|&n| u32::from(n)).sum::<u32>() <= 4);
-        Quantities { varying, products }
+        products.retain(|p| p.iter().map(|&n| u32::from(n)).sum::<u32>() <= 5);
+        Quantities { once, varying, products }
     }
 
-    /// The product of all quantities that vary, each once.
+    /// The product of all quantities that vary, each once, and a side squared.
     fn all_once(&self) -> Powers {
-        let mut powers = [0; QUANTITIES];
-        self.varying.iter().for_each(|&q| powers[q] = 1);
-        powers
+        self.once
     }
 
     /// Finds the law of sizes that were recorded at some values. `is_short` where the block lives for a few steps only.

@@ -10,9 +10,11 @@
 
 mod align;
 pub mod cards;
+pub mod changes;
 pub mod fit;
 mod largest;
 pub mod law;
+mod one_recording;
 mod predict;
 pub mod program;
 mod reduce;
@@ -24,6 +26,7 @@ use std::sync::{Arc, OnceLock};
 use crate::analysis::DeviceTables;
 use crate::model::{AllocConf, Cancelled, ConfError, Progress, Recording};
 
+pub use changes::{Change, Changed, Trust};
 pub use fit::{Model, Unexplained};
 pub use largest::Largest;
 pub use law::{Fit, Law, Sure};
@@ -187,7 +190,7 @@ impl Plan {
         });
         let nearest = order.iter().find_map(|&i| self.model_of(i)).or_else(|| self.model());
         match nearest {
-            Some(model) => model.predict(size, setting, &[]),
+            Some(model) => model.predict(size, setting),
             None => Predicted::nothing(size),
         }
     }

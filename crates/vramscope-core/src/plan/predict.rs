@@ -130,9 +130,8 @@ pub(super) enum Pick {
 }
 
 impl Model {
-    /// The requests at these values.
-    pub(super) fn stream(&self, at: &[u64], pick: Pick) -> Stream {
-        let program = &self.program;
+    /// Bytes of every row at these values.
+    pub(super) fn sizes_by(&self, at: &[u64], pick: Pick) -> Vec<u64> {
         let mut by_fit: Vec<u64> = self.fits.iter().map(|f| f.law.bytes(at)).collect();
         if pick != Pick::Likely {
             for (i, span) in self.spans(at).into_iter().enumerate() {
@@ -149,12 +148,15 @@ impl Model {
                 }
             }
         }
-        let rows: Vec<Asked> = program
-            .rows
-            .iter()
-            .zip(&self.of)
-            .map(|(r, &id)| Asked { size: by_fit[id as usize], stream: r.stream, pool: r.pool })
-            .collect();
+        self.of.iter().map(|&id| by_fit[id as usize]).collect()
+    }
+
+    /// The requests at these values.
+    pub(super) fn stream(&self, at: &[u64], pick: Pick) -> Stream {
+        let program = &self.program;
+        let sizes = self.sizes_by(at, pick);
+        let rows: Vec<Asked> =
+            program.rows.iter().zip(sizes).map(|(r, size)| Asked { size, stream: r.stream, pool: r.pool }).collect();
         let older = program.older;
         // Segments that were there before hold for the recorded sizes only.
         let same = rows[..older].iter().zip(&program.rows).all(|(asked, row)| asked.size == row.size);
@@ -167,10 +169,35 @@ impl Model {
         Stream { asks, rows, roles: program.rows.iter().map(|r| r.role).collect(), start }
     }
 
+    /// True where some size at these values is open.
+    pub(super) fn has_guess(&self, at: &[u64]) -> bool {
+        self.spans(at).iter().any(Option::is_some)
+    }
+
     /// The answer for these values.
-    pub(super) fn predict(&self, size: &Size, setting: &Setting, others: &[&Model]) -> Predicted {
+    pub(super) fn predict(&self, size: &Size, setting: &Setting) -> Predicted {
         let at = size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES]);
         let stream = self.stream(&at, Pick::Likely);
+        let mut others = Vec::new();
+        if self.has_guess(&at) {
+            others.extend([Pick::Least, Pick::Most, Pick::Mixed(1), Pick::Mixed(2)].map(|pick| self.stream(&at, pick)));
+        }
+        let mut out = self.answer(size, setting, &stream, others);
+        // What follows no law may also become what none of these runs has.
+        let open = self.program.most_live(&self.sizes_by(&at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed);
+        if open > 0 && self.others_known() {
+            let widened = [out.span[0].saturating_sub(open), out.span[1] + open];
+            out.span = if out.oom { out.span } else { widened };
+            out.certain &= open * 1000 < out.peak_reserved_bytes;
+            if !out.certain {
+                out.uncertain_because.get_or_insert("sizes");
+            }
+        }
+        out
+    }
+
+    /// Runs requests, and others that may be meant as well, under a setting.
+    pub(super) fn answer(&self, size: &Size, setting: &Setting, stream: &Stream, others: Vec<Stream>) -> Predicted {
         let terms = |placement: Placement| Terms {
             conf: setting.conf.clone(),
             version: self.program.version,
@@ -178,27 +205,18 @@ impl Model {
             placement,
         };
         let first = stream.run(&terms(Placement::Driver));
-        let point = Outcome::from(&first);
-        let has_guess = self.spans(&at).iter().zip(0u32..).any(|(s, id)| s.is_some() && self.of.contains(&id));
-        let mut runs: Vec<(Stream, Placement, &'static str)> = Vec::new();
-        if first.has_tie {
-            for placement in [Placement::Ascending, Placement::Descending, Placement::Random(1), Placement::Random(2)] {
-                runs.push((stream.clone(), placement, "placement"));
-            }
-        }
-        if has_guess {
-            for pick in [Pick::Least, Pick::Most, Pick::Mixed(1), Pick::Mixed(2)] {
-                runs.push((self.stream(&at, pick), Placement::Driver, "sizes"));
-            }
-        }
-        for other in others {
-            runs.push((other.stream(&at, Pick::Likely), Placement::Driver, "sizes"));
-        }
+        let placed: &[Placement] = if first.has_tie {
+            &[Placement::Ascending, Placement::Descending, Placement::Random(1), Placement::Random(2)]
+        } else {
+            &[]
+        };
+        let mut runs: Vec<(&Stream, Placement, &'static str)> = placed.iter().map(|&p| (stream, p, "placement")).collect();
+        runs.extend(others.iter().map(|other| (other, Placement::Driver, "sizes")));
         let outcomes: Vec<(Outcome, &'static str)> = runs
             .par_iter()
             .map(|(stream, placement, because)| (Outcome::from(&stream.run(&terms(*placement))), *because))
             .collect();
-        answer(size, setting, &stream, point, first.failed, &outcomes)
+        answer(size, setting, stream, Outcome::from(&first), first.failed, &outcomes)
     }
 }
 

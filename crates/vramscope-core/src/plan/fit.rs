@@ -135,7 +135,8 @@ impl Model {
                 None => intern(quantities.alone(&at[base], r.size), &mut fits),
             };
         }
-        let mut model = Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single: false, missing: Vec::new() };
+        let mut model =
+            Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single: false, missing: Vec::new() };
         model.missing = maps
             .iter()
             .map(|(i, map)| programs[*i].rows.len().saturating_sub(map.iter().filter(|m| **m != NEVER).count()))

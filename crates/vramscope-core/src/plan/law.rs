@@ -221,7 +221,8 @@ impl Quantities {
                     return of(padded, Sure::Determined);
                 }
             }
-            if let Some(law) = self.sum(&distinct, count) {
+            let is_plainest = count == distinct.len() && count > 2;
+            if let Some(law) = self.sum(&distinct, count, is_plainest) {
                 if sure == Sure::Verified || is_plain(&law, &distinct, is_short) {
                     return of(law, sure);
                 }
@@ -278,15 +279,18 @@ impl Quantities {
     }
 
     /// A sum of this many products with whole factors that gives every sample.
-    fn sum(&self, samples: &[(&[u64], u64)], count: usize) -> Option<Law> {
+    /// Where no recording is left to verify it, no quantity may stand in it with more than its plain power.
+    fn sum(&self, samples: &[(&[u64], u64)], count: usize, is_plainest: bool) -> Option<Law> {
+        let is_plain = |p: &&Powers| !is_plainest || p.iter().zip(&self.once).all(|(n, once)| *n == 0 || n == once);
+        let products: Vec<Powers> = self.products.iter().filter(is_plain).copied().collect();
         let mut chosen: Vec<usize> = (0..count).collect();
-        let total = self.products.len();
+        let total = products.len();
         if total < count {
             return None;
         }
         let mut tried = 0;
         loop {
-            if let Some(law) = self.solve(samples, &chosen) {
+            if let Some(law) = solve(samples, &chosen.iter().map(|&t| products[t]).collect::<Vec<_>>()) {
                 return Some(law);
             }
             tried += 1;
@@ -308,64 +312,69 @@ impl Quantities {
         }
     }
 
-    fn solve(&self, samples: &[(&[u64], u64)], chosen: &[usize]) -> Option<Law> {
-        const NONE: [u64; QUANTITIES] = [1; QUANTITIES];
-        let n = chosen.len();
-        let value = |s: usize, t: usize| product(samples[s].0, &self.products[chosen[t]], &NONE) as f64;
-        // Gauss, with the largest pivot; whole factors are verified exactly below.
-        let mut rows: Vec<Vec<f64>> =
-            (0..samples.len()).map(|s| (0..n).map(|t| value(s, t)).chain([samples[s].1 as f64]).collect()).collect();
-        let mut used = 0;
-        for t in 0..n {
-            let pivot = (used..rows.len()).max_by(|&i, &j| rows[i][t].abs().total_cmp(&rows[j][t].abs()))?;
-            if rows[pivot][t].abs() < 1e-9 {
-                return None;
-            }
-            rows.swap(used, pivot);
-            for i in 0..rows.len() {
-                if i != used {
-                    let factor = rows[i][t] / rows[used][t];
-                    for k in t..=n {
-                        rows[i][k] -= factor * rows[used][k];
-                    }
-                }
-            }
-            used += 1;
-        }
-        let mut terms = Vec::with_capacity(n);
-        for t in 0..n {
-            let factor = (rows[t][n] / rows[t][t]).round();
-            let powers = self.products[chosen[t]];
-            if !factor.is_finite() || factor == 0.0 || (factor < 0.0 && powers != [0; QUANTITIES] && n < 3) {
-                return None;
-            }
-            terms.push((factor as i128, powers));
-        }
-        let law = Law::Sum { terms, divisor: 1, padded: NONE };
-        samples.iter().all(|(at, size)| law.bytes(at) == *size).then_some(law)
-    }
-
     /// No plain law: between the size at the nearest recording and what grows with every quantity.
     fn guess(&self, samples: &[(&[u64], u64)]) -> Fit {
-        let Some(&(at, size)) = samples.last() else { return self.alone(&[], 0) };
         let all = self.all_once();
-        let here = product(at, &all, &[1; QUANTITIES]);
+        let weight = |at: &[u64]| product(at, &all, &[1; QUANTITIES]);
+        let Some(&(at, size)) = samples.iter().max_by_key(|(at, _)| weight(at)) else { return self.alone(&[], 0) };
+        let here = weight(at);
         let proportional = Law::monomial(size, here, all);
         let constant = Law::constant(size);
-        // Through the last two, in the product of all quantities.
-        let before = samples[..samples.len() - 1].iter().rev().find(|(a, _)| product(a, &all, &[1; QUANTITIES]) != here);
+        // A line through the largest and the largest that is well below it.
+        let below = samples.iter().filter(|(a, _)| weight(a).saturating_mul(5) <= here.saturating_mul(4));
+        let before = below.max_by_key(|(a, _)| weight(a));
         let line = before.and_then(|&(a, s)| {
-            let there = product(a, &all, &[1; QUANTITIES]);
+            let there = weight(a);
             let run = i128::try_from(here).ok()? - i128::try_from(there).ok()?;
             let rise = i128::from(size) - i128::from(s);
             let (run, rise) = if run < 0 { (-run, -rise) } else { (run, rise) };
             let base = i128::from(size).checked_mul(run)?.checked_sub(rise.checked_mul(i128::try_from(here).ok()?)?)?;
             let terms = vec![(rise, all), (base, [0; QUANTITIES])];
-            (rise >= 0).then_some(Law::Sum { terms, divisor: run, padded: [1; QUANTITIES] })
+            (rise >= 0 && base >= 0).then_some(Law::Sum { terms, divisor: run, padded: [1; QUANTITIES] })
         });
-        let law = line.unwrap_or_else(|| constant.clone());
+        // What grew by more than everything it may grow with changed its kind.
+        let grew = before.is_some_and(|&(_, s)| size > s);
+        let law = line.unwrap_or_else(|| if grew { proportional.clone() } else { constant.clone() });
         Fit { law, sure: Sure::Guessed, others: vec![constant, proportional] }
     }
+}
+
+/// Whole factors for these products that give every sample.
+fn solve(samples: &[(&[u64], u64)], products: &[Powers]) -> Option<Law> {
+    const NONE: [u64; QUANTITIES] = [1; QUANTITIES];
+    let n = products.len();
+    let value = |s: usize, t: usize| product(samples[s].0, &products[t], &NONE) as f64;
+    // Gauss, with the largest pivot; whole factors are verified exactly below.
+    let mut rows: Vec<Vec<f64>> =
+        (0..samples.len()).map(|s| (0..n).map(|t| value(s, t)).chain([samples[s].1 as f64]).collect()).collect();
+    let mut used = 0;
+    for t in 0..n {
+        let pivot = (used..rows.len()).max_by(|&i, &j| rows[i][t].abs().total_cmp(&rows[j][t].abs()))?;
+        if rows[pivot][t].abs() < 1e-9 {
+            return None;
+        }
+        rows.swap(used, pivot);
+        for i in 0..rows.len() {
+            if i != used {
+                let factor = rows[i][t] / rows[used][t];
+                for k in t..=n {
+                    rows[i][k] -= factor * rows[used][k];
+                }
+            }
+        }
+        used += 1;
+    }
+    let mut terms = Vec::with_capacity(n);
+    for t in 0..n {
+        let factor = (rows[t][n] / rows[t][t]).round();
+        let powers = products[t];
+        if !factor.is_finite() || factor == 0.0 || (factor < 0.0 && powers != [0; QUANTITIES] && n < 3) {
+            return None;
+        }
+        terms.push((factor as i128, powers));
+    }
+    let law = Law::Sum { terms, divisor: 1, padded: NONE };
+    samples.iter().all(|(at, size)| law.bytes(at) == *size).then_some(law)
 }
 
 /// A sum that two sizes determine is taken where its constant part says what it is: a few more elements, or next to nothing.

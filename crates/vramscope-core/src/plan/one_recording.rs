@@ -30,9 +30,12 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64]) -> (Ve
             let grows = both.others.first().cloned().unwrap_or_else(|| Law::constant(row.size));
             let certain = |law: Law| Fit { law, sure: Sure::Determined, others: Vec::new() };
             let fit = match row.role {
-                Role::Weights | Role::Gradients | Role::OptimizerState | Role::AutocastCopies | Role::Workspaces | Role::Buckets => {
-                    certain(Law::constant(row.size))
-                }
+                Role::Weights
+                | Role::Gradients
+                | Role::OptimizerState
+                | Role::AutocastCopies
+                | Role::Workspaces
+                | Role::Buckets => certain(Law::constant(row.size)),
                 _ if matches!(row.phase, Phase::Load | Phase::Optimizer) => certain(Law::constant(row.size)),
                 // Too small to matter, and most often a number or a table.
                 _ if row.size <= 4096 => certain(Law::constant(row.size)),

@@ -134,7 +134,11 @@ impl Change {
                      h, y = hidden.flatten(0, 1), labels.flatten()\n\
                      loss = sum(torch.utils.checkpoint.checkpoint(part, a, b, use_reentrant=False) for a, b in zip(h.chunk({n}), y.chunk({n}))) / y.numel()"
                 );
-                [lines.clone(), format!("# in compute_loss of a Trainer of your own:\n{lines}"), format!("# in training_step:\n{lines}")]
+                [
+                    lines.clone(),
+                    format!("# in compute_loss of a Trainer of your own:\n{lines}"),
+                    format!("# in training_step:\n{lines}"),
+                ]
             }
             Change::Offload => own([
                 "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = compute_loss(model, batch)",
@@ -146,7 +150,8 @@ impl Change {
                 [lines.clone(), lines.clone(), lines]
             }
             Change::Lora(rank) => {
-                let lines = format!("model = peft.get_peft_model(model, peft.LoraConfig(r={rank}, target_modules=\"all-linear\"))");
+                let lines =
+                    format!("model = peft.get_peft_model(model, peft.LoraConfig(r={rank}, target_modules=\"all-linear\"))");
                 [lines.clone(), lines.clone(), lines]
             }
         }

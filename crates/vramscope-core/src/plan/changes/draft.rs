@@ -69,15 +69,7 @@ impl<'a> Draft<'a> {
         for (step, stretch) in program.stretches.iter().enumerate() {
             rows[stretch.start as usize..stretch.end as usize].iter_mut().for_each(|r| r.step = step as u32);
         }
-        Draft {
-            program,
-            asks: program.asks.clone(),
-            rows,
-            recomputed: 0,
-            again: 0,
-            moved: 0,
-            low: FxHashMap::default(),
-        }
+        Draft { program, asks: program.asks.clone(), rows, recomputed: 0, again: 0, moved: 0, low: FxHashMap::default() }
     }
 
     /// Bytes of a row in the recording, with the changes so far.

@@ -141,10 +141,15 @@ impl Change {
     }
 
     fn parse_one(text: &str) -> Result<Change, String> {
-        let (name, rest) = text.split_once([':', '=']).map_or((text, None), |(n, r)| (n, Some(r.trim()).filter(|r| !r.is_empty())));
+        let (name, rest) =
+            text.split_once([':', '=']).map_or((text, None), |(n, r)| (n, Some(r.trim()).filter(|r| !r.is_empty())));
         let number = |default: u64| match rest {
             None => Ok(default),
-            Some(r) => r.parse::<u64>().ok().filter(|n| (1..1 << 20).contains(n)).ok_or(format!("\"{r}\" in \"{text}\" is no number above 0")),
+            Some(r) => r
+                .parse::<u64>()
+                .ok()
+                .filter(|n| (1..1 << 20).contains(n))
+                .ok_or(format!("\"{r}\" in \"{text}\" is no number above 0")),
         };
         Ok(match name.trim().to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
             "checkpoint" | "checkpointing" => Change::Checkpoint(rest.map(str::to_owned)),
@@ -243,10 +248,14 @@ impl Change {
             Change::Fused => optimizer::fused(draft),
             Change::EightBit => optimizer::eight_bit(draft),
             Change::Sgd => optimizer::sgd(draft),
-            Change::SetToNone => nothing(optimizer::set_to_none(draft), "gradients are freed before the next forward pass already"),
+            Change::SetToNone => {
+                nothing(optimizer::set_to_none(draft), "gradients are freed before the next forward pass already")
+            }
             Change::InBackward => optimizer::in_backward(draft),
             Change::Bf16 => weights::bf16(draft),
-            Change::CacheOff => nothing(passes::cache_off(draft), "the backward pass needs autocast's copies, with or without the cache"),
+            Change::CacheOff => {
+                nothing(passes::cache_off(draft), "the backward pass needs autocast's copies, with or without the cache")
+            }
             Change::Chunks(n) => nothing(passes::chunks(draft, *n), "no logits stand out at the end of the forward pass"),
             Change::Offload => passes::offload(draft),
             Change::Del(line) => nothing(passes::del(draft, line), "nothing that this line makes outlives its phase"),
@@ -361,7 +370,8 @@ impl Plan {
     #[must_use]
     pub fn cheapest(&self, size: &Size, setting: &Setting) -> Option<Vec<Change>> {
         let model = self.model()?;
-        let all: Vec<Change> = Change::all().into_iter().filter(|c| edit(model, std::slice::from_ref(c)).reason.is_none()).collect();
+        let all: Vec<Change> =
+            Change::all().into_iter().filter(|c| edit(model, std::slice::from_ref(c)).reason.is_none()).collect();
         let mut sets: Vec<Vec<Change>> = all.iter().map(|c| vec![c.clone()]).collect();
         for _ in 0..2 {
             let longer = sets.iter().flat_map(|set| {
@@ -418,7 +428,10 @@ mod tests {
         for change in Change::all() {
             assert_eq!(Change::parse(&change.name()), Ok(vec![change]));
         }
-        assert_eq!(Change::parse("checkpoint:Block+fused"), Ok(vec![Change::Checkpoint(Some("Block".to_owned())), Change::Fused]));
+        assert_eq!(
+            Change::parse("checkpoint:Block+fused"),
+            Ok(vec![Change::Checkpoint(Some("Block".to_owned())), Change::Fused])
+        );
         assert_eq!(Change::parse("del:train.py:71"), Ok(vec![Change::Del("train.py:71".to_owned())]));
         assert!(Change::parse("magic").is_err() && Change::parse("del").is_err() && Change::parse("chunks:0").is_err());
     }

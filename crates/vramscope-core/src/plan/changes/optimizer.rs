@@ -50,13 +50,16 @@ pub(super) fn set_to_none(draft: &mut Draft<'_>) -> bool {
     let mut is_any = false;
     for step in 1..=draft.steps() {
         let Some((_, end)) = draft.reach(step, Phase::Optimizer).or_else(|| draft.reach(step, Phase::Backward)) else { continue };
-        let kept = draft.which(|r| r.role == Role::Gradients && r.step == step && (r.freed == NEVER || outlives(draft, r.freed, step)));
+        let kept =
+            draft.which(|r| r.role == Role::Gradients && r.step == step && (r.freed == NEVER || outlives(draft, r.freed, step)));
         for &row in &kept {
             is_any = true;
             edits.free_at(draft, row, end + 1);
         }
         for later in step + 1..=draft.steps() {
-            let Some((_, end)) = draft.reach(later, Phase::Optimizer).or_else(|| draft.reach(later, Phase::Backward)) else { continue };
+            let Some((_, end)) = draft.reach(later, Phase::Optimizer).or_else(|| draft.reach(later, Phase::Backward)) else {
+                continue;
+            };
             let mut made = draft.which(|r| r.step == later && r.phase == Phase::Backward && r.is_short());
             for &row in &kept {
                 if let Some(at) = made.iter().position(|&m| draft.size(m) == draft.size(row)) {

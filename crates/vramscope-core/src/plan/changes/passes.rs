@@ -17,10 +17,16 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(S
         let Some(found) = find(draft, step, name) else { continue };
         let last_step = step == steps;
         let begins = backward_of(draft, &found.instances);
+        // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds.
+        let (_, forward_end) = draft.reach(step, Phase::Forward).unwrap_or_default();
+        let of_autocast =
+            draft.which(|r| r.role == Role::AutocastCopies && r.step == step && r.freed != NEVER && r.freed > forward_end);
+        let context_end = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
         for (instance, begin) in found.instances.iter().zip(begins) {
             let Some(begin) = begin else { continue };
             for &row in &instance.inner {
-                let end = instance.end;
+                let is_copy = draft.rows[row as usize].role == Role::AutocastCopies;
+                let end = context_end.filter(|_| is_copy).unwrap_or(instance.end);
                 let again = edits.make_again(draft, row, begin);
                 let freed = draft.rows[row as usize].freed;
                 edits.free_at(draft, row, end);
@@ -43,9 +49,8 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(S
 
 /// Where the backward pass of each instance begins: where that of the next one is over.
 fn backward_of(draft: &Draft<'_>, instances: &[Instance]) -> Vec<Option<u32>> {
-    let freed = |i: &Instance| -> Vec<u32> {
-        i.inner.iter().map(|&r| draft.rows[r as usize].freed).filter(|&f| f != NEVER).collect()
-    };
+    let freed =
+        |i: &Instance| -> Vec<u32> { i.inner.iter().map(|&r| draft.rows[r as usize].freed).filter(|&f| f != NEVER).collect() };
     let frees: Vec<Vec<u32>> = instances.iter().map(freed).collect();
     (0..instances.len())
         .map(|i| {
@@ -87,7 +92,8 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
         // Logits come last in the forward pass, and nothing there is as large.
         let tail = from + (end - from) * 4 / 5;
         let is_large = |d: &Draft<'_>, r: u32| d.size(r) * 5 >= most * 2;
-        let at_the_end: Vec<u32> = forward.iter().copied().filter(|&r| draft.rows[r as usize].born >= tail && is_large(draft, r)).collect();
+        let at_the_end: Vec<u32> =
+            forward.iter().copied().filter(|&r| draft.rows[r as usize].born >= tail && is_large(draft, r)).collect();
         let elsewhere = forward.iter().any(|&r| draft.rows[r as usize].born < tail && is_large(draft, r));
         if elsewhere || at_the_end.is_empty() {
             continue;
@@ -95,7 +101,10 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
         is_any = true;
         let back = draft.reach(step, Phase::Backward).map_or(end, |(first, stop)| first + (stop - first) / 10);
         let gradients = draft.which(|r| {
-            r.step == step && matches!(r.phase, Phase::Backward | Phase::Between) && (end..=back).contains(&r.born) && r.role != Role::Gradients
+            r.step == step
+                && matches!(r.phase, Phase::Backward | Phase::Between)
+                && (end..=back).contains(&r.born)
+                && r.role != Role::Gradients
         });
         let large: Vec<u32> = gradients.into_iter().filter(|&r| is_large(draft, r)).collect();
         for row in at_the_end.into_iter().chain(large) {

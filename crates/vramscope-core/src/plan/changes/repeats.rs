@@ -30,7 +30,9 @@ pub(super) struct Repeated {
 pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Option<Repeated> {
     let stacks = &draft.program.recording.stacks;
     let rows = draft.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
-    let (_, end) = draft.reach(step, Phase::Forward)?;
+    // What is freed before the backward pass begins is not kept for it.
+    let end =
+        draft.reach(step, Phase::Backward).map(|(first, _)| first).or(draft.reach(step, Phase::Forward).map(|(_, last)| last))?;
     // Rows below each frame, in order. A frame that stands twice in a stack counts once.
     let mut below: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
     for &row in &rows {
@@ -101,10 +103,9 @@ fn split(draft: &Draft<'_>, rows: &[u32], forward_end: u32) -> Option<Vec<Instan
     for (i, &start) in starts.iter().enumerate() {
         let stop = starts.get(i + 1).copied().unwrap_or(rows.len());
         let own = &rows[start..stop];
-        let end = rows.get(stop).map_or_else(
-            || own.last().map_or(0, |&r| draft.rows[r as usize].born + 1),
-            |&next| draft.rows[next as usize].born,
-        );
+        let end = rows
+            .get(stop)
+            .map_or_else(|| own.last().map_or(0, |&r| draft.rows[r as usize].born + 1), |&next| draft.rows[next as usize].born);
         let kept: Vec<u32> = own.iter().copied().filter(|&r| draft.rows[r as usize].freed > forward_end).collect();
         // The last that lives on is the result, which the next call is given.
         let inner = kept.split_last().map_or_else(Vec::new, |(_, inner)| inner.to_vec());

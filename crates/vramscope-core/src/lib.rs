@@ -6,19 +6,15 @@
 //! The modules, each naming only what stands to its left (`tests/architecture.rs` of the program checks it):
 //!
 //! ```text
-//! units < model < { formats, allocator } < inference < tables < anatomy < { query, diagnose } < compare
+//! units < model < { formats, allocator } < analysis < plan
 //! ```
 //!
 //! * [`units`]: bytes, times and addresses as text, and back.
 //! * [`model`]: what a recording is. No IO, no threads.
 //! * [`formats`]: bytes to a recording, whatever wrote them.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
-//! * [`inference`]: from a trace to the requests, settings and cap behind it, and what-if.
-//! * [`tables`]: lifetimes, states and curves, which everything after stands on.
-//! * [`anatomy`]: what the program was doing: steps, phases, modules, and what each block is for.
-//! * [`query`]: the allocations and events that a text asks for.
-//! * [`diagnose`]: findings, failed requests, leaks, fragmentation, and the text of errors.
-//! * [`compare`]: differences, flame graphs, ranks, and two sources of one run laid together.
+//! * [`analysis`]: a recording to derived tables: lifetimes, states, curves, diagnoses.
+//! * [`plan`]: recordings of one program at known sizes to its memory at other sizes and with changes.
 //!
 //! # Open a file and ask for its peak
 //!
@@ -67,8 +63,5 @@ pub mod diagnose;
 pub mod formats;
 pub mod inference;
 pub mod model;
-pub mod query;
-pub mod tables;
-#[cfg(test)]
-mod toy;
+pub mod plan;
 pub mod units;

@@ -8,11 +8,45 @@
 
 use std::path::{Path, PathBuf};
 
-/// A crate's modules, each step naming only what stands in a step before it.
-const ORDER: [(&str, &[&[&str]]); 3] = [
-    ("crates/vramscope-core/src", &[&["units"], &["model"], &["formats", "allocator"], &["analysis"], &["plan"]]),
-    ("crates/vramscope-live/src", &[&["nvml"], &["live", "probe"]]),
-    ("src", &[&["cli", "app"]]),
+/// The rooms of the core crate.
+const CORE: &[&[&str]] = &[
+    &["units"],
+    &["model"],
+    &["toy"],
+    &["formats", "allocator"],
+    &["inference"],
+    &["tables"],
+    &["anatomy"],
+    &["query", "diagnose"],
+    &["compare", "plan"],
+];
+
+/// Folders with the path of their module, and the modules in them: each step names only what stands in a step before it.
+const ORDER: [(&str, &str, &[&[&str]]); 4] = [
+    ("crates/vramscope-core/src", "crate::", CORE),
+    ("crates/vramscope-live/src", "crate::", &[&["nvml"], &["live", "probe"]]),
+    ("src", "crate::", &[&["cli", "app"]]),
+    (
+        "src/app",
+        "crate::app::",
+        &[
+            &["jobs", "theme"],
+            &["state"],
+            &["platform"],
+            &["settings"],
+            &["data"],
+            &["widgets"],
+            &["views", "pages"],
+            &["live"],
+            &["documents"],
+            &["dialogs"],
+            &["palette", "picture"],
+            &["window"],
+            &["shell"],
+            &["frame"],
+            &["run"],
+        ],
+    ),
 ];
 
 fn root() -> &'static Path {

@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::args::PlanArgs;
 use super::{Table, choose_device, open_blocks, print, print_json};
-use vramscope_core::allocator::whatif::SUGGESTED;
-use vramscope_core::analysis::DeviceTables;
+use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::{Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
 use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Setting, Size, Trust};
+use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, count, counted};
 
 /// The JSON object of the command-line contract.

@@ -6,15 +6,20 @@
 //! The modules, each naming only what stands to its left (`tests/architecture.rs` of the program checks it):
 //!
 //! ```text
-//! units < model < { formats, allocator } < analysis < plan
+//! units < model < { formats, allocator } < inference < tables < anatomy < { query, diagnose } < { compare, plan }
 //! ```
 //!
 //! * [`units`]: bytes, times and addresses as text, and back.
 //! * [`model`]: what a recording is. No IO, no threads.
 //! * [`formats`]: bytes to a recording, whatever wrote them.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
-//! * [`analysis`]: a recording to derived tables: lifetimes, states, curves, diagnoses.
-//! * [`plan`]: recordings of one program at known sizes to its memory at other sizes and with changes.
+//! * [`inference`]: from a trace to the requests, settings and cap behind it, and what-if.
+//! * [`tables`]: lifetimes, states and curves, which everything after stands on.
+//! * [`anatomy`]: what the program was doing: steps, phases, modules, and what each block is for.
+//! * [`query`]: the allocations and events that a text asks for.
+//! * [`diagnose`]: findings, failed requests, leaks, fragmentation, and the text of errors.
+//! * [`plan`]: the next run: its peak at other sizes, the largest that fits, and what changes to the program would give.
+//! * [`compare`]: differences, flame graphs, ranks, and two sources of one run laid together.
 //!
 //! # Open a file and ask for its peak
 //!
@@ -64,4 +69,8 @@ pub mod formats;
 pub mod inference;
 pub mod model;
 pub mod plan;
+pub mod query;
+pub mod tables;
+#[cfg(test)]
+mod toy;
 pub mod units;

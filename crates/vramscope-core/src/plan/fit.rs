@@ -9,7 +9,7 @@ use super::law::{Fit, Law, Quantities, Sure};
 use super::program::{NEVER, Program};
 use super::reduce::{self, MULTIPROCESSORS};
 use super::refuse::{Parting, part};
-use crate::allocator::scripted::Ask;
+use crate::inference::scripted::Ask;
 
 /// The laws of one recording's requests.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Unexplained {
     /// Where they are made.
     pub place: String,
     /// What the block is for.
-    pub role: crate::analysis::Role,
+    pub role: crate::anatomy::Role,
     /// How many requests.
     pub requests: u64,
     /// Bytes of one of them in each recording that has it, in the order of the recordings; `None` where it has none.

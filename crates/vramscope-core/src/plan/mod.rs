@@ -23,8 +23,8 @@ mod size;
 
 use std::sync::{Arc, OnceLock};
 
-use crate::analysis::DeviceTables;
 use crate::model::{AllocConf, Cancelled, ConfError, Progress, Recording};
+use crate::tables::DeviceTables;
 
 pub use changes::{Change, Changed, Trust};
 pub use fit::{Model, Unexplained};
@@ -65,7 +65,7 @@ impl Setting {
     /// # Errors
     /// PyTorch's rule for the first wrong key or value.
     pub fn parse(text: &str, limit: Option<u64>) -> Result<Self, ConfError> {
-        let text = crate::allocator::whatif::settings_of(text);
+        let text = crate::inference::whatif::settings_of(text);
         Ok(Setting { conf: AllocConf::parse(text)?, text: text.to_owned(), limit })
     }
 }

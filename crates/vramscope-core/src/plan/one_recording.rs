@@ -7,8 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::law::{Fit, Law, Quantities, Sure};
 use super::program::Program;
-use crate::analysis::Role;
-use crate::analysis::anatomy::Phase;
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
 
 /// The laws of a program's rows, and which each has.
 pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64]) -> (Vec<Fit>, Vec<u32>) {

@@ -8,8 +8,8 @@ use super::fit::Model;
 use super::law::QUANTITIES;
 use super::{Setting, Size};
 use crate::allocator::Placement;
-use crate::allocator::scripted::{Ask, Asked, Script, Scripted, Terms};
-use crate::analysis::Role;
+use crate::anatomy::Role;
+use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
 
 /// What was found for one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,7 +64,7 @@ pub struct Stream {
     /// What each row is for.
     pub roles: Vec<Role>,
     /// What it begins from.
-    pub start: Option<crate::allocator::scripted::Start>,
+    pub start: Option<crate::inference::scripted::Start>,
 }
 
 impl Stream {

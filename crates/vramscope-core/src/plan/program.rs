@@ -7,12 +7,13 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::Size;
-use crate::allocator::scripted::{Ask, Start};
-use crate::allocator::{ReplayStep, WhatIf};
-use crate::analysis::anatomy::{Phase, Role};
-use crate::analysis::roles::Rules;
-use crate::analysis::{DeviceTables, LifetimeId, Roles};
+use crate::anatomy::Roles;
+use crate::anatomy::roles::Rules;
+use crate::anatomy::{Phase, Role};
+use crate::inference::scripted::{Ask, Start};
+use crate::inference::{ReplayStep, WhatIf};
 use crate::model::{AllocConf, Cancelled, PoolKey, Progress, Recording, StackId, StackTable, TorchVersion};
+use crate::tables::{DeviceTables, LifetimeId};
 
 /// No such step.
 pub(super) const NEVER: u32 = u32::MAX;
@@ -243,7 +244,7 @@ impl Program {
 
 /// The innermost Python line outside of torch, else the innermost line; "no stack" without one.
 pub(super) fn place_of(stacks: &StackTable, stack: StackId) -> String {
-    let line = crate::analysis::anatomy::line_of(stacks, stack).or_else(|| stacks.frames(stack).first().copied());
+    let line = crate::anatomy::line_of(stacks, stack).or_else(|| stacks.frames(stack).first().copied());
     match line.and_then(|f| stacks.frame(f)) {
         Some(frame) => stacks.location(frame),
         None => "the backward pass, which has no stack".to_owned(),

@@ -7,7 +7,7 @@
 
 use super::law::Law;
 use super::program::Program;
-use crate::allocator::scripted::Ask;
+use crate::inference::scripted::Ask;
 
 /// Threads of a block times outputs that a thread makes at once.
 const THREADS: u64 = 512;

@@ -2,9 +2,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::allocator::scripted::Ask;
-use crate::analysis::Role;
-use crate::analysis::anatomy::Phase;
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
+use crate::inference::scripted::Ask;
 use crate::plan::program::{NEVER, Program};
 
 /// A request of a draft: one of the program, whole, in part or again.

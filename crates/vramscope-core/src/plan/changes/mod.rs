@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::law::QUANTITIES;
 use super::predict::{Pick, Predicted, Stream};
 use super::{Model, Plan, Setting, Size};
-use crate::allocator::scripted::{Ask, Asked};
+use crate::inference::scripted::{Ask, Asked};
 use draft::{Draft, scaled};
 
 pub use code::Code;

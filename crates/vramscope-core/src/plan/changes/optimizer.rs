@@ -1,8 +1,8 @@
 //! Changes to the optimizer and to how long gradients live.
 
 use super::draft::{Draft, Edits};
-use crate::analysis::Role;
-use crate::analysis::anatomy::Phase;
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
 use crate::plan::program::NEVER;
 
 /// Without foreach: each weight is stepped by itself, so what a step makes on the way is freed before the next weight's turn.

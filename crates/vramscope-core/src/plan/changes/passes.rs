@@ -2,8 +2,8 @@
 
 use super::draft::{Draft, Edits};
 use super::repeats::{Instance, find};
-use crate::analysis::Role;
-use crate::analysis::anatomy::Phase;
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
 use crate::plan::program::NEVER;
 
 /// Checkpointing of a module that repeats: its inner activations go at its end, and are made again before its backward pass.

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use super::draft::Draft;
-use crate::analysis::anatomy::Phase;
-use crate::analysis::modules::module_class;
+use crate::anatomy::Phase;
+use crate::anatomy::modules::module_class;
 use crate::model::FrameId;
 use crate::plan::program::NEVER;
 

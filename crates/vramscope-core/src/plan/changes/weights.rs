@@ -1,8 +1,8 @@
 //! Changes to the weights: a smaller type, or most of them frozen.
 
 use super::draft::Draft;
-use crate::analysis::Role;
-use crate::analysis::anatomy::Phase;
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
 
 /// Weights in bf16: half the bytes of weights, gradients and optimizer state, and no copies for autocast. Where the program ran without
 /// autocast its activations halve too; where it ran with it, some are in bf16 already.

@@ -2,15 +2,15 @@
 
 use rustc_hash::FxHashMap;
 
-use super::adopt::adopt;
-use super::block::BlockIx;
-use super::caching::{CachingAllocator, EventSink};
-use super::counters::MemoryStats;
-use super::end_state::HeldSegment;
-use super::replay::UNKNOWN_CAPACITY;
-use super::requests::Known;
-use super::simulated::{Placement, SimulatedMemory};
-use super::whatif::Prepared;
+use crate::allocator::BlockIx;
+use crate::allocator::HeldSegment;
+use crate::allocator::MemoryStats;
+use crate::allocator::adopt;
+use crate::allocator::{CachingAllocator, EventSink};
+use crate::allocator::{Placement, SimulatedMemory};
+use crate::inference::replay::UNKNOWN_CAPACITY;
+use crate::inference::requests::Known;
+use crate::inference::whatif::Prepared;
 use crate::model::{AllocConf, PoolKey, TorchVersion};
 
 /// One step of a script. Rows are numbered by its author.

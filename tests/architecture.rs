@@ -18,7 +18,7 @@ const CORE: &[&[&str]] = &[
     &["tables"],
     &["anatomy"],
     &["query", "diagnose"],
-    &["compare"],
+    &["compare", "plan"],
 ];
 
 /// Folders with the path of their module, and the modules in them: each step names only what stands in a step before it.

@@ -15,6 +15,7 @@ pub mod flame;
 pub mod helper;
 pub mod leaks;
 pub mod oom;
+pub mod plan;
 pub mod probe;
 pub mod ranks;
 pub mod record;
@@ -96,6 +97,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::State(a) => state::run(&a, out),
         Command::Oom(a) => print(out, &oom::run(&a)?),
         Command::Whatif(a) => whatif::run(&a, out),
+        Command::Plan(a) => plan::run(&a, out),
         Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
         Command::Findings(a) => print(out, &findings::run(&a)?),
         Command::Allocations(a) => allocations::run(&a, out),

@@ -6,7 +6,7 @@
 //! The modules, each naming only what stands to its left (`tests/architecture.rs` of the program checks it):
 //!
 //! ```text
-//! units < model < { formats, allocator } < inference < tables < anatomy < { query, diagnose } < compare
+//! units < model < { formats, allocator } < inference < tables < anatomy < { query, diagnose } < { compare, plan }
 //! ```
 //!
 //! * [`units`]: bytes, times and addresses as text, and back.
@@ -18,6 +18,7 @@
 //! * [`anatomy`]: what the program was doing: steps, phases, modules, and what each block is for.
 //! * [`query`]: the allocations and events that a text asks for.
 //! * [`diagnose`]: findings, failed requests, leaks, fragmentation, and the text of errors.
+//! * [`plan`]: the next run: its peak at other sizes, the largest that fits, and what changes to the program would give.
 //! * [`compare`]: differences, flame graphs, ranks, and two sources of one run laid together.
 //!
 //! # Open a file and ask for its peak
@@ -67,6 +68,7 @@ pub mod diagnose;
 pub mod formats;
 pub mod inference;
 pub mod model;
+pub mod plan;
 pub mod query;
 pub mod tables;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod failures;
 mod mistakes;
 mod output;
+mod plan;
 mod reports;
 mod runs;
 pub(super) mod values;
@@ -16,6 +17,7 @@ use super::allocations::AllocationsArgs;
 pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
 pub use mistakes::{is_a_folder, is_no_command, misused, not_files, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
+pub use plan::PlanArgs;
 pub use reports::{
     CheckArgs, Curve, DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs,
     StateArgs, SummaryArgs,
@@ -62,6 +64,8 @@ pub enum Command {
     Oom(OomArgs),
     /// The same requests under other allocator settings and limits
     Whatif(WhatifArgs),
+    /// Which size fits, and what would make it fit, from short recordings at known sizes
+    Plan(PlanArgs),
     /// What the text of an out-of-memory error says, and what to do
     Explain(ExplainArgs),
     /// What is wrong with a recording, most serious first, with remedies

@@ -26,6 +26,11 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
     vramscope_core::units::Bytes::parse_limit(text).map(|b| b.0)
 }
 
+/// Reads what a recording was run at, `batch=8,seq=512`.
+pub(super) fn parse_size_of_run(text: &str) -> Result<vramscope_core::plan::Size, String> {
+    vramscope_core::plan::Size::parse(text)
+}
+
 /// Reads a number of seconds above zero.
 pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

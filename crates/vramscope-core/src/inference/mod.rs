@@ -14,6 +14,7 @@ mod reader;
 pub mod remedies;
 mod replay;
 mod requests;
+pub mod scripted;
 mod start;
 mod table;
 mod untraced;

@@ -205,6 +205,18 @@ impl<'a> Requests<'a> {
         self.start.iter().flat_map(of)
     }
 
+    /// The same with the first byte of each: slot, address, bytes, stream.
+    pub(crate) fn blocks_before_at(&self) -> impl Iterator<Item = (u32, u64, u64, u64)> + '_ {
+        let live = |s: &'_ StartSegment| {
+            s.blocks
+                .iter()
+                .filter(|b| b.is_in_use())
+                .map(|b| (b.slot, b.address, b.requested.max(1), s.stream))
+                .collect::<Vec<_>>()
+        };
+        self.start.iter().flat_map(live)
+    }
+
     /// True where a graph capture begins, which empties the cache first.
     pub fn begins_capture(&self, event: usize) -> bool {
         self.captures.contains(&(event as u32))

@@ -235,6 +235,13 @@ pub struct Prepared {
     own: Arc<OwnRun>,
 }
 
+impl Prepared {
+    /// What was read from the trace.
+    pub(super) fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known)
+    }
+}
+
 impl<'a> WhatIf<'a> {
     /// Reads the requests and finds out whether the model reproduces the recording.
     ///

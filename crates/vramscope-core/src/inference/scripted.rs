@@ -1,0 +1,171 @@
+//! A list of requests that no recording holds, run on the model: the steps of a program with other sizes, or in another order.
+
+use rustc_hash::FxHashMap;
+
+use crate::allocator::BlockIx;
+use crate::allocator::HeldSegment;
+use crate::allocator::MemoryStats;
+use crate::allocator::adopt;
+use crate::allocator::{CachingAllocator, EventSink};
+use crate::allocator::{Placement, SimulatedMemory};
+use crate::inference::replay::UNKNOWN_CAPACITY;
+use crate::inference::requests::Known;
+use crate::inference::whatif::Prepared;
+use crate::model::{AllocConf, PoolKey, TorchVersion};
+
+/// One step of a script. Rows are numbered by its author.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Ask for memory.
+    Alloc(u32),
+    /// Free at once.
+    Free(u32),
+    /// Free; completion comes later.
+    FreeLater(u32),
+    /// That completion.
+    Complete(u32),
+    /// `empty_cache`.
+    EmptyCache,
+}
+
+/// What a row asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Bytes; 0 is not asked for at all.
+    pub size: u64,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// The pool.
+    pub pool: PoolKey,
+}
+
+/// Requests to run, and what they begin from.
+#[derive(Clone, Copy, Debug)]
+pub struct Script<'a> {
+    /// The steps.
+    pub asks: &'a [Ask],
+    /// What each row asks for.
+    pub rows: &'a [Asked],
+    /// Segments and blocks that are there before the first step; `None` begins with an empty allocator.
+    pub start: Option<&'a Start>,
+}
+
+/// The state a recording began in.
+#[derive(Clone, Debug)]
+pub struct Start {
+    known: std::sync::Arc<Known>,
+    /// Which row stands for each block.
+    rows: FxHashMap<u32, u32>,
+}
+
+impl Start {
+    /// The state that a recording began in; rows by the slots of its blocks.
+    #[must_use]
+    pub fn of(prepared: &Prepared, rows: FxHashMap<u32, u32>) -> Self {
+        Start { known: prepared.known(), rows }
+    }
+}
+
+/// How to run a script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    /// The settings.
+    pub conf: AllocConf,
+    /// Which release's rules.
+    pub version: TorchVersion,
+    /// The most bytes that may be reserved.
+    pub limit: Option<u64>,
+    /// Where segments go.
+    pub placement: Placement,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Scripted {
+    /// The counters at the end, or at the request that failed.
+    pub stats: MemoryStats,
+    /// The step that failed.
+    pub failed: Option<usize>,
+    /// Some choice fell between equal blocks, which addresses decide.
+    pub has_tie: bool,
+}
+
+impl Script<'_> {
+    /// Runs the steps up to the first that fails. About 0.3 µs a request.
+    #[must_use]
+    pub fn run(&self, terms: &Terms) -> Scripted {
+        let (a, failed) = self.drive(terms, ());
+        Scripted { has_tie: a.has_tie(), stats: a.stats, failed }
+    }
+
+    /// [`run`](Self::run) with a listener, which hears the number of each step; what it heard and what is held at the end.
+    pub fn run_into<S: EventSink>(&self, terms: &Terms, sink: S) -> (Scripted, S, Vec<HeldSegment>) {
+        let (a, failed) = self.drive(terms, sink);
+        let segments = a.segments();
+        (Scripted { has_tie: a.has_tie(), stats: a.stats, failed }, a.sink, segments)
+    }
+
+    fn drive<S: EventSink>(&self, terms: &Terms, sink: S) -> (CachingAllocator<SimulatedMemory, S>, Option<usize>) {
+        let memory = SimulatedMemory::new(UNKNOWN_CAPACITY, terms.placement);
+        let mut conf = terms.conf.clone();
+        conf.per_process_memory_fraction = 1.0;
+        let mut a = CachingAllocator::new(memory, sink, conf, terms.version);
+        a.set_limit(terms.limit);
+        let mut held = vec![BlockIx::NONE; self.rows.len()];
+        if let Some(start) = self.start {
+            let mut slots = vec![BlockIx::NONE; start.known.slots as usize];
+            adopt(&mut a, &start.known.start, &mut slots);
+            for (&slot, &row) in &start.rows {
+                if let (Some(&block), Some(held)) = (slots.get(slot as usize), held.get_mut(row as usize)) {
+                    *held = block;
+                }
+            }
+        }
+        let take = |held: &mut [BlockIx], row: u32| {
+            held.get_mut(row as usize).and_then(|held| std::mem::replace(held, BlockIx::NONE).get())
+        };
+        let mut failed = None;
+        for (i, ask) in self.asks.iter().enumerate() {
+            a.sink.at(i);
+            let is_done = match *ask {
+                Ask::Alloc(row) => {
+                    let asked = self.rows.get(row as usize).copied().unwrap_or_default();
+                    if asked.size == 0 {
+                        continue;
+                    }
+                    match (a.malloc_in(asked.size, asked.stream, asked.pool), held.get_mut(row as usize)) {
+                        (Ok(block), Some(held)) => {
+                            *held = block;
+                            true
+                        }
+                        _ => false,
+                    }
+                }
+                Ask::Free(row) => {
+                    if let Some(block) = take(&mut held, row) {
+                        a.free(block);
+                    }
+                    true
+                }
+                Ask::FreeLater(row) => {
+                    if let Some(block) = held.get(row as usize).and_then(|h| h.get()) {
+                        a.free_later(block);
+                    }
+                    true
+                }
+                Ask::Complete(row) => {
+                    if let Some(block) = take(&mut held, row) {
+                        a.complete_free(block);
+                    }
+                    true
+                }
+                Ask::EmptyCache => a.empty_cache().is_ok(),
+            };
+            if !is_done {
+                failed = Some(i);
+                break;
+            }
+        }
+        (a, failed)
+    }
+}

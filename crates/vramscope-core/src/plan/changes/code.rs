@@ -1,0 +1,159 @@
+//! What a change is called, what it costs, and what to paste for it.
+
+use serde::Serialize;
+
+use super::Change;
+
+/// Lines to paste.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Code {
+    /// A training loop of one's own.
+    pub pytorch: String,
+    /// Hugging Face's `Trainer`.
+    pub hf_trainer: String,
+    /// Lightning.
+    pub lightning: String,
+}
+
+impl Code {
+    /// For several changes, one after the other.
+    #[must_use]
+    pub fn of(changes: &[Change]) -> Self {
+        let mut all = Code::default();
+        for change in changes {
+            let one = change.code();
+            let join = |all: &mut String, one: &str| {
+                if !all.is_empty() {
+                    all.push('\n');
+                }
+                all.push_str(one);
+            };
+            join(&mut all.pytorch, &one[0]);
+            join(&mut all.hf_trainer, &one[1]);
+            join(&mut all.lightning, &one[2]);
+        }
+        all
+    }
+}
+
+impl Change {
+    /// In plain words; `place` is the line that checkpointing goes around.
+    pub(super) fn title(&self, place: Option<&str>) -> String {
+        match self {
+            Change::Checkpoint(_) => match place {
+                Some(place) => format!("checkpoint the module at {place}"),
+                None => "checkpoint the layers".to_owned(),
+            },
+            Change::NoForeach => "optimizer with foreach=False".to_owned(),
+            Change::Fused => "optimizer with fused=True".to_owned(),
+            Change::EightBit => "optimizer state in 8 bits".to_owned(),
+            Change::Sgd => "SGD without momentum".to_owned(),
+            Change::SetToNone => "free gradients after each step".to_owned(),
+            Change::InBackward => "optimizer step inside the backward pass".to_owned(),
+            Change::Bf16 => "weights in bf16".to_owned(),
+            Change::CacheOff => "autocast without its cache".to_owned(),
+            Change::Chunks(n) => format!("logits and loss in {n} chunks"),
+            Change::Offload => "saved tensors in host memory".to_owned(),
+            Change::Del(line) => format!("del of what {line} makes"),
+            Change::Lora(rank) => format!("LoRA of rank {rank}"),
+        }
+    }
+
+    pub(super) fn cost(&self) -> &'static str {
+        match self {
+            Change::Checkpoint(_) => "about a third more time: the layers run forward twice",
+            Change::NoForeach => "a slower optimizer step",
+            Change::Fused => "nothing",
+            Change::EightBit => "a package (bitsandbytes), and rounding of the state",
+            Change::Sgd => "another optimizer: the learning rate has to be found anew",
+            Change::SetToNone => "nothing",
+            Change::InBackward => "no clipping by the norm of all gradients, and no accumulation",
+            Change::Bf16 => "rounding: small updates of weights may be lost",
+            Change::CacheOff => "weights that are used twice are cast twice",
+            Change::Chunks(_) => "the last layer runs forward twice",
+            Change::Offload => "time for the copies to the host and back",
+            Change::Del(_) => "nothing",
+            Change::Lora(_) => "another training: most weights stay as they are",
+        }
+    }
+
+    /// Lines for a loop of one's own, for HF Trainer and for Lightning.
+    fn code(&self) -> [String; 3] {
+        let own = |lines: [&str; 3]| lines.map(str::to_owned);
+        match self {
+            Change::Checkpoint(_) => own([
+                "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # instead of x = block(x)",
+                "TrainingArguments(..., gradient_checkpointing=True, gradient_checkpointing_kwargs={\"use_reentrant\": False})",
+                "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # in the module's forward",
+            ]),
+            Change::NoForeach => own([
+                "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, foreach=False)",
+                "TrainingArguments(..., optim=\"adamw_torch\", optim_args=\"foreach=False\")",
+                "return torch.optim.AdamW(self.parameters(), lr=lr, foreach=False)  # in configure_optimizers",
+            ]),
+            Change::Fused => own([
+                "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",
+                "TrainingArguments(..., optim=\"adamw_torch_fused\")",
+                "return torch.optim.AdamW(self.parameters(), lr=lr, fused=True)  # in configure_optimizers",
+            ]),
+            Change::EightBit => own([
+                "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=lr)",
+                "TrainingArguments(..., optim=\"adamw_bnb_8bit\")",
+                "return bitsandbytes.optim.AdamW8bit(self.parameters(), lr=lr)  # in configure_optimizers",
+            ]),
+            Change::Sgd => own([
+                "optimizer = torch.optim.SGD(model.parameters(), lr=lr)",
+                "TrainingArguments(..., optim=\"sgd\")",
+                "return torch.optim.SGD(self.parameters(), lr=lr)  # in configure_optimizers",
+            ]),
+            Change::SetToNone => own([
+                "optimizer.step(); optimizer.zero_grad(set_to_none=True)",
+                "# Trainer does this already",
+                "# Lightning does this already; with manual optimization: optimizer.zero_grad(set_to_none=True) behind optimizer.step()",
+            ]),
+            Change::InBackward => own([
+                "optimizers = {p: torch.optim.AdamW([p], lr=lr, foreach=False) for p in model.parameters()}\n\
+                 def step(p): optimizers[p].step(); optimizers[p].zero_grad()\n\
+                 for p in model.parameters(): p.register_post_accumulate_grad_hook(step)",
+                "# Trainer steps behind the backward pass; its layer-wise optimizers (optim=\"galore_adamw_layerwise\") step inside",
+                "# with self.automatic_optimization = False: the hooks of the plain loop, and no optimizer.step()",
+            ]),
+            Change::Bf16 => own([
+                "model = model.to(torch.bfloat16)  # and no autocast",
+                "model = AutoModel.from_pretrained(name, dtype=torch.bfloat16)",
+                "Trainer(..., precision=\"bf16-true\")",
+            ]),
+            Change::CacheOff => own([
+                "with torch.autocast(\"cuda\", torch.bfloat16, cache_enabled=False):",
+                "# Trainer sets autocast up itself: call the model under torch.autocast(..., cache_enabled=False) in compute_loss",
+                "# in training_step: with torch.autocast(\"cuda\", torch.bfloat16, cache_enabled=False):",
+            ]),
+            Change::Chunks(n) => {
+                let lines = format!(
+                    "def part(h, y): return F.cross_entropy(head(h).float(), y, reduction=\"sum\")\n\
+                     h, y = hidden.flatten(0, 1), labels.flatten()\n\
+                     loss = sum(torch.utils.checkpoint.checkpoint(part, a, b, use_reentrant=False) for a, b in zip(h.chunk({n}), y.chunk({n}))) / y.numel()"
+                );
+                [
+                    lines.clone(),
+                    format!("# in compute_loss of a Trainer of your own:\n{lines}"),
+                    format!("# in training_step:\n{lines}"),
+                ]
+            }
+            Change::Offload => own([
+                "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = compute_loss(model, batch)",
+                "# in compute_loss: with torch.autograd.graph.save_on_cpu(pin_memory=True): return super().compute_loss(...)",
+                "# in training_step: with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = self.loss(batch)",
+            ]),
+            Change::Del(line) => {
+                let lines = format!("del name  # what {line} makes, behind its last use");
+                [lines.clone(), lines.clone(), lines]
+            }
+            Change::Lora(rank) => {
+                let lines =
+                    format!("model = peft.get_peft_model(model, peft.LoraConfig(r={rank}, target_modules=\"all-linear\"))");
+                [lines.clone(), lines.clone(), lines]
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Changes to the optimizer and to how long gradients live.
+
+use super::draft::{Draft, Edits};
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
+use crate::plan::program::NEVER;
+
+/// Without foreach: each weight is stepped by itself, so what a step makes on the way is freed before the next weight's turn.
+pub(super) fn without_foreach(draft: &mut Draft<'_>) {
+    let rows = scratch(draft);
+    let mut edits = Edits::default();
+    for &row in &rows {
+        let r = draft.rows[row as usize];
+        if r.freed > r.born + 3 {
+            edits.free_at(draft, row, r.born + 2);
+        }
+    }
+    draft.apply(edits);
+}
+
+/// Fused: one kernel steps all weights in place.
+pub(super) fn fused(draft: &mut Draft<'_>) {
+    for row in scratch(draft) {
+        draft.rows[row as usize].drop_it();
+    }
+}
+
+/// State in eight bits: a byte an element and four for each 256.
+pub(super) fn eight_bit(draft: &mut Draft<'_>) {
+    fused(draft);
+    for row in draft.which(|r| r.role == Role::OptimizerState) {
+        // Tensors of fewer than 4,096 elements stay as they are.
+        if draft.size(row) >= 4 * 4096 {
+            draft.rows[row as usize].part = (65, 256);
+        }
+    }
+}
+
+/// SGD without momentum: no state, and nothing on the way.
+pub(super) fn sgd(draft: &mut Draft<'_>) {
+    fused(draft);
+    for row in draft.which(|r| r.role == Role::OptimizerState) {
+        draft.rows[row as usize].drop_it();
+    }
+}
+
+/// `set_to_none`: gradients are freed behind the optimizer, and the backward pass keeps what it makes as the next ones.
+pub(super) fn set_to_none(draft: &mut Draft<'_>) -> bool {
+    let mut edits = Edits::default();
+    let mut is_any = false;
+    for step in 1..=draft.steps() {
+        let Some((_, end)) = draft.reach(step, Phase::Optimizer).or_else(|| draft.reach(step, Phase::Backward)) else { continue };
+        let kept =
+            draft.which(|r| r.role == Role::Gradients && r.step == step && (r.freed == NEVER || outlives(draft, r.freed, step)));
+        for &row in &kept {
+            is_any = true;
+            edits.free_at(draft, row, end + 1);
+        }
+        for later in step + 1..=draft.steps() {
+            let Some((_, end)) = draft.reach(later, Phase::Optimizer).or_else(|| draft.reach(later, Phase::Backward)) else {
+                continue;
+            };
+            let mut made = draft.which(|r| r.step == later && r.phase == Phase::Backward && r.is_short());
+            for &row in &kept {
+                if let Some(at) = made.iter().position(|&m| draft.size(m) == draft.size(row)) {
+                    edits.free_at(draft, made.remove(at), end + 1);
+                }
+            }
+        }
+    }
+    draft.apply(edits);
+    is_any
+}
+
+/// True where a place lies in the forward pass of the next step or behind it.
+fn outlives(draft: &Draft<'_>, freed: u32, step: u32) -> bool {
+    draft.reach(step + 1, Phase::Forward).is_some_and(|(_, end)| freed > end)
+}
+
+/// The optimizer steps each weight in the backward pass, as soon as its gradient is there.
+pub(super) fn in_backward(draft: &mut Draft<'_>) {
+    without_foreach(draft);
+    let mut edits = Edits::default();
+    for step in 1..=draft.steps() {
+        let gradients = draft.which(|r| r.role == Role::Gradients && r.step == step && r.born != NEVER);
+        for (i, &row) in gradients.iter().enumerate() {
+            let next = gradients.get(i + 1).map_or(draft.rows[row as usize].born + 2, |&n| draft.rows[n as usize].born);
+            if draft.rows[row as usize].freed > next {
+                edits.free_at(draft, row, next);
+            }
+        }
+    }
+    draft.apply(edits);
+}
+
+/// What the optimizer makes on the way.
+fn scratch(draft: &Draft<'_>) -> Vec<u32> {
+    draft.which(|r| r.phase == Phase::Optimizer && !matches!(r.role, Role::OptimizerState | Role::Weights | Role::Gradients))
+}

@@ -1,0 +1,156 @@
+//! Changes to what the forward pass keeps for the backward pass.
+
+use super::draft::{Draft, Edits};
+use super::repeats::{Instance, find};
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
+use crate::plan::program::NEVER;
+
+/// Checkpointing of a module that repeats: its inner activations go at its end, and are made again before its backward pass.
+/// The line that calls the module, and how often it does; `None` where nothing repeats.
+pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(String, usize)> {
+    let steps = draft.steps().max(u32::from(draft.program.steps > 0));
+    let mut edits = Edits::default();
+    let mut told = None;
+    let (mut bytes, mut requests) = (0, 0);
+    for step in u32::from(draft.program.steps > 0)..=steps {
+        let Some(found) = find(draft, step, name) else { continue };
+        let last_step = step == steps;
+        let begins = backward_of(draft, &found.instances);
+        // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds.
+        let (_, forward_end) = draft.reach(step, Phase::Forward).unwrap_or_default();
+        let of_autocast =
+            draft.which(|r| r.role == Role::AutocastCopies && r.step == step && r.freed != NEVER && r.freed > forward_end);
+        let context_end = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
+        for (instance, begin) in found.instances.iter().zip(begins) {
+            let Some(begin) = begin else { continue };
+            for &row in &instance.inner {
+                let is_copy = draft.rows[row as usize].role == Role::AutocastCopies;
+                let end = context_end.filter(|_| is_copy).unwrap_or(instance.end);
+                let again = edits.make_again(draft, row, begin);
+                let freed = draft.rows[row as usize].freed;
+                edits.free_at(draft, row, end);
+                if freed != NEVER {
+                    edits.free_again(again, freed);
+                }
+                if last_step {
+                    bytes += draft.size(row);
+                    requests += 1;
+                }
+            }
+        }
+        told = Some((found.place, found.instances.len()));
+    }
+    draft.apply(edits);
+    draft.recomputed += bytes;
+    draft.again += requests;
+    told
+}
+
+/// Where the backward pass of each instance begins: where that of the next one is over.
+fn backward_of(draft: &Draft<'_>, instances: &[Instance]) -> Vec<Option<u32>> {
+    let freed =
+        |i: &Instance| -> Vec<u32> { i.inner.iter().map(|&r| draft.rows[r as usize].freed).filter(|&f| f != NEVER).collect() };
+    let frees: Vec<Vec<u32>> = instances.iter().map(freed).collect();
+    (0..instances.len())
+        .map(|i| {
+            let first = *frees[i].iter().min()?;
+            let after = frees.get(i + 1).and_then(|f| f.iter().filter(|&&f| f < first).max()).map(|f| f + 1);
+            Some(after.unwrap_or(first.saturating_sub(4)))
+        })
+        .collect()
+}
+
+/// Saved tensors go to the host as soon as they are made, and come back where the backward pass uses them.
+pub(super) fn offload(draft: &mut Draft<'_>) {
+    let last = draft.steps();
+    let saved = draft.which(|r| {
+        matches!(r.role, Role::Activations | Role::AutocastCopies) && r.born != NEVER && r.freed != NEVER && !r.is_short()
+    });
+    let mut edits = Edits::default();
+    for row in saved {
+        let r = draft.rows[row as usize];
+        if r.step == last {
+            draft.moved += 2 * draft.size(row);
+        }
+        // It stays until the operators that read it next have run.
+        edits.free_at(draft, row, (r.born + 8).min(r.freed));
+        let again = edits.make_again(draft, row, r.freed.saturating_sub(2));
+        edits.free_again(again, r.freed);
+    }
+    draft.apply(edits);
+}
+
+/// The loss in chunks: logits and what is made of them, one part at a time. False where no logits are found.
+pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
+    let last = draft.steps();
+    let mut is_any = false;
+    for step in u32::from(draft.program.steps > 0)..=last {
+        let Some((from, end)) = draft.reach(step, Phase::Forward) else { continue };
+        let forward = draft.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
+        let most = forward.iter().map(|&r| draft.size(r)).max().unwrap_or(0);
+        // Logits come last in the forward pass, and nothing there is as large.
+        let tail = from + (end - from) * 4 / 5;
+        let is_large = |d: &Draft<'_>, r: u32| d.size(r) * 5 >= most * 2;
+        let at_the_end: Vec<u32> =
+            forward.iter().copied().filter(|&r| draft.rows[r as usize].born >= tail && is_large(draft, r)).collect();
+        let elsewhere = forward.iter().any(|&r| draft.rows[r as usize].born < tail && is_large(draft, r));
+        if elsewhere || at_the_end.is_empty() {
+            continue;
+        }
+        is_any = true;
+        let back = draft.reach(step, Phase::Backward).map_or(end, |(first, stop)| first + (stop - first) / 10);
+        let gradients = draft.which(|r| {
+            r.step == step
+                && matches!(r.phase, Phase::Backward | Phase::Between)
+                && (end..=back).contains(&r.born)
+                && r.role != Role::Gradients
+        });
+        let large: Vec<u32> = gradients.into_iter().filter(|&r| is_large(draft, r)).collect();
+        for row in at_the_end.into_iter().chain(large) {
+            if step == last {
+                draft.recomputed += draft.size(row);
+                draft.again += u64::from(chunks);
+            }
+            let part = &mut draft.rows[row as usize].part;
+            part.1 = part.1.saturating_mul(chunks);
+        }
+    }
+    is_any
+}
+
+/// Autocast without its cache: a copy goes as soon as it was used, unless the backward pass needs it. False where it does.
+pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
+    let copies = draft.which(|r| r.role == Role::AutocastCopies && r.born != NEVER);
+    let mut edits = Edits::default();
+    let mut is_any = false;
+    for row in copies {
+        let r = draft.rows[row as usize];
+        let is_kept = draft.reach(r.step, Phase::Backward).is_some_and(|(first, _)| r.freed >= first);
+        if !is_kept && r.freed > r.born + 3 {
+            is_any = true;
+            edits.free_at(draft, row, r.born + 3);
+        }
+    }
+    draft.apply(edits);
+    is_any
+}
+
+/// `del` of what a line makes, at the end of the phase that made it. False where nothing of it lives longer.
+pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
+    let program = draft.program;
+    let mut edits = Edits::default();
+    let mut is_any = false;
+    for row in draft.which(|r| r.born != NEVER) {
+        let r = draft.rows[row as usize];
+        let place = program.place(&program.rows[r.of as usize]);
+        let Some((_, end)) = draft.reach(r.step, r.phase) else { continue };
+        let end = end + 1;
+        if (place == line || place.ends_with(line)) && r.freed > end && r.role != Role::Activations {
+            is_any = true;
+            edits.free_at(draft, row, end);
+        }
+    }
+    draft.apply(edits);
+    is_any
+}

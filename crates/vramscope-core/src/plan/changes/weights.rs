@@ -1,0 +1,50 @@
+//! Changes to the weights: a smaller type, or most of them frozen.
+
+use super::draft::Draft;
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
+
+/// Weights in bf16: half the bytes of weights, gradients and optimizer state, and no copies for autocast. Where the program ran without
+/// autocast its activations halve too; where it ran with it, some are in bf16 already.
+pub(super) fn bf16(draft: &mut Draft<'_>) {
+    let had_autocast = draft.rows.iter().any(|r| r.role == Role::AutocastCopies);
+    for row in 0..draft.rows.len() as u32 {
+        let r = &mut draft.rows[row as usize];
+        match r.role {
+            Role::AutocastCopies => r.drop_it(),
+            Role::Weights | Role::Gradients | Role::OptimizerState => r.part.1 *= 2,
+            _ if r.phase == Phase::Optimizer => r.part.1 *= 2,
+            Role::Activations | Role::Temporaries if r.phase != Phase::Load => {
+                if had_autocast {
+                    draft.low.insert(row, (1, 2));
+                } else {
+                    r.part.1 *= 2;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// LoRA: the weights are frozen; gradients and state are those of two thin matrices beside each.
+pub(super) fn lora(draft: &mut Draft<'_>, rank: u64) {
+    for row in 0..draft.rows.len() as u32 {
+        let role = draft.rows[row as usize].role;
+        let is_of_optimizer = draft.rows[row as usize].phase == Phase::Optimizer && role != Role::Weights;
+        if !matches!(role, Role::Gradients | Role::OptimizerState) && !is_of_optimizer {
+            continue;
+        }
+        // A square matrix of n elements has two of rank × √n.
+        let elements = (draft.size(row) / 4).max(1);
+        let side = elements.isqrt().max(1);
+        let thin = 2 * rank * side;
+        let r = &mut draft.rows[row as usize];
+        // Vectors have no low rank, and are frozen.
+        if elements < 16_384 || thin >= elements {
+            r.drop_it();
+        } else {
+            let over = u32::try_from(elements / thin).unwrap_or(u32::MAX).max(1);
+            r.part.1 = r.part.1.saturating_mul(over);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! [`Model`]: the law of every request of one program, from recordings at several sizes.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::align::align;
+use super::law::{Fit, Law, Quantities, Sure};
+use super::program::{NEVER, Program};
+use super::reduce::{self, MULTIPROCESSORS};
+use super::refuse::{Parting, part};
+use crate::inference::scripted::Ask;
+
+/// The laws of one recording's requests.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The recording whose requests, in whose order, are made.
+    pub program: Arc<Program>,
+    /// The quantities, in the order of every list of values.
+    pub names: Vec<String>,
+    /// Different laws.
+    pub fits: Vec<Fit>,
+    /// The law of each row.
+    pub of: Vec<u32>,
+    /// Rows that no other recording has.
+    pub alone: Vec<u32>,
+    /// There is one recording only, and the anatomy tells what grows.
+    pub is_single: bool,
+    /// Rows of other recordings that this one does not have, by recording.
+    pub missing: Vec<usize>,
+}
+
+/// Requests that share a place and a law, for lists of what was not explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unexplained {
+    /// Where they are made.
+    pub place: String,
+    /// What the block is for.
+    pub role: crate::anatomy::Role,
+    /// How many requests.
+    pub requests: u64,
+    /// Bytes of one of them in each recording that has it, in the order of the recordings; `None` where it has none.
+    pub sizes: Vec<Option<u64>>,
+    /// The most bytes of them at once.
+    pub bytes: u64,
+}
+
+impl Model {
+    /// Finds the laws of the requests of `programs[base]`.
+    ///
+    /// # Errors
+    /// [`Parting`] where the programs are not one program.
+    pub fn of(programs: &[Arc<Program>], base: usize, names: &[String]) -> Result<Self, Box<Parting>> {
+        let program = &programs[base];
+        let at: Vec<Vec<u64>> = programs.iter().map(|p| p.at.values(names).unwrap_or_default()).collect();
+        let quantities = Quantities::of(names, &at);
+        let mut maps: Vec<(usize, Vec<u32>)> = Vec::new();
+        for (i, other) in programs.iter().enumerate().filter(|(i, _)| *i != base) {
+            let map = align(program, other);
+            if let Some(parting) = part(program, other, &map) {
+                return Err(Box::new(parting));
+            }
+            maps.push((i, map));
+        }
+        let mut fits: Vec<Fit> = Vec::new();
+        let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();
+        let mut intern = |fit: Fit, fits: &mut Vec<Fit>| {
+            *ids.entry(fit).or_insert_with_key(|fit| {
+                fits.push(fit.clone());
+                fits.len() as u32 - 1
+            })
+        };
+        let mut of = vec![u32::MAX; program.rows.len()];
+        let mut known: FxHashMap<(Vec<u64>, bool), u32> = FxHashMap::default();
+        let mut alone = Vec::new();
+        let samples_of = |row: usize| -> Vec<(&[u64], u64)> {
+            let mut samples = vec![(at[base].as_slice(), program.rows[row].size)];
+            for (i, map) in &maps {
+                if let Some(other) = programs[*i].rows.get(map[row] as usize) {
+                    samples.push((at[*i].as_slice(), other.size));
+                }
+            }
+            // The nearest recording comes last: what follows no law goes on from there.
+            samples.sort_by_key(|(at, _)| at.iter().fold(1u128, |all, &v| all.saturating_mul(u128::from(v))));
+            samples
+        };
+        if maps.is_empty() {
+            let (fits, of) = super::one_recording::fit(program, &quantities, &at[base]);
+            let is_single = true;
+            let mut model =
+                Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single, missing: Vec::new() };
+            let mut ids: FxHashMap<Fit, u32> = model.fits.iter().cloned().zip(0..).collect();
+            let mut intern = |fit: Fit, fits: &mut Vec<Fit>| {
+                *ids.entry(fit).or_insert_with_key(|fit| {
+                    fits.push(fit.clone());
+                    fits.len() as u32 - 1
+                })
+            };
+            model.find_reductions(&samples_of, &mut intern);
+            return Ok(model);
+        }
+        for row in 0..program.rows.len() {
+            let samples = samples_of(row);
+            let has_other = samples.iter().any(|(a, _)| *a != at[base].as_slice());
+            if !has_other {
+                alone.push(row as u32);
+                continue;
+            }
+            let is_short = program.rows[row].life() < 64;
+            let key: Vec<u64> = samples.iter().flat_map(|(a, s)| [a.as_ptr() as u64, *s]).collect();
+            of[row] = match known.get(&(key.clone(), is_short)) {
+                Some(&id) => id,
+                None => {
+                    let id = intern(quantities.fit(&samples, is_short), &mut fits);
+                    known.insert((key, is_short), id);
+                    id
+                }
+            };
+        }
+        // What only this recording has is as another request of that size is, from the same stack if there is one.
+        let mut like: FxHashMap<(u64, u64), u32> = FxHashMap::default();
+        let mut sizes: FxHashMap<u64, FxHashMap<u32, u32>> = FxHashMap::default();
+        for (row, &id) in program.rows.iter().zip(&of).filter(|(_, id)| **id != u32::MAX) {
+            if fits[id as usize].sure != Sure::Guessed {
+                like.entry((row.size, row.key)).or_insert(id);
+                *sizes.entry(row.size).or_default().entry(id).or_default() += 1;
+            }
+        }
+        for &row in &alone {
+            let r = &program.rows[row as usize];
+            let same_stack = if r.key == 0 { None } else { like.get(&(r.size, r.key)) };
+            let most = || sizes.get(&r.size).and_then(|ids| ids.iter().max_by_key(|(id, n)| (**n, **id)).map(|(id, _)| id));
+            of[row as usize] = match same_stack.or_else(most) {
+                Some(&id) => id,
+                None => intern(quantities.alone(&at[base], r.size), &mut fits),
+            };
+        }
+        let mut model =
+            Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single: false, missing: Vec::new() };
+        model.missing = maps
+            .iter()
+            .map(|(i, map)| programs[*i].rows.len().saturating_sub(map.iter().filter(|m| **m != NEVER).count()))
+            .collect();
+        model.find_reductions(&samples_of, &mut intern);
+        Ok(model)
+    }
+
+    /// Buffers of reductions follow a law of their own.
+    fn find_reductions<'s>(
+        &mut self,
+        samples_of: &impl Fn(usize) -> Vec<(&'s [u64], u64)>,
+        intern: &mut impl FnMut(Fit, &mut Vec<Fit>) -> u32,
+    ) {
+        let program = Arc::clone(&self.program);
+        let found = reduce::find(&program);
+        let samples: Vec<Vec<(&[u64], u64)>> = found.iter().map(|(row, _)| samples_of(*row)).collect();
+        let law_of = |row: u32| {
+            let fit = &self.fits[self.of[row as usize] as usize];
+            (fit.sure != Sure::Guessed).then(|| fit.law.clone())
+        };
+        // The card is the one under which most buffers come out.
+        let counts: Vec<usize> = MULTIPROCESSORS
+            .iter()
+            .map(|&m| found.iter().zip(&samples).filter(|((_, f), s)| f.reduce(&program, m, s, law_of).is_some()).count())
+            .collect();
+        let best = counts.iter().copied().max().unwrap_or(0);
+        if best == 0 {
+            return;
+        }
+        let cards: Vec<u64> = MULTIPROCESSORS.iter().zip(&counts).filter(|(_, c)| **c == best).map(|(m, _)| *m).collect();
+        let mut decided = Vec::new();
+        for ((row, f), samples) in found.iter().zip(&samples) {
+            let mut laws: Vec<_> = cards.iter().filter_map(|&m| f.reduce(&program, m, samples, law_of)).map(Arc::new).collect();
+            if laws.is_empty() {
+                continue;
+            }
+            let first = laws.remove(0);
+            let counters = program.rows[f.counters].size;
+            let sure = if samples.len() > 1 { Sure::Verified } else { Sure::Determined };
+            let fit = |law: Law, others: Vec<Law>| Fit { law, sure, others };
+            let beside = fit(Law::BesideReduce(Arc::clone(&first), counters), Vec::new());
+            let others = laws.into_iter().map(Law::Reduce).collect();
+            decided.push((*row, f.counters, fit(Law::Reduce(first), others), beside));
+        }
+        for (row, counters, buffer, beside) in decided {
+            self.of[row] = intern(buffer, &mut self.fits);
+            self.of[counters] = intern(beside, &mut self.fits);
+        }
+    }
+
+    /// True where more than one recording was laid over another.
+    pub(super) fn others_known(&self) -> bool {
+        !self.is_single
+    }
+
+    /// The law of a row.
+    #[must_use]
+    pub fn fit(&self, row: usize) -> &Fit {
+        &self.fits[self.of[row] as usize]
+    }
+
+    /// Bytes of every row at these values.
+    #[must_use]
+    pub fn sizes(&self, at: &[u64]) -> Vec<u64> {
+        let by_fit: Vec<u64> = self.fits.iter().map(|f| f.law.bytes(at)).collect();
+        self.of.iter().map(|&id| by_fit[id as usize]).collect()
+    }
+
+    /// The least and the most bytes of each law at these values, where they differ.
+    pub(super) fn spans(&self, at: &[u64]) -> Vec<Option<[u64; 2]>> {
+        let span = |f: &Fit| {
+            let all = || std::iter::once(&f.law).chain(&f.others).map(|l| l.bytes(at));
+            let (low, high) = (all().min()?, all().max()?);
+            (low != high).then_some([low, high])
+        };
+        self.fits.iter().map(span).collect()
+    }
+
+    /// The most bytes at once of requests that a law explains, and of those that none does, in the recording itself.
+    #[must_use]
+    pub fn explained(&self) -> (u64, u64) {
+        let sizes: Vec<u64> = self.program.rows.iter().map(|r| r.size).collect();
+        let is_guess = |row: usize| self.fit(row).sure == Sure::Guessed;
+        (self.program.most_live(&sizes, |r| !is_guess(r)), self.program.most_live(&sizes, is_guess))
+    }
+
+    /// What was not explained, most bytes at once first.
+    #[must_use]
+    pub fn unexplained(&self) -> Vec<Unexplained> {
+        let mut groups: FxHashMap<(u64, u32), (usize, u64, u64, u64)> = FxHashMap::default();
+        for ask in &self.program.asks {
+            match *ask {
+                Ask::Alloc(row) if self.fit(row as usize).sure == Sure::Guessed => {
+                    let r = &self.program.rows[row as usize];
+                    let group = groups.entry((r.key, self.of[row as usize])).or_insert((row as usize, 0, 0, 0));
+                    group.1 += 1;
+                    group.2 += r.size;
+                    group.3 = group.3.max(group.2);
+                }
+                Ask::Free(row) | Ask::FreeLater(row) if (row as usize) < self.of.len() => {
+                    let r = &self.program.rows[row as usize];
+                    if let Some(group) = groups.get_mut(&(r.key, self.of[row as usize])) {
+                        group.2 = group.2.saturating_sub(r.size);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut out: Vec<Unexplained> = groups
+            .into_values()
+            .map(|(row, requests, _, bytes)| {
+                let r = &self.program.rows[row];
+                Unexplained { place: self.program.place(r), role: r.role, requests, sizes: vec![Some(r.size)], bytes }
+            })
+            .collect();
+        out.sort_by(|a, b| (b.bytes, &a.place).cmp(&(a.bytes, &b.place)));
+        out
+    }
+}

@@ -1,0 +1,74 @@
+//! The largest size that fits under a limit.
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::predict::Predicted;
+use super::{Plan, Setting, Size};
+
+/// The largest size under one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Largest {
+    /// The settings, as written.
+    pub conf: String,
+    /// The largest value that fits in every run that was tried; 0 where none does.
+    pub size: u64,
+    /// That, and the largest that fits in one of them.
+    pub span: [u64; 2],
+    /// Both are the same, and the runs that decide are certain of their verdict.
+    pub certain: bool,
+    /// The answer at that size; `None` where nothing fits.
+    pub at: Option<Predicted>,
+}
+
+/// No program is run at more.
+const MOST: u64 = 1 << 24;
+/// How many values above a failure are tried, since a hole may fit at one and not below.
+const BEYOND: u64 = 4;
+
+impl Plan {
+    /// The largest value of `name` that fits, with the other quantities as in `size`.
+    #[must_use]
+    pub fn largest(&self, name: &str, size: &Size, setting: &Setting) -> Largest {
+        let ask = |value: u64| self.at(&size.with(name, value), setting);
+        // 0 fails, 1 may pass, 2 passes whatever is not known.
+        let verdict = |p: &Predicted| match (p.oom, p.oom_varies) {
+            (false, false) => 2,
+            (true, false) => 0,
+            _ => 1,
+        };
+        let from = size.get(name).or_else(|| self.most_recorded(name)).unwrap_or(1);
+        let mut low = 0u64;
+        let mut high = from.max(1);
+        // A value that fails outright.
+        while high < MOST && verdict(&ask(high)) > 0 {
+            low = high;
+            high *= 2;
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if verdict(&ask(middle)) > 0 { low = middle } else { high = middle }
+        }
+        let around: Vec<u64> = (low.saturating_sub(BEYOND).max(1)..=low + BEYOND).collect();
+        let asked: Vec<(u64, Predicted)> = around.par_iter().map(|&v| (v, ask(v))).collect();
+        let top = asked.iter().rev().find(|(_, p)| verdict(p) > 0).map_or(0, |(v, _)| *v);
+        let mut sure = asked.into_iter().rev().find(|(_, p)| verdict(p) == 2);
+        if sure.is_none() && top > 0 {
+            // What is not known decides over many values: the largest that fits whatever it is.
+            let (mut low, mut high) = (0, top);
+            while high - low > 1 {
+                let middle = low + (high - low) / 2;
+                if verdict(&ask(middle)) == 2 { low = middle } else { high = middle }
+            }
+            sure = (low > 0).then(|| (low, ask(low)));
+        }
+        let size = sure.as_ref().map_or(0, |(v, _)| *v);
+        Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain: top <= size, at: sure.map(|(_, p)| p) }
+    }
+
+    /// The same under several settings, side by side.
+    #[must_use]
+    pub fn largest_by_setting(&self, name: &str, size: &Size, settings: &[Setting]) -> Vec<Largest> {
+        settings.par_iter().map(|setting| self.largest(name, size, setting)).collect()
+    }
+}

@@ -1,0 +1,197 @@
+//! What a program would need that was not run: at other sizes, on other cards, with changes, from recordings of it at known sizes.
+//!
+//! ```text
+//! recordings ──program──▶ rows and steps ──align, fit──▶ a law for each row ──predict──▶ requests at a size ──allocator──▶ peaks
+//! ```
+//!
+//! [`Plan::of`] lays the recordings over each other, request by request, and finds for each request how its size follows from the sizes of the
+//! runs. [`Plan::at`] makes the requests of another size and runs them on the model of the allocator, so that reserved memory, retries
+//! and the largest size under a limit are what PyTorch would do, not a rule of thumb. What no law explains widens the answer's span.
+
+mod align;
+pub mod cards;
+pub mod changes;
+pub mod fit;
+mod largest;
+pub mod law;
+mod one_recording;
+mod predict;
+pub mod program;
+mod reduce;
+mod refuse;
+mod size;
+
+use std::sync::{Arc, OnceLock};
+
+use crate::model::{AllocConf, Cancelled, ConfError, Progress, Recording};
+use crate::tables::DeviceTables;
+
+pub use changes::{Change, Changed, Trust};
+pub use fit::{Model, Unexplained};
+pub use largest::Largest;
+pub use law::{Fit, Law, Sure};
+pub use predict::{Predicted, Stream};
+pub use program::{Program, Row};
+pub use refuse::Parting;
+pub use size::Size;
+
+/// One recording of the program.
+#[derive(Debug)]
+pub struct Input<'a> {
+    /// The recording.
+    pub recording: Arc<Recording>,
+    /// The device's place in it.
+    pub device: usize,
+    /// That device's tables.
+    pub tables: &'a DeviceTables,
+    /// What it was run at.
+    pub at: Size,
+}
+
+/// Allocator settings and a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The settings.
+    pub conf: AllocConf,
+    /// As they were written; empty for the defaults.
+    pub text: String,
+    /// The most bytes that may be reserved; `None` is as much as wanted.
+    pub limit: Option<u64>,
+}
+
+impl Setting {
+    /// Reads a settings string.
+    ///
+    /// # Errors
+    /// PyTorch's rule for the first wrong key or value.
+    pub fn parse(text: &str, limit: Option<u64>) -> Result<Self, ConfError> {
+        let text = crate::inference::whatif::settings_of(text);
+        Ok(Setting { conf: AllocConf::parse(text)?, text: text.to_owned(), limit })
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPlan {
+    /// The recordings are not of one program.
+    #[error("{}", .0.sentence)]
+    Parts(Box<Parting>),
+    /// What was said of the recordings does not fit.
+    #[error("{0}")]
+    Sizes(String),
+    /// Asked to stop.
+    #[error("{0}")]
+    Cancelled(#[from] Cancelled),
+}
+
+/// A program's requests as functions of its sizes.
+#[derive(Debug)]
+pub struct Plan {
+    programs: Vec<Arc<Program>>,
+    names: Vec<String>,
+    /// The laws with each recording as the base, made when first asked for; that of the largest is made at once.
+    models: Vec<OnceLock<Option<Model>>>,
+    largest: usize,
+}
+
+impl Plan {
+    /// Lays recordings of one program over each other.
+    ///
+    /// # Errors
+    /// [`NoPlan`]: they are of different programs, or the sizes do not tell them apart.
+    pub fn of(inputs: Vec<Input<'_>>, progress: &Progress) -> Result<Self, NoPlan> {
+        let Some(first) = inputs.first() else { return Err(NoPlan::Sizes("there is no recording".to_owned())) };
+        let names: Vec<String> = first.at.names().map(str::to_owned).collect();
+        if names.len() > law::QUANTITIES {
+            return Err(NoPlan::Sizes(format!(
+                "{} quantities are more than the {} that can be told apart",
+                names.len(),
+                law::QUANTITIES
+            )));
+        }
+        for input in &inputs {
+            if input.at.names().count() != names.len() || input.at.values(&names).is_none() {
+                return Err(NoPlan::Sizes(format!(
+                    "each recording needs the same quantities: one is at {}, another at {}",
+                    first.at, input.at
+                )));
+            }
+        }
+        if inputs.len() > 1 && inputs.iter().all(|i| i.at == first.at) {
+            return Err(NoPlan::Sizes(format!("all recordings are at {}: nothing shows what changes with it", first.at)));
+        }
+        let mut programs = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            programs.push(Arc::new(Program::read(input.recording, input.device, input.tables, input.at, progress)?));
+        }
+        let weight = |p: &Program| p.at.iter().fold(1u128, |all, (_, v)| all.saturating_mul(u128::from(v)));
+        let largest = (0..programs.len()).max_by_key(|&i| weight(&programs[i])).unwrap_or(0);
+        let models: Vec<OnceLock<Option<Model>>> = programs.iter().map(|_| OnceLock::new()).collect();
+        let model = Model::of(&programs, largest, &names).map_err(NoPlan::Parts)?;
+        if models[largest].set(Some(model)).is_err() {
+            return Err(NoPlan::Sizes("the recordings changed while they were read".to_owned()));
+        }
+        Ok(Plan { programs, names, models, largest })
+    }
+
+    /// The recordings.
+    #[must_use]
+    pub fn programs(&self) -> &[Arc<Program>] {
+        &self.programs
+    }
+
+    /// The quantities.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The laws with the largest recording's requests.
+    #[must_use]
+    pub fn model(&self) -> Option<&Model> {
+        self.model_of(self.largest)
+    }
+
+    /// The settings of the largest recording, with a limit.
+    #[must_use]
+    pub fn own_setting(&self, limit: Option<u64>) -> Setting {
+        let conf = self.programs[self.largest].conf.clone();
+        Setting { text: conf.to_string(), conf, limit }
+    }
+
+    /// The place of the largest recording.
+    #[must_use]
+    pub fn largest_at(&self) -> usize {
+        self.largest
+    }
+
+    fn model_of(&self, base: usize) -> Option<&Model> {
+        self.models.get(base)?.get_or_init(|| Model::of(&self.programs, base, &self.names).ok()).as_ref()
+    }
+
+    /// The largest recorded value of a quantity.
+    #[must_use]
+    pub fn most_recorded(&self, name: &str) -> Option<u64> {
+        self.programs.iter().filter_map(|p| p.at.get(name)).max()
+    }
+
+    /// The peak at a size under a setting. Some replays: about 0.3 µs a request each.
+    #[must_use]
+    pub fn at(&self, size: &Size, setting: &Setting) -> Predicted {
+        let distance = |p: &Program| -> f64 {
+            let apart = |(name, v): (&str, u64)| size.get(name).map_or(0.0, |w| (w as f64 / v as f64).ln().abs());
+            p.at.iter().map(apart).sum()
+        };
+        let weight = |i: usize| self.programs[i].at.iter().map(|(_, v)| v as f64).product::<f64>();
+        let mut order: Vec<usize> = (0..self.programs.len()).collect();
+        order.sort_by(|&i, &j| {
+            let near = distance(&self.programs[i]).total_cmp(&distance(&self.programs[j]));
+            near.then(weight(j).total_cmp(&weight(i)))
+        });
+        let nearest = order.iter().find_map(|&i| self.model_of(i)).or_else(|| self.model());
+        match nearest {
+            Some(model) => model.predict(size, setting),
+            None => Predicted::nothing(size),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Laws from one recording: the anatomy says what grows.
+//!
+//! Weights, gradients and what the optimizer makes do not depend on the batch; inputs and activations do; temporaries of a pass do where
+//! nothing that does not grow has their size. What is not told is anything between both, so the answer is a span.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::law::{Fit, Law, Quantities, Sure};
+use super::program::Program;
+use crate::anatomy::Phase;
+use crate::anatomy::Role;
+
+/// The laws of a program's rows, and which each has.
+pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64]) -> (Vec<Fit>, Vec<u32>) {
+    // Sizes of what does not grow.
+    let fixed: FxHashSet<u64> = program
+        .rows
+        .iter()
+        .filter(|r| matches!(r.role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::AutocastCopies))
+        .map(|r| r.size)
+        .collect();
+    let product: u64 = at.iter().fold(1u64, |all, &v| all.saturating_mul(v));
+    let mut fits: Vec<Fit> = Vec::new();
+    let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();
+    let of = program
+        .rows
+        .iter()
+        .map(|row| {
+            let both = quantities.alone(at, row.size);
+            let grows = both.others.first().cloned().unwrap_or_else(|| Law::constant(row.size));
+            let certain = |law: Law| Fit { law, sure: Sure::Determined, others: Vec::new() };
+            let fit = match row.role {
+                Role::Weights
+                | Role::Gradients
+                | Role::OptimizerState
+                | Role::AutocastCopies
+                | Role::Workspaces
+                | Role::Buckets => certain(Law::constant(row.size)),
+                _ if matches!(row.phase, Phase::Load | Phase::Optimizer) => certain(Law::constant(row.size)),
+                // Too small to matter, and most often a number or a table.
+                _ if row.size <= 4096 => certain(Law::constant(row.size)),
+                Role::Activations | Role::Inputs if row.size.is_multiple_of(product) && !fixed.contains(&row.size) => {
+                    Fit { law: grows, sure: Sure::Guessed, others: vec![] }
+                }
+                _ if fixed.contains(&row.size) || !row.size.is_multiple_of(product) => {
+                    Fit { law: Law::constant(row.size), sure: Sure::Guessed, others: vec![grows] }
+                }
+                _ => Fit { law: grows, sure: Sure::Guessed, others: vec![Law::constant(row.size)] },
+            };
+            *ids.entry(fit).or_insert_with_key(|fit| {
+                fits.push(fit.clone());
+                fits.len() as u32 - 1
+            })
+        })
+        .collect();
+    (fits, of)
+}

@@ -1,0 +1,271 @@
+//! What a program would need at another size: its requests with other sizes, run on the model of the allocator.
+
+use rayon::prelude::*;
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+
+use super::fit::Model;
+use super::law::QUANTITIES;
+use super::{Setting, Size};
+use crate::allocator::Placement;
+use crate::anatomy::Role;
+use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
+
+/// What was found for one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Predicted {
+    /// The size.
+    pub size: Size,
+    /// The most reserved bytes.
+    pub peak_reserved_bytes: u64,
+    /// The most allocated bytes.
+    pub peak_allocated_bytes: u64,
+    /// Least and most of [`peak_reserved_bytes`](Self::peak_reserved_bytes).
+    pub span: [u64; 2],
+    /// Least and most of [`peak_allocated_bytes`](Self::peak_allocated_bytes).
+    pub allocated_span: [u64; 2],
+    /// A request fails under the limit.
+    pub oom: bool,
+    /// Some of the runs tried end otherwise.
+    pub oom_varies: bool,
+    /// What was live at the peak of allocated bytes, by the stable names of roles.
+    pub by_role: std::collections::BTreeMap<&'static str, u64>,
+    /// Nothing that is not known changes these figures.
+    pub certain: bool,
+    /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments).
+    pub uncertain_because: Option<&'static str>,
+}
+
+/// A run's outcome.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    reserved: u64,
+    allocated: u64,
+    failed: bool,
+}
+
+impl From<&Scripted> for Outcome {
+    fn from(run: &Scripted) -> Self {
+        Outcome {
+            reserved: run.stats.reserved_bytes.all.peak,
+            allocated: run.stats.allocated_bytes.all.peak,
+            failed: run.failed.is_some(),
+        }
+    }
+}
+
+/// Requests to run: of a recording at other sizes, or of a program that was changed.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// The steps.
+    pub asks: Vec<Ask>,
+    /// What each row asks for.
+    pub rows: Vec<Asked>,
+    /// What each row is for.
+    pub roles: Vec<Role>,
+    /// What it begins from.
+    pub start: Option<crate::inference::scripted::Start>,
+}
+
+impl Stream {
+    /// Runs it once.
+    #[must_use]
+    pub fn run(&self, terms: &Terms) -> Scripted {
+        Script { asks: &self.asks, rows: &self.rows, start: self.start.as_ref() }.run(terms)
+    }
+
+    /// What is live at the most allocated bytes up to a step, by role.
+    pub(super) fn by_role(&self, setting: &Setting, until: Option<usize>) -> std::collections::BTreeMap<&'static str, u64> {
+        let block = |row: u32| {
+            let size = self.rows[row as usize].size;
+            if size == 0 { 0 } else { setting.conf.round_size(size) }
+        };
+        let mut live = [0u64; Role::ALL.len()];
+        let older = self.older();
+        for &row in &older {
+            live[self.roles[row as usize].index()] += block(row);
+        }
+        let (mut sum, mut most, mut at_most) = (live.iter().sum::<u64>(), 0, live);
+        for ask in &self.asks[..until.unwrap_or(self.asks.len()).min(self.asks.len())] {
+            match *ask {
+                Ask::Alloc(row) => {
+                    live[self.roles[row as usize].index()] += block(row);
+                    sum += block(row);
+                    if sum > most {
+                        (most, at_most) = (sum, live);
+                    }
+                }
+                Ask::Free(row) | Ask::FreeLater(row) if (row as usize) < self.rows.len() => {
+                    let held = &mut live[self.roles[row as usize].index()];
+                    *held = held.saturating_sub(block(row));
+                    sum = sum.saturating_sub(block(row));
+                }
+                _ => {}
+            }
+        }
+        Role::ALL.iter().zip(at_most).filter(|(_, bytes)| *bytes > 0).map(|(r, bytes)| (r.name(), bytes)).collect()
+    }
+
+    /// Rows that are there before the first step.
+    fn older(&self) -> Vec<u32> {
+        if self.start.is_none() {
+            return Vec::new();
+        }
+        let made: FxHashSet<u32> = self.asks.iter().filter_map(|a| if let Ask::Alloc(r) = a { Some(*r) } else { None }).collect();
+        (0..self.rows.len() as u32).filter(|r| !made.contains(r)).collect()
+    }
+}
+
+/// Which of the sizes that are not known to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pick {
+    /// The likeliest.
+    Likely,
+    /// The least.
+    Least,
+    /// The most.
+    Most,
+    /// Least or most by turns, another choice for each number.
+    Mixed(u32),
+}
+
+impl Model {
+    /// Bytes of every row at these values.
+    pub(super) fn sizes_by(&self, at: &[u64], pick: Pick) -> Vec<u64> {
+        let mut by_fit: Vec<u64> = self.fits.iter().map(|f| f.law.bytes(at)).collect();
+        if pick != Pick::Likely {
+            for (i, span) in self.spans(at).into_iter().enumerate() {
+                if let Some([low, high]) = span {
+                    by_fit[i] = match pick {
+                        Pick::Likely => by_fit[i],
+                        Pick::Least => low,
+                        Pick::Most => high,
+                        Pick::Mixed(seed) => {
+                            let hash = (i as u32 ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
+                            if hash >> 31 == 0 { low } else { high }
+                        }
+                    };
+                }
+            }
+        }
+        self.of.iter().map(|&id| by_fit[id as usize]).collect()
+    }
+
+    /// The requests at these values.
+    pub(super) fn stream(&self, at: &[u64], pick: Pick) -> Stream {
+        let program = &self.program;
+        let sizes = self.sizes_by(at, pick);
+        let rows: Vec<Asked> =
+            program.rows.iter().zip(sizes).map(|(r, size)| Asked { size, stream: r.stream, pool: r.pool }).collect();
+        let older = program.older;
+        // Segments that were there before hold for the recorded sizes only.
+        let same = rows[..older].iter().zip(&program.rows).all(|(asked, row)| asked.size == row.size);
+        let start = (older > 0 && same).then(|| program.start.clone());
+        let mut asks = Vec::with_capacity(program.asks.len() + older);
+        if start.is_none() {
+            asks.extend((0..older as u32).map(Ask::Alloc));
+        }
+        asks.extend_from_slice(&program.asks);
+        Stream { asks, rows, roles: program.rows.iter().map(|r| r.role).collect(), start }
+    }
+
+    /// True where some size at these values is open.
+    pub(super) fn has_guess(&self, at: &[u64]) -> bool {
+        self.spans(at).iter().any(Option::is_some)
+    }
+
+    /// The answer for these values.
+    pub(super) fn predict(&self, size: &Size, setting: &Setting) -> Predicted {
+        let at = size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES]);
+        let stream = self.stream(&at, Pick::Likely);
+        let mut others = Vec::new();
+        if self.has_guess(&at) {
+            others.extend([Pick::Least, Pick::Most, Pick::Mixed(1), Pick::Mixed(2)].map(|pick| self.stream(&at, pick)));
+        }
+        let mut out = self.answer(size, setting, &stream, others);
+        // What follows no law may also become what none of these runs has.
+        let open = self.program.most_live(&self.sizes_by(&at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed);
+        if open > 0 && self.others_known() {
+            let widened = [out.span[0].saturating_sub(open), out.span[1] + open];
+            out.span = if out.oom { out.span } else { widened };
+            out.certain &= open * 1000 < out.peak_reserved_bytes;
+            if !out.certain {
+                out.uncertain_because.get_or_insert("sizes");
+            }
+        }
+        out
+    }
+
+    /// Runs requests, and others that may be meant as well, under a setting.
+    pub(super) fn answer(&self, size: &Size, setting: &Setting, stream: &Stream, others: Vec<Stream>) -> Predicted {
+        let terms = |placement: Placement| Terms {
+            conf: setting.conf.clone(),
+            version: self.program.version,
+            limit: setting.limit,
+            placement,
+        };
+        let first = stream.run(&terms(Placement::Driver));
+        let placed: &[Placement] = if first.has_tie {
+            &[Placement::Ascending, Placement::Descending, Placement::Random(1), Placement::Random(2)]
+        } else {
+            &[]
+        };
+        let mut runs: Vec<(&Stream, Placement, &'static str)> = placed.iter().map(|&p| (stream, p, "placement")).collect();
+        runs.extend(others.iter().map(|other| (other, Placement::Driver, "sizes")));
+        let outcomes: Vec<(Outcome, &'static str)> = runs
+            .par_iter()
+            .map(|(stream, placement, because)| (Outcome::from(&stream.run(&terms(*placement))), *because))
+            .collect();
+        answer(size, setting, stream, Outcome::from(&first), first.failed, &outcomes)
+    }
+}
+
+impl Predicted {
+    /// The answer where there is no program.
+    pub(super) fn nothing(size: &Size) -> Self {
+        Predicted {
+            size: size.clone(),
+            peak_reserved_bytes: 0,
+            peak_allocated_bytes: 0,
+            span: [0; 2],
+            allocated_span: [0; 2],
+            oom: false,
+            oom_varies: false,
+            by_role: std::collections::BTreeMap::new(),
+            certain: false,
+            uncertain_because: Some("sizes"),
+        }
+    }
+}
+
+fn answer(
+    size: &Size,
+    setting: &Setting,
+    stream: &Stream,
+    point: Outcome,
+    failed: Option<usize>,
+    others: &[(Outcome, &'static str)],
+) -> Predicted {
+    let mut out = Predicted {
+        size: size.clone(),
+        peak_reserved_bytes: point.reserved,
+        peak_allocated_bytes: point.allocated,
+        span: [point.reserved; 2],
+        allocated_span: [point.allocated; 2],
+        oom: point.failed,
+        oom_varies: false,
+        by_role: stream.by_role(setting, failed),
+        certain: true,
+        uncertain_because: None,
+    };
+    for (other, because) in others {
+        out.oom_varies |= other.failed != point.failed;
+        out.span = [out.span[0].min(other.reserved), out.span[1].max(other.reserved)];
+        out.allocated_span = [out.allocated_span[0].min(other.allocated), out.allocated_span[1].max(other.allocated)];
+        if other.reserved != point.reserved || other.allocated != point.allocated || other.failed != point.failed {
+            out.certain = false;
+            out.uncertain_because.get_or_insert(because);
+        }
+    }
+    out
+}

@@ -1,0 +1,282 @@
+//! [`Program`]: a recording as the requests that a program makes, in stretches that can be laid over those of another recording.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::Size;
+use crate::anatomy::Roles;
+use crate::anatomy::roles::Rules;
+use crate::anatomy::{Phase, Role};
+use crate::inference::scripted::{Ask, Start};
+use crate::inference::{ReplayStep, WhatIf};
+use crate::model::{AllocConf, Cancelled, PoolKey, Progress, Recording, StackId, StackTable, TorchVersion};
+use crate::tables::{DeviceTables, LifetimeId};
+
+/// No such step.
+pub(super) const NEVER: u32 = u32::MAX;
+
+/// One request of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Bytes that were asked for.
+    pub size: u64,
+    /// The step of [`Program::asks`] that asks; [`u32::MAX`] for a block older than the recording.
+    pub born: u32,
+    /// The step that frees; [`u32::MAX`] where none does.
+    pub freed: u32,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// The pool.
+    pub pool: PoolKey,
+    /// Where it is asked for.
+    pub stack: StackId,
+    /// The same for equal stacks of any recording; 0 without a stack.
+    pub key: u64,
+    /// The same for stacks that differ in lines of the user's own files only: a script is edited between two runs.
+    pub loose: u64,
+    /// What the block is for.
+    pub role: Role,
+    /// What the program was doing.
+    pub phase: Phase,
+    /// The event that asked; [`u32::MAX`] for a block older than the recording.
+    pub event: u32,
+}
+
+impl Row {
+    /// How many steps it lives; [`u32::MAX`] where it is never freed.
+    pub(super) fn life(&self) -> u32 {
+        match (self.born, self.freed) {
+            (_, NEVER) | (NEVER, _) => NEVER,
+            (born, freed) => freed - born,
+        }
+    }
+}
+
+/// The requests of one device of one recording.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The recording.
+    pub recording: Arc<Recording>,
+    /// The device's place in it.
+    pub device: usize,
+    /// What it was run at.
+    pub at: Size,
+    /// Every request, in the order they were made; blocks older than the recording first.
+    pub rows: Vec<Row>,
+    /// How many rows are older than the recording.
+    pub older: usize,
+    /// Every request and free, in order.
+    pub asks: Vec<Ask>,
+    /// Rows before the first step, of each step, and after the last; one stretch where no steps were found.
+    pub stretches: Vec<Range<u32>>,
+    /// The stretches but the first are steps.
+    pub steps: usize,
+    /// The state it began in.
+    pub start: Start,
+    /// The settings it ran under.
+    pub conf: AllocConf,
+    /// The release whose rules reproduce it.
+    pub version: TorchVersion,
+    /// The recording ends at a request that failed.
+    pub ends_at_failure: bool,
+    /// The model reproduces the recording under its own settings.
+    pub agrees: bool,
+}
+
+impl Program {
+    /// Reads a program. About 1 µs an event.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn read(
+        recording: Arc<Recording>,
+        device_at: usize,
+        tables: &DeviceTables,
+        at: Size,
+        progress: &Progress,
+    ) -> Result<Self, Cancelled> {
+        let device = &recording.devices[device_at];
+        let whatif = WhatIf::new(device, None, progress)?;
+        let roles = Roles::build(&recording, device, tables, &Rules::default(), progress)?;
+        let requests = whatif.requests();
+        let lifetimes = &tables.lifetimes;
+        let mut keys = Keys { stacks: &recording.stacks, of: FxHashMap::default() };
+        let (mut rows, mut asks) = (Vec::new(), Vec::with_capacity(device.events.len()));
+        let mut row_of_slot = vec![NEVER; requests.slots() as usize];
+        let mut start = FxHashMap::default();
+        let older_role: FxHashMap<u64, (Role, StackId)> = (0..lifetimes.initial_count() as u32)
+            .map(LifetimeId)
+            .map(|id| (lifetimes.address(device, id), (roles.of(id), lifetimes.stack(device, id))))
+            .collect();
+        for (slot, address, size, stream) in requests.blocks_before_at() {
+            let (role, stack) = older_role.get(&address).copied().unwrap_or((Role::Unknown, StackId::NONE));
+            start.insert(slot, rows.len() as u32);
+            row_of_slot[slot as usize] = rows.len() as u32;
+            rows.push(Row {
+                size,
+                born: NEVER,
+                freed: NEVER,
+                stream,
+                pool: (0, 0),
+                stack,
+                key: 0,
+                loose: 0,
+                role,
+                phase: Phase::Load,
+                event: NEVER,
+            });
+        }
+        let older = rows.len();
+        let mut ends_at_failure = false;
+        for event in 0..device.events.len() {
+            let at = asks.len() as u32;
+            if requests.begins_capture(event) {
+                asks.push(Ask::EmptyCache);
+            }
+            let end = |slot: u32, rows: &mut Vec<Row>| {
+                let row = row_of_slot.get(slot as usize).copied().unwrap_or(NEVER);
+                if let Some(row) = rows.get_mut(row as usize).filter(|r| r.freed == NEVER) {
+                    row.freed = at;
+                }
+                row
+            };
+            let step = requests.step(event);
+            match step {
+                ReplayStep::Skip => {}
+                ReplayStep::Alloc { .. } | ReplayStep::Failing => {
+                    let row = rows.len() as u32;
+                    let id = lifetimes.of_event(event as u32);
+                    let stack = device.events.stack[event];
+                    let (key, loose) = keys.of(stack);
+                    asks.push(Ask::Alloc(row));
+                    rows.push(Row {
+                        size: device.events.size[event].max(1),
+                        born: at,
+                        freed: NEVER,
+                        stream: requests.stream(event),
+                        pool: requests.pool(event),
+                        stack,
+                        key,
+                        loose,
+                        role: roles.of(id),
+                        phase: roles.anatomy.phases.of(id).unwrap_or(Phase::Between),
+                        event: event as u32,
+                    });
+                    ends_at_failure = step == ReplayStep::Failing;
+                    match step {
+                        ReplayStep::Alloc { slot } => row_of_slot[slot as usize] = row,
+                        // The program goes on without this block.
+                        _ => {
+                            rows[row as usize].freed = asks.len() as u32;
+                            asks.push(Ask::Free(row));
+                        }
+                    }
+                }
+                ReplayStep::Free { slot } => asks.push(Ask::Free(end(slot, &mut rows))),
+                ReplayStep::FreeLater { slot } => asks.push(Ask::FreeLater(end(slot, &mut rows))),
+                ReplayStep::Complete { slot } => {
+                    asks.push(Ask::Complete(row_of_slot.get(slot as usize).copied().unwrap_or(NEVER)));
+                }
+                ReplayStep::EmptyCache => asks.push(Ask::EmptyCache),
+            }
+            for slot in requests.completed_after(event) {
+                asks.push(Ask::Complete(row_of_slot.get(slot as usize).copied().unwrap_or(NEVER)));
+            }
+        }
+        let bounds = &roles.anatomy.steps.bounds;
+        let row_at = |event: u32| rows[older..].partition_point(|r| r.event < event) as u32 + older as u32;
+        let mut edges: Vec<u32> = vec![older as u32];
+        edges.extend(bounds.iter().map(|&b| row_at(b)));
+        edges.push(rows.len() as u32);
+        let stretches = if bounds.is_empty() {
+            vec![older as u32..rows.len() as u32]
+        } else {
+            edges.windows(2).map(|w| w[0]..w[1]).collect()
+        };
+        let own = whatif.own();
+        let (conf, version, agrees) = (own.replay.conf.clone(), own.replay.version, own.reproduces());
+        let start = Start::of(&whatif.prepared(), start);
+        let steps = bounds.len().saturating_sub(1);
+        drop(roles);
+        Ok(Program {
+            device: device_at,
+            at,
+            rows,
+            older,
+            asks,
+            stretches,
+            steps,
+            start,
+            conf,
+            version,
+            ends_at_failure,
+            agrees,
+            recording: Arc::clone(&recording),
+        })
+    }
+
+    /// The innermost lines of a row's stack, for sentences: `modeling_gpt2.py:240`.
+    #[must_use]
+    pub fn place(&self, row: &Row) -> String {
+        place_of(&self.recording.stacks, row.stack)
+    }
+
+    /// The most bytes that the rows for which `which` holds have at once.
+    pub(super) fn most_live(&self, sizes: &[u64], which: impl Fn(usize) -> bool) -> u64 {
+        let mut live: u64 = (0..self.older).filter(|&r| which(r)).map(|r| sizes[r]).sum();
+        let mut most = live;
+        for ask in &self.asks {
+            match *ask {
+                Ask::Alloc(row) if which(row as usize) => live += sizes[row as usize],
+                Ask::Free(row) | Ask::FreeLater(row) if (row as usize) < sizes.len() && which(row as usize) => {
+                    live = live.saturating_sub(sizes[row as usize]);
+                }
+                _ => {}
+            }
+            most = most.max(live);
+        }
+        most
+    }
+}
+
+/// The innermost Python line outside of torch, else the innermost line; "no stack" without one.
+pub(super) fn place_of(stacks: &StackTable, stack: StackId) -> String {
+    let line = crate::anatomy::line_of(stacks, stack).or_else(|| stacks.frames(stack).first().copied());
+    match line.and_then(|f| stacks.frame(f)) {
+        Some(frame) => stacks.location(frame),
+        None => "the backward pass, which has no stack".to_owned(),
+    }
+}
+
+/// Stacks as numbers that are equal in all recordings.
+struct Keys<'a> {
+    stacks: &'a StackTable,
+    of: FxHashMap<StackId, (u64, u64)>,
+}
+
+impl Keys<'_> {
+    fn of(&mut self, stack: StackId) -> (u64, u64) {
+        let stacks = self.stacks;
+        *self.of.entry(stack).or_insert_with(|| {
+            let frames = stacks.frames(stack);
+            if frames.is_empty() {
+                return (0, 0);
+            }
+            let (mut exact, mut loose) = (FxHasher::default(), FxHasher::default());
+            for frame in frames.iter().filter_map(|&f| stacks.frame(f)) {
+                // Two machines have one program in two folders.
+                let file = stacks.text(frame.file);
+                let short = file.rmatch_indices(['/', '\\']).nth(1).map_or(file, |(at, _)| &file[at + 1..]);
+                let name = stacks.text(frame.name);
+                (short, name, frame.line).hash(&mut exact);
+                let is_installed = file.contains("-packages") || file.contains("torch/");
+                let own = short.rsplit(['/', '\\']).next().unwrap_or(short);
+                if is_installed { (short, name, frame.line).hash(&mut loose) } else { (own, name).hash(&mut loose) }
+            }
+            (exact.finish() | 1, loose.finish() | 1)
+        })
+    }
+}

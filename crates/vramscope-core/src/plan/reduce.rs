@@ -1,0 +1,182 @@
+//! [`Reduce`]: scratch memory of PyTorch's reductions over many rows, such as the gradient of a bias.
+//!
+//! A reduction whose output is small splits its input over several blocks of threads, which meet in global memory: a buffer, and a
+//! counter of four bytes for each block of outputs beside it. How often it is split follows from the input and from how many blocks the
+//! card runs at once, so the buffer grows in steps, stops growing, and is not there at all for small inputs. Source: PyTorch's
+//! `aten/src/ATen/native/cuda/Reduce.cuh`, `setReduceConfig` and `global_memory_size`.
+
+use super::law::Law;
+use super::program::Program;
+use crate::inference::scripted::Ask;
+
+/// Threads of a block times outputs that a thread makes at once.
+const THREADS: u64 = 512;
+/// Values that a thread reads at least before the input is split further, and at most before it is split whatever the card.
+const FEWEST_VALUES: u64 = 16;
+const MOST_VALUES: u64 = 256;
+/// Threads that run at once on a multiprocessor of a data centre card.
+const THREADS_AT_ONCE: u64 = 2048;
+
+/// Multiprocessors of cards that train models: H100 and H200, A100, B200, H100 PCIe, V100, L40S, RTX 4090, RTX 3090, A10, T4.
+pub(super) const MULTIPROCESSORS: [u64; 10] = [132, 108, 148, 114, 80, 142, 128, 82, 72, 40];
+
+/// A reduction: its shape, and the law of its input.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reduce {
+    /// Bytes of the input by size.
+    pub input: Law,
+    /// Bytes of one row of the input.
+    pub row: u64,
+    /// Bytes of the buffer for each split.
+    pub unit: u64,
+    /// Blocks of outputs.
+    pub grid: u64,
+    /// Outputs of a block.
+    pub outputs: u64,
+    /// Multiprocessors of the card.
+    pub multiprocessors: u64,
+}
+
+impl Reduce {
+    /// Bytes of the buffer; 0 where the input is too small to be split.
+    #[must_use]
+    pub fn bytes(&self, at: &[u64]) -> u64 {
+        self.unit * splits(self.input.bytes(at) / self.row.max(1), self.grid, self.outputs, self.multiprocessors)
+    }
+}
+
+/// How often an input of so many rows is split; 0 where it is not.
+fn splits(rows: u64, grid: u64, outputs: u64, multiprocessors: u64) -> u64 {
+    let at_once = outputs / 32;
+    let threads = THREADS / at_once.max(1);
+    let beside = threads / 32;
+    let values = rows.div_ceil(beside.max(1));
+    if values < MOST_VALUES || grid == 0 {
+        return 0;
+    }
+    let by_card = (multiprocessors * (THREADS_AT_ONCE / threads)).div_ceil(grid);
+    let splits = by_card.min(values.div_ceil(FEWEST_VALUES)).max(values.div_ceil(MOST_VALUES));
+    if splits > 1 { splits } else { 0 }
+}
+
+/// A buffer with its counters in a recording, and everything its input may be.
+pub(super) struct Found {
+    /// The row of the counters.
+    pub(super) counters: usize,
+    grid: u64,
+    /// What its outputs may be.
+    shapes: Vec<Shape>,
+    /// Rows of the program that may be the input.
+    inputs: Vec<u32>,
+    size: u64,
+}
+
+/// Outputs of a reduction.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Elements.
+    elements: u64,
+    /// Outputs of a block of threads.
+    outputs: u64,
+}
+
+impl Shape {
+    /// Bytes of the buffer for each split.
+    fn unit(self) -> u64 {
+        4 * self.elements * self.outputs
+    }
+
+    /// Bytes of a row of the input, at two and at four bytes an element.
+    fn rows(self) -> [u64; 2] {
+        [2 * self.elements, 4 * self.elements]
+    }
+}
+
+/// Every buffer of a program by its row.
+pub(super) fn find(program: &Program) -> Vec<(usize, Found)> {
+    let mut found = Vec::new();
+    let mut live: Vec<u32> = Vec::new();
+    let rows = &program.rows;
+    for (at, ask) in program.asks.iter().enumerate() {
+        match *ask {
+            Ask::Alloc(row) => {
+                if let Some(Ask::Alloc(next)) = program.asks.get(at + 1)
+                    && let Some((grid, shapes)) = shape(program, row as usize, *next as usize)
+                {
+                    let is_input = |r: &&u32| {
+                        let size = rows[**r as usize].size;
+                        let fits = |b: u64| size.is_multiple_of(b) && size / b >= MOST_VALUES;
+                        shapes.iter().flat_map(|s| s.rows()).any(fits)
+                    };
+                    let mut inputs: Vec<u32> = live.iter().rev().filter(is_input).copied().collect();
+                    inputs.dedup_by_key(|r| rows[*r as usize].size);
+                    inputs.truncate(64);
+                    let size = rows[row as usize].size;
+                    found.push((row as usize, Found { counters: *next as usize, grid, shapes, inputs, size }));
+                }
+                live.push(row);
+            }
+            Ask::Free(row) | Ask::FreeLater(row) => {
+                if let Some(at) = live.iter().rposition(|&r| r == row) {
+                    live.remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Blocks of outputs, and what the outputs may be, where two rows one after the other are a buffer and its counters.
+fn shape(program: &Program, buffer: usize, counters: usize) -> Option<(u64, Vec<Shape>)> {
+    let (b, c) = (program.rows.get(buffer)?, program.rows.get(counters)?);
+    if c.size % 4 != 0 || c.size > 1 << 16 || b.size < 1 << 16 || b.life() > 8 || c.life() > 6 {
+        return None;
+    }
+    let grid = c.size / 4;
+    let mut shapes: Vec<Shape> = Vec::new();
+    // What is reduced into was made just before.
+    for output in program.rows[buffer.saturating_sub(3)..buffer].iter().rev() {
+        for element in [2, 4] {
+            for outputs in [128, 64, 32] {
+                let shape = Shape { elements: output.size / element, outputs };
+                let is_one = output.size.is_multiple_of(element) && shape.elements.div_ceil(outputs) == grid;
+                if is_one && shape.elements > 0 && b.size.is_multiple_of(shape.unit()) {
+                    shapes.push(shape);
+                }
+            }
+        }
+    }
+    (!shapes.is_empty()).then_some((grid, shapes))
+}
+
+impl Found {
+    /// Row counts of the input that give this buffer on a card.
+    fn candidates(&self, program: &Program, multiprocessors: u64) -> Vec<(u32, u64, Shape)> {
+        let mut out = Vec::new();
+        for &shape in &self.shapes {
+            for &input in &self.inputs {
+                let size = program.rows[input as usize].size;
+                let gives = |row: u64| shape.unit() * splits(size / row, self.grid, shape.outputs, multiprocessors) == self.size;
+                let rows = shape.rows().into_iter().filter(|&row| size.is_multiple_of(row) && gives(row));
+                out.extend(rows.map(|row| (input, row, shape)));
+            }
+        }
+        out
+    }
+
+    /// The reduction by an input whose law gives the sizes of all recordings; `samples` are values and recorded sizes.
+    pub(super) fn reduce(
+        &self,
+        program: &Program,
+        multiprocessors: u64,
+        samples: &[(&[u64], u64)],
+        law_of: impl Fn(u32) -> Option<Law>,
+    ) -> Option<Reduce> {
+        self.candidates(program, multiprocessors).into_iter().find_map(|(input, row, shape)| {
+            let input = law_of(input)?;
+            let reduce = Reduce { input, row, unit: shape.unit(), grid: self.grid, outputs: shape.outputs, multiprocessors };
+            samples.iter().all(|(at, size)| reduce.bytes(at) == *size).then_some(reduce)
+        })
+    }
+}

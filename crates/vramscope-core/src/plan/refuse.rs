@@ -1,0 +1,73 @@
+//! [`Parting`]: where two recordings stop being of one program.
+
+use rustc_hash::FxHashSet;
+
+use super::program::{NEVER, Program};
+use crate::units::{Bytes, count};
+
+/// Why two recordings are not of one program, and where they part first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parting {
+    /// Names of the recordings.
+    pub names: [String; 2],
+    /// The whole reason, one sentence without a full stop.
+    pub sentence: String,
+}
+
+/// The share of requests that two recordings of one program have in common at least.
+const LEAST_COMMON: f64 = 0.6;
+/// The share of bytes handed out that may be made at places which the other recording does not know.
+const MOST_FOREIGN: f64 = 0.1;
+
+/// Whether two aligned programs are two; `map` has the row of `b` for each of `a`.
+pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
+    let names = [a, b].map(|p| p.recording.source.name.clone());
+    let matched = map.iter().filter(|m| **m != NEVER).count();
+    let fewer = a.rows.len().min(b.rows.len()).max(1);
+    // A longer recording of the same program has more steps; each is held against one.
+    let common = matched as f64 / fewer as f64;
+    let foreign = |p: &Program, q: &Program| {
+        let known: FxHashSet<u64> = q.rows.iter().map(|r| r.loose).collect();
+        let rows = p.rows.iter().filter(|r| r.loose != 0);
+        let (mut all, mut strange, mut first) = (0u64, 0u64, None);
+        for row in rows {
+            all += row.size;
+            if !known.contains(&row.loose) {
+                strange += row.size;
+                first.get_or_insert(*row);
+            }
+        }
+        (strange as f64 / all.max(1) as f64, first)
+    };
+    let (from_a, first_a) = foreign(a, b);
+    let (from_b, first_b) = foreign(b, a);
+    if common >= LEAST_COMMON && from_a <= MOST_FOREIGN && from_b <= MOST_FOREIGN {
+        return None;
+    }
+    let told = |p: &Program, row: &super::Row, other: &str| {
+        format!("{} asks for {} at {}, and {other} never does", p.recording.source.name, Bytes(row.size), p.place(row))
+    };
+    let place = match (first_a.filter(|_| from_a >= from_b), first_b, first_a) {
+        (Some(row), _, _) | (None, None, Some(row)) => told(a, &row, &names[1]),
+        (None, Some(row), _) => told(b, &row, &names[0]),
+        (None, None, None) => {
+            let at = map.iter().position(|m| *m == NEVER).unwrap_or(0);
+            match a.rows.get(at) {
+                Some(row) => format!(
+                    "request {} of {}, {} at {}, has none like it in {}",
+                    count(at as u64 + 1),
+                    names[0],
+                    Bytes(row.size),
+                    a.place(row),
+                    names[1]
+                ),
+                None => "one of them is empty".to_owned(),
+            }
+        }
+    };
+    let sentence = format!(
+        "these are not two runs of one program: {:.0} % of the requests are the same, and they part where {place}",
+        common.min(1.0) * 100.0
+    );
+    Some(Parting { names, sentence })
+}

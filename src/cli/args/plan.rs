@@ -1,0 +1,46 @@
+//! What `plan` takes.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use super::values::{parse_conf, parse_limit, parse_size_of_run};
+use vramscope_core::plan::Size;
+
+/// Arguments of `plan`.
+#[derive(Debug, ClapArgs)]
+pub struct PlanArgs {
+    /// Recordings of one program, best two or three at different sizes, a few steps each
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What a recording was run at, once for each, in their order: batch=8 or batch=8,seq=512
+    #[arg(long, value_name = "NAME=N", required = true, value_parser = parse_size_of_run)]
+    pub at: Vec<Size>,
+    /// A size to plan for; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = parse_size_of_run)]
+    pub want: Vec<Size>,
+    /// The most bytes that PyTorch may reserve, as in 24GiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
+    pub cap: Option<u64>,
+    /// The card by name, "RTX 4090": its memory less a CUDA context is the cap
+    #[arg(long, value_name = "NAME", conflicts_with = "cap")]
+    pub card: Option<String>,
+    /// What other programs hold on the card, as in 2GiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_limit, requires = "card")]
+    pub held: Option<u64>,
+    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated; the recording's own when absent
+    #[arg(long, value_name = "CONF", value_parser = parse_conf)]
+    pub conf: Vec<String>,
+    /// A change to the program, as in checkpoint:Block; may be repeated; "all" tries each; vramscope plan --help lists them
+    #[arg(long, value_name = "CHANGE")]
+    pub change: Vec<String>,
+    /// The largest value of this quantity that fits the cap
+    #[arg(long, value_name = "NAME")]
+    pub largest: Option<String>,
+    /// The device, by the number the process knew it by; the busiest when absent
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub device: Option<i32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,274 @@
+//! `vramscope plan A B --at batch=8 --at batch=16 …`: what a program would need at sizes that were not run.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::args::PlanArgs;
+use super::{Table, choose_device, open_blocks, print, print_json};
+use vramscope_core::inference::whatif::SUGGESTED;
+use vramscope_core::model::{Progress, Recording};
+use vramscope_core::plan::cards::{CONTEXT, Card};
+use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Setting, Size, Trust};
+use vramscope_core::tables::DeviceTables;
+use vramscope_core::units::{Bytes, count, counted};
+
+/// The JSON object of the command-line contract.
+#[derive(Debug, Serialize)]
+pub struct PlanReport {
+    /// How well the recordings explain the program.
+    pub fits: FitsEntry,
+    /// One entry a wanted size, in the order asked.
+    pub at: Vec<Predicted>,
+    /// One entry a setting, in the order asked.
+    pub largest: Vec<Largest>,
+    /// One entry a change.
+    pub changes: Vec<Changed>,
+    /// The most bytes that may be reserved; `null` is as much as wanted.
+    pub cap_bytes: Option<u64>,
+    /// The quantity that `largest` is of.
+    pub largest_of: Option<String>,
+}
+
+/// How well the recordings explain the program.
+#[derive(Debug, Default, Serialize)]
+pub struct FitsEntry {
+    /// Bytes at once, in the largest recording, of requests whose sizes follow a law.
+    pub explained_bytes: u64,
+    /// Bytes at once of the others; they widen the spans.
+    pub unexplained_bytes: u64,
+    /// Why there is no plan; `null` where there is one.
+    pub reason: Option<String>,
+    /// The others, most bytes first.
+    pub unexplained: Vec<UnexplainedEntry>,
+}
+
+/// Requests of one place whose sizes follow no law.
+#[derive(Debug, Serialize)]
+pub struct UnexplainedEntry {
+    /// The line.
+    pub place: String,
+    /// The role's stable name.
+    pub role: &'static str,
+    /// How many.
+    pub requests: u64,
+    /// The most bytes of them at once.
+    pub bytes: u64,
+}
+
+/// Answers for recordings.
+///
+/// # Errors
+/// One sentence: a file cannot be read, sizes are missing, a card is unknown, or the recordings are of different programs.
+pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
+    if args.files.len() != args.at.len() {
+        return Err(format!(
+            "{} and {}: write one --at for each recording, in their order",
+            counted(args.files.len() as u64, "recording", "recordings"),
+            counted(args.at.len() as u64, "size", "sizes")
+        ));
+    }
+    let card = args.card.as_deref().map(Card::find).transpose()?;
+    let cap = args.cap.or(card.map(|c| c.usable().saturating_sub(args.held.unwrap_or(0))));
+    if args.largest.is_some() && cap.is_none() {
+        return Err("the largest size that fits what? Write --cap 24GiB or --card \"RTX 4090\"".to_owned());
+    }
+    let progress = Progress::new();
+    let mut opened: Vec<(Arc<Recording>, usize, DeviceTables)> = Vec::new();
+    for file in &args.files {
+        let recording = open_blocks(file)?;
+        let device = choose_device(&recording, args.device)?;
+        if let Some(why) = super::whatif::without_requests(&recording.devices[device]) {
+            return Err(format!("{}: {why}", file.display()));
+        }
+        let tables = DeviceTables::build(&recording.devices[device], &progress).map_err(|e| e.to_string())?;
+        opened.push((Arc::new(recording), device, tables));
+    }
+    let inputs = opened
+        .iter()
+        .zip(&args.at)
+        .map(|((recording, device, tables), at)| Input {
+            recording: Arc::clone(recording),
+            device: *device,
+            tables,
+            at: at.clone(),
+        })
+        .collect();
+    let plan = match Plan::of(inputs, &progress) {
+        Ok(plan) => plan,
+        Err(NoPlan::Parts(parting)) if args.json => {
+            let fits = FitsEntry { reason: Some(parting.sentence), ..FitsEntry::default() };
+            let (at, largest, changes) = (Vec::new(), Vec::new(), Vec::new());
+            return print_json(out, &PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None });
+        }
+        Err(why) => return Err(why.to_string()),
+    };
+    let report = answer(&plan, args, cap)?;
+    if args.json { print_json(out, &report) } else { print(out, &text(&plan, &report, card)) }
+}
+
+fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, String> {
+    let settings = settings(plan, args, cap)?;
+    let first = settings.first().cloned().unwrap_or_else(|| plan.own_setting(cap));
+    let name = args.largest.clone().or_else(|| cap.and(plan.names().first().cloned()));
+    if let Some(name) = name.as_ref().filter(|n| !plan.names().contains(n)) {
+        return Err(format!("{name} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")));
+    }
+    let mut wanted = args.want.clone();
+    let largest_at = &plan.programs()[plan.largest_at()].at;
+    if wanted.is_empty() && name.is_none() {
+        let (quantity, value) = largest_at.iter().next().unwrap_or(("batch", 1));
+        wanted.push(largest_at.with(quantity, value * 2));
+    }
+    let mut at = Vec::with_capacity(wanted.len());
+    for want in &wanted {
+        if let Some(unknown) = want.names().find(|n| !plan.names().iter().any(|m| m == n)) {
+            return Err(format!("{unknown} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")));
+        }
+        at.push(plan.at(&completed(want, largest_at), &first));
+    }
+    let largest = match &name {
+        Some(name) => {
+            let size = wanted.first().map_or_else(|| largest_at.clone(), |w| completed(w, largest_at));
+            plan.largest_by_setting(name, &size, &settings)
+        }
+        None => Vec::new(),
+    };
+    let (explained_bytes, unexplained_bytes, unexplained) = match plan.model() {
+        Some(model) => {
+            let (explained, unexplained) = model.explained();
+            (explained, unexplained, model.unexplained())
+        }
+        None => (0, 0, Vec::new()),
+    };
+    let unexplained = unexplained
+        .into_iter()
+        .map(|u| UnexplainedEntry { place: u.place, role: u.role.name(), requests: u.requests, bytes: u.bytes })
+        .collect();
+    let fits = FitsEntry { explained_bytes, unexplained_bytes, reason: None, unexplained };
+    let size = wanted.first().map_or_else(|| largest_at.clone(), |w| completed(w, largest_at));
+    let changes = if args.change.iter().any(|c| c == "all") {
+        plan.all_changes(&size, &first, name.as_deref())
+    } else {
+        let parsed: Vec<Vec<Change>> = args.change.iter().map(|c| Change::parse(c)).collect::<Result<_, _>>()?;
+        parsed.iter().filter_map(|c| plan.change(c, &size, &first, name.as_deref())).collect()
+    };
+    Ok(PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: name })
+}
+
+/// A wanted size with what it does not name taken from the largest recording.
+fn completed(want: &Size, largest: &Size) -> Size {
+    largest.iter().fold(largest.clone(), |size, (name, value)| size.with(name, want.get(name).unwrap_or(value)))
+}
+
+/// Those asked for; else the recordings' own, and those that are worth trying where a limit is to be met.
+fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Setting>, String> {
+    if !args.conf.is_empty() {
+        let parsed = args.conf.iter().map(|c| Setting::parse(c, cap).map_err(|e| format!("--conf \"{c}\": {e}")));
+        return parsed.collect();
+    }
+    let own = plan.own_setting(cap);
+    let mut all = vec![own.clone()];
+    if cap.is_some() {
+        let suggested = SUGGESTED.iter().filter_map(|(conf, _)| Setting::parse(conf, cap).ok());
+        all.extend(suggested.filter(|s| s.conf != own.conf));
+    }
+    Ok(all)
+}
+
+fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
+    let mut out = String::new();
+    let cap = report.cap_bytes;
+    let place = match (card, cap) {
+        (Some(card), Some(cap)) => format!("a {} ({} for PyTorch)", card.name, Bytes(cap).limit()),
+        (_, Some(cap)) => Bytes(cap).limit(),
+        _ => String::new(),
+    };
+    if let (Some(name), Some(best)) = (&report.largest_of, report.largest.first()) {
+        out += &match (best.size, best.span[1] > best.size) {
+            (0, _) => format!("No {name} is sure to fit {place}.\n"),
+            (n, true) => format!("{name} {n} fits {place}; up to {} may fit.\n", best.span[1]),
+            (n, false) => format!("{name} {n} is the largest that fits {place}.\n"),
+        };
+    }
+    for p in &report.at {
+        let span = if p.span[0] < p.span[1] {
+            format!(", between {} and {}", Bytes(p.span[0]), Bytes(p.span[1]))
+        } else {
+            String::new()
+        };
+        let verdict = match (cap, p.oom, p.oom_varies) {
+            (None, ..) => String::new(),
+            (Some(_), false, false) => format!("; it fits {place}"),
+            (Some(_), true, false) => format!("; it does not fit {place}"),
+            (Some(_), _, true) => format!("; it may fit {place}"),
+        };
+        let failed = if p.oom { " before it fails" } else { "" };
+        out += &format!(
+            "{}: {} reserved{failed}{span}, {} allocated{verdict}.\n",
+            p.size,
+            Bytes(p.peak_reserved_bytes),
+            Bytes(p.peak_allocated_bytes)
+        );
+    }
+    if report.largest.len() > 1 {
+        let mut table = Table::new("lrl");
+        table.row(["settings", "largest", ""]);
+        for l in &report.largest {
+            let conf = if l.conf.is_empty() { "(defaults)" } else { &l.conf };
+            let may = if l.span[1] > l.size { format!("up to {} may fit", l.span[1]) } else { String::new() };
+            table.row([conf.to_owned(), count(l.size), may]);
+        }
+        out += &format!("\n{table}\n");
+    }
+    if !report.changes.is_empty() {
+        let mut table = Table::new("lrrrl");
+        table.row(["change", "peak reserved", "saves", "largest", "costs"]);
+        for c in &report.changes {
+            let saves = match c.saves_bytes {
+                0 => "nothing".to_owned(),
+                n if n < 0 => format!("-{}", Bytes(n.unsigned_abs())),
+                n => Bytes(n.unsigned_abs()).to_string(),
+            };
+            let about = if c.trust == Trust::Estimate { "about " } else { "" };
+            let costs = c.reason.clone().unwrap_or_else(|| c.cost.to_owned());
+            let largest = c.largest.map_or(String::new(), count);
+            table.row([c.title.clone(), format!("{about}{}", Bytes(c.peak_reserved_bytes)), saves, largest, costs]);
+        }
+        out += &format!("\n{table}\n");
+        if let Some(c) = report.changes.iter().find(|c| c.reason.is_none()) {
+            out += &format!("\nTo {}:\n{}\n", c.title, c.code.pytorch);
+        }
+    }
+    if let Some(p) = report.at.first() {
+        let mut roles: Vec<(&&str, &u64)> = p.by_role.iter().collect();
+        roles.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+        let parts: Vec<String> =
+            roles.iter().map(|(role, bytes)| format!("{} {}", role.replace('_', " "), Bytes(**bytes))).collect();
+        out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
+    }
+    let fits = &report.fits;
+    if plan.programs().len() > 1 {
+        out += &match fits.unexplained_bytes {
+            0 => "Every request's size follows from the recordings.\n".to_owned(),
+            bytes => {
+                let first = fits.unexplained.first().map_or(String::new(), |u| format!(", first of all at {}", u.place));
+                format!(
+                    "{} of {} follow no plain law of the sizes{first}; the spans hold what they may become.\n",
+                    Bytes(bytes),
+                    Bytes(bytes + fits.explained_bytes)
+                )
+            }
+        };
+    }
+    if let Some(card) = card {
+        out += &format!(
+            "{} less {} for the CUDA context is what PyTorch gets of a {}.\n",
+            Bytes(card.bytes),
+            Bytes(CONTEXT),
+            card.name
+        );
+    }
+    out
+}

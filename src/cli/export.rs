@@ -32,7 +32,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let mut recording = open(&args.file)?;
     check_range(args, &recording)?;
     let file = file_name(&args.file);
-    let rank = args.rank.or_else(|| ranks::told(&recording)).or_else(|| ranks::rank_of_name(&file));
+    let rank = args.rank.or_else(|| ranks::rank_in_file(&recording)).or_else(|| ranks::rank_of_name(&file));
     let named = || ranks::partitions(Path::new(""), &[PathBuf::from(&file)], |_| Vec::new()).pop().unwrap_or_default();
     let job = args.job.clone().unwrap_or_else(|| ranks::job_of_file(&file, rank.is_some()));
     let partition = Partition { job, rank, step: named().step };
@@ -91,7 +91,7 @@ fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
         let done = open(path).and_then(|mut recording| {
             let below = path.strip_prefix(&args.file).unwrap_or(path);
             let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
-            let partition = Partition { rank: ranks::told(&recording).or(partition.rank), ..partition };
+            let partition = Partition { rank: ranks::rank_in_file(&recording).or(partition.rank), ..partition };
             let (stem, file) = (stem_of(&parts.join("-")), parts.join("/"));
             let source = Source { path, partition, stem, file, places: prepare(args, &mut recording) };
             export(args, &source, &recording, out)

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::args::FindingsArgs;
 use vramscope_core::diagnose::findings::{Class, diagnose};
-use vramscope_core::diagnose::oom::{TRIED_UNASKED, can_be_served_again};
+use vramscope_core::diagnose::oom::{AUTOMATIC_TRIALS_MOST_EVENTS, can_be_served_again};
 use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::model::Progress;
 use vramscope_core::tables::{DeviceTables, StackNames};
@@ -34,7 +34,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
         is_instant &= device.samples.is_empty() && !tables.lifetimes.has_allocations();
         let mut found = diagnose(&recording, device, &tables, &names, &rules, &progress).map_err(|e| e.to_string())?;
         if found.depend_on_settings() && can_be_served_again(device) {
-            if device.events.len() > TRIED_UNASKED {
+            if device.events.len() > AUTOMATIC_TRIALS_MOST_EVENTS {
                 let does = format!("vramscope oom --whatif {} does.", args.file.display());
                 not_tried.push(super::oom::not_tried(device, &does));
             } else if let Some(helped) = super::oom::try_others(device, &progress)? {

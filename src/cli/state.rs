@@ -312,7 +312,7 @@ fn pool_key(device: &DeviceRecording, pool: PoolId) -> Option<[u64; 2]> {
 /// Before the rows what the source tells beyond its blocks: allocated before profiling began.
 fn with_older(recording: &Recording, device: &DeviceRecording, state: &State, rows: Vec<LiveRow>) -> Vec<LiveRow> {
     let known = state.blocks.iter().filter(|b| b.lifetime.is_some()).fold(0u64, |sum, b| sum.saturating_add(b.size));
-    let bytes = device.told.beyond(state.event, known);
+    let bytes = device.source_totals.beyond(state.event, known);
     let older = (bytes > 0).then(|| LiveRow {
         bytes,
         requested_bytes: None,

@@ -399,7 +399,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
         clock: recording.clock().name(),
         counts_from: recording.clock(),
         // The file's own figure, which on the CPU is none of an allocator: nothing else speaks of it.
-        reserved_bytes: match device.told.mapped {
+        reserved_bytes: match device.source_totals.mapped {
             0 => level(Quantity::Reserved),
             peak => Level { end: 0, peak, peak_event: None, exact: true },
         },

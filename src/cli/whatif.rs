@@ -228,11 +228,11 @@ fn text(report: &WhatIfReport) -> String {
         let typed = Bytes(limit).round_decimal().map_or(String::new(), |decimal| format!(" ({decimal})"));
         out += &match report.agreement.limit_span_bytes {
             Some([least, most]) if least < most && (least..=most).contains(&limit) => {
-                let range = CapRange { least, ..CapRange::told(most) };
+                let range = CapRange { least, ..CapRange::exact(most) };
                 format!("Limit: {}; estimated from the failed requests: {range}; set it with --limit\n", Bytes(limit).limit())
             }
             Some([least, most]) if limit < least || limit > most => {
-                let range = CapRange { least, ..CapRange::told(most) };
+                let range = CapRange { least, ..CapRange::exact(most) };
                 let which = if limit > most { "higher" } else { "lower" };
                 format!(
                     "Limit: {}{typed}; the recording's own cap was {range}, so this asks about a {which} one\n",

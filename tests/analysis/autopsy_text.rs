@@ -23,7 +23,7 @@ fn autopsies(recording: &Recording) -> Vec<(Autopsy, String)> {
         .map(|event| {
             let state = tables.states.at(device, &tables.lifetimes, event);
             let a = examine(device, &tables, event, &state, &caps).unwrap();
-            let mut said = vec![a.sentence.clone(), a.way_out_sentence(&state)];
+            let mut said = vec![a.sentence.clone(), a.room_plan_sentence(&state)];
             said.extend(a.alone_sentence());
             said.extend(a.limit.map(|cap| format!("cap {cap}")));
             said.extend(advice(&a, None).into_iter().map(|x| x.sentence));
@@ -205,8 +205,8 @@ fn what_pins_a_segment_of_another_stream_is_a_blocker() {
     let found: Vec<(u64, bool, u64)> = a.blockers.iter().map(|b| (b.strands() / MIB, b.serves, b.appears() / MIB)).collect();
     assert_eq!(found, [(596, false, 600), (110, true, 200)]);
     assert_eq!((a.need / MIB, sliver.1), (400, 0));
-    let way = a.way_out.unwrap();
-    assert_eq!((way.blocks.as_slice(), way.bytes), (&[a.blockers[0].block][..], 4 * MIB));
+    let plan = a.room_plan.unwrap();
+    assert_eq!((plan.blocks.as_slice(), plan.bytes), (&[a.blockers[0].block][..], 4 * MIB));
     let report = vramscope::cli::oom::report(&recording, false, &Default::default(), &Progress::new()).unwrap();
     let report = serde_json::to_value(report).unwrap();
     let oom = &report["ooms"][0];

@@ -71,8 +71,8 @@ fn the_autopsy_has_the_figures_of_the_recording() {
     assert_eq!((a.verdict.name(), a.requested, a.holes.count), ("fragmentation", 500 << 20, 26));
     assert_eq!((a.holes.bytes, a.holes.largest), (639_612_416, 27 << 20));
     assert_eq!((a.blockers[0].strands() >> 20, a.blockers[0].hole_if_freed() >> 20, a.alone.count), (52, 85, 0));
-    let way = a.way_out.as_ref().unwrap();
-    assert!(way.is_optimal && way.bytes > 0);
+    let plan = a.room_plan.as_ref().unwrap();
+    assert!(plan.is_optimal && plan.bytes > 0);
 }
 
 /// Over a folder of recordings: the verdict of what-if runs whose truth is known by their names.

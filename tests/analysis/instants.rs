@@ -78,22 +78,22 @@ fn every_sample_is_as_full_at_its_settled_peak() {
 #[test]
 fn a_way_out_is_told_for_both_ends_of_the_cap() {
     let recording = sample("fragment_oom.pickle");
-    let way = autopsy(&recording, None).way_out.unwrap();
-    assert_eq!((way.blocks.len(), way.least_cap), (18, Some(1600 * MIB)));
-    let more = way.with_more.unwrap();
+    let plan = autopsy(&recording, None).room_plan.unwrap();
+    assert_eq!((plan.blocks.len(), plan.least_cap), (18, Some(1600 * MIB)));
+    let more = plan.with_more.unwrap();
     assert_eq!((more.blocks, more.bytes, more.is_optimal), (8, 216 * MIB, true));
-    let said = way.sentence(&CUDA).replace(NBSP, " ");
+    let said = plan.sentence(&CUDA).replace(NBSP, " ");
     for part in ["these 18 blocks (444.02 MiB)", "whatever the cap is", "1,700 MiB or more, 8 blocks (216 MiB) are enough"] {
         assert!(said.contains(part), "no \"{part}\" in: {said}");
     }
     // Named, the cap has one answer, and it is the one told for it.
-    for (cap, bytes) in [(1600 * MIB, way.bytes), (more.cap, more.bytes), (1760 * MIB, more.bytes)] {
-        let named = autopsy(&recording, Some(cap)).way_out.unwrap();
+    for (cap, bytes) in [(1600 * MIB, plan.bytes), (more.cap, more.bytes), (1760 * MIB, more.bytes)] {
+        let named = autopsy(&recording, Some(cap)).room_plan.unwrap();
         assert_eq!((named.bytes, named.with_more, named.least_cap), (bytes, None, None), "{cap}");
         assert!(named.sentence(&CUDA).ends_with("would make room."), "{}", named.sentence(&CUDA));
         assert!(named.why().contains("No smaller set is enough. "), "{}", named.why());
     }
-    let below = autopsy(&recording, Some(more.cap - 2 * MIB)).way_out.unwrap();
+    let below = autopsy(&recording, Some(more.cap - 2 * MIB)).room_plan.unwrap();
     assert!(below.bytes > more.bytes, "2 MiB less is not enough for them");
 }
 

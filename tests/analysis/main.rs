@@ -14,7 +14,7 @@ mod instants;
 mod messages;
 mod oom;
 mod roles;
+mod room_plan;
 mod tape;
 mod vendors;
 mod verdicts;
-mod way_out;

@@ -114,8 +114,8 @@ fn what_would_have_helped_is_what_really_helped() {
     let state = tables.states.at(device, &tables.lifetimes, 176);
     let caps = Caps::of(device, None, &Progress::new()).unwrap();
     let a = examine(device, &tables, 176, &state, &caps).unwrap();
-    let way = a.way_out.as_ref().unwrap();
-    assert_eq!((way.blocks.len(), way.bytes / MEBIBYTE, way.segments.len(), way.is_optimal), (8, 216, 1, true));
+    let plan = a.room_plan.as_ref().unwrap();
+    assert_eq!((plan.blocks.len(), plan.bytes / MEBIBYTE, plan.segments.len(), plan.is_optimal), (8, 216, 1, true));
     let whatif = WhatIf::new(device, None, &Progress::new()).unwrap();
     let helped = what_would_have_helped(&whatif, &Progress::new()).unwrap();
     assert_eq!((helped.own.oom_request, helped.own.requests), (Some(92), 93));

@@ -109,7 +109,7 @@ fn check(path: &Path) -> Recording {
             }
             sum += bytes;
             assert_eq!(Some(sum as u64), m.args.allocated);
-            assert_eq!(device.told.allocated.at(at as u32 - 1), m.args.allocated);
+            assert_eq!(device.source_totals.allocated.at(at as u32 - 1), m.args.allocated);
         }
         assert_eq!(at, events.len());
         // The totals are the curves.
@@ -194,8 +194,8 @@ fn traces_agree_with_memory_stats() {
             rows.map(|i| (e.action[i], e.address[i], e.size[i])).collect()
         };
         assert_eq!(segments(&gpu.events), segments(&snapshot.devices[0].events));
-        assert_eq!(gpu.told.allocated.values.iter().copied().max(), stats["allocated_bytes.all.peak"].as_u64());
-        assert_eq!(gpu.told.reserved.values.iter().copied().max(), stats["reserved_bytes.all.peak"].as_u64());
+        assert_eq!(gpu.source_totals.allocated.values.iter().copied().max(), stats["allocated_bytes.all.peak"].as_u64());
+        assert_eq!(gpu.source_totals.reserved.values.iter().copied().max(), stats["reserved_bytes.all.peak"].as_u64());
     }
 }
 
@@ -306,7 +306,7 @@ fn a_trace_of_sizes_alone_has_a_relative_curve() {
     };
     let r = load(&[event(1, 4096), event(2, 512), event(3, -8192), event(4, -4096), event(5, 1024)]);
     let d = &r.devices[0];
-    assert!(!d.can_show.addresses.is_known() && !r.addresses().is_known() && !d.told.allocated.is_told());
+    assert!(!d.can_show.addresses.is_known() && !r.addresses().is_known() && !d.source_totals.allocated.is_known());
     let tables = DeviceTables::build(d, &Progress::new()).unwrap();
     let at = |e| tables.curves.at(d, &tables.lifetimes, Quantity::Allocated, e);
     // The 8,192 bytes that it frees were there before.

@@ -151,7 +151,7 @@ impl ClassCounts {
             }
         }
         // What is older than the source has no block; it has a colour all the same.
-        let before = data.device().told.beyond(state.event, counts.bytes.iter().sum());
+        let before = data.device().source_totals.beyond(state.event, counts.bytes.iter().sum());
         let class = usize::from(colours.class_of(data, LifetimeId::NONE, state.event));
         if let Some(bytes) = counts.bytes.get_mut(class) {
             *bytes += before;

@@ -19,7 +19,9 @@ use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::{label, term};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
-use vramscope_core::diagnose::oom::{Helped, TRIED_UNASKED, Verdict, advice, best_advice, can_be_served_again, knows_reserved};
+use vramscope_core::diagnose::oom::{
+    AUTOMATIC_TRIALS_MOST_EVENTS, Helped, Verdict, advice, best_advice, can_be_served_again, knows_reserved,
+};
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::diagnose::watched::{Watched, watched};
 use vramscope_core::model::Progress;
@@ -128,7 +130,7 @@ impl FindingsView {
         // Settings are tried once something is looked at that they may mend.
         let wants = |f: &Finding| f.class == Class::OutOfMemory || f.depends_on_settings();
         let is_wanted = found.findings.get(self.open).is_some_and(wants);
-        let is_short = cx.data.device().events.len() <= TRIED_UNASKED;
+        let is_short = cx.data.device().events.len() <= AUTOMATIC_TRIALS_MOST_EVENTS;
         let helped = if is_wanted && is_short && can_be_served_again(cx.data.device()) {
             let data = Arc::clone(cx.data);
             let work = move |progress: &Progress| data.helped(progress).ok().map(|h| Helped::clone(&h));

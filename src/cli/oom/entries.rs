@@ -139,7 +139,7 @@ pub struct OomEntry {
     pub(super) smallest_alone_bytes: Option<u64>,
     /// The way out with the fewest blocks, where it is not the one with the fewest bytes.
     pub(super) alone_sentence: Option<String>,
-    pub(super) way_out: Option<WayOutEntry>,
+    pub(super) way_out: Option<RoomPlanEntry>,
     /// The way out in words, or why none is told.
     pub(super) way_out_sentence: String,
     /// What speaks against it; `null` where nothing does.
@@ -216,7 +216,7 @@ pub(super) struct LiveEntry {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct WayOutEntry {
+pub(super) struct RoomPlanEntry {
     /// By what: one hole, whole segments, pages.
     pub(super) by: &'static str,
     pub(super) sentence: String,

@@ -5,16 +5,16 @@ mod entries;
 mod limit;
 mod text;
 
-use self::entries::{BlockEntry, BlockerEntry, HigherCapEntry, HolderEntry, LiveEntry, RoleEntry, WayOutEntry};
+use self::entries::{BlockEntry, BlockerEntry, HigherCapEntry, HolderEntry, LiveEntry, RoleEntry, RoomPlanEntry};
 pub use self::entries::{OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use super::args::OomArgs;
 use vramscope_core::anatomy::roles::{ByRole, Role, Roles, Rules};
 use vramscope_core::anatomy::{Composition, made_at};
 use vramscope_core::diagnose::findings::examined;
-use vramscope_core::diagnose::fragmentation::{Blocker, Servers, WayOut};
+use vramscope_core::diagnose::fragmentation::{Blocker, RoomPlan, Servers};
 use vramscope_core::diagnose::oom::{
-    Autopsy, Closest, Helped, LiveByStack, RoomFrom, TRIED_UNASKED, Verdict, advice, age, can_be_served_again, closest, examine,
-    what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
+    AUTOMATIC_TRIALS_MOST_EVENTS, Autopsy, Closest, Helped, LiveByStack, RoomFrom, Verdict, advice, age, can_be_served_again,
+    closest, examine, what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
 };
 use vramscope_core::inference::{Caps, WhatIf};
 use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
@@ -92,7 +92,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
             .collect();
         // What is larger than all there could be fits under no setting.
         let may_help = autopsies.iter().any(|a| a.verdict != Verdict::TooLarge);
-        let helped = if try_settings || (may_help && device.events.len() <= TRIED_UNASKED) {
+        let helped = if try_settings || (may_help && device.events.len() <= AUTOMATIC_TRIALS_MOST_EVENTS) {
             try_others(device, progress)?
         } else {
             if may_help && can_be_served_again(device) {
@@ -125,7 +125,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
 
 /// Why other settings were not tried on a device, and what does it.
 pub(super) fn not_tried(device: &DeviceRecording, what_does: &str) -> String {
-    let (events, most) = (device.events.len() as u64, TRIED_UNASKED as u64);
+    let (events, most) = (device.events.len() as u64, AUTOMATIC_TRIALS_MOST_EVENTS as u64);
     format!(
         "Other settings were not tried on the {} events of {}: beyond {} that takes longer than one would wait unasked; {what_does}",
         vramscope_core::units::count(events),
@@ -281,7 +281,7 @@ impl At<'_> {
             enough_alone: a.alone.count,
             smallest_alone_bytes: a.alone.smallest.map(|s| s.size),
             alone_sentence: a.alone_sentence(),
-            way_out: a.way_out.as_ref().map(|w| WayOutEntry {
+            way_out: a.room_plan.as_ref().map(|w| RoomPlanEntry {
                 by: w.by(),
                 sentence: w.sentence(a.words),
                 blocks: w.blocks.len(),
@@ -301,8 +301,8 @@ impl At<'_> {
                 search: w.search(),
                 why: w.why(),
             }),
-            way_out_sentence: a.way_out_sentence(state),
-            way_out_needs: a.way_out_needs(state, |id| roles.of(id)),
+            way_out_sentence: a.room_plan_sentence(state),
+            way_out_needs: a.room_plan_needs(state, |id| roles.of(id)),
             top_live: live(recording, &a.top_live),
             stacks_total: a.top_live.len(),
             live_by_category: by_role(&roles.live_by_role(device, tables, a.event)),
@@ -316,8 +316,8 @@ impl At<'_> {
         Composition::at(self.recording, self.device, self.tables, self.names, self.roles, self.state.event, |_| true)
     }
 
-    fn blocks_to_free(&self, way: &WayOut) -> Vec<BlockEntry> {
-        let blocks = way.by_size(self.state).into_iter();
+    fn blocks_to_free(&self, plan: &RoomPlan) -> Vec<BlockEntry> {
+        let blocks = plan.by_size(self.state).into_iter();
         blocks.filter_map(|block| Some(self.block(block, self.state.segment_of(block)?))).collect()
     }
 }

@@ -91,8 +91,8 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     }
     holders(out, &o.holders);
     let _ = writeln!(out, "  {}", o.way_out_sentence);
-    if let Some(way) = &o.way_out {
-        to_free(out, &way.blocks_to_free);
+    if let Some(plan) = &o.way_out {
+        to_free(out, &plan.blocks_to_free);
     }
     if let Some(needs) = &o.way_out_needs {
         let _ = writeln!(out, "  {needs}");
@@ -100,8 +100,8 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     if let Some(alone) = &o.alone_sentence {
         let _ = writeln!(out, "  {alone}");
     }
-    if let Some(way) = &o.way_out {
-        let _ = writeln!(out, "  Why: {}", way.why);
+    if let Some(plan) = &o.way_out {
+        let _ = writeln!(out, "  Why: {}", plan.why);
     }
     for (label, value, is_told) in [
         ("request", o.requested_bytes, true),
@@ -364,7 +364,7 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     };
     let _ = writeln!(out, "The {} requests replayed{device} by the allocator model, {limit}:", count(w.own_requests));
     if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high && !w.is_of_device) {
-        let range = CapRange { least, ..CapRange::told(most) };
+        let range = CapRange { least, ..CapRange::exact(most) };
         let _ = writeln!(out, "  The cap is not in the file. Estimated from the failed requests: {range}. Set it with --limit.");
     }
     if !w.agrees_with_recording {

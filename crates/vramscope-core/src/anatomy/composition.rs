@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Role;
-use super::places::{Call, Kind, Places, Which, made_in};
+use super::places::{Call, PlaceKey, Places, Which, made_in};
 use super::repeats::{Repeats, of_call};
 use crate::anatomy::roles::Roles;
 use crate::model::{BEFORE_PROFILING, DeviceRecording, FrameId, Recording, StackId};
@@ -118,11 +118,12 @@ impl Composition {
         let mut lines: FxHashMap<&str, (LineHeld, [u64; Role::ALL.len()])> = FxHashMap::default();
         let mut tree = ModuleHeld::default();
         let places = Places::of(recording, device, names, roles);
-        let kinds: Vec<(LifetimeId, Kind)> = ids.into_iter().map(|id| (id, Kind::of(device, tables, roles, id))).collect();
-        let mut of_kind: FxHashMap<Kind, (String, Vec<Call>)> = FxHashMap::default();
-        let counted: Vec<(Kind, u64)> = Repeats::of_pass(device, tables, &roles.anatomy, event)
+        let kinds: Vec<(LifetimeId, PlaceKey)> =
+            ids.into_iter().map(|id| (id, PlaceKey::of(device, tables, roles, id))).collect();
+        let mut of_kind: FxHashMap<PlaceKey, (String, Vec<Call>)> = FxHashMap::default();
+        let counted: Vec<(PlaceKey, u64)> = Repeats::of_pass(device, tables, &roles.anatomy, event)
             .iter()
-            .map(|(stack, calls)| (Kind::in_pass(stack), calls))
+            .map(|(stack, calls)| (PlaceKey::in_pass(stack), calls))
             .collect();
         for &kind in kinds.iter().map(|(_, kind)| kind).chain(counted.iter().map(|(kind, _)| kind)) {
             of_kind.entry(kind).or_insert_with(|| (places.line(kind), places.modules(kind)));
@@ -164,7 +165,7 @@ impl Composition {
             })
             .collect();
         let known = kinds.iter().fold(0u64, |sum, &(id, _)| sum.saturating_add(tables.lifetimes.block_size(id)));
-        let before = if asked(None) { device.told.beyond(event, known) } else { 0 };
+        let before = if asked(None) { device.source_totals.beyond(event, known) } else { 0 };
         if before > 0 {
             let name = BEFORE_PROFILING.to_owned();
             by_role[Role::Unknown.index()].bytes += before;

@@ -14,21 +14,21 @@ use crate::tables::{DeviceTables, LifetimeId, StackNames};
 
 /// What decides where a block stands: blocks that agree in it stand in the same rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Kind {
+pub(super) struct PlaceKey {
     pub(super) stack: StackId,
     pub(super) role: Role,
     is_older: bool,
 }
 
-impl Kind {
+impl PlaceKey {
     pub(super) fn of(device: &DeviceRecording, tables: &DeviceTables, roles: &Roles, id: LifetimeId) -> Self {
         let is_older = (id.0 as usize) < tables.lifetimes.initial_count();
-        Kind { stack: tables.lifetimes.stack(device, id), role: roles.of(id), is_older }
+        PlaceKey { stack: tables.lifetimes.stack(device, id), role: roles.of(id), is_older }
     }
 
     /// Of what a stack makes in a forward pass, whatever it is for: its modules tell how often they are called.
     pub(super) fn in_pass(stack: StackId) -> Self {
-        Kind { stack, role: Role::Activations, is_older: false }
+        PlaceKey { stack, role: Role::Activations, is_older: false }
     }
 }
 
@@ -73,7 +73,7 @@ impl<'a> Places<'a> {
     }
 
     /// Its row in a table of lines.
-    pub(super) fn line(&self, kind: Kind) -> String {
+    pub(super) fn line(&self, kind: PlaceKey) -> String {
         match (kind.stack.is_some(), kind.role) {
             (true, role) => made_at(self.stacks, self.names, kind.stack, role),
             (false, Role::Unknown) if !self.has_stacks() => "no stack".to_owned(),
@@ -86,7 +86,7 @@ impl<'a> Places<'a> {
     }
 
     /// The modules around it, outermost first; where there is none what it is listed under instead: its line, as of a loss, or its role.
-    pub(super) fn modules(&self, kind: Kind) -> Vec<Call> {
+    pub(super) fn modules(&self, kind: PlaceKey) -> Vec<Call> {
         let by_role = || vec![Call::new(kind.role.text().to_owned(), None)];
         let backward = || vec![Call::new("backward, no stack".to_owned(), None)];
         match kind.role {
@@ -132,7 +132,7 @@ pub struct OwnBlocks {
     pub which: Which,
     roles: Arc<Roles>,
     /// Whether blocks of a kind are in it.
-    kinds: FxHashMap<Kind, bool>,
+    kinds: FxHashMap<PlaceKey, bool>,
 }
 
 impl OwnBlocks {
@@ -147,10 +147,10 @@ impl OwnBlocks {
         which: Which,
     ) -> Self {
         let places = Places::of(recording, device, names, roles);
-        let mut kinds: FxHashMap<Kind, bool> = FxHashMap::default();
+        let mut kinds: FxHashMap<PlaceKey, bool> = FxHashMap::default();
         if !matches!(which, Which::Role(_) | Which::Size(_)) {
             for id in (0..tables.lifetimes.len() as u32).map(LifetimeId) {
-                let kind = Kind::of(device, tables, roles, id);
+                let kind = PlaceKey::of(device, tables, roles, id);
                 kinds.entry(kind).or_insert_with(|| is_within(&places, &which, kind));
             }
         }
@@ -163,7 +163,7 @@ impl OwnBlocks {
         match self.which {
             Which::Role(role) => self.roles.of(id) == role,
             Which::Size(size) => tables.lifetimes.block_size(id) == size,
-            _ => self.kinds.get(&Kind::of(device, tables, &self.roles, id)).copied().unwrap_or(false),
+            _ => self.kinds.get(&PlaceKey::of(device, tables, &self.roles, id)).copied().unwrap_or(false),
         }
     }
 
@@ -197,7 +197,7 @@ impl std::fmt::Debug for OwnBlocks {
     }
 }
 
-fn is_within(places: &Places<'_>, which: &Which, kind: Kind) -> bool {
+fn is_within(places: &Places<'_>, which: &Which, kind: PlaceKey) -> bool {
     let path = || -> Vec<String> { places.modules(kind).into_iter().map(|call| call.name).collect() };
     match which {
         Which::Line(line) => places.line(kind) == *line,

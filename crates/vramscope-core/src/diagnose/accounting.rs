@@ -136,8 +136,8 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
         }
     }
     let sample = nearest_sample(device, state.event);
-    let reserved = Some(state.totals.reserved).filter(|_| has_segments || device.told.reserved.is_told());
-    let before = device.told.beyond(state.event, live);
+    let reserved = Some(state.totals.reserved).filter(|_| has_segments || device.source_totals.reserved.is_known());
+    let before = device.source_totals.beyond(state.event, live);
     let cached = reserved.filter(|_| !has_segments).map(|r| r.saturating_sub(before + live + pending));
     let outside = sample.and_then(|s| s.process).zip(reserved).map(|(p, reserved)| p.saturating_sub(reserved));
     let total = device.capacity;

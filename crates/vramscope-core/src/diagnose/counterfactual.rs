@@ -16,14 +16,14 @@ pub fn peak_with(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(
 /// As [`peak_with`], on top of what the source tells beyond its allocations, which stays as it is.
 #[must_use]
 pub fn peak_after(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
-    let told = &device.told;
-    if !told.allocated.is_told() {
+    let totals = &device.source_totals;
+    if !totals.allocated.is_known() {
         return peak_with(device, tables, size);
     }
     let known = live_with(device, tables, &|_, block| block);
     let events = std::iter::once(NO_EVENT).chain(0..);
     let held = live_with(device, tables, &size).zip(known).zip(events);
-    held.map(|((live, known), event)| live.saturating_add(told.beyond(event, known))).max().unwrap_or(0)
+    held.map(|((live, known), event)| live.saturating_add(totals.beyond(event, known))).max().unwrap_or(0)
 }
 
 /// What would be live before the first event and after each.

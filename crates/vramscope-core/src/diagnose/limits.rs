@@ -38,7 +38,7 @@ impl Limit {
             let is_bare = (id.0 as usize) < lifetimes.initial_count() && !lifetimes.stack(device, id).is_some();
             bare += if is_bare { bytes } else { 0 };
         }
-        let before = device.told.beyond(event, all);
+        let before = device.source_totals.beyond(event, all);
         (all, bare) = (all + before, bare + before);
         if all == 0 {
             return None;

@@ -104,7 +104,7 @@ fn is_unnamed_recording(path: &Path, name: &str) -> bool {
     }
     let mut head = Vec::new();
     let read = super::open_regular(path).and_then(|file| file.take(4096).read_to_end(&mut head));
-    read.is_ok() && super::sniff(&head) != super::Kind::Unknown
+    read.is_ok() && super::sniff(&head) != super::FileKind::Unknown
 }
 
 /// Adds the files that fit a pattern, and the recordings of folders that do. `*` and `?` stand for anything within one part of the path,

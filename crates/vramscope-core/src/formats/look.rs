@@ -3,7 +3,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::{Kind, oom_message, open_regular, sniff, stats, trim_start};
+use super::{FileKind, oom_message, open_regular, sniff, stats, trim_start};
 
 /// What a file seems to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn look(path: &Path) -> io::Result<Seen> {
     let mut head = Vec::new();
     file.by_ref().take(HEAD).read_to_end(&mut head)?;
     let kind = sniff(&head);
-    if kind == Kind::Unknown {
+    if kind == FileKind::Unknown {
         // What is no recording by its first bytes is text, or nothing for us.
         if head.contains(&0) && !oom_message::is_utf16(&head) {
             return Ok(Seen::Other);
@@ -65,17 +65,17 @@ pub fn look(path: &Path) -> io::Result<Seen> {
 }
 
 /// True when the last bytes are those a whole file of its kind ends with. Where a kind has no such bytes there is nothing to wait for.
-fn ends_well(kind: Kind, tail: &[u8]) -> bool {
+fn ends_well(kind: FileKind, tail: &[u8]) -> bool {
     let last = |skip: &dyn Fn(u8) -> bool| tail.iter().rev().copied().find(|&b| !skip(b));
     let text_ends_in = |wanted: &[u8]| last(&|b| b.is_ascii_whitespace()).is_some_and(|b| wanted.contains(&b));
     match kind {
         // STOP; the writer of pages adds zeros.
-        Kind::Pickle => last(&|b| b == 0) == Some(b'.'),
-        Kind::Zip => tail.windows(4).any(|w| w == b"PK\x05\x06"),
-        Kind::Html => text_ends_in(b">"),
-        Kind::Trace | Kind::Timeline | Kind::SnapshotJson => text_ends_in(b"}]"),
-        Kind::Rmm => tail.ends_with(b"\n"),
-        Kind::Gzip | Kind::Zstd | Kind::Pprof | Kind::Session | Kind::Unknown => !trim_start(tail).is_empty(),
+        FileKind::Pickle => last(&|b| b == 0) == Some(b'.'),
+        FileKind::Zip => tail.windows(4).any(|w| w == b"PK\x05\x06"),
+        FileKind::Html => text_ends_in(b">"),
+        FileKind::Trace | FileKind::Timeline | FileKind::SnapshotJson => text_ends_in(b"}]"),
+        FileKind::Rmm => tail.ends_with(b"\n"),
+        FileKind::Gzip | FileKind::Zstd | FileKind::Pprof | FileKind::Session | FileKind::Unknown => !trim_start(tail).is_empty(),
     }
 }
 

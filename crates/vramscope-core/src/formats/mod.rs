@@ -159,7 +159,7 @@ fn read_chosen(bytes: &[u8], name: &str, choice: Option<String>, progress: &Prog
 
 /// What the first bytes say a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     Gzip,
     Zstd,
     Zip,
@@ -175,25 +175,25 @@ enum Kind {
 }
 
 /// Tells what a file is by its first bytes, and for JSON by the first keys.
-fn sniff(bytes: &[u8]) -> Kind {
+fn sniff(bytes: &[u8]) -> FileKind {
     let text = trim_start(bytes);
     let head = &text[..text.len().min(4096)];
     match bytes {
-        [0x1f, 0x8b, ..] => Kind::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Kind::Zstd,
-        [b'P', b'K', 3, 4, ..] => Kind::Zip,
+        [0x1f, 0x8b, ..] => FileKind::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => FileKind::Zstd,
+        [b'P', b'K', 3, 4, ..] => FileKind::Zip,
         // Any version: an unknown one is told apart by its reader.
-        [b'V', b'R', b'A', b'M', b'S', b'E', b'S', ..] => Kind::Session,
-        [0x80, 0..=5, ..] => Kind::Pickle,
+        [b'V', b'R', b'A', b'M', b'S', b'E', b'S', ..] => FileKind::Session,
+        [0x80, 0..=5, ..] => FileKind::Pickle,
         // Protocol 0 and 1 begin with a container; `(l`, `(d`, `](`, `}(`, `]q`, `}q`, `(c`.
-        [b'(', b'l' | b'd' | b'c', ..] | [b']' | b'}', b'(' | b'q' | b'.' | b'r', ..] => Kind::Pickle,
-        _ if jax::is_pprof(bytes) => Kind::Pprof,
-        _ if starts_with_tag(head) => Kind::Html,
-        _ if kineto::is_trace(&text[..text.len().min(1 << 16)]) => Kind::Trace,
-        _ if timeline::is_timeline(head) => Kind::Timeline,
-        _ if rmm::is_rmm(head) => Kind::Rmm,
-        _ if matches!(head.first(), Some(b'{' | b'[')) && is_snapshot_json(text) => Kind::SnapshotJson,
-        _ => Kind::Unknown,
+        [b'(', b'l' | b'd' | b'c', ..] | [b']' | b'}', b'(' | b'q' | b'.' | b'r', ..] => FileKind::Pickle,
+        _ if jax::is_pprof(bytes) => FileKind::Pprof,
+        _ if starts_with_tag(head) => FileKind::Html,
+        _ if kineto::is_trace(&text[..text.len().min(1 << 16)]) => FileKind::Trace,
+        _ if timeline::is_timeline(head) => FileKind::Timeline,
+        _ if rmm::is_rmm(head) => FileKind::Rmm,
+        _ if matches!(head.first(), Some(b'{' | b'[')) && is_snapshot_json(text) => FileKind::SnapshotJson,
+        _ => FileKind::Unknown,
     }
 }
 
@@ -205,16 +205,16 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut L
     // Windows' editors put a mark before any text; no reader needs to know of it.
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let kind = sniff(bytes);
-    if kind == Kind::Html
+    if kind == FileKind::Html
         && let Some(at) = plot_page::data_at(bytes)
     {
         return plot_page::read(bytes, at, name, progress);
     }
     let unwrapped = match kind {
-        Kind::Gzip => unwrap::gzip(bytes, name, layers, progress)?,
-        Kind::Zstd => unwrap::zstd(bytes, name, layers, progress)?,
-        Kind::Zip => unwrap::zip(bytes, name, layers, progress)?,
-        Kind::Html => unwrap::Unwrapped { bytes: html::embedded(bytes, name, layers.choice.as_deref())?, truncated: false },
+        FileKind::Gzip => unwrap::gzip(bytes, name, layers, progress)?,
+        FileKind::Zstd => unwrap::zstd(bytes, name, layers, progress)?,
+        FileKind::Zip => unwrap::zip(bytes, name, layers, progress)?,
+        FileKind::Html => unwrap::Unwrapped { bytes: html::embedded(bytes, name, layers.choice.as_deref())?, truncated: false },
         _ => return read_bare(kind, bytes, name, progress),
     };
     let mut recording = unwrap_and_read(&unwrapped.bytes, name, progress, layers).map_err(|error| match error {
@@ -233,23 +233,23 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut L
             "the compressed data ends early or is damaged; what could be unpacked was read".to_owned()
         });
     }
-    if kind == Kind::Html && matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson) {
+    if kind == FileKind::Html && matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson) {
         recording.source.format = Format::SnapshotHtml;
     }
     Ok(recording)
 }
 
 /// Reads what no container is around.
-fn read_bare(kind: Kind, bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+fn read_bare(kind: FileKind, bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     match kind {
-        Kind::Pickle => snapshot::read_pickle(bytes, name, progress),
-        Kind::Trace => kineto::read(bytes, name, progress),
-        Kind::Timeline => timeline::read(bytes, name, progress),
-        Kind::Rmm => rmm::read(trim_start(bytes), name, progress),
-        Kind::Pprof => jax::read(bytes, name, progress),
-        Kind::Session => session::read(bytes, name, progress),
-        Kind::SnapshotJson => snapshot::read_json(bytes, name, progress),
-        Kind::Gzip | Kind::Zstd | Kind::Zip | Kind::Html | Kind::Unknown => read_text(bytes, name),
+        FileKind::Pickle => snapshot::read_pickle(bytes, name, progress),
+        FileKind::Trace => kineto::read(bytes, name, progress),
+        FileKind::Timeline => timeline::read(bytes, name, progress),
+        FileKind::Rmm => rmm::read(trim_start(bytes), name, progress),
+        FileKind::Pprof => jax::read(bytes, name, progress),
+        FileKind::Session => session::read(bytes, name, progress),
+        FileKind::SnapshotJson => snapshot::read_json(bytes, name, progress),
+        FileKind::Gzip | FileKind::Zstd | FileKind::Zip | FileKind::Html | FileKind::Unknown => read_text(bytes, name),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::units::{Bytes, GIBIBYTE, KIBIBYTE, SizeColumn, told_apart};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CapFrom {
     /// The file or the user says so.
-    Told,
+    Stated,
     /// The settings name a share of a device whose size is known.
     Fraction,
     /// Requests were refused although the device had room for them.
@@ -39,8 +39,8 @@ pub struct CapRange {
 impl CapRange {
     /// A cap that somebody names.
     #[must_use]
-    pub fn told(bytes: u64) -> Self {
-        CapRange { least: bytes, most: bytes, from: CapFrom::Told, ends: None }
+    pub fn exact(bytes: u64) -> Self {
+        CapRange { least: bytes, most: bytes, from: CapFrom::Stated, ends: None }
     }
 
     /// True when it is one figure.
@@ -140,7 +140,7 @@ impl Bounds {
 /// Everything known about the cap of one device's process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caps {
-    told: Option<CapRange>,
+    stated: Option<CapRange>,
     bounds: Bounds,
     device: Option<CapRange>,
 }
@@ -148,8 +148,8 @@ pub struct Caps {
 impl Caps {
     /// A cap that somebody names, and nothing else.
     #[must_use]
-    pub fn told(bytes: u64) -> Self {
-        Caps { told: Some(CapRange::told(bytes)), ..Caps::default() }
+    pub fn exact(bytes: u64) -> Self {
+        Caps { stated: Some(CapRange::exact(bytes)), ..Caps::default() }
     }
 
     /// What is known about a device. `known` is what the user says; it goes before the file. Nothing is read where the cap is
@@ -158,8 +158,8 @@ impl Caps {
     /// # Errors
     /// [`Cancelled`] when asked to stop.
     pub fn of(device: &DeviceRecording, known: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
-        if let Some(told) = told(device, known) {
-            return Ok(Caps { told: Some(told), ..Caps::default() });
+        if let Some(stated) = stated(device, known) {
+            return Ok(Caps { stated: Some(stated), ..Caps::default() });
         }
         // Host memory has no cap of PyTorch's.
         if !device.events.action.contains(&Action::Oom) || matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
@@ -177,7 +177,7 @@ impl Caps {
     pub(crate) fn of_requests(requests: &Requests<'_>, known: Option<u64>) -> Self {
         if requests.growths.is_empty() && requests.start.is_empty() && requests.slots() > 0 {
             // Allocations and no segments: what was reserved when a request was refused is not told.
-            return Caps { told: told(requests.device, known), ..Caps::default() };
+            return Caps { stated: stated(requests.device, known), ..Caps::default() };
         }
         let device = requests.device_room.map(|room| {
             let refused = requests.refused.unwrap_or(u64::MAX);
@@ -190,29 +190,29 @@ impl Caps {
             };
             CapRange { least, most, from: CapFrom::Device, ends: None }
         });
-        Caps { told: told(requests.device, known), bounds: requests.bounds.clone(), device }
+        Caps { stated: stated(requests.device, known), bounds: requests.bounds.clone(), device }
     }
 
     /// The cap under which the first request failed, or the only one there was; `None` when nothing speaks of one.
     #[must_use]
     pub fn first(&self) -> Option<CapRange> {
-        self.told.or_else(|| (0..self.bounds.0.len()).find_map(|at| self.bounds.range(at))).or(self.device)
+        self.stated.or_else(|| (0..self.bounds.0.len()).find_map(|at| self.bounds.range(at))).or(self.device)
     }
 
     /// The cap at an event; `None` when nothing speaks of one at that time, also where the device itself was full.
     #[must_use]
     pub fn at(&self, event: u32) -> Option<CapRange> {
-        self.told.or_else(|| self.bounds.range(self.bounds.0.partition_point(|e| e.from <= event).checked_sub(1)?))
+        self.stated.or_else(|| self.bounds.range(self.bounds.0.partition_point(|e| e.from <= event).checked_sub(1)?))
     }
 }
 
-fn told(device: &DeviceRecording, known: Option<u64>) -> Option<CapRange> {
+fn stated(device: &DeviceRecording, known: Option<u64>) -> Option<CapRange> {
     let fraction = device.settings.conf.per_process_memory_fraction;
     let of_fraction = || {
         let bytes = device.capacity.filter(|_| fraction < 1.0).map(|total| (fraction * total as f64) as u64)?;
-        Some(CapRange { from: CapFrom::Fraction, ..CapRange::told(bytes) })
+        Some(CapRange { from: CapFrom::Fraction, ..CapRange::exact(bytes) })
     };
-    known.or(device.limit).map(CapRange::told).or_else(of_fraction)
+    known.or(device.limit).map(CapRange::exact).or_else(of_fraction)
 }
 
 #[cfg(test)]
@@ -227,8 +227,8 @@ mod tests {
     fn a_range_is_written_with_one_unit() {
         assert_eq!(range(1600, 2100).to_string().replace(crate::units::NBSP, " "), "1,600 to 2,100 MiB");
         assert_eq!(range(2100, 2102).to_string().replace(crate::units::NBSP, " "), "2,100 to 2,102 MiB");
-        assert_eq!(CapRange::told(1760 << 20).to_string().replace(crate::units::NBSP, " "), "1,760 MiB");
-        let wide = CapRange { least: 512 << 20, most: 64 << 30, ..CapRange::told(0) };
+        assert_eq!(CapRange::exact(1760 << 20).to_string().replace(crate::units::NBSP, " "), "1,760 MiB");
+        let wide = CapRange { least: 512 << 20, most: 64 << 30, ..CapRange::exact(0) };
         assert_eq!(range(0, 64).to_string().replace(crate::units::NBSP, " "), "under 64 MiB");
         assert_eq!(wide.to_string().replace(crate::units::NBSP, " "), "512 MiB to 64 GiB");
     }

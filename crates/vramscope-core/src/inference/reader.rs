@@ -396,7 +396,7 @@ impl<'a> Reader<'a> {
             self.out.assumptions.push(Assumption::StartedEarlier { blocks, uncertain });
         }
         let known = self.out.start.iter().flat_map(|s| &s.blocks).filter(|b| b.is_in_use());
-        let bytes = self.device.told.beyond(u32::MAX, known.map(|b| b.size).sum());
+        let bytes = self.device.source_totals.beyond(u32::MAX, known.map(|b| b.size).sum());
         if bytes > 0 {
             self.out.assumptions.push(Assumption::BeforeProfiling { bytes });
         }

@@ -266,9 +266,9 @@ impl<'a> WhatIf<'a> {
     /// no replay says anything of that memory.
     #[must_use]
     pub fn mostly_before(device: &DeviceRecording) -> Option<u64> {
-        let told = &device.told.reserved;
-        let (before, peak) = (told.start, told.values.iter().copied().max().unwrap_or(0));
-        (told.is_told() && before.saturating_mul(2) > peak).then_some(before)
+        let reserved = &device.source_totals.reserved;
+        let (before, peak) = (reserved.start, reserved.values.iter().copied().max().unwrap_or(0));
+        (reserved.is_known() && before.saturating_mul(2) > peak).then_some(before)
     }
 
     /// What was found out, to be kept.

@@ -27,7 +27,7 @@ struct Token {
 
 /// What a key's value must look like.
 #[derive(Clone, Copy)]
-enum Kind {
+enum ValueForm {
     Bool,
     Mebibytes { at_least: u64 },
     Float { low: f64, high: f64, open: bool },
@@ -38,38 +38,38 @@ enum Kind {
 }
 
 /// Every documented key with the form of its value; those that people mean most often stand first.
-const KEYS: [(&str, Kind); 22] = [
-    ("expandable_segments", Kind::Bool),
-    ("max_split_size_mb", Kind::Mebibytes { at_least: 20 }),
-    ("roundup_power2_divisions", Kind::Roundup),
-    ("garbage_collection_threshold", Kind::Float { low: 0.0, high: 1.0, open: true }),
-    ("max_non_split_rounding_mb", Kind::Mebibytes { at_least: 20 }),
-    ("large_segment_size_mb", Kind::Mebibytes { at_least: 11 }),
-    ("per_process_memory_fraction", Kind::Float { low: 0.0, high: 1.0, open: false }),
-    ("backend", Kind::Backend),
-    ("release_lock_on_cudamalloc", Kind::Bool),
-    ("graph_capture_record_stream_reuse", Kind::Bool),
-    ("throw_on_cudamalloc_oom", Kind::Bool),
-    ("pinned_use_cuda_host_register", Kind::Bool),
-    ("pinned_num_register_threads", Kind::PowerOfTwoUpTo(128)),
-    ("pinned_use_background_threads", Kind::Bool),
-    ("pinned_free_catch_all", Kind::Bool),
-    ("pinned_reserve_segment_size_mb", Kind::Mebibytes { at_least: 0 }),
-    ("pinned_max_round_threshold_mb", Kind::Mebibytes { at_least: 0 }),
-    ("pinned_max_cached_size_mb", Kind::Mebibytes { at_least: 0 }),
-    ("pinned_use_hip_host_register", Kind::Bool),
-    ("release_lock_on_hipmalloc", Kind::Bool),
-    ("expandable_segments_reserve", Kind::List),
-    ("expandable_segments_reserve_by_class", Kind::List),
+const KEYS: [(&str, ValueForm); 22] = [
+    ("expandable_segments", ValueForm::Bool),
+    ("max_split_size_mb", ValueForm::Mebibytes { at_least: 20 }),
+    ("roundup_power2_divisions", ValueForm::Roundup),
+    ("garbage_collection_threshold", ValueForm::Float { low: 0.0, high: 1.0, open: true }),
+    ("max_non_split_rounding_mb", ValueForm::Mebibytes { at_least: 20 }),
+    ("large_segment_size_mb", ValueForm::Mebibytes { at_least: 11 }),
+    ("per_process_memory_fraction", ValueForm::Float { low: 0.0, high: 1.0, open: false }),
+    ("backend", ValueForm::Backend),
+    ("release_lock_on_cudamalloc", ValueForm::Bool),
+    ("graph_capture_record_stream_reuse", ValueForm::Bool),
+    ("throw_on_cudamalloc_oom", ValueForm::Bool),
+    ("pinned_use_cuda_host_register", ValueForm::Bool),
+    ("pinned_num_register_threads", ValueForm::PowerOfTwoUpTo(128)),
+    ("pinned_use_background_threads", ValueForm::Bool),
+    ("pinned_free_catch_all", ValueForm::Bool),
+    ("pinned_reserve_segment_size_mb", ValueForm::Mebibytes { at_least: 0 }),
+    ("pinned_max_round_threshold_mb", ValueForm::Mebibytes { at_least: 0 }),
+    ("pinned_max_cached_size_mb", ValueForm::Mebibytes { at_least: 0 }),
+    ("pinned_use_hip_host_register", ValueForm::Bool),
+    ("release_lock_on_hipmalloc", ValueForm::Bool),
+    ("expandable_segments_reserve", ValueForm::List),
+    ("expandable_segments_reserve_by_class", ValueForm::List),
 ];
 
 /// The form of a key's value in a release.
-fn kind_of(key: &str, version: TorchVersion, large_segment_mb: u64) -> Option<Kind> {
+fn kind_of(key: &str, version: TorchVersion, large_segment_mb: u64) -> Option<ValueForm> {
     let kind = KEYS.iter().find(|k| k.0 == key)?.1;
     Some(match key {
         // Up to 2.9 the bound was "greater than 20"; since then it is the large segment itself.
         "max_split_size_mb" | "max_non_split_rounding_mb" => {
-            Kind::Mebibytes { at_least: if version.is_at_least(10) { large_segment_mb } else { 21 } }
+            ValueForm::Mebibytes { at_least: if version.is_at_least(10) { large_segment_mb } else { 21 } }
         }
         _ => kind,
     })
@@ -144,7 +144,7 @@ impl AllocConf {
     }
 
     /// Reads the value of the key at `at`; returns the index behind it.
-    fn read_value(&mut self, tokens: &[Token], at: usize, kind: Kind, version: TorchVersion) -> Result<usize, ConfError> {
+    fn read_value(&mut self, tokens: &[Token], at: usize, kind: ValueForm, version: TorchVersion) -> Result<usize, ConfError> {
         let key = &tokens[at];
         let name = key.text.as_str();
         let value_at = at + 2;
@@ -154,7 +154,7 @@ impl AllocConf {
         let mut end = value_at + 1;
         let mut written = value.text.clone();
         match kind {
-            Kind::Bool => {
+            ValueForm::Bool => {
                 let on = match value.text.as_str() {
                     "True" => true,
                     "False" => false,
@@ -165,7 +165,7 @@ impl AllocConf {
                     return Ok(end);
                 }
             }
-            Kind::Mebibytes { at_least } => {
+            ValueForm::Mebibytes { at_least } => {
                 let bytes = mebibytes(tokens, value_at, name, key, at_least)? * MEBIBYTE;
                 match name {
                     "max_split_size_mb" => self.max_split_size = Some(bytes),
@@ -175,7 +175,7 @@ impl AllocConf {
                 }
                 return Ok(end);
             }
-            Kind::Float { low, high, open } => {
+            ValueForm::Float { low, high, open } => {
                 let number: Option<f64> = value.text.parse().ok();
                 let fits = number.filter(|v| if open { *v > low && *v < high } else { *v >= low && *v <= high });
                 let Some(number) = fits else {
@@ -189,19 +189,19 @@ impl AllocConf {
                 }
                 return Ok(end);
             }
-            Kind::PowerOfTwoUpTo(max) => {
+            ValueForm::PowerOfTwoUpTo(max) => {
                 let fits = value.text.parse::<u64>().ok().filter(|v| v.is_power_of_two() && *v <= max);
                 if fits.is_none() {
                     return Err(wrong(value, format!("{name} must be a power of two up to {max}, not \"{}\"", value.text)));
                 }
             }
-            Kind::Roundup => return self.read_roundup(tokens, value_at, version),
-            Kind::Backend => {
+            ValueForm::Roundup => return self.read_roundup(tokens, value_at, version),
+            ValueForm::Backend => {
                 if !matches!(value.text.as_str(), "native" | "cudaMallocAsync" | "hipMallocAsync") {
                     return Err(wrong(value, format!("backend must be native or cudaMallocAsync, not \"{}\"", value.text)));
                 }
             }
-            Kind::List => {
+            ValueForm::List => {
                 if value.text == "[" {
                     while tokens.get(end - 1).is_some_and(|t| t.text != "]") {
                         match tokens.get(end) {

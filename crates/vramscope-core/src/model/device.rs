@@ -2,7 +2,7 @@
 
 use super::{
     AllocConf, Annotations, Block, Capabilities, CategoryBands, EventTable, LiveTrack, PoolId, PoolKey, SampleSeries, Segment,
-    StreamId, ToldTotals,
+    SourceTotals, StreamId,
 };
 
 /// Which kind of memory a device recording describes.
@@ -98,7 +98,7 @@ pub struct DeviceRecording {
     /// Live bytes by category over time (memory timelines).
     pub bands: CategoryBands,
     /// The allocator's totals, where the source tells them beside its events (profiler traces).
-    pub told: ToldTotals,
+    pub source_totals: SourceTotals,
     /// The allocator's settings as the source gave them.
     pub settings: Settings,
     /// What the source tells, set by its reader.

@@ -142,7 +142,9 @@ impl Recording {
     /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what was held before.
     #[must_use]
     pub fn is_relative(&self, device: &DeviceRecording) -> bool {
-        self.source.format == Format::KinetoTrace && !device.can_show.addresses.is_known() && !device.told.allocated.is_told()
+        self.source.format == Format::KinetoTrace
+            && !device.can_show.addresses.is_known()
+            && !device.source_totals.allocated.is_known()
     }
 }
 

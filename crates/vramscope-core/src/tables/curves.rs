@@ -74,7 +74,7 @@ struct Curve {
 pub struct Curves {
     reserved: Steps,
     /// What the source itself tells of allocated bytes; it stands above what its events add up to.
-    told: Option<Steps>,
+    source_allocated: Option<Steps>,
     /// False where the source tells of more reserved bytes than of segments.
     has_all_segments: bool,
     /// Active, allocated, requested.
@@ -204,9 +204,9 @@ impl Curves {
             };
         }
         let known = Steps::build(dev, runs);
-        let reserved = dev.told.reserved.is_told().then(|| Steps::told(&dev.told.reserved));
+        let reserved = dev.source_totals.reserved.is_known().then(|| Steps::of_source(&dev.source_totals.reserved));
         Ok(Curves {
-            told: dev.told.allocated.is_told().then(|| Steps::told(&dev.told.allocated)),
+            source_allocated: dev.source_totals.allocated.is_known().then(|| Steps::of_source(&dev.source_totals.allocated)),
             has_all_segments: reserved.as_ref().is_none_or(|told| told.is_same(&known)),
             reserved_exact: reserved.is_some() || dev.has_final_state && runs.mismatches == 0,
             reserved: reserved.unwrap_or(known),
@@ -218,7 +218,7 @@ impl Curves {
     /// The curve of a quantity, or the steps of one that is kept by change. What PyTorch's profiler tells as allocated is told as
     /// active too: it does not hear when streams are done with what was freed.
     fn curve(&self, q: Quantity) -> Result<&Curve, &Steps> {
-        match ((q as usize).checked_sub(1), &self.told) {
+        match ((q as usize).checked_sub(1), &self.source_allocated) {
             (None, _) => Err(&self.reserved),
             (Some(_), Some(told)) => Err(told),
             (Some(i), None) => Ok(&self.curves[i]),
@@ -298,7 +298,7 @@ impl Curves {
     pub fn is_exact(&self, q: Quantity) -> bool {
         match q {
             Quantity::Reserved => self.reserved_exact,
-            Quantity::Active | Quantity::Allocated => self.told.is_some() || self.blocks_exact,
+            Quantity::Active | Quantity::Allocated => self.source_allocated.is_some() || self.blocks_exact,
             Quantity::Requested => true,
         }
     }

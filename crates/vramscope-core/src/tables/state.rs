@@ -60,7 +60,7 @@ pub struct BlockAt {
     pub lifetime: LifetimeId,
 }
 
-/// The four sums of one instant, in bytes: of the blocks, or as the source itself tells them ([`ToldTotals`](crate::model::ToldTotals)).
+/// The four sums of one instant, in bytes: of the blocks, or as the source itself tells them ([`SourceTotals`](crate::model::SourceTotals)).
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// All segments.
@@ -288,8 +288,8 @@ impl StateIndex {
         outside.extend(live[next..].iter().map(|&(address, id)| block_of(address, id)));
         blocks.extend(outside);
         let known = segments.iter().fold(0, |sum: u64, s| sum.saturating_add(s.size));
-        totals.reserved = dev.told.reserved.at(event).unwrap_or(known);
-        if let Some(told) = dev.told.allocated.at(event) {
+        totals.reserved = dev.source_totals.reserved.at(event).unwrap_or(known);
+        if let Some(told) = dev.source_totals.allocated.at(event) {
             (totals.active, totals.allocated, totals.requested) = (told, told, told);
         }
         State { event, segments, blocks, totals }

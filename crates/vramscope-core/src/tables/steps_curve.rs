@@ -4,7 +4,7 @@ use super::NO_EVENT;
 use super::curves::{Cell, bytes};
 use super::pyramid::{Pyramid, Span};
 use super::runs::RunTimeline;
-use crate::model::{DeviceRecording, ToldTotal};
+use crate::model::{DeviceRecording, SourceTotal};
 
 /// A value before the first event, and the value after each change.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ impl Steps {
     }
 
     /// The figure as the source tells it.
-    pub(super) fn told(total: &ToldTotal) -> Self {
+    pub(super) fn of_source(total: &SourceTotal) -> Self {
         let spans = Pyramid::build(total.values.iter().map(|&v| Span::of(v)).collect());
         Steps { start: total.start, events: total.events.clone(), values: total.values.clone(), spans }
     }

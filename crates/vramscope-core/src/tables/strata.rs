@@ -166,7 +166,7 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
         at = Some(event);
         let first = strata.runs.len() as u32;
         let known = held.iter().fold(0u64, |sum, h| sum.saturating_add(h.size));
-        let beyond = dev.told.beyond(event, known);
+        let beyond = dev.source_totals.beyond(event, known);
         let total = stack(beyond, &held, bytes_per_px, &mut strata.runs);
         let reserved = curves.at(dev, lifetimes, Quantity::Reserved, event);
         strata.columns.push(StrataColumn { event, reserved, total, runs: first..strata.runs.len() as u32 });

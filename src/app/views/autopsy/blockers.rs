@@ -37,7 +37,7 @@ pub(super) struct Listed {
 pub(super) fn listed(device: &DeviceRecording, case: &Case) -> Vec<Listed> {
     /// So many blocks of the way out stand first. More would hide the ranking, in which they are marked as well.
     const FEW: usize = 4;
-    let going = case.way_out().map_or(&[][..], |way| &way.blocks);
+    let going = case.room_plan().map_or(&[][..], |plan| &plan.blocks);
     let is_going = |b: &Blocker| going.binary_search(&b.block).is_ok();
     let ranked = || case.blockers().iter().copied().enumerate().map(|(rank, b)| (Some(rank), b));
     let mut known: Vec<usize> = case.blockers().iter().filter(|b| is_going(b)).map(|b| b.block).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::blockers::Listed;
-use vramscope_core::diagnose::fragmentation::{Blocker, Holes, Servers, WayOut};
+use vramscope_core::diagnose::fragmentation::{Blocker, Holes, RoomPlan, Servers};
 use vramscope_core::diagnose::oom::{Autopsy, Closest, LiveByStack};
 use vramscope_core::tables::State;
 
@@ -70,9 +70,9 @@ impl Case {
         }
     }
 
-    pub fn way_out(&self) -> Option<&WayOut> {
+    pub fn room_plan(&self) -> Option<&RoomPlan> {
         match &self.kind {
-            CaseKind::Failure(a) => a.way_out.as_ref(),
+            CaseKind::Failure(a) => a.room_plan.as_ref(),
             CaseKind::Peak(_) => None,
         }
     }

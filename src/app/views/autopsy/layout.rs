@@ -23,7 +23,7 @@ pub(super) struct Wanted {
     /// Segments that could serve the request, a row each.
     pub rows: usize,
     /// Height of the words about the cheapest way out.
-    pub way_out: f32,
+    pub room_plan: f32,
 }
 
 /// Heights of the pictures in a column of their own, and of the tables under them.
@@ -51,11 +51,11 @@ pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
     let holes = match (wanted.has_segments, wanted.rows) {
         (false, _) => 0.0,
         // A header, a sentence and the way out.
-        (true, 0) => 28.0 + 34.0 + wanted.way_out,
+        (true, 0) => 28.0 + 34.0 + wanted.room_plan,
         // Few rows need no more than their own height.
         (true, rows) => {
-            let enough = 28.0 + 14.0 + if rows <= FEW { 42.0 } else { 22.0 } * rows as f32 + wanted.way_out;
-            let share = 260.0f32.min(seen * 0.32).max(28.0 + SEGMENTS + wanted.way_out);
+            let enough = 28.0 + 14.0 + if rows <= FEW { 42.0 } else { 22.0 } * rows as f32 + wanted.room_plan;
+            let share = 260.0f32.min(seen * 0.32).max(28.0 + SEGMENTS + wanted.room_plan);
             // A few rows are shown whole wherever the tables keep their room.
             enough.min(if rows <= FEW { share.max(seen - request - 1.5 * TABLE) } else { share })
         }
@@ -82,7 +82,7 @@ pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
 mod tests {
     use super::*;
 
-    const ALL: Wanted = Wanted { has_segments: true, rows: 4, way_out: 42.0 };
+    const ALL: Wanted = Wanted { has_segments: true, rows: 4, room_plan: 42.0 };
 
     fn pane(width: f32, height: f32) -> Rect {
         Rect::from_min_size(pos2(10.0, 20.0), vec2(width, height))
@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn what_there_is_nothing_of_takes_no_room() {
         let room = pane(1279.0, 912.0);
-        let none = parts(room, 912.0, Wanted { has_segments: false, rows: 0, way_out: 20.0 });
+        let none = parts(room, 912.0, Wanted { has_segments: false, rows: 0, room_plan: 20.0 });
         assert_eq!((none.request, none.holes, none.table.top()), (None, None, room.top()));
-        let no_rows = parts(room, 912.0, Wanted { has_segments: true, rows: 0, way_out: 20.0 });
+        let no_rows = parts(room, 912.0, Wanted { has_segments: true, rows: 0, room_plan: 20.0 });
         let one = parts(room, 912.0, Wanted { rows: 1, ..ALL }).holes.expect("a row");
         assert!(one.height() < 130.0, "a row and the way out");
         assert!(no_rows.holes.expect("the way out is told").height() < 100.0);

@@ -32,7 +32,8 @@ use crate::app::widgets::{label, term};
 use case::{Case, CaseKind};
 use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::oom::{
-    Advice, Helped, TRIED_UNASKED, Verdict, can_be_served_again, closest_under, examine, free_at, what_would_have_helped,
+    AUTOMATIC_TRIALS_MOST_EVENTS, Advice, Helped, Verdict, can_be_served_again, closest_under, examine, free_at,
+    what_would_have_helped,
 };
 use vramscope_core::inference::{Caps, WhatIf};
 
@@ -91,7 +92,7 @@ impl Case {
             Some(event) => {
                 let state = tables.states.at(device, &tables.lifetimes, event);
                 let caps = match cap {
-                    Some(cap) => Caps::told(cap),
+                    Some(cap) => Caps::exact(cap),
                     None => data.caps(progress).ok()?,
                 };
                 let found = examine(device, tables, event, &state, &caps)?;
@@ -172,7 +173,7 @@ impl View for AutopsyView {
 impl AutopsyView {
     fn layout(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, events: &[u32]) {
         let applies = can_be_served_again(cx.data.device());
-        let is_long = cx.data.device().events.len() > TRIED_UNASKED;
+        let is_long = cx.data.device().events.len() > AUTOMATIC_TRIALS_MOST_EVENTS;
         let (data, cap) = (Arc::clone(cx.data), self.cap);
         let is_too_large = matches!(&case.kind, CaseKind::Failure(a) if a.verdict == Verdict::TooLarge);
         let shown = (applies && !is_too_large && (self.tries || !is_long)).then(|| {
@@ -229,16 +230,16 @@ impl AutopsyView {
     /// Pictures and tables, in the width there is; `seen` points of their height can be seen at once.
     fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &helped::Ready<'_>, is_settled: bool, seen: f32) {
         let room = Rect::from_min_size(ui.cursor().min, egui::vec2(ui.available_width(), seen));
-        let way_out = segments::way_out(ui, cx, case, room.width());
+        let room_plan = segments::room_plan(ui, cx, case, room.width());
         let wanted = layout::Wanted {
             has_segments: case.has_segments(),
             rows: case.drawn.len(),
-            way_out: way_out.as_ref().map_or(4.0, |way| way.height()),
+            room_plan: room_plan.as_ref().map_or(4.0, |plan| plan.height()),
         };
         let parts = layout::parts(room, seen, wanted);
         ui.allocate_rect(Rect::from_min_size(room.min, egui::vec2(room.width(), parts.height)), egui::Sense::hover());
         if let (Some(request), Some(holes)) = (parts.request, parts.holes) {
-            self.pictures(ui, cx, case, request, holes, way_out);
+            self.pictures(ui, cx, case, request, holes, room_plan);
         }
         let edge = if parts.settings.left() > parts.table.right() {
             [parts.table.right_top(), parts.table.right_bottom()]
@@ -279,7 +280,7 @@ impl AutopsyView {
         case: &Case,
         request: Rect,
         holes: Rect,
-        way_out: Option<segments::WayText>,
+        room_plan: Option<segments::PlanText>,
     ) {
         pane::inside(ui, request, "request", |ui| {
             let is_failure = matches!(case.kind, CaseKind::Failure(_));
@@ -295,7 +296,7 @@ impl AutopsyView {
         pane::inside(ui, holes, "holes", |ui| {
             let caption = segments::caption(case);
             PaneHeader::new("Where the holes are").caption(&caption).show(ui, |ui| segments::colours(ui, cx, classes));
-            segments::where_the_holes_are(ui, cx, case, way_out);
+            segments::where_the_holes_are(ui, cx, case, room_plan);
         });
     }
 

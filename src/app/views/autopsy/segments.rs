@@ -28,12 +28,12 @@ pub(super) fn servers(case: &Case) -> Vec<usize> {
 /// with most free bytes.
 pub(super) fn drawn(case: &Case, serving: &[usize]) -> Vec<usize> {
     let state = &case.state;
-    let way = case.way_out().map_or(&[][..], |w| &w.segments);
+    let plan = case.room_plan().map_or(&[][..], |w| &w.segments);
     /// Segments of other streams and pools that one block pins.
     const PINNED: usize = 3;
     let hole = case.holes().largest;
     let pinned = case.blockers().iter().filter(|b| !b.serves && b.returns > hole).map(|b| b.segment);
-    let mut found: Vec<usize> = serving.iter().chain(way).copied().chain(pinned.take(PINNED)).collect();
+    let mut found: Vec<usize> = serving.iter().chain(plan).copied().chain(pinned.take(PINNED)).collect();
     found.sort_unstable();
     found.dedup();
     if found.len() > FEW {
@@ -41,7 +41,7 @@ pub(super) fn drawn(case: &Case, serving: &[usize]) -> Vec<usize> {
             let blocks = state.blocks_of(&state.segments[i]).iter();
             blocks.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>()
         };
-        found.sort_by_cached_key(|&i| (!way.contains(&i), std::cmp::Reverse(free(i)), i));
+        found.sort_by_cached_key(|&i| (!plan.contains(&i), std::cmp::Reverse(free(i)), i));
     }
     found
 }
@@ -61,7 +61,7 @@ pub(super) fn caption(case: &Case) -> String {
     let order = match drawn {
         0 | 1 => "",
         n if n <= FEW => ", by address",
-        _ if case.way_out().is_some_and(|w| !w.segments.is_empty()) => ", what to free first, then most free memory",
+        _ if case.room_plan().is_some_and(|w| !w.segments.is_empty()) => ", what to free first, then most free memory",
         _ => ", most free memory first",
     };
     let unit = if (1..=FEW).contains(&drawn) { format!(", sizes in {}", sizes(case).unit()) } else { String::new() };
@@ -155,7 +155,7 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
 }
 
 /// The words about what to free, set for the width there is.
-pub(super) struct WayText {
+pub(super) struct PlanText {
     galley: std::sync::Arc<egui::Galley>,
     text: String,
     /// How it was searched.
@@ -164,7 +164,7 @@ pub(super) struct WayText {
     left: f32,
 }
 
-impl WayText {
+impl PlanText {
     /// With the room around it.
     pub fn height(&self) -> f32 {
         self.galley.size().y + 14.0
@@ -172,24 +172,24 @@ impl WayText {
 }
 
 /// What to free, or why nothing helps; nothing at a peak.
-pub(super) fn way_out(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) -> Option<WayText> {
+pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) -> Option<PlanText> {
     let CaseKind::Failure(a) = &case.kind else { return None };
-    let (text, search) = match case.way_out() {
-        Some(way) => {
+    let (text, search) = match case.room_plan() {
+        Some(plan) => {
             let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));
             let search = if alone.is_empty() { "" } else { " For a single block, every live block was tried by itself." };
-            let needs = cx.roles.as_ref().and_then(|roles| a.way_out_needs(&case.state, |id| roles.of(id)));
+            let needs = cx.roles.as_ref().and_then(|roles| a.room_plan_needs(&case.state, |id| roles.of(id)));
             let needs = needs.map_or(String::new(), |needs| format!(" {needs}"));
-            (format!("What to free: {}{needs}{alone}", way.sentence(a.words)), format!("{}{search}", way.why()))
+            (format!("What to free: {}{needs}{alone}", plan.sentence(a.words)), format!("{}{search}", plan.why()))
         }
-        None => (format!("What to free: {}", a.way_out_sentence(&case.state)), String::new()),
+        None => (format!("What to free: {}", a.room_plan_sentence(&case.state)), String::new()),
     };
     // Under the segments it explains, where its lines do not get too short there.
     let left = if width >= 900.0 { 168.0 } else { 22.0 };
     let mut job = egui::text::LayoutJob::default();
     job.append(&text, 0.0, label::format(Type::Body, cx.tokens.text1));
     job.wrap.max_width = (width - left - 16.0).max(120.0);
-    Some(WayText { galley: ui.painter().layout_job(job), text, search, left })
+    Some(PlanText { galley: ui.painter().layout_job(job), text, search, left })
 }
 
 /// Marks a block of the way out: an outline in the colour of the words about it, a line under what is too narrow for one.
@@ -203,13 +203,13 @@ pub(super) fn mark_going(batch: &mut Batch, t: &Tokens, block: Rect) {
 }
 
 /// The segments, blocks to scale, the cheapest way out marked.
-pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, way_out: Option<WayText>) {
+pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, room_plan: Option<PlanText>) {
     let t = cx.tokens;
     let state = &case.state;
     let order = &case.drawn;
     let full = ui.available_rect_before_wrap();
-    let way_height = way_out.as_ref().map_or(4.0, WayText::height);
-    let list = Rect::from_min_max(full.min, pos2(full.right(), full.bottom() - way_height));
+    let plan_height = room_plan.as_ref().map_or(4.0, PlanText::height);
+    let list = Rect::from_min_max(full.min, pos2(full.right(), full.bottom() - plan_height));
     if order.is_empty() {
         let line = Rect::from_min_max(full.min + vec2(16.0, 8.0), pos2(full.right() - 16.0, full.top() + 28.0));
         label::text_in(ui.painter(), line, "Nothing was reserved yet that such a request is served from.", Type::Body, t.text2);
@@ -228,7 +228,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         list.with_max_y(list.top() + 6.0 + whole)
     };
     let widest = order.iter().map(|&i| state.segments[i].size).max().unwrap_or(1) as f64;
-    let (marked, going): (&[usize], &[usize]) = case.way_out().map_or((&[], &[]), |w| (&w.segments, &w.blocks));
+    let (marked, going): (&[usize], &[usize]) = case.room_plan().map_or((&[], &[]), |w| (&w.segments, &w.blocks));
     let mut child = ui.new_child(egui::UiBuilder::new().max_rect(list).id_salt("segments"));
     ScrollArea::vertical().id_salt("holes").auto_shrink(false).show_viewport(&mut child, |ui, view| {
         let pitch = row_height + gap;
@@ -339,9 +339,9 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
             response.on_hover_text_at_pointer(format!("{}  {}\n{what}{whose}", Bytes(block.size), Address(block.address)));
         }
     });
-    if let Some(WayText { galley, text, search, left }) = way_out {
+    if let Some(PlanText { galley, text, search, left }) = room_plan {
         let strip = Rect::from_min_max(
-            pos2(full.left() + left, full.bottom() - way_height + 4.0),
+            pos2(full.left() + left, full.bottom() - plan_height + 4.0),
             pos2(full.right() - 16.0, full.bottom()),
         );
         let bar = Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y));

@@ -106,7 +106,7 @@ impl Cap {
     /// `cap 1,600 to 2,100 MiB`.
     pub fn text(&self) -> String {
         let least = self.least.unwrap_or(self.bytes);
-        format!("{} {}", self.name, CapRange { least, ..CapRange::told(self.bytes) })
+        format!("{} {}", self.name, CapRange { least, ..CapRange::exact(self.bytes) })
     }
 }
 

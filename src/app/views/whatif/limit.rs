@@ -19,7 +19,7 @@ fn presets(own: &Own, cx: &ViewContext<'_>) -> Vec<(String, u64)> {
     match own.limit_from {
         LimitFrom::Known(range) => {
             let name = match range.from {
-                CapFrom::Told | CapFrom::Fraction => "As recorded",
+                CapFrom::Stated | CapFrom::Fraction => "As recorded",
                 CapFrom::Refusals | CapFrom::Device => "From the failed requests",
             };
             all.push((name.to_owned(), own.limit));

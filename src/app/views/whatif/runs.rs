@@ -251,7 +251,7 @@ fn describe(whatif: &WhatIf<'_>, data: &DeviceData) -> Own {
     };
     let (limit, limit_from) = match (whatif.own_limit(), own.limit_range()) {
         (Some(limit), Some(range)) => (limit, LimitFrom::Known(range)),
-        (Some(limit), None) => (limit, LimitFrom::Known(CapRange::told(limit))),
+        (Some(limit), None) => (limit, LimitFrom::Known(CapRange::exact(limit))),
         (None, _) => (data.tables.curves.peak(Quantity::Reserved).0, LimitFrom::Peak),
     };
     let device_calls = data.device().events.action.iter().filter(|a| a.grows_reserved()).count() as u64;

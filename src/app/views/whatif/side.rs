@@ -204,7 +204,7 @@ fn limit_words(own: &Own, limit: Option<u64>, capacity: Option<u64>) -> String {
     }
     match own.limit_from {
         LimitFrom::Known(range) => match range.from {
-            CapFrom::Told => "The recording names its limit.".to_owned(),
+            CapFrom::Stated => "The recording names its limit.".to_owned(),
             CapFrom::Fraction => format!("The recording names its share of the device: {range}."),
             CapFrom::Device if range.is_known() => {
                 format!("The device itself was full when a request failed: {range} is all this process could have had.")

@@ -85,7 +85,7 @@ impl Term {
             Term::Stack => tip.row("in this recording", count(f.stacks)),
             Term::Annotation => tip.row("in this recording", count(f.annotations)),
             Term::Outside | Term::OtherProcesses | Term::Driver => tip.row("reserved by PyTorch", bytes(f.reserved)),
-            Term::WayOut | Term::Alone => {
+            Term::WhatToFree | Term::Alone => {
                 f.with_request(tip.row(counted(f.live, "live block", "live blocks"), bytes(f.allocated)))
             }
             Term::Age | Term::Served => tip.row("events recorded", count(f.events)),

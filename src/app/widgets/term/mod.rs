@@ -77,7 +77,7 @@ pub enum Term {
     /// The driver's own.
     Driver,
     /// The least that would have to go.
-    WayOut,
+    WhatToFree,
     /// Blocks of which any one would do.
     Alone,
     /// The hole a block keeps from being.
@@ -128,7 +128,7 @@ impl Term {
         Term::Outside,
         Term::OtherProcesses,
         Term::Driver,
-        Term::WayOut,
+        Term::WhatToFree,
         Term::Alone,
         Term::IfFreed,
         Term::Age,

@@ -36,7 +36,7 @@ impl Term {
             Term::Outside => "Outside PyTorch",
             Term::OtherProcesses => "Other processes",
             Term::Driver => "Driver",
-            Term::WayOut => "What to free",
+            Term::WhatToFree => "What to free",
             Term::Alone => "Enough alone",
             Term::IfFreed => "If freed",
             Term::Age => "Age",
@@ -112,7 +112,7 @@ impl Term {
             Term::Outside => Part::OutsidePytorch.about(),
             Term::OtherProcesses => Part::OtherProcesses.about(),
             Term::Driver => Part::Driver.about(),
-            Term::WayOut => {
+            Term::WhatToFree => {
                 "The fewest live bytes to free so that the request succeeds: they leave one hole, or return whole segments or pages to \
                  the device."
             }
@@ -168,7 +168,7 @@ impl Term {
             "free on the device" | "device free" => Term::DeviceFree,
             "request" | "the request" => Term::Request,
             "blocker" | "blockers" | "wastes" | "between" => Term::Blocker,
-            "what to free" => Term::WayOut,
+            "what to free" => Term::WhatToFree,
             "enough alone, if freed" | "the smallest of them" => Term::Alone,
             "age" => Term::Age,
             "if freed" => Term::IfFreed,

@@ -86,7 +86,7 @@ pub fn weigh_some(
         let live = tables.states.live_at(lifetimes, event);
         let known = live.iter().fold(0u64, |sum, &id| sum.saturating_add(lifetimes.block_size(id)));
         live.into_iter().for_each(|id| add(id, size_of(id)));
-        let before = device.told.beyond(event, known);
+        let before = device.source_totals.beyond(event, known);
         if only.is_none() && before > 0 {
             sums.entry((StackId::NONE, Role::Unknown, None)).or_default().0 += before;
         }

@@ -150,9 +150,9 @@ fn setting(recording: &Recording, name: &str) -> Option<u32> {
     value.trim_matches('"').parse().ok()
 }
 
-/// The rank that a recording tells itself: a trace's metadata.
+/// The rank that a recording's own file states, as traces do in their metadata.
 #[must_use]
-pub fn told(recording: &Recording) -> Option<u32> {
+pub fn rank_in_file(recording: &Recording) -> Option<u32> {
     setting(recording, "distributedInfo.rank")
 }
 
@@ -162,7 +162,7 @@ pub fn told(recording: &Recording) -> Option<u32> {
 /// [`Cancelled`].
 pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<Vec<RankRow>, Cancelled> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (told_rank, world_size) = (told(recording), setting(recording, "distributedInfo.world_size"));
+    let (told_rank, world_size) = (rank_in_file(recording), setting(recording, "distributedInfo.world_size"));
     if recording.has_only_counters() {
         return Ok(counter_rows(recording, path));
     }
@@ -214,7 +214,7 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
 #[must_use]
 pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (told_rank, world_size) = (told(recording), setting(recording, "distributedInfo.world_size"));
+    let (told_rank, world_size) = (rank_in_file(recording), setting(recording, "distributedInfo.world_size"));
     let is_accelerator = |kind| !matches!(kind, DeviceKind::Cpu | DeviceKind::Host);
     let devices = recording.devices.iter().enumerate().filter(|(_, d)| is_accelerator(d.id.kind));
     devices

@@ -20,12 +20,12 @@ const MUCH: u64 = 4;
 /// Nothing, where the message tells none.
 const NONE: Figure = Figure { bytes: 0, slack: 0 };
 
-/// What a rule says.
-type Told = Option<(Verdict, String)>;
+/// What a rule finds; `None` where it does not apply.
+type Reason = Option<(Verdict, String)>;
 
 /// In this order; the first that says something decides. The letters: q asked for, f free on the card, h in holes, R held by PyTorch,
 /// L its limit, O of other processes, G of this one outside PyTorch.
-const RULES: [fn(&mut Case<'_>) -> Told; 17] = [
+const RULES: [fn(&mut Case<'_>) -> Reason; 17] = [
     named_cause,             // the message says so
     larger_than_the_card,    // q > card - G            too large
     refused_beforehand,      // the message says so     cap
@@ -42,7 +42,7 @@ const RULES: [fn(&mut Case<'_>) -> Told; 17] = [
     holes_of_a_full_card,    // q <= f + h              fragmentation
     other_processes,         // q <= f + h + O          contention
     this_one_outside,        // q <= f + h + G          outside PyTorch
-    beyond,                  // nobody's                contention or unknown; else capacity
+    beyond,                  // unattributed            contention or unknown; else capacity
 ];
 
 pub(super) fn device(m: &OomMessage, q: Figure) -> Judged {
@@ -121,7 +121,7 @@ impl Case<'_> {
     }
 }
 
-fn named_cause(c: &mut Case<'_>) -> Told {
+fn named_cause(c: &mut Case<'_>) -> Reason {
     let q = c.q;
     match c.m.cause? {
         Cause::Rejected => None,
@@ -140,14 +140,14 @@ fn named_cause(c: &mut Case<'_>) -> Told {
     }
 }
 
-fn larger_than_the_card(c: &mut Case<'_>) -> Told {
+fn larger_than_the_card(c: &mut Case<'_>) -> Reason {
     let (q, capacity) = (c.q, c.f.capacity?);
     let outside = c.m.outside_pytorch().map_or(NONE, |g| Figure { bytes: g.bytes.min(USUAL_OUTSIDE), slack: g.slack });
     let why = || format!("{q} was requested at once, and the whole card has {capacity}. No setting makes that fit.");
     (!c.at_most(q, capacity.minus(outside))).then(|| (Verdict::TooLarge, why()))
 }
 
-fn refused_beforehand(c: &mut Case<'_>) -> Told {
+fn refused_beforehand(c: &mut Case<'_>) -> Reason {
     let (q, cause) = (c.q, c.m.cause?);
     let limit = c.f.limit.map_or(String::new(), |l| format!(" of {l}"));
     let held = c.f.allocated.map_or(String::new(), |held| format!("; it has {held} allocated"));
@@ -156,7 +156,7 @@ fn refused_beforehand(c: &mut Case<'_>) -> Told {
 }
 
 /// The limit is used where the text breaks off behind it: what is reserved is at least what is allocated.
-fn limit_of_a_cut_message(c: &mut Case<'_>) -> Told {
+fn limit_of_a_cut_message(c: &mut Case<'_>) -> Reason {
     let (q, limit) = (c.q, c.f.limit.filter(|_| !c.m.unread().is_empty())?);
     let is_below = c.f.capacity.is_none_or(|capacity| limit.bytes < capacity.bytes);
     if !is_below || c.f.free.is_some_and(|free| q.bytes > free.bytes) {
@@ -175,15 +175,15 @@ fn although(free: Option<Figure>) -> String {
 }
 
 /// Whoever holds most of the card is named, whatever else the text lacks.
-fn others_of_a_cut_message(c: &mut Case<'_>) -> Told {
+fn others_of_a_cut_message(c: &mut Case<'_>) -> Reason {
     let (q, free, capacity) = (c.q, c.f.free?, c.f.capacity?);
     if c.m.unread().is_empty() || c.m.unallocated().is_some() || q.bytes <= free.bytes {
         return None;
     }
     let is_much = |bytes: u64| bytes >= capacity.bytes / MUCH;
     let this = c.m.this_process();
-    if let (Some(own), Some(nobody)) = (this, unattributed(c.m).filter(|rest| is_much(rest.bytes))) {
-        let who = nobodys(nobody, capacity);
+    if let (Some(own), Some(rest)) = (this, unattributed(c.m).filter(|rest| is_much(rest.bytes))) {
+        let who = unattributed_text(rest, capacity);
         return Some((Verdict::Contention, format!("{who}; this process has {own}. {q} was requested and {free} is free.")));
     }
     let largest = largest_other(c.m).filter(|p| is_much(p.bytes.bytes))?;
@@ -206,12 +206,12 @@ fn holder(p: &ProcessUse, capacity: Figure) -> String {
     format!("{who} holds {} of the card's {capacity}", p.bytes)
 }
 
-fn nobodys(bytes: Figure, capacity: Figure) -> String {
+fn unattributed_text(bytes: Figure, capacity: Figure) -> String {
     format!("{bytes} of the card's {capacity} belongs to no listed process: one of another container or user, or one that died")
 }
 
 /// Figures that the form always has and that the text lacks are not 0: only what does not rest on them is said.
-fn not_all_read(c: &mut Case<'_>) -> Told {
+fn not_all_read(c: &mut Case<'_>) -> Reason {
     let (q, f, unread) = (c.q, c.f, c.m.unread());
     if unread.is_empty() {
         return None;
@@ -265,7 +265,7 @@ fn scattered(c: &Case<'_>) -> String {
     format!("PyTorch has {} free inside its own memory, but scattered; no single gap fits {}", c.holes, c.q)
 }
 
-fn holes_under_the_limit(c: &mut Case<'_>) -> Told {
+fn holes_under_the_limit(c: &mut Case<'_>) -> Reason {
     if !c.limit_refused() || c.q.bytes > c.holes.bytes {
         return None;
     }
@@ -274,7 +274,7 @@ fn holes_under_the_limit(c: &mut Case<'_>) -> Told {
     Some((Verdict::Fragmentation, format!("{}. Its limit of {limit} leaves {left}.", scattered(c))))
 }
 
-fn limit(c: &mut Case<'_>) -> Told {
+fn limit(c: &mut Case<'_>) -> Reason {
     let (q, holes, limit, left, reserved) = (c.q, c.holes, c.f.limit?, c.left?, c.reserved?);
     if !c.limit_refused() {
         return None;
@@ -298,7 +298,7 @@ fn limit(c: &mut Case<'_>) -> Told {
 /// Intel's driver hands out no single block above this, unless it is told otherwise.
 const INTEL_BLOCK: u64 = 4 * GIBIBYTE;
 
-fn one_block(c: &mut Case<'_>) -> Told {
+fn one_block(c: &mut Case<'_>) -> Reason {
     let (q, capacity, held) = (c.q, c.f.capacity?, c.reserved?);
     let (room, is_told) = match c.f.free {
         Some(free) => (free, format!("{free} is free")),
@@ -316,7 +316,7 @@ fn one_block(c: &mut Case<'_>) -> Told {
     ))
 }
 
-fn free_is_not_told(c: &mut Case<'_>) -> Told {
+fn free_is_not_told(c: &mut Case<'_>) -> Reason {
     let q = c.q;
     if c.f.free.is_some() {
         return None;
@@ -352,7 +352,7 @@ fn outside_it(c: &Case<'_>) -> String {
     }
 }
 
-fn something_else_refused(c: &mut Case<'_>) -> Told {
+fn something_else_refused(c: &mut Case<'_>) -> Reason {
     let (q, free) = (c.q, c.f.free?);
     let outside = outside_it(c);
     let nearly = match (c.f.capacity, c.reserved) {
@@ -375,7 +375,7 @@ pub(super) fn pools_hold_it(m: &OomMessage) -> bool {
     is_short && q.bytes <= pools.bytes && pools.bytes >= capacity.bytes / MUCH
 }
 
-fn private_pools(c: &mut Case<'_>) -> Told {
+fn private_pools(c: &mut Case<'_>) -> Reason {
     let (q, pools, live) = (c.q, c.f.private_pools?, c.m.live()?);
     let why = format!(
         "{q} was requested. {pools} lies free in private pools (CUDA graphs, MemPool), where only they may use it; live tensors take {live}."
@@ -384,26 +384,26 @@ fn private_pools(c: &mut Case<'_>) -> Told {
 }
 
 /// Who holds much of the card outweighs holes that would be just enough in sum.
-fn others_fill_the_card(c: &mut Case<'_>) -> Told {
+fn others_fill_the_card(c: &mut Case<'_>) -> Reason {
     if c.m.this_process().is_none() {
-        return most_is_nobodys(c);
+        return most_is_unattributed(c);
     }
     let (q, free, capacity, own) = (c.q, c.f.free?, c.f.capacity?, c.m.this_process()?);
     let listed = c.m.other_processes().unwrap_or(NONE);
-    let nobody = unattributed(c.m).unwrap_or(NONE);
-    let others = if listed.bytes >= nobody.bytes { listed } else { nobody };
+    let unlisted = unattributed(c.m).unwrap_or(NONE);
+    let others = if listed.bytes >= unlisted.bytes { listed } else { unlisted };
     let is_much = others.bytes >= capacity.bytes / MUCH && others.bytes / 2 >= c.holes.bytes;
     let limit_refuses = c.left.is_some_and(|left| q.bytes > left.bytes);
     if !is_much || c.holes.bytes == 0 || limit_refuses || !c.at_most(q, free.plus(others)) {
         return None;
     }
-    let who = match largest_other(c.m).filter(|_| listed.bytes >= nobody.bytes) {
+    let who = match largest_other(c.m).filter(|_| listed.bytes >= unlisted.bytes) {
         Some(p) if p.bytes.bytes < listed.bytes => {
             let largest = p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
             format!("Other processes hold {listed} of the card's {capacity} ({largest} with {} the most)", p.bytes)
         }
         Some(p) => holder(p, capacity),
-        None => nobodys(nobody, capacity),
+        None => unattributed_text(unlisted, capacity),
     };
     let outside = c.m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE);
     let outside = outside.map_or(String::new(), |o| format!(", {} of that outside PyTorch", pytorch_size(o.bytes)));
@@ -412,7 +412,7 @@ fn others_fill_the_card(c: &mut Case<'_>) -> Told {
 }
 
 /// The message lists no process, but no library of one process takes more than half of a card.
-fn most_is_nobodys(c: &mut Case<'_>) -> Told {
+fn most_is_unattributed(c: &mut Case<'_>) -> Reason {
     let (q, free, capacity, held) = (c.q, c.f.free?, c.f.capacity?, c.reserved?);
     let rest = unattributed(c.m)?;
     let is_most = rest.bytes > capacity.bytes / 2 && rest.bytes / 2 > held.bytes && c.m.dialect.writer != Writer::CudaMallocAsync;
@@ -427,7 +427,7 @@ fn most_is_nobodys(c: &mut Case<'_>) -> Told {
     Some((Verdict::Contention, why))
 }
 
-fn holes_of_a_full_card(c: &mut Case<'_>) -> Told {
+fn holes_of_a_full_card(c: &mut Case<'_>) -> Reason {
     let (q, free, holes) = (c.q, c.f.free?, c.holes);
     if holes.bytes == 0 || spilled(c).is_some() || !c.at_most(q, c.own(free)) {
         return None;
@@ -455,7 +455,7 @@ fn spilled(c: &Case<'_>) -> Option<Figure> {
     c.reserved.filter(|held| c.f.capacity.is_some_and(|capacity| held.low() > capacity.high()))
 }
 
-fn other_processes(c: &mut Case<'_>) -> Told {
+fn other_processes(c: &mut Case<'_>) -> Reason {
     let (q, free, capacity) = (c.q, c.f.free?, c.f.capacity?);
     let others = c.m.other_processes().filter(|o| o.bytes > 0)?;
     let own = c.own(free);
@@ -465,7 +465,7 @@ fn other_processes(c: &mut Case<'_>) -> Told {
     c.at_most(q, own.plus(others)).then_some((Verdict::Contention, why))
 }
 
-fn this_one_outside(c: &mut Case<'_>) -> Told {
+fn this_one_outside(c: &mut Case<'_>) -> Reason {
     let (q, free) = (c.q, c.f.free?);
     let outside = c.m.this_process()?.minus(c.reserved?);
     if outside.bytes <= USUAL_OUTSIDE {
@@ -478,11 +478,11 @@ fn this_one_outside(c: &mut Case<'_>) -> Told {
     c.at_most(q, c.own(free).plus(to_win)).then_some((Verdict::NonPytorch, why))
 }
 
-fn beyond(c: &mut Case<'_>) -> Told {
-    nobody_s(c).or_else(|| full(c))
+fn beyond(c: &mut Case<'_>) -> Reason {
+    unattributed_fills_the_card(c).or_else(|| full(c))
 }
 
-fn nobody_s(c: &mut Case<'_>) -> Told {
+fn unattributed_fills_the_card(c: &mut Case<'_>) -> Reason {
     let (q, free, capacity) = (c.q, c.f.free?, c.f.capacity?);
     let own = c.own(free);
     let lacking = q.bytes.saturating_sub(own.bytes);
@@ -511,7 +511,7 @@ fn nobody_s(c: &mut Case<'_>) -> Told {
     Some((Verdict::Unknown, format!("{q} was requested and {own} is free. {bytes} of the card {whose}.")))
 }
 
-fn full(c: &mut Case<'_>) -> Told {
+fn full(c: &mut Case<'_>) -> Reason {
     let (m, q, free, capacity) = (c.m, c.q, c.f.free?, c.f.capacity?);
     let own = c.own(free);
     if c.left.is_some_and(|left| left.bytes < free.bytes) {

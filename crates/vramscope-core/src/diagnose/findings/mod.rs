@@ -100,7 +100,7 @@ pub struct Finding {
 }
 
 /// What the rules look at.
-pub struct Patient<'a> {
+pub struct RuleInput<'a> {
     /// The recording.
     pub recording: &'a Recording,
     /// The device.
@@ -127,7 +127,7 @@ pub struct Patient<'a> {
     marks: Vec<u8>,
 }
 
-impl Patient<'_> {
+impl RuleInput<'_> {
     /// The marks of a stack: see the rules.
     fn flags(&self, stack: StackId) -> u8 {
         self.marks.get(stack.0 as usize).copied().unwrap_or(0)
@@ -219,27 +219,27 @@ pub fn diagnose(
     progress.check()?;
     let growth = growth(device, tables, &steps);
     let words = Words::of(device);
-    let patient = Patient { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, roles, growth, marks };
+    let input = RuleInput { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, roles, growth, marks };
     let mut findings = Vec::new();
     for rule in RULES {
         progress.check()?;
-        findings.extend((rule.run)(&patient));
+        findings.extend((rule.run)(&input));
     }
     // Of failures the last stands first: it is the one that a program printed as it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
-        (f.rule != self::rules::TRUNCATED, rank(f, &patient), !is_last(f), saved, f.rule)
+        (f.rule != self::rules::TRUNCATED, rank(f, &input), !is_last(f), saved, f.rule)
     });
-    let ooms = patient.ooms.into_iter().map(Arc::new).collect();
-    Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: patient.steps, changed_by_rules: patient.roles.changed })
+    let ooms = input.ooms.into_iter().map(Arc::new).collect();
+    Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: input.steps, changed_by_rules: input.roles.changed })
 }
 
 /// The class a finding ranks with: what holds memory and what makes the peak are one list, and so is a failure that the program
 /// survived and that is not its last.
-fn rank(finding: &Finding, patient: &Patient<'_>) -> Class {
-    let last = patient.ooms.last().map(|a| a.event);
-    let is_survived = || patient.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
+fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
+    let last = input.ooms.last().map(|a| a.event);
+    let is_survived = || input.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
     match finding.class {
         Class::Peak => Class::Structure,
         Class::OutOfMemory if is_survived() => Class::Structure,

@@ -1,7 +1,7 @@
 //! Single blocks whose going would be enough.
 
 use super::release::{HeldAlone, held_alone};
-use super::{BlockAt, Servers, State, Way};
+use super::{BlockAt, RoomKind, Servers, State};
 use crate::model::{BlockState, DeviceRecording};
 
 /// Single live blocks whose going lets a request succeed, each by itself.
@@ -32,7 +32,7 @@ pub struct Single {
     /// Its bytes.
     pub size: u64,
     /// How room comes about without it.
-    pub way: Way,
+    pub kind: RoomKind,
 }
 
 /// Every live block tried by itself: does its going make a hole for `request`, or empty a segment or pages so that `need` bytes
@@ -49,16 +49,16 @@ pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, 
         for (i, block) in blocks.iter().enumerate().filter(|(_, b)| is_live(b)) {
             let at = segment.blocks.start as usize + i;
             let room = hole(i.checked_sub(1)) + block.size + hole(Some(i + 1));
-            let way = if serves && room >= request {
-                Way::Hole
+            let kind = if serves && room >= request {
+                RoomKind::Hole
             } else if need > 0 && by_block[at] > 0 && by_block[at] + spare >= need {
-                Way::Release
+                RoomKind::Release
             } else {
                 continue;
             };
             found.count += 1;
             if found.smallest.is_none_or(|s| block.size < s.size) {
-                found.smallest = Some(Single { block: at, size: block.size, way });
+                found.smallest = Some(Single { block: at, size: block.size, kind });
             }
         }
     }

@@ -4,16 +4,16 @@ mod alone;
 mod blockers;
 mod holes;
 mod release;
+mod room_plan;
 mod servers;
 #[cfg(test)]
 mod tests;
-mod way_out;
 
 pub use self::alone::{Alone, Single, enough_alone};
 pub use self::blockers::{Blocker, blockers, blockers_with_segments, facts_of};
 pub use self::holes::{Holes, PoolHoles, holes, holes_by_pool};
 pub use self::release::cheapest_release;
+pub use self::room_plan::{RoomKind, RoomPlan, WithMore, cheapest_hole, cheapest_plan, cheapest_plan_most};
 pub use self::servers::Servers;
-pub use self::way_out::{Way, WayOut, WithMore, cheapest_hole, cheapest_way, cheapest_way_most};
 
 use crate::tables::{BlockAt, SegmentAt, State};

@@ -7,9 +7,9 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use super::room_plan::pending_of;
 use super::servers::can_go;
-use super::way_out::pending_of;
-use super::{State, Way, WayOut};
+use super::{RoomKind, RoomPlan, State};
 use crate::model::{BlockState, DeviceRecording};
 
 /// Bytes and number of live blocks that have to go: fewer bytes first, then fewer blocks.
@@ -116,12 +116,12 @@ const TABLE: usize = 40_000_000;
 /// address, exact in steps of what all their sizes are multiples of. `None` where nothing has to return, or all of it is not
 /// enough. O(pieces · need / step) up to a bound, beyond it O(pieces) and not exact.
 #[must_use]
-pub fn cheapest_release(device: &DeviceRecording, state: &State, need: u64) -> Option<WayOut> {
+pub fn cheapest_release(device: &DeviceRecording, state: &State, need: u64) -> Option<RoomPlan> {
     release_most(device, state, need, need)
 }
 
 /// As [`cheapest_release`]; of the choices that are as cheap, the one that returns most, as far as `most` is worth having.
-pub(super) fn release_most(device: &DeviceRecording, state: &State, need: u64, most: u64) -> Option<WayOut> {
+pub(super) fn release_most(device: &DeviceRecording, state: &State, need: u64, most: u64) -> Option<RoomPlan> {
     let pieces = pieces(device, state);
     if need == 0 || pieces.iter().map(|p| p.size).sum::<u64>() < need {
         return None;
@@ -136,18 +136,18 @@ pub(super) fn release_most(device: &DeviceRecording, state: &State, need: u64, m
     } else {
         choose_by_price(&pieces, need)
     };
-    Some(way_of(state, &pieces, &chosen, is_exact))
+    Some(plan_of(state, &pieces, &chosen, is_exact))
 }
 
 /// What is chosen by price, however few choices there are.
 #[cfg(test)]
-pub(super) fn by_price(device: &DeviceRecording, state: &State, need: u64) -> WayOut {
+pub(super) fn by_price(device: &DeviceRecording, state: &State, need: u64) -> RoomPlan {
     let pieces = pieces(device, state);
-    way_of(state, &pieces, &choose_by_price(&pieces, need), false)
+    plan_of(state, &pieces, &choose_by_price(&pieces, need), false)
 }
 
-/// The way out that gives the chosen pieces back. A block that goes may empty pages that were not asked for: they go too.
-fn way_of(state: &State, pieces: &[Piece], chosen: &[bool], is_optimal: bool) -> WayOut {
+/// The plan that gives the chosen pieces back. Freeing a block may also empty pages that were not asked for: they go back too.
+fn plan_of(state: &State, pieces: &[Piece], chosen: &[bool], is_optimal: bool) -> RoomPlan {
     let mut blocks: Vec<usize> = Vec::new();
     for (piece, _) in pieces.iter().zip(chosen).filter(|(_, chosen)| **chosen) {
         let known = blocks.last().copied();
@@ -165,8 +165,8 @@ fn way_of(state: &State, pieces: &[Piece], chosen: &[bool], is_optimal: bool) ->
     }
     let bytes = blocks.iter().map(|&i| state.blocks[i].size).sum();
     let has_pages = pieces.iter().any(|p| p.pages > 0);
-    WayOut {
-        way: Way::Release,
+    RoomPlan {
+        kind: RoomKind::Release,
         segments,
         whole,
         pages,

@@ -229,15 +229,15 @@ fn the_cheapest_way_out_is_the_cheapest_of_all_sets_of_blocks() {
             let singles: Vec<u64> = singles.collect();
             prop_assert_eq!((alone.count, alone.smallest.map(|x| x.size)), (singles.len(), singles.iter().copied().min()));
         }
-        let found = cheapest_way(&device, &s, &LARGE, request, need);
+        let found = cheapest_plan(&device, &s, &LARGE, request, need);
         prop_assert_eq!(found.as_ref().map(|w| w.bytes), best, "{:?} request {}", texts, request);
-        if let Some(way) = found {
-            prop_assert!(way.is_optimal);
-            prop_assert_eq!(way.blocks.iter().map(|&i| s.blocks[i].size).sum::<u64>(), way.bytes);
-            prop_assert!(succeeds(&s, &way.blocks, request, need, PAGE));
-            if way.way == Way::Release {
+        if let Some(plan) = found {
+            prop_assert!(plan.is_optimal);
+            prop_assert_eq!(plan.blocks.iter().map(|&i| s.blocks[i].size).sum::<u64>(), plan.bytes);
+            prop_assert!(succeeds(&s, &plan.blocks, request, need, PAGE));
+            if plan.kind == RoomKind::Release {
                 // The room told is what really returns: so much and no more.
-                prop_assert!(succeeds(&s, &way.blocks, u64::MAX, way.room, PAGE));
+                prop_assert!(succeeds(&s, &plan.blocks, u64::MAX, plan.room, PAGE));
             }
         }
     });
@@ -286,8 +286,8 @@ fn segments_of_private_pools_do_not_go_back() {
     s.segments[0].pool = PoolId(1);
     let device = DeviceRecording { pools: vec![(0, 0), (0, 7)], ..DeviceRecording::default() };
     let servers = Servers { pool: Some(PoolId(0)), ..LARGE };
-    let way = cheapest_way(&device, &s, &servers, 20 * MEBIBYTE, 8 * MEBIBYTE).unwrap();
-    assert_eq!((way.way, way.segments, way.bytes), (Way::Release, vec![1], 4 * MEBIBYTE));
+    let plan = cheapest_plan(&device, &s, &servers, 20 * MEBIBYTE, 8 * MEBIBYTE).unwrap();
+    assert_eq!((plan.kind, plan.segments, plan.bytes), (RoomKind::Release, vec![1], 4 * MEBIBYTE));
 }
 
 #[test]
@@ -310,9 +310,9 @@ fn pages_of_one_block_or_hole_are_one_piece_however_many() {
     s.blocks[2].address = segment.address + segment.size - MEBIBYTE;
     let device = DeviceRecording::default();
     let since = std::time::Instant::now();
-    let way = cheapest_release(&device, &s, 1 << 46).unwrap();
-    assert_eq!((way.bytes, way.blocks.len()), (0, 0));
-    assert!(way.room >= 1 << 46 && way.pages as u64 == way.room / (20 * MEBIBYTE), "{way:?}");
+    let plan = cheapest_release(&device, &s, 1 << 46).unwrap();
+    assert_eq!((plan.bytes, plan.blocks.len()), (0, 0));
+    assert!(plan.room >= 1 << 46 && plan.pages as u64 == plan.room / (20 * MEBIBYTE), "{plan:?}");
     assert_eq!(enough_alone(&device, &s, &LARGE, 1 << 48, 1 << 40).count, 2);
     assert!(since.elapsed().as_secs_f64() < 0.5, "{:?}", since.elapsed());
 }

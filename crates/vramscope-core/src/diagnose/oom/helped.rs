@@ -31,9 +31,10 @@ pub fn can_be_served_again(device: &DeviceRecording) -> bool {
     !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && WhatIf::has_requests(device)
 }
 
-/// Events up to which settings are tried unasked, in the window and on the command line: two to three seconds on two cores, at
+/// Recordings with at most this many events have settings tried on them without being asked, in the window and on the command line.
+/// That takes two to three seconds on two cores, at
 /// 5 million requests a second and up to 80 runs (fewer places are tried of long recordings).
-pub const TRIED_UNASKED: usize = 2_000_000;
+pub const AUTOMATIC_TRIALS_MOST_EVENTS: usize = 2_000_000;
 
 /// Serves the recording again under the suggested settings. About 12 to 60 runs of at most 0.3 µs a request.
 ///
@@ -250,8 +251,8 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         )),
         _ => {}
     }
-    if let Some(way) = &a.way_out {
-        all.push(formula(way.advice(a.words), None));
+    if let Some(plan) = &a.room_plan {
+        all.push(formula(plan.advice(a.words), None));
     }
     all
 }

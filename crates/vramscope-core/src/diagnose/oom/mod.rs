@@ -12,14 +12,14 @@ use rustc_hash::FxHashMap;
 pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments, knows_reserved};
 pub use self::full::{what_to_make_smaller, with_what_to_make_smaller};
 pub use self::helped::{
-    Advice, Helped, Support, TRIED_UNASKED, advice, best_advice, can_be_served_again, what_would_have_helped,
+    AUTOMATIC_TRIALS_MOST_EVENTS, Advice, Helped, Support, advice, best_advice, can_be_served_again, what_would_have_helped,
 };
 pub use self::parts::{Fits, Part};
 use self::verdict::{Facts, classify, sentence};
 pub use self::verdict::{Test, Verdict};
 use super::fragmentation::{
-    Alone, Blocker, Holes, Servers, Way, WayOut, WithMore, blockers, blockers_with_segments, cheapest_way, cheapest_way_most,
-    enough_alone, holes,
+    Alone, Blocker, Holes, RoomKind, RoomPlan, Servers, WithMore, blockers, blockers_with_segments, cheapest_plan,
+    cheapest_plan_most, enough_alone, holes,
 };
 use super::vendor::Words;
 use crate::anatomy::Role;
@@ -94,8 +94,8 @@ pub struct Autopsy {
     pub alone: Alone,
     /// What would have to return to the device for a new segment to fit; 0 where nothing has to.
     pub need: u64,
-    /// The fewest live bytes whose going lets the request succeed.
-    pub way_out: Option<WayOut>,
+    /// What to free so that the request succeeds, with the fewest live bytes.
+    pub room_plan: Option<RoomPlan>,
     /// A request that is too large in parts; empty for others.
     pub parts: Vec<Part>,
     /// Live memory by stack, largest first.
@@ -129,7 +129,7 @@ fn sample_near(device: &DeviceRecording, event: u32, figure: impl Fn(&Sample) ->
 }
 
 /// The autopsy of one `oom` event. `state` is the state at that event, `caps` what is known of the cap: [`Caps::of`] the device,
-/// or [`Caps::told`] by somebody who was there. O(blocks log blocks).
+/// or [`Caps::exact`] by somebody who was there. O(blocks log blocks).
 #[must_use]
 pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State, caps: &Caps) -> Option<Autopsy> {
     let device_free = free_at(device, event)?;
@@ -168,19 +168,19 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         blockers(state, Some(&servers))
     };
     let alone = enough_alone(device, state, &servers, requested, need);
-    // Where nothing is to be freed and nothing to be given back there is no way out to tell.
-    let is_some_way = |way: &WayOut| !way.blocks.is_empty() || (way.way == Way::Release && way.room > 0);
-    let mut way_out = cheapest_way(device, state, &servers, requested, need).filter(is_some_way);
-    if let Some(way) = way_out.as_mut().filter(|way| way.has_pages && is_of_device) {
+    // A plan that frees nothing and gives nothing back is no plan.
+    let is_some_plan = |plan: &RoomPlan| !plan.blocks.is_empty() || (plan.kind == RoomKind::Release && plan.room > 0);
+    let mut room_plan = cheapest_plan(device, state, &servers, requested, need).filter(is_some_plan);
+    if let Some(plan) = room_plan.as_mut().filter(|plan| plan.has_pages && is_of_device) {
         // Memory that stays mapped beside what goes may serve a part of the request: the device then needs to give less.
-        way.is_optimal &= way.bytes == 0;
+        plan.is_optimal &= plan.bytes == 0;
     }
-    if let (Some(way), Some(cap)) = (&mut way_out, limit.filter(|cap| !cap.is_known() && verdict != Verdict::TooLarge)) {
-        way.least_cap = (way.way == Way::Release).then_some(cap.least);
+    if let (Some(plan), Some(cap)) = (&mut room_plan, limit.filter(|cap| !cap.is_known() && verdict != Verdict::TooLarge)) {
+        plan.least_cap = (plan.kind == RoomKind::Release).then_some(cap.least);
         // Told from the lowest cap on under which it is enough.
         let least = new.saturating_sub(cap.most.saturating_sub(reserved));
-        let found = cheapest_way_most(device, state, &servers, requested, [least, need]).filter(|more| more.bytes < way.bytes);
-        way.with_more = found.map(|more| WithMore {
+        let found = cheapest_plan_most(device, state, &servers, requested, [least, need]).filter(|more| more.bytes < plan.bytes);
+        plan.with_more = found.map(|more| WithMore {
             cap: reserved.saturating_add(new).saturating_sub(more.room).max(cap.least),
             blocks: more.blocks.len(),
             bytes: more.bytes,
@@ -214,7 +214,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         blockers: found,
         alone,
         need,
-        way_out,
+        room_plan,
         parts: Vec::new(),
         top_live: top_live(device, tables, state),
         stack: device.events.stack[event as usize],
@@ -246,7 +246,7 @@ pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) 
     }
     // What the source tells beyond its blocks is older than it.
     let known = state.blocks.iter().filter(|b| b.state != BlockState::Inactive).fold(0u64, |sum, b| sum.saturating_add(b.size));
-    let before = device.told.beyond(state.event, known);
+    let before = device.source_totals.beyond(state.event, known);
     if before > 0 {
         let entry = by_stack.entry(StackId::NONE).or_default();
         *entry = (entry.0 + before, entry.1 + 1);
@@ -319,11 +319,11 @@ impl Autopsy {
         room.map_or(self.segment, |room| room.min(self.segment))
     }
 
-    /// The cheapest way out in one sentence, or why none is told.
+    /// What to free, in one sentence, or why freeing does not help.
     #[must_use]
-    pub fn way_out_sentence(&self, state: &State) -> String {
-        if let Some(way) = &self.way_out {
-            return way.sentence(self.words);
+    pub fn room_plan_sentence(&self, state: &State) -> String {
+        if let Some(plan) = &self.room_plan {
+            return plan.sentence(self.words);
         }
         if !self.has_segments {
             return "What to free is unknown: segments are not in this file.".to_owned();
@@ -343,11 +343,11 @@ impl Autopsy {
 }
 
 impl Autopsy {
-    /// How many blocks of the way out hold what the program cannot do without, with their roles from `role_of`; `None` where none does.
+    /// How many of the blocks to free hold what the program needs, with their roles from `role_of`; `None` where none does.
     #[must_use]
-    pub fn way_out_needs(&self, state: &State, role_of: impl Fn(LifetimeId) -> Role) -> Option<String> {
-        let way = self.way_out.as_ref()?;
-        let roles: Vec<Role> = way.blocks.iter().map(|&i| role_of(state.blocks[i].lifetime)).collect();
+    pub fn room_plan_needs(&self, state: &State, role_of: impl Fn(LifetimeId) -> Role) -> Option<String> {
+        let plan = self.room_plan.as_ref()?;
+        let roles: Vec<Role> = plan.blocks.iter().map(|&i| role_of(state.blocks[i].lifetime)).collect();
         let count = |role: Role| roles.iter().filter(|&&r| r == role).count() as u64;
         let needed = [Role::Weights, Role::OptimizerState].map(|role| (role, count(role)));
         let named: Vec<&str> = needed.iter().filter(|(_, count)| *count > 0).map(|(role, _)| role.text()).collect();
@@ -362,11 +362,11 @@ impl Autopsy {
         }
     }
 
-    /// The way out with the fewest blocks, where it is another than the one with the fewest bytes; `None` where they are the same
+    /// The plan that frees only one block, where another one frees fewer bytes; `None` where they are the same
     /// or no single block is enough.
     #[must_use]
     pub fn alone_sentence(&self) -> Option<String> {
-        let more = self.way_out.as_ref().is_none_or(|way| way.blocks.len() > 1);
+        let more = self.room_plan.as_ref().is_none_or(|plan| plan.blocks.len() > 1);
         let least = self.alone.smallest.filter(|_| more)?;
         Some(match self.alone.count {
             1 => format!("Freeing one block of {} instead is also enough.", Bytes(least.size)),
@@ -379,7 +379,7 @@ impl Autopsy {
 }
 
 impl WithMore {
-    /// The other end of the range, as a sentence that goes on after [`WayOut::sentence`]; with the space before it.
+    /// The other end of the range, as a sentence that goes on after [`RoomPlan::sentence`]; with the space before it.
     fn sentence(&self) -> String {
         let what = match self.blocks {
             0 => "nothing has to be freed".to_owned(),
@@ -390,22 +390,22 @@ impl WithMore {
     }
 }
 
-impl WayOut {
+impl RoomPlan {
     /// What comes about: `one hole`, `whole segments`, `pages`, `pages and whole segments`.
     #[must_use]
     pub fn by(&self) -> &'static str {
-        match (self.way, self.pages, self.whole) {
-            (Way::Hole, ..) => "one hole",
-            (Way::Release, 0, _) => "whole segments",
-            (Way::Release, _, 0) => "pages",
-            (Way::Release, ..) => "pages and whole segments",
+        match (self.kind, self.pages, self.whole) {
+            (RoomKind::Hole, ..) => "one hole",
+            (RoomKind::Release, 0, _) => "whole segments",
+            (RoomKind::Release, _, 0) => "pages",
+            (RoomKind::Release, ..) => "pages and whole segments",
         }
     }
 
     /// What to free, in one sentence.
     #[must_use]
     pub fn sentence(&self, words: &Words) -> String {
-        if self.blocks.is_empty() && self.way == Way::Release {
+        if self.blocks.is_empty() && self.kind == RoomKind::Release {
             return format!(
                 "Nothing has to be freed: {} of reserved memory is unused. torch.{}.empty_cache() before the request gives it back, and the request fits.",
                 Bytes(self.room),
@@ -442,15 +442,15 @@ impl WayOut {
     #[must_use]
     pub fn why(&self) -> String {
         let room = Bytes(self.room);
-        let what = match (self.way, self.pages, self.whole) {
-            (Way::Hole, ..) => format!("It leaves one hole of {room}."),
-            (Way::Release, 0, 1) => format!("A segment of {room} can then go back to the device."),
-            (Way::Release, 0, n) => format!("{} segments ({room}) can then go back to the device.", count(n as u64)),
-            (Way::Release, _, 0) => {
+        let what = match (self.kind, self.pages, self.whole) {
+            (RoomKind::Hole, ..) => format!("It leaves one hole of {room}."),
+            (RoomKind::Release, 0, 1) => format!("A segment of {room} can then go back to the device."),
+            (RoomKind::Release, 0, n) => format!("{} segments ({room}) can then go back to the device.", count(n as u64)),
+            (RoomKind::Release, _, 0) => {
                 let pages = counted(self.pages as u64, "page", "pages");
                 format!("{pages} of expandable segments ({room}) can then go back to the device.")
             }
-            (Way::Release, ..) => {
+            (RoomKind::Release, ..) => {
                 let (pages, whole) = (counted(self.pages as u64, "page", "pages"), self.whole as u64);
                 let whole = counted(whole, "whole segment", "whole segments");
                 format!("{pages} and {whole} ({room}) can then go back to the device.")

@@ -22,7 +22,7 @@ pub use tables::{BlocksTable, CategoriesTable, EventsTable, Names, SamplesTable,
 
 /// What a column holds. Every column may have gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Bytes, addresses, counts, ids.
     Unsigned,
     /// Times and ordinals.
@@ -37,37 +37,37 @@ pub struct Field {
     /// Lower case, words joined by underscores; ends in its unit where it has one.
     pub name: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: ColumnKind,
 }
 
 impl Field {
     /// A column of bytes, addresses, counts or ids.
     #[must_use]
     pub const fn unsigned(name: &'static str) -> Self {
-        Field { name, kind: Kind::Unsigned }
+        Field { name, kind: ColumnKind::Unsigned }
     }
 
     /// A column of times or ordinals.
     #[must_use]
     pub const fn signed(name: &'static str) -> Self {
-        Field { name, kind: Kind::Signed }
+        Field { name, kind: ColumnKind::Signed }
     }
 
     /// A column of text.
     #[must_use]
     pub const fn text(name: &'static str) -> Self {
-        Field { name, kind: Kind::Text }
+        Field { name, kind: ColumnKind::Text }
     }
 }
 
 /// A run of rows of one column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column<'a> {
-    /// See [`Kind::Unsigned`].
+    /// See [`ColumnKind::Unsigned`].
     Unsigned(Vec<Option<u64>>),
-    /// See [`Kind::Signed`].
+    /// See [`ColumnKind::Signed`].
     Signed(Vec<Option<i64>>),
-    /// See [`Kind::Text`].
+    /// See [`ColumnKind::Text`].
     Text(Vec<Option<&'a str>>),
 }
 

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
-use super::{Column, ExportTable, Field, Kind};
+use super::{Column, ColumnKind, ExportTable, Field};
 
 /// Rows of a row group: the unit that engines skip and read in parallel.
 pub const ROWS_PER_GROUP: usize = 1_000_000;
@@ -248,9 +248,9 @@ fn page(
 
 fn physical(field: &Field) -> (i64, i64) {
     match field.kind {
-        Kind::Unsigned => (spec::TYPE_INT64, spec::CONVERTED_UINT_64),
-        Kind::Signed => (spec::TYPE_INT64, spec::CONVERTED_INT_64),
-        Kind::Text => (spec::TYPE_BYTE_ARRAY, spec::CONVERTED_UTF8),
+        ColumnKind::Unsigned => (spec::TYPE_INT64, spec::CONVERTED_UINT_64),
+        ColumnKind::Signed => (spec::TYPE_INT64, spec::CONVERTED_INT_64),
+        ColumnKind::Text => (spec::TYPE_BYTE_ARRAY, spec::CONVERTED_UTF8),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A trace names no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules and clocks in
 //! nanoseconds, the CPU's memory beside the GPU's, and PyTorch's own totals after every event. Those totals are the curves
-//! ([`DeviceRecording::told`]), which are therefore exact even where the trace began late: most of what is held is then older
+//! ([`DeviceRecording::source_totals`]), which are therefore exact even where the trace began late: most of what is held is then older
 //! than it.
 //!
 //! * `scan`: the lenient scanner over the bytes.
@@ -21,7 +21,7 @@ use super::FormatError;
 use super::timeline::Live;
 use crate::model::{
     Action, Annotation, Annotations, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Known, Note, NoteKind, OpKind,
-    OpLane, OpTable, PoolId, Progress, Recording, Source, StackTableBuilder, StreamId, ToldTotals, WarningKind,
+    OpLane, OpTable, PoolId, Progress, Recording, Source, SourceTotals, StackTableBuilder, StreamId, WarningKind,
 };
 use collect::{MemoryEvent, NONE, Rows, SliceKind};
 pub use nest::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
@@ -172,7 +172,7 @@ fn devices(
         let stream = device.intern_stream(0);
         let mut builder = DeviceBuilder::default();
         device.events = builder.events(rows, nesting, &order, stream, &mut stacks, table);
-        device.told = builder.told;
+        device.source_totals = builder.source_totals;
         device.can_show.segments = Known::No("A profiler trace has no segments. A memory snapshot has them.");
         if id.kind != DeviceKind::Cpu {
             device.can_show.requested = super::WHOLE_BLOCKS;
@@ -219,7 +219,7 @@ fn devices(
 struct DeviceBuilder {
     live: FxHashSet<u64>,
     segments: SegmentFinder,
-    told: ToldTotals,
+    source_totals: SourceTotals,
     /// Addresses of mapped memory on the CPU.
     mapped: FxHashSet<u64>,
     /// Addresses made up where the trace has none.
@@ -258,13 +258,13 @@ impl DeviceBuilder {
                         events.push(time, found.action, found.address, found.size, stream, PoolId::UNKNOWN, stack);
                     }
                 }
-                self.told.reserved.set(first, self.segments.at_start, reserved);
+                self.source_totals.reserved.set(first, self.segments.at_start, reserved);
             }
             if let Some(total) = m.allocated.or_else(|| self.followed(m)).filter(|_| !is_mapped) {
                 let start = if m.is_oom { total } else { total.saturating_sub(m.bytes.max(0).unsigned_abs()) };
                 // What is of no bytes is no event; its total stands after the one before it.
                 let at = events.len() as u32 - u32::from(m.bytes == 0 && !m.is_oom && !events.is_empty());
-                self.told.allocated.set(at, start, total);
+                self.source_totals.allocated.set(at, start, total);
             }
             let mut push = |action, address| events.push(time, action, address, size, stream, PoolId::UNKNOWN, stack);
             if m.is_oom {
@@ -297,7 +297,7 @@ impl DeviceBuilder {
     /// mapping as reserved in the place of totals, which are no totals of the CPU's allocator.
     fn is_mapped(&mut self, event: &MemoryEvent, address: u64) -> bool {
         let reserved = event.reserved.filter(|_| event.device_type == 0).unwrap_or(0);
-        self.told.mapped = self.told.mapped.max(reserved);
+        self.source_totals.mapped = self.source_totals.mapped.max(reserved);
         match event.bytes {
             1.. => reserved > 0 && self.mapped.insert(address),
             _ => self.mapped.remove(&address),
@@ -316,7 +316,7 @@ impl DeviceBuilder {
 
     /// The total after an event that does not tell it, where the one before it did.
     fn followed(&self, event: &MemoryEvent) -> Option<u64> {
-        let before = *self.told.allocated.values.last()?;
+        let before = *self.source_totals.allocated.values.last()?;
         Some(if event.is_oom { before } else { before.saturating_add_signed(event.bytes) })
     }
 }

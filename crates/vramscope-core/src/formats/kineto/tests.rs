@@ -79,9 +79,9 @@ fn allocations_get_operators_modules_and_python() {
     // It has no shapes; the one around it has.
     let shapes = d.events.notes_of(1)[1];
     assert_eq!((shapes.kind, r.stacks.text(shapes.text)), (NoteKind::Shapes, "aten::linear [[2, 3], []]"));
-    assert_eq!((d.told.allocated.start, &d.told.allocated.events[..]), (0, &[1, 2, 3][..]));
-    assert_eq!(d.told.allocated.values, [1024, 1536, 512]);
-    assert_eq!((d.told.reserved.at(u32::MAX), d.told.reserved.at(0)), (Some(0), Some(2_097_152)));
+    assert_eq!((d.source_totals.allocated.start, &d.source_totals.allocated.events[..]), (0, &[1, 2, 3][..]));
+    assert_eq!(d.source_totals.allocated.values, [1024, 1536, 512]);
+    assert_eq!((d.source_totals.reserved.at(u32::MAX), d.source_totals.reserved.at(0)), (Some(0), Some(2_097_152)));
     assert_eq!(d.annotations.len(), 1);
     assert_eq!(d.annotations[0].end_us, Some(1_790_857_026_000_510));
     assert_eq!(r.ops.len(), 3);
@@ -142,7 +142,10 @@ fn mapped_memory_of_the_cpu_is_no_total() {
     };
     let events = [event(1, 64, 64, 64, 0), event(2, 4096, 8192, 0, 4096), event(3, 64, 256, 128, 0), event(4, -4096, 8192, 0, 0)];
     let d = &load(&trace("", &events)).devices[0];
-    assert_eq!((&d.told.allocated.values[..], d.told.reserved.is_told(), d.told.mapped), (&[64, 128][..], false, 4096));
+    assert_eq!(
+        (&d.source_totals.allocated.values[..], d.source_totals.reserved.is_known(), d.source_totals.mapped),
+        (&[64, 128][..], false, 4096)
+    );
 }
 
 #[test]

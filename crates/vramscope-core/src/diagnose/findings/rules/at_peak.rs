@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::anatomy::Repeats;
 use crate::anatomy::roles::Role;
 use crate::diagnose::counterfactual::{Saving, peak_after};
-use crate::diagnose::findings::{Patient, Place};
+use crate::diagnose::findings::{Place, RuleInput};
 use crate::model::{BlockState, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity};
 use crate::units::MEBIBYTE;
@@ -14,12 +14,12 @@ use crate::units::MEBIBYTE;
 pub(super) const LEAST: u64 = 64 * MEBIBYTE;
 
 /// The peak of active bytes.
-pub(super) fn peak(p: &Patient<'_>) -> u64 {
+pub(super) fn peak(p: &RuleInput<'_>) -> u64 {
     p.tables.curves.peak(Quantity::Active).0
 }
 
 /// The live blocks at the peak for which a test holds, largest first, and their bytes.
-pub(super) fn held<'a>(p: &'a Patient<'_>, is_one: impl Fn(&BlockAt) -> bool) -> (Vec<&'a BlockAt>, u64) {
+pub(super) fn held<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> (Vec<&'a BlockAt>, u64) {
     let mut blocks: Vec<&BlockAt> = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_one(b)).collect();
     blocks.sort_by_key(|b| (std::cmp::Reverse(b.size), b.lifetime));
     let bytes = blocks.iter().map(|b| b.size).sum();
@@ -27,12 +27,12 @@ pub(super) fn held<'a>(p: &'a Patient<'_>, is_one: impl Fn(&BlockAt) -> bool) ->
 }
 
 /// As [`held`], of one role.
-pub(super) fn of_role<'a>(p: &'a Patient<'_>, role: Role) -> (Vec<&'a BlockAt>, u64) {
+pub(super) fn of_role<'a>(p: &'a RuleInput<'_>, role: Role) -> (Vec<&'a BlockAt>, u64) {
     held(p, |b| p.roles.of(b.lifetime) == role)
 }
 
 /// Some blocks at the peak, and where the first of them was made.
-pub(super) fn place(p: &Patient<'_>, blocks: &[&BlockAt]) -> Place {
+pub(super) fn place(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Place {
     Place {
         event: (p.peak_event != NO_EVENT).then_some(p.peak_event),
         stack: blocks.first().and_then(|b| p.stack_of(b.lifetime)),
@@ -42,7 +42,7 @@ pub(super) fn place(p: &Patient<'_>, blocks: &[&BlockAt]) -> Place {
 }
 
 /// `probably ` where the role of most of these bytes is inferred from sizes, numbers and lives alone.
-pub(super) fn probably(p: &Patient<'_>, blocks: &[&BlockAt]) -> &'static str {
+pub(super) fn probably(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> &'static str {
     let is_probable = |b: &&&BlockAt| p.roles.is_probable(p.device, p.tables, b.lifetime);
     let (all, probable): (u64, u64) =
         (blocks.iter().map(|b| b.size).sum(), blocks.iter().filter(is_probable).map(|b| b.size).sum());
@@ -50,13 +50,13 @@ pub(super) fn probably(p: &Patient<'_>, blocks: &[&BlockAt]) -> &'static str {
 }
 
 /// The line that made a block, as the Memory view names it.
-pub(super) fn made_at(p: &Patient<'_>, id: LifetimeId) -> String {
+pub(super) fn made_at(p: &RuleInput<'_>, id: LifetimeId) -> String {
     let stack = p.tables.lifetimes.stack(p.device, id);
     crate::anatomy::made_at(&p.recording.stacks, p.names, stack, p.roles.of(id))
 }
 
 /// The lines that hold most of some blocks, at most three: `model.py:41, model.py:527 and model.py:105`.
-pub(super) fn lines(p: &Patient<'_>, blocks: &[&BlockAt]) -> String {
+pub(super) fn lines(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
     let mut by_name: FxHashMap<String, u64> = FxHashMap::default();
     for b in blocks.iter().filter(|b| p.stack_of(b.lifetime).is_some()) {
         *by_name.entry(made_at(p, b.lifetime)).or_default() += b.size;
@@ -72,7 +72,7 @@ pub(super) fn lines(p: &Patient<'_>, blocks: &[&BlockAt]) -> String {
 }
 
 /// What the peak would be, had each allocation of the recording the size that `keeps` gives for it. O(events).
-pub(super) fn saving(p: &Patient<'_>, keeps: impl Fn(LifetimeId, u64) -> u64) -> Saving {
+pub(super) fn saving(p: &RuleInput<'_>, keeps: impl Fn(LifetimeId, u64) -> u64) -> Saving {
     Saving { before: peak(p), after: peak_after(p.device, p.tables, keeps) }
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Layers {
 impl Layers {
     /// From the stacks of some blocks; `None` where no stack runs twice. A line may run more than once in a layer, so their number is the
     /// largest that divides the calls of most stacks, each by its blocks.
-    pub(super) fn of(p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<Self> {
+    pub(super) fn of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<Self> {
         let passes = Repeats::of_pass(p.device, p.tables, &p.roles.anatomy, p.peak_event);
         let mut live: Vec<LifetimeId> = blocks.iter().map(|b| b.lifetime).collect();
         live.sort_unstable();
@@ -107,7 +107,7 @@ impl Layers {
 
     /// The stack whose blocks are most likely what each layer begins with, which checkpointing keeps: one block a layer, of the size that
     /// most blocks have.
-    pub(super) fn input(&self, p: &Patient<'_>, blocks: &[&BlockAt]) -> Option<StackId> {
+    pub(super) fn input(&self, p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<StackId> {
         let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
         let stacked = || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?)));
         let once_a_layer = || stacked().filter(|&(_, stack)| self.runs(stack) > 1 && self.in_each(stack) == 1);

@@ -1,6 +1,6 @@
 //! Rules about memory the caching allocator does not hold, and about memory that waits for the garbage collector.
 
-use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::diagnose::leaks;
 use crate::model::{Action, BlockState, DeviceKind, EventTable};
 use crate::tables::{DeviceTables, Quantity};
@@ -8,7 +8,7 @@ use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Live memory that grows over several steps and falls at once, again and again: objects in reference cycles, freed only when
 /// Python's collector runs.
-pub(super) fn saw_tooth(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn saw_tooth(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(saw) = leaks::saw_tooth(p.device, p.tables, &p.steps) else { return Vec::new() };
     let (number, height) = (saw.teeth.len(), saw.highest());
     let (Some(&(from, to, _)), Some(&(_, last, _))) = (saw.teeth.first(), saw.teeth.last()) else { return Vec::new() };
@@ -40,7 +40,7 @@ pub(super) fn saw_tooth(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// The driver's own pool (`backend:cudaMallocAsync`) holds memory that nobody uses.
-pub(super) fn pool_retention(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn pool_retention(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.device.settings.conf.other("backend") != Some("cudaMallocAsync") {
         return Vec::new();
     }
@@ -71,7 +71,7 @@ pub(super) fn pool_retention(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// More pinned host memory than the card itself holds, kept for ever and rounded to powers of two.
-pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn pinned_host(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.device.id.kind != DeviceKind::Cuda {
         return Vec::new();
     }
@@ -127,7 +127,7 @@ fn peak_of_segments(events: &EventTable) -> u64 {
 const CONTEXT: std::ops::RangeInclusive<u64> = 128 * MEBIBYTE..=2048 * MEBIBYTE;
 
 /// Most of what this process takes of the card is not PyTorch's: its context, mostly.
-pub(super) fn context(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn context(p: &RuleInput<'_>) -> Vec<Finding> {
     let outside = |s: &crate::model::Sample| Some(s.process?.saturating_sub(s.reserved.unwrap_or(0)));
     let Some(bytes) = p.device.samples.last().and_then(outside) else { return Vec::new() };
     // Live data have samples and no events.

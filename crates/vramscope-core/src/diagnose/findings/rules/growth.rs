@@ -2,14 +2,14 @@
 
 use super::shared::{self, EVALUATION};
 use crate::anatomy::Role;
-use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::diagnose::leaks::{Growth, adding, adds, how_often, pace};
 use crate::model::{StackId, StackTable};
 use crate::tables::{LifetimeId, NO_STACK, Quantity, innermost, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Memory that survives its step, step after step.
-pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     let (grown, bytes) = leaking(p, false);
     if grown.is_empty() {
         return Vec::new();
@@ -99,7 +99,7 @@ pub(super) fn leak(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// What is kept, and what to do, where most of what grows has one role that tells it.
-fn most_kept(p: &Patient<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
+fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
     let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.examples.iter().copied()).collect();
     let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
     let bytes = |role: Role| all.iter().filter(|&&id| p.roles.of(id) == role).map(|&id| size(id)).sum::<u64>();
@@ -129,7 +129,7 @@ const LOSS_BYTES: u64 = 4096;
 const FEWEST_FOR_NUMBERS: usize = 20;
 
 /// Small tensors of which nearly every step leaves one behind, too few bytes to be growth themselves.
-fn kept_numbers(p: &Patient<'_>) -> Vec<Growth> {
+fn kept_numbers(p: &RuleInput<'_>) -> Vec<Growth> {
     if p.steps.len() < FEWEST_FOR_NUMBERS {
         return Vec::new();
     }
@@ -138,7 +138,7 @@ fn kept_numbers(p: &Patient<'_>) -> Vec<Growth> {
 }
 
 /// Numbers kept as tensors, where nothing larger grows: `losses.append(loss)`.
-pub(super) fn numbers(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
     let kept = kept_numbers(p);
     let Some(first) = kept.first().filter(|_| leaking(p, false).0.is_empty()) else { return Vec::new() };
     let lifetimes = &p.tables.lifetimes;
@@ -175,7 +175,7 @@ pub(super) fn numbers(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Memory that grows where only evaluation allocates.
-pub(super) fn evaluation(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
     let (grown, bytes) = leaking(p, true);
     let Some(first) = grown.first() else { return Vec::new() };
     let what = "step";
@@ -222,7 +222,7 @@ fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
 
 /// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost the line of
 /// the library below it. Stacks of one such pair are one; where all are, the program's own line says enough.
-fn by_line(p: &Patient<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
+fn by_line(p: &RuleInput<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
     let stacks = &p.recording.stacks;
     let mut lines: Vec<(String, f64)> = Vec::new();
     for g in grown {
@@ -252,7 +252,7 @@ fn places(lines: &[(String, f64)]) -> String {
 }
 
 /// The growing stacks, those of evaluation or the others, when they are worth a line; and their bytes.
-fn leaking(p: &Patient<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
+fn leaking(p: &RuleInput<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
     // Where a file breaks off, what lives at its end is no leak; without steps nothing else would tell one.
     if p.steps.is_empty() && p.recording.report.truncated().is_some() {
         return (Vec::new(), 0);
@@ -265,7 +265,7 @@ fn leaking(p: &Patient<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
 }
 
 /// What a failed request left behind: an exception keeps the frames of the failed call, and they keep their tensors.
-pub(super) fn after_failure(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn after_failure(p: &RuleInput<'_>) -> Vec<Finding> {
     const WAIT_US: i64 = 5_000_000;
     let events = &p.device.events;
     if !events.has_time {
@@ -306,7 +306,7 @@ pub(super) fn after_failure(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Live data: what is allocated at the quietest moments keeps growing.
-pub(super) fn live_growth(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn live_growth(p: &RuleInput<'_>) -> Vec<Finding> {
     if !p.device.events.is_empty() {
         return Vec::new();
     }

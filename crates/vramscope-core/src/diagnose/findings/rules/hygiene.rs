@@ -1,13 +1,13 @@
 //! Small losses, and things to know.
 
 use super::shared::CPP;
-use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{AllocConf, BlockState, DeviceKind};
 use crate::tables::{LifetimeId, Quantity};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Blocks larger than what was asked for.
-pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
     let (mut block, mut asked, mut number) = (0u64, 0u64, 0u64);
     let conf = &p.device.settings.conf;
     let plain = AllocConf { roundup_power2_divisions: [0; 16], ..conf.clone() };
@@ -65,7 +65,7 @@ pub(super) fn rounding(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// A snapshot without its history.
-pub(super) fn no_history(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn no_history(p: &RuleInput<'_>) -> Vec<Finding> {
     if !p.device.events.is_empty() || p.device.segments.is_empty() || p.recording.devices.iter().any(|d| !d.events.is_empty()) {
         return Vec::new();
     }
@@ -92,7 +92,7 @@ pub(super) fn no_history(p: &Patient<'_>) -> Vec<Finding> {
 const WORKSPACES: [u64; 3] = [8_519_680, 4_194_304, 33_554_432];
 
 /// A cuBLAS workspace for every thread and stream.
-pub(super) fn workspaces(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn workspaces(p: &RuleInput<'_>) -> Vec<Finding> {
     let peak = p.tables.curves.peak(Quantity::Active).0;
     let mut ids: Vec<LifetimeId> = Vec::new();
     let mut bytes = 0;
@@ -122,7 +122,7 @@ pub(super) fn workspaces(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// A threshold of garbage collection that nothing acts on.
-pub(super) fn idle_threshold(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn idle_threshold(p: &RuleInput<'_>) -> Vec<Finding> {
     let threshold = p.device.settings.conf.garbage_collection_threshold;
     let is_capped = p.device.limit.is_some() || p.device.settings.conf.per_process_memory_fraction < 1.0;
     let is_collected = p.device.events.action.iter().any(|a| a.shrinks_reserved());
@@ -148,7 +148,7 @@ pub(super) fn idle_threshold(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// A file that breaks off: everything said of it holds only up to there.
-pub(super) fn truncated(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn truncated(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(warning) = p.recording.report.truncated() else { return Vec::new() };
     let events = p.device.events.len() as u64;
     let at = warning.first_offset.map_or(String::new(), |at| format!(", at byte {}", count(at)));
@@ -166,7 +166,7 @@ pub(super) fn truncated(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// A recording made heavy by C++ frames.
-pub(super) fn heavy_recording(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn heavy_recording(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = p.device.events.len() as u64;
     let bytes = p.recording.source.bytes;
     if events <= 200_000 && bytes <= 500 * MEBIBYTE {

@@ -6,7 +6,7 @@ use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, 
 use super::shared::{LOSS, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
-use crate::diagnose::findings::{Class, Finding, Patient};
+use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
@@ -15,22 +15,22 @@ use crate::units::{Bytes, MEBIBYTE, counted};
 const SHARE: u64 = 10;
 
 /// What is held at the peak and is worth a word.
-fn much<'a>(p: &'a Patient<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
+fn much<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
     Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
 }
 
 /// What a graph keeps that no backward pass used. Where a request failed the backward pass may have been next.
-fn of_unused_graph<'a>(p: &'a Patient<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
+fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
     p.ooms.is_empty().then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
 }
 
 /// [`unused_graph`] speaks.
-pub(super) fn keeps_unused_graph(p: &Patient<'_>) -> bool {
+pub(super) fn keeps_unused_graph(p: &RuleInput<'_>) -> bool {
     of_unused_graph(p).is_some()
 }
 
 /// Autograd recorded a graph, and no backward pass used it.
-pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = of_unused_graph(p) else { return Vec::new() };
     // A recording that ends right after the forward pass does not tell what came next.
     let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
@@ -68,7 +68,7 @@ pub(super) fn unused_graph(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Copies of weights that autocast keeps until its context ends.
-pub(super) fn autocast_copies(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = much(p, |b| p.roles.of(b.lifetime) == Role::AutocastCopies) else { return Vec::new() };
     vec![
         Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
@@ -88,7 +88,7 @@ pub(super) fn autocast_copies(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Scores of attention, batch times heads times length squared, which fused attention never makes.
-pub(super) fn attention_scores(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
     let is_attention = |id: LifetimeId| {
@@ -123,7 +123,7 @@ pub(super) fn attention_scores(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// One line of an elementwise formula that keeps several tensors of one size in each layer, as a GELU written out in Python does.
-pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let (activations, _) = of_role(p, Role::Activations);
     let Some(layers) = Layers::of(p, &activations) else { return Vec::new() };
@@ -167,14 +167,14 @@ pub(super) fn written_out(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// True for a line that calls operators, and no module of PyTorch's that computes many.
-fn computes(p: &Patient<'_>, stack: StackId, line: FrameId) -> bool {
+fn computes(p: &RuleInput<'_>, stack: StackId, line: FrameId) -> bool {
     let stacks = &p.recording.stacks;
     let inside = stacks.frames(stack).iter().take_while(|&&f| f != line).filter_map(|&f| stacks.frame(f));
     !inside.map(|f| stacks.text(f.file)).any(|file| file.contains("torch/nn/modules/"))
 }
 
 /// True where segments went back while a CUDA graph was captured: `torch.cuda.graph` empties the cache as it begins.
-pub(super) fn is_capture(p: &Patient<'_>, event: u32) -> bool {
+pub(super) fn is_capture(p: &RuleInput<'_>, event: u32) -> bool {
     let phases = &p.roles.anatomy.phases;
     let stack = p.device.events.stack.get(event as usize).copied().unwrap_or(StackId::NONE);
     phases.captures(stack) || phases.at(event) == Some(Phase::Capture)

@@ -18,7 +18,7 @@ mod structure;
 pub(super) use self::oom::prescribe;
 pub(super) use self::settings::{by_settings, in_code};
 pub(super) use self::shared::marks;
-use super::{Class, Finding, Patient};
+use super::{Class, Finding, RuleInput};
 
 /// One rule, as the code applies it and as the table of rules tells it.
 pub struct Rule {
@@ -36,7 +36,7 @@ pub struct Rule {
     pub measured: &'static str,
     /// Which recording makes it speak in the tests.
     pub shown_by: &'static str,
-    pub(super) run: fn(&Patient<'_>) -> Vec<Finding>,
+    pub(super) run: fn(&RuleInput<'_>) -> Vec<Finding>,
 }
 
 /// The rule whose finding stands before all others: it puts them in doubt.

@@ -1,7 +1,7 @@
 //! A request failed.
 
 use crate::anatomy::Composition;
-use crate::diagnose::findings::{Class, Finding, Patient, Place};
+use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
 use crate::diagnose::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller};
 use crate::diagnose::source_limits::allocator_name;
 use crate::model::{Action, Format, StackId};
@@ -26,7 +26,7 @@ impl Site {
 
 /// Every failed request; failures of one kind from one place are one finding. The last failure's comes first: it is what the
 /// program printed when it ended, and those before it were survived.
-pub(super) fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
     let mut kinds: Vec<(Verdict, Site, Vec<&Autopsy>)> = Vec::new();
     for a in p.ooms.iter().rev() {
         let site = Site::of(a.stack, a.requested);
@@ -57,7 +57,7 @@ pub(super) fn out_of_memory(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Failures of which the source tells the request and nothing of the device: they are said, and not judged. By place, as above.
-fn unexamined(p: &Patient<'_>) -> Vec<Finding> {
+fn unexamined(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let mut places: Vec<(StackId, Vec<u32>)> = Vec::new();
     for event in events.ooms().into_iter().rev().filter(|&e| free_at(p.device, e).is_none()) {
@@ -151,9 +151,9 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     if let Some(cap) = a.limit {
         finding = finding.shows("cap of this process", cap.to_string());
     }
-    if let Some(way) = &a.way_out {
-        let text = format!("{} in {}", Bytes(way.bytes), counted(way.blocks.len() as u64, "block", "blocks"));
-        finding = finding.shows(if way.is_optimal { "cheapest to free" } else { "enough, if freed" }, text);
+    if let Some(plan) = &a.room_plan {
+        let text = format!("{} in {}", Bytes(plan.bytes), counted(plan.blocks.len() as u64, "block", "blocks"));
+        finding = finding.shows(if plan.is_optimal { "cheapest to free" } else { "enough, if freed" }, text);
     }
     if a.alone_sentence().is_some() {
         finding = finding.shows("enough alone, if freed", a.alone.to_string());

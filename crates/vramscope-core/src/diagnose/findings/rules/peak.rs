@@ -8,7 +8,7 @@ use super::shared::{FOREACH, LOSS, REDUCER, VAE};
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::counterfactual::peak_with;
-use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{BlockState, StackId};
 use crate::tables::{LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
@@ -24,7 +24,7 @@ struct AllocatingLine {
 }
 
 /// One place that allocates again and again in growing sizes: a buffer that is copied to grow.
-pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let total = lifetimes.len() - lifetimes.initial_count();
     if total < 500 {
@@ -96,7 +96,7 @@ pub(super) fn copies(p: &Patient<'_>) -> Vec<Finding> {
 
 /// How many of these allocations are likely grown copies: when they were made, the largest live one from there that is smaller,
 /// by half at most, is freed before they are. Activations go the other way round: last made, first freed. O(n log n).
-fn copied(p: &Patient<'_>, ids: &[LifetimeId]) -> u64 {
+fn copied(p: &RuleInput<'_>, ids: &[LifetimeId]) -> u64 {
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
     let freed = |id: LifetimeId| lifetimes.free_requested(id);
@@ -117,7 +117,7 @@ fn copied(p: &Patient<'_>, ids: &[LifetimeId]) -> u64 {
 }
 
 /// One short-lived block that makes the peak.
-pub(super) fn spike(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let (peak, at) = p.tables.curves.peak(Quantity::Active);
     let Some(block) = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive).max_by_key(|b| b.size) else {
         return Vec::new();
@@ -157,7 +157,7 @@ pub(super) fn spike(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.
-pub(super) fn logits(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     const CHUNKS: u64 = 8;
     let (named, of_named) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
     let Some(largest) = named.first().map(|b| b.size) else { return Vec::new() };
@@ -190,7 +190,7 @@ pub(super) fn logits(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// The decoder of an image model, on the whole image at once.
-pub(super) fn image_decoder(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn image_decoder(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, bytes) = held(p, |b| p.flags_of(b.lifetime) & VAE != 0);
     if blocks.first().is_none_or(|b| b.size < GIBIBYTE) {
         return Vec::new();
@@ -214,7 +214,7 @@ pub(super) fn image_decoder(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Temporaries as large as the weights, inside the optimizer's step; at the peak of the recording or not.
-pub(super) fn foreach_optimizer(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     // State that stays is not the spike.
     let steps = p.steps.len() as u32;
@@ -260,7 +260,7 @@ pub(super) fn foreach_optimizer(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// DDP's buckets beside the gradients they are copied from.
-pub(super) fn gradient_buckets(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_bucket = |id: LifetimeId| p.flags_of(id) & REDUCER != 0;
     let (blocks, bytes) = held(p, |b| is_bucket(b.lifetime));
     let (_, gradients) = of_role(p, Role::Gradients);
@@ -288,7 +288,7 @@ pub(super) fn gradient_buckets(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// What the optimizer keeps: a quarter of the peak, where a smaller state would lower it or memory is short.
-pub(super) fn optimizer_state(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, bytes) = of_role(p, Role::OptimizerState);
     let peak = peak(p);
     if bytes.saturating_mul(4) < peak || bytes < LEAST {
@@ -320,7 +320,7 @@ pub(super) fn optimizer_state(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Activations kept for the backward pass: half of the peak, where checkpointing would lower it or memory is short.
-pub(super) fn activations(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let (blocks, bytes) = of_role(p, Role::Activations);
     let peak = peak(p);

@@ -1,7 +1,7 @@
 //! What live data tell by themselves: the driver's figures of the card beside PyTorch's own.
 
 use super::shared::{lasts, trend};
-use crate::diagnose::findings::{Class, Finding, Patient};
+use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{DeviceRecording, Frame, FrameId, ProcessTrack, Sample};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
@@ -11,7 +11,7 @@ fn outside(s: &Sample) -> Option<u64> {
 }
 
 /// Cached for long and used by nothing.
-pub(super) fn idle(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn idle(p: &RuleInput<'_>) -> Vec<Finding> {
     let cached = |s: &Sample| Some(s.reserved?.saturating_sub(s.active.or(s.allocated)?));
     let is_idle = |s: &Sample| cached(s).is_some_and(|k| k > GIBIBYTE && k * 2 > s.reserved.unwrap_or(u64::MAX));
     let Some(run) = lasts(p, is_idle).filter(|r| r.seconds >= 30.0 && r.is_last) else { return Vec::new() };
@@ -33,7 +33,7 @@ pub(super) fn idle(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Memory outside PyTorch grows while PyTorch's does not.
-pub(super) fn outside_growth(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn outside_growth(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(g) = trend(p, outside) else { return Vec::new() };
     let Some(r) = trend(p, |s| s.reserved) else { return Vec::new() };
     let is_steady = g.last_half * 10 >= g.grown * 3;
@@ -57,7 +57,7 @@ pub(super) fn outside_growth(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// A jump outside PyTorch: communicators, graphs, raw allocations.
-pub(super) fn outside_jump(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
     const WITHIN_US: i64 = 2_000_000;
     let read: Vec<(&Sample, u64)> = p
         .device
@@ -122,7 +122,7 @@ pub(super) fn outside_jump(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Memory that no process owns.
-pub(super) fn unattributed(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn unattributed(p: &RuleInput<'_>) -> Vec<Finding> {
     let nobody = |s: &Sample| {
         // Without a list of processes there is nothing to compare with.
         let listed = s.process?.saturating_add(s.others.unwrap_or(0));
@@ -148,7 +148,7 @@ pub(super) fn unattributed(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Others hold a share of the device.
-pub(super) fn other_processes(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn other_processes(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
     let Some(run) = lasts(p, |s| s.others.is_some_and(|o| o.saturating_mul(10) >= total)).filter(|r| r.seconds >= 5.0) else {
         return Vec::new();
@@ -172,7 +172,7 @@ pub(super) fn other_processes(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// The device is full to the brim.
-pub(super) fn nearly_full(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn nearly_full(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
     let is_full = |s: &Sample| s.used.is_some_and(|u| u as f64 >= 0.97 * total as f64);
     let Some(run) = lasts(p, is_full).filter(|r| r.seconds > 5.0) else { return Vec::new() };
@@ -193,7 +193,7 @@ pub(super) fn nearly_full(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// A cap on the allocator that the process passes.
-pub(super) fn cap_without_context(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(limit) = p.device.limit else { return Vec::new() };
     let passes = |s: &Sample| s.reserved.is_some_and(|r| r <= limit) && s.process.is_some_and(|n| n > limit);
     let Some(run) = lasts(p, passes).filter(|r| r.seconds >= 5.0) else { return Vec::new() };
@@ -224,7 +224,7 @@ fn processes(device: &DeviceRecording) -> impl Iterator<Item = (&ProcessTrack, u
 }
 
 /// A context on a device that a process does not use: the watched one, or any that the driver lists on two devices.
-pub(super) fn stray_context(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn stray_context(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_band = |n: u64| (200 * MEBIBYTE..=1200 * MEBIBYTE).contains(&n);
     let others = || p.recording.devices.iter().filter(|d| d.id != p.device.id);
     let is_stray = |s: &Sample| s.reserved.is_none_or(|r| r == 0) && s.process.is_some_and(is_band);
@@ -266,7 +266,7 @@ pub(super) fn stray_context(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Many processes that hold little more than a context each.
-pub(super) fn many_contexts(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn many_contexts(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
     let small: Vec<u64> = processes(p.device)
         .filter(|&(_, used, reserved)| {

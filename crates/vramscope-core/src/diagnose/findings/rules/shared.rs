@@ -1,6 +1,6 @@
 //! What several rules need: marks on stacks, runs and trends of samples.
 
-use crate::diagnose::findings::Patient;
+use crate::diagnose::findings::RuleInput;
 use crate::model::{Sample, StackTable};
 
 /// A frame computes a loss over classes.
@@ -85,7 +85,7 @@ pub(super) struct Run {
 }
 
 /// The longest stretch of samples for which a test holds. O(samples).
-pub(super) fn lasts(p: &Patient<'_>, holds: impl Fn(&Sample) -> bool) -> Option<Run> {
+pub(super) fn lasts(p: &RuleInput<'_>, holds: impl Fn(&Sample) -> bool) -> Option<Run> {
     let samples = &p.device.samples;
     let mut best: Option<Run> = None;
     let mut since: Option<i64> = None;
@@ -123,7 +123,7 @@ pub(super) struct Trend {
 
 /// The trend of a figure's floor: its minimum in each of [`STRETCHES`] stretches of time. `None` with too few samples. The floor
 /// is what a program comes back to, whatever its steps do in between.
-pub(super) fn trend(p: &Patient<'_>, figure: impl Fn(&Sample) -> Option<u64>) -> Option<Trend> {
+pub(super) fn trend(p: &RuleInput<'_>, figure: impl Fn(&Sample) -> Option<u64>) -> Option<Trend> {
     let series: Vec<(i64, u64)> = p.device.samples.iter().filter_map(|s| Some((s.time_us, figure(s)?))).collect();
     let (first, last) = (series.first()?.0, series.last()?.0);
     let span = last.checked_sub(first).filter(|&s| s > 0)?;

@@ -1,13 +1,13 @@
 //! How memory is held: cache, pools, segments that cannot be given back, memory of the host.
 
 use crate::anatomy::roles::Role;
-use crate::diagnose::findings::{Class, Evidence, Finding, Patient, Place};
+use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{Action, BlockState, DeviceKind, FrameId};
 use crate::tables::{LifetimeId, NO_EVENT, Quantity, SegmentAt, is_framework};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 /// Free memory in private pools after an event: held by their graphs, which other rules about unused memory leave out. O(blocks).
-fn free_in_private_pools(p: &Patient<'_>, event: u32) -> u64 {
+fn free_in_private_pools(p: &RuleInput<'_>, event: u32) -> u64 {
     if p.device.pools.iter().all(|&key| key == (0, 0)) {
         return 0;
     }
@@ -18,7 +18,7 @@ fn free_in_private_pools(p: &Patient<'_>, event: u32) -> u64 {
 }
 
 /// Reserved memory far above what was ever used, built up by requests of ever new sizes.
-pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Vec<Finding> {
     let (reserved, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let active = p.tables.curves.peak(Quantity::Active).0;
     let unused = reserved.saturating_sub(active);
@@ -83,7 +83,7 @@ pub(super) fn variable_sizes(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Segments that are nearly empty but for small long-lived blocks.
-pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
     let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let end = p.device.events.len().saturating_sub(1) as u32;
     let mut best: Option<(u64, u64, usize, u32, Vec<LifetimeId>)> = None;
@@ -136,7 +136,7 @@ pub(super) fn slivers(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Private pools: memory that only a CUDA graph or a MemPool can use.
-pub(super) fn private_pools(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn private_pools(p: &RuleInput<'_>) -> Vec<Finding> {
     let state = p.tables.states.at(p.device, &p.tables.lifetimes, p.device.events.len().saturating_sub(1) as u32);
     let mut bytes = 0u64;
     let mut free = 0u64;
@@ -187,7 +187,7 @@ pub(super) fn private_pools(p: &Patient<'_>) -> Vec<Finding> {
 const MANY_POOLS: u64 = 8;
 
 /// Freed by the program and still waiting for another stream.
-pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn pending(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let n = p.device.events.len() as u32;
     // A free completes in the next event unless something holds it back.
@@ -231,7 +231,7 @@ pub(super) fn pending(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// The cache thrown away and built again, over and over.
-pub(super) fn retries(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let (mut bytes, mut last, mut bursts) = (0u64, None::<usize>, Vec::<usize>::new());
     for i in 0..events.len() {
@@ -312,7 +312,7 @@ enum Flush {
 }
 
 /// Why the segments from an event on go back. `most` is the most that was ever reserved.
-fn flush(p: &Patient<'_>, event: usize, most: u64) -> Flush {
+fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
     let (events, stacks) = (&p.device.events, &p.recording.stacks);
     if super::kept::is_capture(p, event as u32) {
         return Flush::Capture;
@@ -340,7 +340,7 @@ fn flush(p: &Patient<'_>, event: usize, most: u64) -> Flush {
 }
 
 /// Reserved and unused: what nvidia-smi shows and `memory_allocated` does not.
-pub(super) fn idle_cache(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     let n = p.device.events.len() as u32;
     let Some((idle, reserved, used, range)) = (match n {
         0 => idle_in_state(p),
@@ -382,7 +382,7 @@ pub(super) fn idle_cache(p: &Patient<'_>) -> Vec<Finding> {
 type Idle = (u64, u64, u64, Option<(u32, u32)>);
 
 /// Over the whole last half: between steps a cache is empty in every run.
-fn idle_for_good(p: &Patient<'_>, n: u32) -> Option<Idle> {
+fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
     let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[n / 2, n]);
     let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[n / 2, n]);
     let (used, reserved) = (used.first()?.max, reserved.first()?.min);
@@ -392,13 +392,13 @@ fn idle_for_good(p: &Patient<'_>, n: u32) -> Option<Idle> {
 }
 
 /// Segments that are wholly free, where there is no history.
-fn idle_in_state(p: &Patient<'_>) -> Option<Idle> {
+fn idle_in_state(p: &RuleInput<'_>) -> Option<Idle> {
     let state = crate::diagnose::oom::closest(p.device, p.tables)?;
     Some((state.releasable, state.reserved, state.active, None))
 }
 
 /// A few huge equal blocks taken at the start and held to the end: a cache of keys and values reserved by design.
-pub(super) fn preallocated(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn preallocated(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let n = p.device.events.len() as u32;
     let peak = p.tables.curves.peak(Quantity::Requested).0;
@@ -449,7 +449,7 @@ pub(super) fn preallocated(p: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Pinned host memory rounded far above what was asked for.
-pub(super) fn pinned_host(p: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn pinned_host(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.device.id.kind != DeviceKind::Host {
         return Vec::new();
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use vramscope_core::allocator::{CachingAllocator, Placement, SimulatedMemory};
-use vramscope_core::diagnose::fragmentation::Way;
+use vramscope_core::diagnose::fragmentation::RoomKind;
 use vramscope_core::diagnose::oom::{Autopsy, examine};
 use vramscope_core::diagnose::vendor::CUDA;
 use vramscope_core::formats;
@@ -64,10 +64,10 @@ fn a_way_out_by_pages_is_enough_and_nothing_of_it_is_too_much() {
     // The caps of another search over the same state, by hand in Python, and what it found.
     for (cap, blocks, bytes) in [(1680, 19, 492), (2000, 9, 228), (2320, 1, 24)] {
         let (a, state) = autopsy(device, &tables, Some(cap * MIB));
-        let way = a.way_out.unwrap();
-        assert_eq!((way.way, way.is_optimal, way.whole, way.bytes / MIB), (Way::Release, true, 0, bytes), "{cap} MiB");
-        assert_eq!((way.blocks.len(), way.pages as u64 * 20 * MIB), (blocks, way.room), "{cap} MiB");
-        let gone: Vec<LifetimeId> = way.blocks.iter().map(|&b| state.blocks[b].lifetime).collect();
+        let plan = a.room_plan.unwrap();
+        assert_eq!((plan.kind, plan.is_optimal, plan.whole, plan.bytes / MIB), (RoomKind::Release, true, 0, bytes), "{cap} MiB");
+        assert_eq!((plan.blocks.len(), plan.pages as u64 * 20 * MIB), (blocks, plan.room), "{cap} MiB");
+        let gone: Vec<LifetimeId> = plan.blocks.iter().map(|&b| state.blocks[b].lifetime).collect();
         assert!(!succeeds(&recording, &tables, cap * MIB, &[]), "{cap} MiB: it fails as recorded");
         assert!(succeeds(&recording, &tables, cap * MIB, &gone), "{cap} MiB");
         for kept in &gone {
@@ -87,16 +87,16 @@ fn a_way_out_by_pages_is_told_for_both_ends_of_the_cap() {
     let device = &recording.devices[0];
     let tables = DeviceTables::build(device, &Progress::new()).unwrap();
     let (a, _) = autopsy(device, &tables, None);
-    let way = a.way_out.unwrap();
-    assert_eq!((way.is_optimal, way.by(), way.least_cap), (true, "pages", Some(1680 * MIB)));
-    let more = way.with_more.unwrap();
+    let plan = a.room_plan.unwrap();
+    assert_eq!((plan.is_optimal, plan.by(), plan.least_cap), (true, "pages", Some(1680 * MIB)));
+    let more = plan.with_more.unwrap();
     assert_eq!((more.cap, more.blocks, more.bytes, more.is_optimal), (2320 * MIB, 1, 24 * MIB, true));
-    let said = way.sentence(&CUDA).replace(NBSP, " ");
+    let said = plan.sentence(&CUDA).replace(NBSP, " ");
     assert!(said.contains("these 19 blocks (492 MiB) would make room, whatever the cap is"), "{said}");
-    let why = way.why().replace(NBSP, " ");
+    let why = plan.why().replace(NBSP, " ");
     assert!(why.contains("34 pages of expandable segments (680 MiB) can then go back to the device"), "{why}");
-    assert!(way.search().contains("pages that no live block touches"), "{}", way.search());
+    assert!(plan.search().contains("pages that no live block touches"), "{}", plan.search());
     // A MiB below that cap one block is not enough.
     let (below, _) = autopsy(device, &tables, Some(2319 * MIB));
-    assert!(below.way_out.unwrap().bytes > more.bytes);
+    assert!(below.room_plan.unwrap().bytes > more.bytes);
 }

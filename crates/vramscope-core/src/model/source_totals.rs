@@ -1,8 +1,8 @@
-//! [`ToldTotals`]: what a source itself says was allocated and reserved, whatever of it its own events explain.
+//! [`SourceTotals`]: what a source itself says was allocated and reserved, whatever of it its own events explain.
 
 /// A figure over the events: its value before the first one, and after each event that changes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToldTotal {
+pub struct SourceTotal {
     /// Before the first event.
     pub start: u64,
     /// Events that change it, ascending.
@@ -11,17 +11,17 @@ pub struct ToldTotal {
     pub values: Vec<u64>,
 }
 
-impl ToldTotal {
-    /// False where the source does not tell the figure.
+impl SourceTotal {
+    /// False where the source does not give this figure.
     #[must_use]
-    pub fn is_told(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The value after `event` (`u32::MAX`: before the first); `None` where it is not told. O(log events).
+    /// The value after `event` (`u32::MAX`: before the first); `None` where the source does not give it. O(log events).
     #[must_use]
     pub fn at(&self, event: u32) -> Option<u64> {
-        if !self.is_told() {
+        if !self.is_known() {
             return None;
         }
         let changes = if event == u32::MAX { 0 } else { self.events.partition_point(|&e| e <= event) };
@@ -30,7 +30,7 @@ impl ToldTotal {
 
     /// Sets the value from `event` on; events come in order. The first call begins with `start`.
     pub fn set(&mut self, event: u32, start: u64, value: u64) {
-        if !self.is_told() {
+        if !self.is_known() {
             self.start = start;
         } else if self.values.last() == Some(&value) {
             return;
@@ -40,22 +40,22 @@ impl ToldTotal {
     }
 }
 
-/// PyTorch's own totals as a profiler trace carries them. Where they are told, curves and peaks are these.
+/// PyTorch's own totals as a profiler trace carries them. Where the source gives them, curves and peaks use them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToldTotals {
+pub struct SourceTotals {
     /// Bytes of blocks that the program holds (`Total Allocated`).
-    pub allocated: ToldTotal,
+    pub allocated: SourceTotal,
     /// Bytes of segments (`Total Reserved`).
-    pub reserved: ToldTotal,
+    pub reserved: SourceTotal,
     /// The largest piece of mapped memory on the CPU (a `DataLoader`'s shared batch): it stands where a total reserved would.
     pub mapped: u64,
 }
 
-impl ToldTotals {
+impl SourceTotals {
     /// What was allocated after an event beyond the `known` blocks: older than the source, without stack and address.
     #[must_use]
     pub fn beyond(&self, event: u32, known: u64) -> u64 {
-        self.allocated.at(event).map_or(0, |told| told.saturating_sub(known))
+        self.allocated.at(event).map_or(0, |total| total.saturating_sub(known))
     }
 }
 
@@ -68,13 +68,13 @@ mod tests {
 
     #[test]
     fn a_total_holds_until_it_changes() {
-        let mut told = ToldTotals::default();
-        assert_eq!((told.allocated.at(0), told.beyond(0, 5)), (None, 0));
-        told.allocated.set(2, 100, 110);
-        told.allocated.set(4, 0, 110);
-        told.allocated.set(5, 0, 90);
-        assert_eq!([u32::MAX, 1, 2, 4, 5, 9].map(|e| told.allocated.at(e)), [100, 100, 110, 110, 90, 90].map(Some));
-        assert_eq!(told.allocated.events, [2, 5]);
-        assert_eq!((told.beyond(2, 10), told.beyond(5, 91)), (100, 0));
+        let mut totals = SourceTotals::default();
+        assert_eq!((totals.allocated.at(0), totals.beyond(0, 5)), (None, 0));
+        totals.allocated.set(2, 100, 110);
+        totals.allocated.set(4, 0, 110);
+        totals.allocated.set(5, 0, 90);
+        assert_eq!([u32::MAX, 1, 2, 4, 5, 9].map(|e| totals.allocated.at(e)), [100, 100, 110, 110, 90, 90].map(Some));
+        assert_eq!(totals.allocated.events, [2, 5]);
+        assert_eq!((totals.beyond(2, 10), totals.beyond(5, 91)), (100, 0));
     }
 }

@@ -4,20 +4,20 @@ use super::release::release_most;
 use super::{BlockAt, Servers, State};
 use crate::model::{BlockState, DeviceRecording};
 
-/// How room for a request would come about.
+/// Where room for a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RoomKind {
     /// One hole large enough, in one segment.
     Hole,
     /// Segments, or pages of expandable ones, go back to the device, and the request is served from new ones.
     Release,
 }
 
-/// The fewest live bytes whose going would let a request succeed.
+/// What to free so that a request succeeds, with the fewest live bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WayOut {
-    /// By which way.
-    pub way: Way,
+pub struct RoomPlan {
+    /// Where the room comes from.
+    pub kind: RoomKind,
     /// Indices into [`State::segments`] of the segment with the hole, or of those that go back, whole or by pages.
     pub segments: Vec<usize>,
     /// Segments that go back whole.
@@ -44,7 +44,7 @@ pub struct WayOut {
     pub with_more: Option<WithMore>,
 }
 
-impl WayOut {
+impl RoomPlan {
     /// The blocks that would have to go, largest first.
     #[must_use]
     pub fn by_size(&self, state: &State) -> Vec<usize> {
@@ -70,7 +70,7 @@ pub struct WithMore {
 /// The cheapest hole: for every run of neighbouring blocks that is large enough, the live bytes in it. Two pointers over each
 /// segment, so O(blocks), and optimal.
 #[must_use]
-pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<WayOut> {
+pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<RoomPlan> {
     // A request of nothing, as damage has it, takes a block like any other.
     let request = request.max(1);
     let mut best: Option<(u64, usize, usize, std::ops::Range<usize>)> = None;
@@ -102,8 +102,8 @@ pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<W
     room += blocks[window.end..].iter().take_while(|b| b.state == BlockState::Inactive).map(|b| b.size).sum::<u64>();
     let start = segment.blocks.start as usize;
     let live: Vec<usize> = window.filter(|&i| blocks[i].state != BlockState::Inactive).map(|i| start + i).collect();
-    Some(WayOut {
-        way: Way::Hole,
+    Some(RoomPlan {
+        kind: RoomKind::Hole,
         segments: vec![at],
         whole: 0,
         pages: 0,
@@ -126,25 +126,25 @@ pub(super) fn pending_of(state: &State, blocks: &[usize]) -> u64 {
 /// The fewest live bytes whose going would let the request succeed: in one hole, or by segments and pages going back so that what
 /// is new fits. `need` is how much must return to the device for that, 0 when nothing has to.
 #[must_use]
-pub fn cheapest_way(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Option<WayOut> {
-    cheapest_way_most(device, state, servers, request, [need, need])
+pub fn cheapest_plan(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Option<RoomPlan> {
+    cheapest_plan_most(device, state, servers, request, [need, need])
 }
 
-/// As [`cheapest_way`] for the first of two needs; of the choices that are as cheap, the one that returns most, up to the second.
+/// As [`cheapest_plan`] for the first of two needs; of the choices that are as cheap, the one that returns most, up to the second.
 #[must_use]
-pub fn cheapest_way_most(
+pub fn cheapest_plan_most(
     device: &DeviceRecording,
     state: &State,
     servers: &Servers,
     request: u64,
     [need, most]: [u64; 2],
-) -> Option<WayOut> {
+) -> Option<RoomPlan> {
     let by_hole = cheapest_hole(state, servers, request);
     let by_release = release_most(device, state, need, most);
     match (by_hole, by_release) {
         (Some(hole), Some(release)) => Some(if (hole.bytes, hole.blocks.len()) <= (release.bytes, release.blocks.len()) {
             // A choice that is not exact and costs more says nothing about the best one, unless nothing can be cheaper.
-            WayOut { is_optimal: release.is_optimal || hole.bytes == 0, has_pages: release.has_pages, ..hole }
+            RoomPlan { is_optimal: release.is_optimal || hole.bytes == 0, has_pages: release.has_pages, ..hole }
         } else {
             release
         }),

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use vramscope_core::diagnose::explain::{Explanation, explain};
-use vramscope_core::formats::{Log, oom_message, why};
+use vramscope_core::formats::{Log, LogError, oom_message};
 use vramscope_core::units::pytorch_size;
 
 /// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean. Of a text longer
@@ -22,7 +22,13 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
                 return Err(format!("{} is a folder; give a file in it, or a message on standard input", path.display()));
             }
             let name = path.display().to_string();
-            (File::open(path).map_err(|e| why(&e)).and_then(Log::read).map_err(|e| format!("{name} cannot be read: {e}"))?, name)
+            (
+                File::open(path)
+                    .map_err(LogError::from)
+                    .and_then(Log::read)
+                    .map_err(|e| format!("{name} cannot be read: {e}"))?,
+                name,
+            )
         }
         _ => {
             let log = Log::read(std::io::stdin().lock()).map_err(|e| format!("standard input cannot be read: {e}"))?;

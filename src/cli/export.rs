@@ -10,7 +10,8 @@ use vramscope_core::compare::flame::{Measure, Size, weigh};
 use vramscope_core::compare::ranks;
 use vramscope_core::compare::ranks::Partition;
 use vramscope_core::diagnose::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
-use vramscope_core::formats::export::new_file::{NewFile, not_written, refusal};
+use vramscope_core::formats::export::WriteError;
+use vramscope_core::formats::export::new_file::{NewFile, refusal};
 use vramscope_core::formats::export::{
     BlocksTable, CategoriesTable, EventsTable, ExportTable, OfFile, SamplesTable, StacksTable, csv, parquet, perfetto, redact,
     snapshot, speedscope,
@@ -82,7 +83,7 @@ fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
         let out = args.out.display();
         return Err(Failure::Usage(format!("{out}: the tables of a folder of recordings are written into a folder; name one")));
     }
-    let files = folder::recordings_in(std::slice::from_ref(&args.file))?;
+    let files = folder::recordings_in(std::slice::from_ref(&args.file)).map_err(|e| e.to_string())?;
     let told = |path: &Path| open(path).map(|recording| ranks::identities(&recording, path)).unwrap_or_default();
     let partitions = ranks::partitions(&args.file, &files, told);
     let mut failed = Vec::new();
@@ -199,11 +200,11 @@ fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &m
 type Written = (PathBuf, String);
 
 fn create(args: &ExportArgs, path: &Path) -> Result<NewFile, String> {
-    NewFile::create(path, &[&args.file], args.force)
+    NewFile::create(path, &[&args.file], args.force).map_err(|e| e.to_string())
 }
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
-    move |e| not_written(path, &e)
+    move |e| WriteError::io(path, e).to_string()
 }
 
 fn build(recording: &Recording, device: usize) -> Result<DeviceTables, String> {
@@ -254,7 +255,7 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
         let table: &dyn ExportTable = &OfFile::new(table, &source.file, *step);
         let result = if is_parquet { parquet::write(table, &mut file) } else { csv::write(table, &mut file) };
         result.map_err(failed(&path))?;
-        file.finish()?;
+        file.finish().map_err(|e| e.to_string())?;
         written.push((path, format!("{} rows of {}", count(table.len() as u64), table.name())));
         Ok(())
     };
@@ -335,7 +336,7 @@ fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, St
     let flames: Vec<_> = names.iter().zip(&weights).map(|(name, weights)| speedscope::Flame { name, weights }).collect();
     let mut file = create(args, &args.out)?;
     speedscope::write(&recording.source.name, &recording.stacks, &flames, &mut file).map_err(failed(&args.out))?;
-    file.finish()?;
+    file.finish().map_err(|e| e.to_string())?;
     Ok((args.out.clone(), counted(flames.len() as u64, "flame graph", "flame graphs")))
 }
 
@@ -352,7 +353,7 @@ fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     let mut file = create(args, &args.out)?;
     let written =
         perfetto::write(recording, &mut |device| std::mem::take(&mut rows[device]), &mut file).map_err(failed(&args.out))?;
-    file.finish()?;
+    file.finish().map_err(|e| e.to_string())?;
     Ok((args.out.clone(), format!("{} counter values", count(written))))
 }
 
@@ -387,7 +388,7 @@ fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     }
     let mut file = create(args, &args.out)?;
     snapshot::write(recording, &parts, args.redact, &mut file).map_err(failed(&args.out))?;
-    file.finish()?;
+    file.finish().map_err(|e| e.to_string())?;
     let stand_in = parts.iter().filter_map(|p| recording.devices.get(p.device)).any(|d| !d.can_show.requested.is_known());
     let sizes = if stand_in { "; whole blocks stand in for requested sizes, which the recording does not have" } else { "" };
     let rest =

@@ -35,6 +35,7 @@ pub use table::Table;
 use args::Command;
 use vramscope_core::compare::join::{Join, join};
 use vramscope_core::formats;
+use vramscope_core::formats::export::WriteError;
 use vramscope_core::model::{DeviceRecording, MemoryStats, Progress, Recording, WarningKind};
 use vramscope_core::tables::{DeviceTables, NO_EVENT};
 use vramscope_core::units::count;
@@ -50,6 +51,12 @@ pub enum Failure {
     NotPossible(String),
     /// What was typed does not fit the file that it is about.
     Usage(String),
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        Failure::NotPossible(error.to_string())
+    }
 }
 
 impl From<String> for Failure {
@@ -239,7 +246,7 @@ pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize
     let Some(wanted) = wanted else {
         return recording.busiest_device().ok_or_else(|| format!("{name}: no device of this recording has events or segments"));
     };
-    recording.device_numbered(wanted)
+    recording.device_numbered(wanted).map_err(|e| e.to_string())
 }
 
 /// Writes text and ends its last line.

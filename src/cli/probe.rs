@@ -62,8 +62,8 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let sources: Vec<&Path> = args.paths.first().filter(|_| name == "replay").map(PathBuf::as_path).into_iter().collect();
     // A run takes minutes on a card: what cannot be kept is not begun.
-    if let Some(sentence) = file.and_then(|file| refusal(file, &sources, args.force)) {
-        return Err(sentence.into());
+    if let Some(error) = file.and_then(|file| refusal(file, &sources, args.force)) {
+        return Err(error.into());
     }
     let run = Run::start(&job, target, &conditions)?;
     let (report, recording) = Report::of(run_to_end(&run, &job, &mut |_| {}))?;

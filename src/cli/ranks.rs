@@ -17,7 +17,7 @@ use vramscope_core::units::{SizeColumn, count};
 /// # Errors
 /// One sentence when the folder has no recordings or none can be opened, or the answer cannot be written.
 pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
-    let files = folder::recordings_in(&args.paths)?;
+    let files = folder::recordings_in(&args.paths).map_err(|e| e.to_string())?;
     let found = Mutex::new((Vec::new(), Vec::new()));
     ranks::read_all(&files, ranks::READ_BUDGET, &Progress::new(), unpacked_bytes, open_any, |at, result| {
         // A poisoned lock means that another thread panicked; the scope ends with that panic.

@@ -34,7 +34,7 @@ impl RulesArgs {
 fn read(path: &Path) -> Result<Rules, String> {
     let named = |e: String| format!("{}: {e}", path.display());
     let text = std::fs::read_to_string(path).map_err(|e| named(format!("the rules cannot be read: {e}")))?;
-    let (rules, errors) = Rules::new(&rules_from_text(&text).map_err(named)?);
+    let (rules, errors) = Rules::new(&rules_from_text(&text).map_err(|e| named(e.to_string()))?);
     match errors.into_iter().next() {
         Some(error) => Err(named(error.to_string())),
         None => Ok(rules),

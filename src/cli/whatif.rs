@@ -80,8 +80,8 @@ const OVER_LIMIT: &str = "a peak above the limit is real: PyTorch compares the l
 /// One sentence: the file cannot be read, has no such device, or has no trace, or the simulation cannot be written.
 pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     // Before the runs, which take a while.
-    if let Some(sentence) = args.save.as_ref().and_then(|out| refusal(out, &[&args.file], args.force)) {
-        return Err(sentence);
+    if let Some(error) = args.save.as_ref().and_then(|out| refusal(out, &[&args.file], args.force)) {
+        return Err(error.to_string());
     }
     let recording = open_blocks(&args.file)?;
     let progress = Progress::new();
@@ -168,7 +168,7 @@ fn save(
 ) -> Result<String, String> {
     let question = Question::parse(&row.conf, row.limit_bytes).map_err(|e| e.to_string())?;
     let simulated = whatif.simulate(recording, &question, progress).map_err(|e| e.to_string())?;
-    snapshot::save(&simulated, path, &[&args.file], args.force)?;
+    snapshot::save(&simulated, path, &[&args.file], args.force).map_err(|e| e.to_string())?;
     let events: usize = simulated.devices.iter().map(|d| d.events.len()).sum();
     Ok(format!("{}: the run with {} and its {} events, as a snapshot", path.display(), shown(&row.conf), count(events as u64)))
 }

@@ -1,7 +1,11 @@
 //! Reads PyTorch's GPU memory recordings and tells where the memory went and why it ran out.
 //!
-//! No screen, no GPU, and no thread that outlives a call. Everything is a [`Recording`](model::Recording): a snapshot file, a
-//! profiler trace, a probe run and a what-if simulation all become the same immutable value, and every analysis takes one.
+//! No screen, no GPU, and no thread that outlives a call. Everything is a [`Recording`]: a snapshot file, a profiler trace, a probe
+//! run and a what-if simulation all become the same immutable value, and every analysis takes one. [`open`] reads it from a file.
+//!
+//! Functions that can fail return an error that can be matched on and whose text is one sentence for the user: [`FormatError`] from
+//! [`open`], [`WriteError`](formats::export::WriteError) where a file is written, [`ParseError`](units::ParseError) for a size,
+//! [`QueryError`](query::QueryError) for a query.
 //!
 //! The modules, each naming only what stands to its left (`tests/architecture.rs` of the program checks it):
 //!
@@ -27,15 +31,14 @@
 //! use vramscope_core::diagnose::findings::diagnose;
 //! use vramscope_core::anatomy::roles::Rules;
 //! use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
-//! use vramscope_core::formats;
-//! use vramscope_core::model::Progress;
 //! use vramscope_core::units::Bytes;
+//! use vramscope_core::{Progress, Recording};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sample_snapshots/fragment_oom.pickle");
 //! // Cancels the work from another thread, and tells how far it is.
 //! let progress = Progress::new();
-//! let recording = formats::open(&path, &progress)?;
+//! let recording: Recording = vramscope_core::open(&path, &progress)?;
 //! for warning in &recording.report.warnings {
 //!     eprintln!("{}", warning.text);
 //! }
@@ -74,3 +77,6 @@ pub mod tables;
 #[cfg(test)]
 mod toy;
 pub mod units;
+
+pub use formats::{FormatError, open};
+pub use model::{Progress, Recording};

@@ -137,6 +137,23 @@ pub fn told_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
     texts.map(|(_, text)| text)
 }
 
+/// Why a text is not a size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// No number, or a unit that is not known, or more bytes than a `u64` holds.
+    #[error("\"{0}\" is not a size: write bytes (1536) or a number with a unit (60GiB, 512MiB, 4KiB)")]
+    NotASize(String),
+    /// A number with a minus.
+    #[error("\"{0}\" is below zero, which no size is: write it without the minus")]
+    Negative(String),
+    /// A limit of 0.
+    #[error("0 serves nothing: write a size such as 24GiB")]
+    ZeroLimit,
+    /// A limit below 1 MiB without a unit.
+    #[error("{0} without a unit is {0} bytes: write the unit, as in {0}GiB or {0}MiB")]
+    LimitWithoutUnit(String),
+}
+
 impl Bytes {
     /// A limit, as somebody would set it: where two decimals of GiB would change it, in MiB, up to 10 GiB. It is read back by
     /// [`parse_limit`](Self::parse_limit).
@@ -163,8 +180,8 @@ impl Bytes {
     /// PyTorch's messages mean them; KB, MB, GB and TB are decimal (1 GB = 1000³ bytes), as data sheets of cards and clouds do.
     ///
     /// # Errors
-    /// One sentence that names the text and the form that is read.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// [`ParseError`] names the text and the form that is read.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
         Self::read(text).map(|(bytes, _)| bytes)
     }
 
@@ -173,13 +190,11 @@ impl Bytes {
     ///
     /// # Errors
     /// As [`parse`](Self::parse); a small number without a unit, and a limit of 0.
-    pub fn parse_limit(text: &str) -> Result<Self, String> {
+    pub fn parse_limit(text: &str) -> Result<Self, ParseError> {
         let text = text.trim();
         match Self::read(text)? {
-            (Bytes(0), _) => Err("0 serves nothing: write a size such as 24GiB".to_owned()),
-            (Bytes(n), false) if n < MEBIBYTE => {
-                Err(format!("{text} without a unit is {text} bytes: write the unit, as in {text}GiB or {text}MiB"))
-            }
+            (Bytes(0), _) => Err(ParseError::ZeroLimit),
+            (Bytes(n), false) if n < MEBIBYTE => Err(ParseError::LimitWithoutUnit(text.to_owned())),
             (bytes, _) => Ok(bytes),
         }
     }
@@ -194,12 +209,12 @@ impl Bytes {
     }
 
     /// The bytes, and whether a unit was written.
-    fn read(text: &str) -> Result<(Self, bool), String> {
-        let wrong = || format!("\"{text}\" is not a size: write bytes (1536) or a number with a unit (60GiB, 512MiB, 4KiB)");
+    fn read(text: &str) -> Result<(Self, bool), ParseError> {
+        let wrong = || ParseError::NotASize(text.to_owned());
         let cleaned: String = text.chars().filter(|c| !c.is_whitespace() && *c != '_' && *c != ',' && *c != NBSP).collect();
         if cleaned.strip_prefix(['-', '\u{2212}']).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
         {
-            return Err(format!("\"{text}\" is below zero, which no size is: write it without the minus"));
+            return Err(ParseError::Negative(text.to_owned()));
         }
         let split = cleaned.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(cleaned.len());
         let (number, unit) = cleaned.split_at(split);
@@ -458,7 +473,7 @@ mod tests {
         assert_eq!(Bytes::parse_limit("60GiB"), Ok(Bytes(60 * GIBIBYTE)));
         assert_eq!(Bytes::parse_limit("2202009600"), Ok(Bytes(2_202_009_600)), "bytes, as scripts write them");
         assert_eq!(Bytes::parse_limit("512 B"), Ok(Bytes(512)));
-        let refused = |text: &str| Bytes::parse_limit(text).expect_err(text);
+        let refused = |text: &str| Bytes::parse_limit(text).expect_err(text).to_string();
         assert_eq!(refused("60"), "60 without a unit is 60 bytes: write the unit, as in 60GiB or 60MiB");
         assert!(refused("0").contains("serves nothing"));
         assert_eq!(refused("-5GiB"), "\"-5GiB\" is below zero, which no size is: write it without the minus");

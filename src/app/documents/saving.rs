@@ -19,7 +19,7 @@ pub(in crate::app) struct Saves {
 /// Writes a recording; gives what to tell of it.
 pub(in crate::app) fn save(recording: &Recording, path: &Path) -> Result<String, String> {
     // The dialog has asked whether an older file of this name may go.
-    snapshot::save(recording, path, &[], true)?;
+    snapshot::save(recording, path, &[], true).map_err(|e| e.to_string())?;
     let events = recording.devices.iter().map(|d| d.events.len() as u64).sum();
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
     Ok(format!("Saved {}: {}, {}.", path.display(), counted(events, "event", "events"), Bytes(size)))

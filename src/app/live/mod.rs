@@ -12,7 +12,8 @@ use crate::app::data::device::prepare;
 use crate::app::jobs::caught;
 use crate::app::state::live_status::{LiveAction, LiveStatus};
 use vramscope_core::compare::join::Whose;
-use vramscope_core::formats::export::new_file::{NewFile, not_written};
+use vramscope_core::formats::export::WriteError;
+use vramscope_core::formats::export::new_file::NewFile;
 use vramscope_core::formats::session::{History, Next, SessionReader};
 use vramscope_core::model::{MarkKind, Progress, Recording};
 use vramscope_live::live::agent::{News, Request};
@@ -418,9 +419,9 @@ fn save(inside: &Inside, to: &Path) {
         let from = inside.kept.get().ok_or("The watch was not kept: no file could be made for it")?;
         let mut file = std::fs::File::open(from).map_err(|e| format!("{}: cannot be read: {e}", from.display()))?;
         // The dialog has asked whether an older file may go.
-        let mut new = NewFile::create(to, &[from], true)?;
-        let bytes = std::io::copy(&mut file, &mut new).map_err(|e| not_written(to, &e))?;
-        new.finish().map(|()| bytes)
+        let mut new = NewFile::create(to, &[from], true).map_err(|e| e.to_string())?;
+        let bytes = std::io::copy(&mut file, &mut new).map_err(|e| WriteError::io(to, e).to_string())?;
+        new.finish().map(|()| bytes).map_err(|e| e.to_string())
     };
     let text = match copied() {
         Ok(bytes) => format!("Saved {} to {}.", vramscope_core::units::Bytes(bytes), to.display()),

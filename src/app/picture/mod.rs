@@ -14,13 +14,14 @@ use image::ImageEncoder as _;
 
 use crate::app::documents::document::Document;
 use crate::app::state::view_kind::ViewKind;
-use vramscope_core::formats::export::new_file::{NewFile, not_written};
+use vramscope_core::formats::export::WriteError;
+use vramscope_core::formats::export::new_file::NewFile;
 
 /// Writes a picture of lines and text.
 pub(in crate::app) fn write(out: &Path, text: &str) -> Result<(), String> {
-    let mut file = NewFile::create(out, &[], true)?;
-    file.write_all(text.as_bytes()).map_err(|e| not_written(out, &e))?;
-    file.finish()
+    let mut file = NewFile::create(out, &[], true).map_err(|e| e.to_string())?;
+    file.write_all(text.as_bytes()).map_err(|e| WriteError::io(out, e).to_string())?;
+    file.finish().map_err(|e| e.to_string())
 }
 
 /// A picture the user asked for.
@@ -87,13 +88,13 @@ pub(super) fn suggested_name(document: Option<&Document>, part: Option<ViewKind>
 pub(in crate::app) fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Result<(), String> {
     let [width, height] = image.size;
     let pixels: Vec<u8> = image.pixels.iter().flat_map(|p| [p.r(), p.g(), p.b()]).collect();
-    let mut file = NewFile::create(out, &[], true)?;
+    let mut file = NewFile::create(out, &[], true).map_err(|e| e.to_string())?;
     let encoder = image::codecs::png::PngEncoder::new(&mut file);
     encoder.write_image(&pixels, width as u32, height as u32, image::ExtendedColorType::Rgb8).map_err(|e| match e {
-        image::ImageError::IoError(e) => not_written(out, &e),
+        image::ImageError::IoError(e) => WriteError::io(out, e).to_string(),
         other => format!("cannot write {}: {other}", out.display()),
     })?;
-    file.finish()
+    file.finish().map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

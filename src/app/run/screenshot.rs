@@ -56,8 +56,8 @@ pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
     }
     // An older picture may go: it is made again from its recording, which may not.
     let sources: Vec<&Path> = shot.file.iter().chain(&shot.with).map(PathBuf::as_path).collect();
-    if let Some(sentence) = refusal(&shot.out, &sources, true) {
-        return Err(sentence);
+    if let Some(error) = refusal(&shot.out, &sources, true) {
+        return Err(error.to_string());
     }
     if shot.is_svg { export_svg(shot) } else { screenshot(shot.clone()) }
 }
@@ -218,7 +218,7 @@ fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> Result<bool,
         return Ok(false);
     }
     if let (Some(view), Some(number)) = (document.view(), shot.device) {
-        let device = view.data.recording.device_numbered(number)?;
+        let device = view.data.recording.device_numbered(number).map_err(|e| e.to_string())?;
         if view.data.index != device {
             app.actions.send(Action::SetDevice(device));
             return Ok(false);

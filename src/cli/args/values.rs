@@ -23,7 +23,7 @@ pub(super) fn parse_conf(text: &str) -> Result<String, String> {
 
 /// Reads a limit on memory, `60GiB`; a small number without a unit is refused.
 pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
-    vramscope_core::units::Bytes::parse_limit(text).map(|b| b.0)
+    vramscope_core::units::Bytes::parse_limit(text).map(|b| b.0).map_err(|e| e.to_string())
 }
 
 /// Reads what a recording was run at, `batch=8,seq=512`.

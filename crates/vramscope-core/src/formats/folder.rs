@@ -50,14 +50,38 @@ fn has_wildcards(part: &OsStr) -> bool {
     part.to_str().is_some_and(|part| part.contains(['*', '?']))
 }
 
+/// Why no recordings were found.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// A folder that was named cannot be listed.
+    #[error("{}: the folder cannot be listed: {source}", folder.display())]
+    NotListed {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// There is nothing that could be a recording.
+    #[error("{}: no recordings here; they end in {}", names(paths), ENDINGS.join(", "))]
+    NoRecordings {
+        /// Where was looked.
+        paths: Vec<PathBuf>,
+    },
+}
+
+fn names(paths: &[PathBuf]) -> String {
+    let named: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+    named.join(", ")
+}
+
 /// The recordings of folders, patterns (`run/*/rank*.pickle`, for shells that do not expand them and for quoted ones) and files named
 /// one by one, sorted by path, each once. Of a folder what is below it is listed too, to [`DEPTH`]: trainers write a folder a step, with a
 /// file a rank in each (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing a folder; only files
 /// without any ending are opened, for their first bytes.
 ///
 /// # Errors
-/// One sentence when a folder cannot be listed or nothing is found.
-pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+/// [`FolderError`] when a folder cannot be listed or nothing is found.
+pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, FolderError> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -71,8 +95,7 @@ pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     files.sort();
     files.dedup();
     if files.is_empty() {
-        let named: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-        return Err(format!("{}: no recordings here; they end in {}", named.join(", "), ENDINGS.join(", ")));
+        return Err(FolderError::NoRecordings { paths: paths.to_vec() });
     }
     Ok(files)
 }
@@ -83,7 +106,7 @@ const DEPTH: usize = 3;
 const MOST_FOLDERS: usize = 2_000;
 
 /// Adds the recordings of a folder and of those below it.
-fn with_subfolders(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+fn with_subfolders(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), FolderError> {
     let may_be_one = |path: &Path, name: &str| is_recording_name(name) || is_unnamed_recording(path, name);
     let mut level = list(folder, may_be_one, files)?;
     let mut listed = 0;
@@ -109,7 +132,7 @@ fn is_unnamed_recording(path: &Path, name: &str) -> bool {
 
 /// Adds the files that fit a pattern, and the recordings of folders that do. `*` and `?` stand for anything within one part of the path,
 /// as in a shell.
-fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), FolderError> {
     let parts: Vec<&OsStr> = pattern.iter().collect();
     let first = parts.iter().position(|part| has_wildcards(part)).unwrap_or(parts.len());
     let start: PathBuf = parts[..first].iter().collect();
@@ -132,7 +155,7 @@ fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
             match list(folder, fits, &mut fit) {
                 Ok(inside) => below.extend(inside.into_iter().filter(|path| matches(&pattern, &name_of(path)))),
                 // The folder that is named must be there; one that only fits may be somebody else's.
-                Err(sentence) if at == first => return Err(sentence),
+                Err(error) if at == first => return Err(error),
                 Err(_) => {}
             }
             files.extend(fit.into_iter().filter(|_| is_last));
@@ -150,8 +173,8 @@ fn name_of(path: &Path) -> String {
 }
 
 /// Adds the files of a folder whose names are wanted; its subfolders, but hidden ones.
-fn list(folder: &Path, wanted: impl Fn(&Path, &str) -> bool, files: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
-    let failed = |e: std::io::Error| format!("{}: the folder cannot be listed: {e}", folder.display());
+fn list(folder: &Path, wanted: impl Fn(&Path, &str) -> bool, files: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, FolderError> {
+    let failed = |source: std::io::Error| FolderError::NotListed { folder: folder.to_owned(), source };
     let mut below = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -237,7 +260,7 @@ mod tests {
         std::fs::create_dir_all(&too_deep).unwrap();
         std::fs::write(too_deep.join("x.pickle"), b"x").unwrap();
         assert_eq!(names(&[folder.path().to_path_buf()]).len(), 5, "but not a whole disk");
-        assert!(recordings_in(&[empty]).unwrap_err().contains("no recordings here"));
+        assert!(recordings_in(&[empty]).unwrap_err().to_string().contains("no recordings here"));
     }
 
     /// As torchtitan, verl and Megatron-LM write them, and as people name them who leave the ending away.
@@ -287,7 +310,7 @@ mod tests {
         assert_eq!(found("*/n?/mem/rank1.pickle"), both[1..]);
         assert_eq!(found("jobs/n*"), both, "folders that fit are read as folders are");
         assert_eq!(found("jobs/n*/none*"), [""; 0]);
-        let lost = recordings_in(&[folder.path().join("lost/*/rank*.pickle")]).unwrap_err();
+        let lost = recordings_in(&[folder.path().join("lost/*/rank*.pickle")]).unwrap_err().to_string();
         assert!(lost.contains("lost: the folder cannot be listed"), "{lost}");
     }
 }

@@ -24,39 +24,51 @@ pub struct Log {
     lines_before: u32,
 }
 
+/// Why a log could not be searched: half a sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// It cannot be read.
+    #[error("{}", why(.0))]
+    NotRead(#[from] std::io::Error),
+    /// It is packed, and damaged.
+    #[error("it cannot be unpacked: {}", why(.0))]
+    NotUnpacked(#[source] std::io::Error),
+    /// It unpacks to more than 4 GiB.
+    #[error("it unpacks to more than 4 GiB; unpack it and give its end (zcat FILE | tail -c 64M | vramscope explain)")]
+    TooLong,
+}
+
 impl Log {
     /// Reads a log to its end; unpacks one that is gzip or zstd.
     ///
     /// # Errors
-    /// Half a sentence: it cannot be read, or unpacks to more than 4 GiB.
-    pub fn read(mut reader: impl Read) -> Result<Self, String> {
+    /// [`LogError`]: it cannot be read, or unpacks to more than 4 GiB.
+    pub fn read(mut reader: impl Read) -> Result<Self, LogError> {
         let mut start = Vec::new();
-        reader.by_ref().take(4).read_to_end(&mut start).map_err(|e| why(&e))?;
+        reader.by_ref().take(4).read_to_end(&mut start)?;
         let whole = start.chain(reader);
         match start.as_slice() {
             [0x1f, 0x8b, ..] => Self::unpack(flate2::read::MultiGzDecoder::new(whole)),
-            [0x28, 0xb5, 0x2f, 0xfd] => Self::unpack(zstd::stream::read::Decoder::new(whole).map_err(|e| why(&e))?),
+            [0x28, 0xb5, 0x2f, 0xfd] => Self::unpack(zstd::stream::read::Decoder::new(whole)?),
             _ => {
                 let mut log = Log::default();
-                log.take(whole).map(|_| log).map_err(|e| why(&e))
+                log.take(whole)?;
+                Ok(log)
             }
         }
     }
 
-    fn unpack(decoder: impl Read) -> Result<Self, String> {
+    fn unpack(decoder: impl Read) -> Result<Self, LogError> {
         let mut log = Log::default();
         match log.take(decoder.take(MOST_UNPACKED)) {
-            Ok(bytes) if bytes == MOST_UNPACKED => {
-                Err("it unpacks to more than 4 GiB; unpack it and give its end (zcat FILE | tail -c 64M | vramscope explain)"
-                    .to_owned())
-            }
+            Ok(bytes) if bytes == MOST_UNPACKED => Err(LogError::TooLong),
             Ok(_) => Ok(log),
             // Cut short: what there is may hold the message.
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
                 log.trim();
                 Ok(log)
             }
-            Err(e) => Err(format!("it cannot be unpacked: {}", why(&e))),
+            Err(e) => Err(LogError::NotUnpacked(e)),
         }
     }
 

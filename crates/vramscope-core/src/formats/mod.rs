@@ -29,7 +29,7 @@ use std::time::Instant;
 use contents::Contents;
 pub use contents::open_regular;
 pub use error::FormatError;
-pub use log::Log;
+pub use log::{Log, LogError};
 pub use look::{Seen, look};
 use unwrap::Layers;
 pub use unwrap::unpacked_bytes;

@@ -13,25 +13,44 @@ use crate::model::{DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Re
 /// No file of counters is longer; a longer one is something else.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 
+/// Why a file gave no counters. The sentence goes on after the file's name.
+#[derive(Debug, thiserror::Error)]
+pub enum StatsError {
+    /// It is not there, or may not be read.
+    #[error("cannot be read: {}", super::why(.0))]
+    NotOpened(#[source] std::io::Error),
+    /// Reading it failed.
+    #[error("cannot be read: {0}")]
+    NotRead(#[source] std::io::Error),
+    /// A folder, a pipe or a device.
+    #[error("is a folder, a pipe or a device and not a file")]
+    NotAFile,
+    /// No counters are that long.
+    #[error("is too large to be the counters of torch.cuda.memory_stats()")]
+    TooLarge,
+    /// Its text is something else.
+    #[error(
+        "holds no counters of torch.cuda.memory_stats(), memory_summary() or host_memory_stats(); write them with \
+         json.dump(torch.cuda.memory_stats(), file)"
+    )]
+    NoCounters,
+}
+
 /// Reads a file of counters.
 ///
 /// # Errors
-/// What is wrong with it, without its name.
-pub fn open(path: &Path) -> Result<MemoryStats, String> {
-    let meta = std::fs::metadata(path).map_err(|e| format!("cannot be read: {}", super::why(&e)))?;
+/// [`StatsError`] says what is wrong with it, without its name.
+pub fn open(path: &Path) -> Result<MemoryStats, StatsError> {
+    let meta = std::fs::metadata(path).map_err(StatsError::NotOpened)?;
     if !meta.is_file() {
-        return Err("is a folder, a pipe or a device and not a file".to_owned());
+        return Err(StatsError::NotAFile);
     }
     let size = meta.len();
     if size > MOST_BYTES as u64 {
-        return Err("is too large to be the counters of torch.cuda.memory_stats()".to_owned());
+        return Err(StatsError::TooLarge);
     }
-    let bytes = std::fs::read(path).map_err(|e| format!("cannot be read: {e}"))?;
-    parse(&String::from_utf8_lossy(&bytes)).ok_or_else(|| {
-        "holds no counters of torch.cuda.memory_stats(), memory_summary() or host_memory_stats(); write them with \
-         json.dump(torch.cuda.memory_stats(), file)"
-            .to_owned()
-    })
+    let bytes = std::fs::read(path).map_err(StatsError::NotRead)?;
+    parse(&String::from_utf8_lossy(&bytes)).ok_or(StatsError::NoCounters)
 }
 
 /// Reads counters from text of any of the forms; `None` when it holds none. Of several sets the last of the first device.

@@ -32,7 +32,7 @@ pub use event::{Action, EventId, EventTable, Note, NoteKind};
 pub use live::{CallCost, Gap, HelperState, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Reading, TorchFigures};
 pub use ops::{OpKind, OpLane, OpTable};
 pub use progress::{Cancelled, PreviewPoint, Progress, Stage};
-pub use recording::{Added, Clock, Format, Recording, SnapshotLists, Source};
+pub use recording::{Added, Clock, Format, NoSuchDevice, Recording, SnapshotLists, Source};
 pub use report::{LoadReport, LoadWarning, WarningKind};
 pub use sample::{Bands, Sample, SampleSeries};
 pub use segment::{Block, BlockState, PoolId, PoolKey, Segment, SizeClass, StreamId};

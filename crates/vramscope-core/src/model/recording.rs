@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Known;
-use super::{DeviceRecording, LoadReport, MemoryStats, OpTable, StackTable};
+use super::{DeviceId, DeviceRecording, LoadReport, MemoryStats, OpTable, StackTable};
 
 /// Allocator history and state of one process, over one table of call stacks. Immutable once built; share it in an `Arc`.
 #[derive(Clone, Debug, Default)]
@@ -65,13 +65,32 @@ impl Recording {
     /// The index in [`devices`](Self::devices) of the device that the process knew by the number `wanted`.
     ///
     /// # Errors
-    /// One sentence that lists the devices of the recording.
-    pub fn device_numbered(&self, wanted: i32) -> Result<usize, String> {
-        self.devices.iter().position(|d| d.id.index == wanted).ok_or_else(|| {
-            let known: Vec<String> = self.devices.iter().map(|d| format!("{} ({})", d.id.index, d.id)).collect();
-            format!("{}: there is no device {wanted}; the recording has {}", self.source.name, known.join(", "))
+    /// [`NoSuchDevice`] lists the devices of the recording.
+    pub fn device_numbered(&self, wanted: i32) -> Result<usize, NoSuchDevice> {
+        self.devices.iter().position(|d| d.id.index == wanted).ok_or_else(|| NoSuchDevice {
+            recording: self.source.name.clone(),
+            wanted,
+            known: self.devices.iter().map(|d| d.id).collect(),
         })
     }
+}
+
+/// The recording has no device of this number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{recording}: there is no device {wanted}; the recording has {}", numbered(known))]
+pub struct NoSuchDevice {
+    /// The recording's name.
+    pub recording: String,
+    /// The number that was asked for.
+    pub wanted: i32,
+    /// The devices that it has.
+    pub known: Vec<DeviceId>,
+}
+
+/// `0 (cuda:0), 1 (cuda:1)`.
+fn numbered(devices: &[DeviceId]) -> String {
+    let all: Vec<String> = devices.iter().map(|id| format!("{} ({id})", id.index)).collect();
+    all.join(", ")
 }
 
 /// Where a recording came from.

@@ -214,8 +214,8 @@ fn example(name: &str) -> &'static str {
 fn compared(word: &str, name: &str, operator: &str, value: &str) -> Result<Term, String> {
     let numbers = |read: &dyn Fn(&str) -> Result<u64, String>| between(operator, value, read);
     match name {
-        "" | "size" | "bytes" | "requested" => numbers(&|v| Bytes::parse(v).map(|b| b.0)).map(Term::Size),
-        "block" => numbers(&|v| Bytes::parse(v).map(|b| b.0)).map(Term::Block),
+        "" | "size" | "bytes" | "requested" => numbers(&size).map(Term::Size),
+        "block" => numbers(&size).map(Term::Block),
         "event" => numbers(&number_of("an event: write event=27584")).map(Term::Event),
         "id" => numbers(&number_of("a row: write id=12")).map(Term::Id),
         "time" => numbers(&micros).map(Term::Time),
@@ -256,6 +256,10 @@ fn compared(word: &str, name: &str, operator: &str, value: &str) -> Result<Term,
             _ => Ok(Term::Stack(value.to_owned())),
         },
     }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    Bytes::parse(text).map(|b| b.0).map_err(|e| e.to_string())
 }
 
 fn number_of(what: &'static str) -> impl Fn(&str) -> Result<u64, String> {

@@ -82,8 +82,8 @@ impl Ranks {
         drop(jobs.spawn("ranks", move || {
             let mut paths = match formats::folder::recordings_in(&paths) {
                 Ok(paths) => paths,
-                Err(sentence) => {
-                    let _ = tell.send(Err(sentence));
+                Err(error) => {
+                    let _ = tell.send(Err(error.to_string()));
                     return;
                 }
             };

@@ -211,7 +211,7 @@ impl AutopsyView {
                 (self.cap, self.cap_error, self.setting) = (Some(cap), None, None);
                 self.cap_text = Bytes(cap).limit();
             }
-            Err(sentence) => self.cap_error = Some(sentence),
+            Err(error) => self.cap_error = Some(error.to_string()),
         }
     }
 }

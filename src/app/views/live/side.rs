@@ -269,7 +269,7 @@ impl LiveView {
     fn rules(&self) -> Result<AlarmRules, String> {
         let bytes = |text: &str| match text.trim() {
             "" => Ok(None),
-            text => Bytes::parse(text).map(|b| Some(b.0)),
+            text => Bytes::parse(text).map(|b| Some(b.0)).map_err(|e| e.to_string()),
         };
         let minutes = match self.alarm_minutes.trim() {
             "" => 10,

@@ -377,7 +377,7 @@ fn suggested(own: &AllocConf) -> Vec<Setting> {
 fn read_limit(text: &str) -> Result<u64, String> {
     let plain: String =
         text.chars().filter(|c| *c != ',').map(|c| if c == vramscope_core::units::NBSP { ' ' } else { c }).collect();
-    Bytes::parse_limit(plain.trim()).map(|b| b.0)
+    Bytes::parse_limit(plain.trim()).map(|b| b.0).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -35,22 +35,36 @@ pub fn rules_to_text(rules: &[Rule]) -> String {
     serde_json::to_string_pretty(&entries).unwrap_or_default() + "\n"
 }
 
+/// Why a text holds no rules. The sentence names the place, but not the file.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesTextError {
+    /// No JSON, or JSON of another form.
+    #[error(
+        "these are not role rules ({0}); write a list such as [{{\"pattern\": \"attention\\\\.py\", \"role\": \"activations\"}}]"
+    )]
+    NotRules(#[from] serde_json::Error),
+    /// A rule names a role that does not exist.
+    #[error("rule {number}: there is no role \"{role}\"; there are {}", Role::ALL.map(Role::name).join(", "))]
+    UnknownRole {
+        /// Which rule, from 1.
+        number: usize,
+        /// What stands there.
+        role: String,
+    },
+}
+
 /// Reads what [`rules_to_text`] wrote, or a person did.
 ///
 /// # Errors
-/// One sentence, without the name of the file: the place and what is wrong there.
-pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, String> {
-    let example = "write a list such as [{\"pattern\": \"attention\\\\.py\", \"role\": \"activations\"}]";
-    let entries: Vec<Entry> = serde_json::from_str(text).map_err(|e| format!("these are not role rules ({e}); {example}"))?;
+/// [`RulesTextError`].
+pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, RulesTextError> {
+    let entries: Vec<Entry> = serde_json::from_str(text)?;
     entries
         .into_iter()
         .enumerate()
         .map(|(i, entry)| {
             let wanted = entry.role.to_lowercase().replace([' ', '-'], "_");
-            let role = Role::from_name(&wanted).ok_or_else(|| {
-                let known: Vec<&str> = Role::ALL.iter().map(|c| c.name()).collect();
-                format!("rule {}: there is no role \"{}\"; there are {}", i + 1, entry.role, known.join(", "))
-            })?;
+            let role = Role::from_name(&wanted).ok_or(RulesTextError::UnknownRole { number: i + 1, role: entry.role })?;
             Ok(Rule { pattern: entry.pattern, role, is_on: entry.is_on })
         })
         .collect()
@@ -76,16 +90,16 @@ mod tests {
             Rule { pattern: r"attention\.py".to_owned(), role: Role::KvCache, is_on: true },
             Rule { pattern: "\"quoted\"".to_owned(), role: Role::Unknown, is_on: false },
         ];
-        assert_eq!(rules_from_text(&rules_to_text(&rules)), Ok(rules));
+        assert_eq!(rules_from_text(&rules_to_text(&rules)).unwrap(), rules);
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         let by_hand = r#"[{"pattern": "x", "category": "KV cache"}]"#;
-        assert_eq!(rules_from_text(by_hand).map(|r| r[0].role), Ok(Role::KvCache));
-        let error = rules_from_text(r#"[{"pattern": "x", "category": "heights"}]"#).unwrap_err();
+        assert_eq!(rules_from_text(by_hand).unwrap()[0].role, Role::KvCache);
+        let error = rules_from_text(r#"[{"pattern": "x", "category": "heights"}]"#).unwrap_err().to_string();
         assert!(error.starts_with("rule 1: there is no role \"heights\"; there are weights, "), "{error}");
-        let error = rules_from_text("attention.py").unwrap_err();
+        let error = rules_from_text("attention.py").unwrap_err().to_string();
         assert!(error.contains("line 1") && error.contains("write a list such as"), "{error}");
     }
 }

@@ -21,7 +21,7 @@ mod rules;
 mod tests;
 
 pub use crate::anatomy::Role;
-pub use file::{rules_from_text, rules_path, rules_to_text};
+pub use file::{RulesTextError, rules_from_text, rules_path, rules_to_text};
 use given::{Given, Source};
 pub use named::role_named;
 pub use reason::{Reason, Trust};

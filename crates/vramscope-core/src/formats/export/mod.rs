@@ -5,6 +5,7 @@
 //! those of derived rows (lifetimes, curves) are in `diagnose::export`, which knows them.
 
 pub mod csv;
+mod error;
 pub mod new_file;
 mod of_file;
 pub mod parquet;
@@ -17,6 +18,7 @@ pub mod unnamed;
 
 use std::ops::Range;
 
+pub use error::WriteError;
 pub use of_file::OfFile;
 pub use tables::{BlocksTable, CategoriesTable, EventsTable, Names, SamplesTable, StacksTable};
 

@@ -4,6 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::WriteError;
 use super::unnamed::Unnamed;
 
 /// A file that appears under its name only when it is complete; nothing of it stays when this is dropped before.
@@ -20,12 +21,12 @@ impl NewFile {
     /// Begins a file that is made of `sources`. `replaces`: an older file of this name may go.
     ///
     /// # Errors
-    /// As [`refusal`]; or one sentence when the file cannot be made there.
-    pub fn create(path: &Path, sources: &[&Path], replaces: bool) -> Result<Self, String> {
-        if let Some(sentence) = refusal(path, sources, replaces) {
-            return Err(sentence);
+    /// As [`refusal`]; or [`WriteError::Io`] when the file cannot be made there.
+    pub fn create(path: &Path, sources: &[&Path], replaces: bool) -> Result<Self, WriteError> {
+        if let Some(error) = refusal(path, sources, replaces) {
+            return Err(error);
         }
-        let failed = |e: io::Error| not_written(path, &e);
+        let failed = |e: io::Error| WriteError::io(path, e);
         if is_special(path) {
             let file = File::options().write(true).open(path).map_err(failed)?;
             return Ok(NewFile { path: path.to_path_buf(), unnamed: None, replaces, out: Some(BufWriter::new(file)) });
@@ -39,10 +40,10 @@ impl NewFile {
     /// Gives the complete file its name.
     ///
     /// # Errors
-    /// One sentence when the rest cannot be written or the name cannot be given.
-    pub fn finish(mut self) -> Result<(), String> {
+    /// [`WriteError`] when the rest cannot be written or the name cannot be given.
+    pub fn finish(mut self) -> Result<(), WriteError> {
         let Some(mut out) = self.out.take() else { return Ok(()) };
-        out.flush().map_err(|e| not_written(&self.path, &e))?;
+        out.flush().map_err(|e| WriteError::io(&self.path, e))?;
         match self.unnamed.take() {
             Some(mut unnamed) => give_name(&mut unnamed, &self.path, self.replaces),
             None => Ok(()),
@@ -67,8 +68,8 @@ impl Write for NewFile {
 /// out. Linux itself follows such a link in no folder that everybody may write to.
 ///
 /// # Errors
-/// One sentence.
-pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, String> {
+/// [`WriteError`].
+pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, WriteError> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;
@@ -82,19 +83,15 @@ pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, String> {
             }
             // Who may do everything anyhow needs no links.
             if meta.uid() != me && meta.uid() != 0 {
-                return Err(format!(
-                    "{} is a link that another user (number {}) made; name the file itself",
-                    at.display(),
-                    meta.uid()
-                ));
+                return Err(WriteError::LinkOfAnother { link: at, user: meta.uid() });
             }
-            let next = std::fs::read_link(&at).map_err(|e| not_written(path, &e))?;
+            let next = std::fs::read_link(&at).map_err(|e| WriteError::io(path, e))?;
             // It may have been exchanged between the two questions.
             let is_same = std::fs::symlink_metadata(&at).is_ok_and(|now| {
                 (now.dev(), now.ino(), now.ctime(), now.ctime_nsec()) == (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec())
             });
             if !is_same {
-                return Err(format!("{}: the link changed while it was followed; name the file itself", at.display()));
+                return Err(WriteError::LinkChanged(at));
             }
             at = at.parent().unwrap_or(Path::new("")).join(next);
         }
@@ -110,20 +107,20 @@ pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, String> {
 /// replaces a file holds its lock, so of two that try at once one is refused.
 ///
 /// # Errors
-/// One sentence.
-pub fn give_name(unnamed: &mut Unnamed, path: &Path, replaces: bool) -> Result<(), String> {
+/// [`WriteError`].
+pub fn give_name(unnamed: &mut Unnamed, path: &Path, replaces: bool) -> Result<(), WriteError> {
     loop {
         match unnamed.link(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            done => return done.map_err(|e| not_written(path, &e)),
+            done => return done.map_err(|e| WriteError::io(path, e)),
         }
         if !replaces {
-            return Err(exists_already(path));
+            return Err(WriteError::Exists(path.to_path_buf()));
         }
         let older = lock(path, File::try_lock).map_err(|Held| in_use(path))?;
         // Another process may have put its own file there before we had the lock.
         if older.as_ref().is_none_or(|older| is_at(older, path)) {
-            return unnamed.replace(path).map_err(|e| not_written(path, &e));
+            return unnamed.replace(path).map_err(|e| WriteError::io(path, e));
         }
     }
 }
@@ -160,48 +157,36 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-fn in_use(path: &Path) -> String {
-    let writer =
-        crate::formats::session::writer_of(path).map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
-    format!("{} is being written by {writer}; name another file, or end that process first", path.display())
+fn in_use(path: &Path) -> WriteError {
+    WriteError::InUse { path: path.to_path_buf(), writer: crate::formats::session::writer_of(path) }
 }
 
-fn exists_already(path: &Path) -> String {
-    format!("{} exists already; name another file, or add --force to replace it", path.display())
-}
-
-/// Why a file may not be written under this name, in one sentence: it is one of its own sources (by whatever name or link), a folder, in
+/// Why a file may not be written under this name: it is one of its own sources (by whatever name or link), a folder, in
 /// no folder, there already, or being written. `None` when it may. Worth asking before the work is done.
 #[must_use]
-pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<String> {
-    let shown = path.display();
+pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<WriteError> {
+    let own = || path.to_path_buf();
     if path.is_dir() {
-        return Some(format!("{shown} is a folder; name a file in it"));
+        return Some(WriteError::IsFolder(own()));
     }
     if sources.iter().any(|source| is_same(path, source)) {
-        return Some(format!("{shown} is the recording itself; name another file to write"));
+        return Some(WriteError::IsSource(own()));
     }
     if is_special(path) {
         return None;
     }
-    if let Err(sentence) = behind_links(path) {
-        return Some(sentence);
+    if let Err(error) = behind_links(path) {
+        return Some(error);
     }
     if std::fs::symlink_metadata(path).is_ok() {
         // Shared: two that only ask do not stand in each other's way.
         if lock(path, File::try_lock_shared).is_err() {
             return Some(in_use(path));
         }
-        return (!replaces).then(|| exists_already(path));
+        return (!replaces).then(|| WriteError::Exists(own()));
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty())?;
-    (!folder.is_dir()).then(|| format!("{shown}: there is no folder {}", folder.display()))
-}
-
-/// One sentence for a file that cannot be written.
-#[must_use]
-pub fn not_written(path: &Path, error: &io::Error) -> String {
-    format!("{}: cannot be written: {}", path.display(), crate::formats::why_not_written(error))
+    (!folder.is_dir()).then(|| WriteError::NoFolder { path: own(), folder: folder.to_path_buf() })
 }
 
 /// True for what is there and no regular file: a pipe, a device.
@@ -238,11 +223,11 @@ mod tests {
             names.push("soft");
         }
         for name in names {
-            let sentence = NewFile::create(&at(name), &[&at("source")], true).unwrap_err();
+            let sentence = NewFile::create(&at(name), &[&at("source")], true).unwrap_err().to_string();
             assert!(sentence.contains("is the recording itself"), "{sentence}");
         }
         std::fs::write(at("old"), "old").unwrap();
-        assert!(NewFile::create(&at("old"), &[&at("source")], false).unwrap_err().contains("--force"));
+        assert!(NewFile::create(&at("old"), &[&at("source")], false).unwrap_err().to_string().contains("--force"));
         let mut half = NewFile::create(&at("old"), &[&at("source")], true).unwrap();
         half.write_all(b"half").unwrap();
         drop(half);
@@ -254,8 +239,8 @@ mod tests {
         assert_eq!(std::fs::read_to_string(at("source")).unwrap(), "precious");
         let parts = |e: io::Result<std::fs::DirEntry>| e.unwrap().path().to_string_lossy().ends_with(".part");
         assert!(!std::fs::read_dir(folder.path()).unwrap().any(parts));
-        assert!(NewFile::create(&at("none/x"), &[], false).unwrap_err().contains("there is no folder"));
-        assert!(NewFile::create(folder.path(), &[], true).unwrap_err().contains("is a folder"));
+        assert!(NewFile::create(&at("none/x"), &[], false).unwrap_err().to_string().contains("there is no folder"));
+        assert!(NewFile::create(folder.path(), &[], true).unwrap_err().to_string().contains("is a folder"));
     }
 
     #[cfg(unix)]
@@ -275,7 +260,7 @@ mod tests {
         assert!(at("link").is_symlink() && at("below/middle").is_symlink());
         // Only the administrator can give a link to another user.
         if lchown(at("below/middle"), Some(12_345), None).is_ok() {
-            let sentence = NewFile::create(&at("link"), &[], true).unwrap_err();
+            let sentence = NewFile::create(&at("link"), &[], true).unwrap_err().to_string();
             assert!(sentence.contains("is a link that another user (number 12345) made"), "{sentence}");
             assert_eq!(std::fs::read_to_string(at("below/target")).unwrap(), "new");
         }
@@ -288,16 +273,16 @@ mod tests {
         let mut new = NewFile::create(&out, &[], false).unwrap();
         new.write_all(b"ours").unwrap();
         std::fs::write(&out, "theirs").unwrap();
-        assert!(new.finish().unwrap_err().contains("exists already"));
+        assert!(new.finish().unwrap_err().to_string().contains("exists already"));
         let busy = File::open(&out).unwrap();
         busy.lock().unwrap();
-        let sentence = NewFile::create(&out, &[], true).unwrap_err();
+        let sentence = NewFile::create(&out, &[], true).unwrap_err().to_string();
         assert!(sentence.contains("is being written by another process"), "{sentence}");
         drop(busy);
         let new = NewFile::create(&out, &[], true).unwrap();
         let busy = File::open(&out).unwrap();
         busy.lock().unwrap();
-        assert!(new.finish().unwrap_err().contains("is being written"), "asked again when the name is given");
+        assert!(new.finish().unwrap_err().to_string().contains("is being written"), "asked again when the name is given");
         assert_eq!(std::fs::read_to_string(&out).unwrap(), "theirs");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
     }

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use super::new_file::{NewFile, not_written};
+use super::WriteError;
+use super::new_file::NewFile;
 use crate::formats::aside;
 use crate::model::{
     Action, Block, BlockState, DeviceKind, DeviceRecording, EventId, FrameId, NoteKind, Recording, Segment, StackId, StreamId,
@@ -68,11 +69,11 @@ pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mu
 /// Writes a whole recording into a [`NewFile`] that is made of `sources` and may replace an older one where `replaces`.
 ///
 /// # Errors
-/// As [`NewFile::create`]; or one sentence when it cannot be written.
-pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), String> {
+/// As [`NewFile::create`]; or [`WriteError::Io`] when it cannot be written.
+pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), WriteError> {
     let parts: Vec<DevicePart> = (0..recording.devices.len()).filter_map(|i| DevicePart::whole(recording, i)).collect();
     let mut file = NewFile::create(path, sources, replaces)?;
-    write(recording, &parts, false, &mut file).map_err(|e| not_written(path, &e))?;
+    write(recording, &parts, false, &mut file).map_err(|e| WriteError::io(path, e))?;
     file.finish()
 }
 

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Next, Record, SessionReader};
-use crate::formats::export::new_file::{behind_links, give_name, is_special, not_written, refusal};
+use crate::formats::export::WriteError;
+use crate::formats::export::new_file::{behind_links, give_name, is_special, refusal};
 use crate::formats::export::unnamed::Unnamed;
 
 /// A session that is begun beside its name, so that an older one of that name stays until this one is worth more.
@@ -21,36 +22,36 @@ impl SessionFile {
     /// Begins a session that is to be called `path`. `replaces`: an older one may go.
     ///
     /// # Errors
-    /// One sentence: the name is taken, another process writes that session, or no file can be made there.
-    pub fn begin(path: &Path, replaces: bool) -> Result<Self, String> {
-        if let Some(sentence) = refusal(path, &[], replaces) {
-            return Err(sentence);
+    /// [`WriteError`]: the name is taken, another process writes that session, or no file can be made there.
+    pub fn begin(path: &Path, replaces: bool) -> Result<Self, WriteError> {
+        if let Some(error) = refusal(path, &[], replaces) {
+            return Err(error);
         }
         if is_special(path) {
             return Ok(SessionFile { path: path.to_path_buf(), unnamed: None, replaces });
         }
         let path = behind_links(path)?;
-        let unnamed = Unnamed::beside(&path).map_err(|e| not_written(&path, &e))?;
+        let unnamed = Unnamed::beside(&path).map_err(|e| WriteError::io(&path, e))?;
         Ok(SessionFile { path, unnamed: Some(unnamed), replaces })
     }
 
     /// To write to it.
     ///
     /// # Errors
-    /// One sentence.
-    pub fn writer(&self) -> Result<File, String> {
+    /// [`WriteError`].
+    pub fn writer(&self) -> Result<File, WriteError> {
         let file = match &self.unnamed {
             Some(unnamed) => unnamed.file().try_clone(),
             None => File::options().write(true).open(&self.path),
         };
-        file.map_err(|e| not_written(&self.path, &e))
+        file.map_err(|e| WriteError::io(&self.path, e))
     }
 
     /// Gives it its name; from here on it is found under it, whatever happens to this process.
     ///
     /// # Errors
-    /// One sentence, as [`begin`](Self::begin): the name may be taken by now.
-    pub fn give_name(&mut self) -> Result<(), String> {
+    /// As [`begin`](Self::begin): the name may be taken by now.
+    pub fn give_name(&mut self) -> Result<(), WriteError> {
         self.unnamed.as_mut().map_or(Ok(()), |unnamed| give_name(unnamed, &self.path, self.replaces))
     }
 }

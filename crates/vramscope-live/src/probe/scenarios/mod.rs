@@ -62,7 +62,7 @@ impl Param {
             _ => text,
         };
         let value = match self.unit {
-            Unit::Bytes => Bytes::parse(text).map(|b| b.0)?,
+            Unit::Bytes => Bytes::parse(text).map(|b| b.0).map_err(|e| e.to_string())?,
             _ => number.parse().map_err(|_| format!("\"{text}\" is no number; {} is a whole number", self.name))?,
         };
         let (least, most) = self.range;

@@ -12,6 +12,7 @@ mod findings_rules;
 mod instants;
 mod messages;
 mod oom;
+mod plan;
 mod roles;
 mod tape;
 mod vendors;

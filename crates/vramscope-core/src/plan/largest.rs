@@ -33,7 +33,7 @@ impl Plan {
         // 0 fails, 1 may pass, 2 passes whatever is not known.
         let ask = |value: u64| -> (u8, Predicted) {
             let size = size.with(name, value);
-            let answer = self.at(&size, setting);
+            let answer = self.under(&size, setting);
             let verdict = match (answer.oom, answer.oom_varies) {
                 (true, false) => 0,
                 (false, false) if self.passes_with_margin(&size, setting) => 2,
@@ -81,7 +81,7 @@ impl Plan {
         if margin < 1 << 20 {
             return true;
         }
-        let answer = self.at(size, &Setting { limit: Some(limit - margin), ..setting.clone() });
+        let answer = self.under(size, &Setting { limit: Some(limit - margin), ..setting.clone() });
         !answer.oom && !answer.oom_varies
     }
 

@@ -204,9 +204,8 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             (Some(_), true, false) => format!("; it does not fit {place}"),
             (Some(_), _, true) => format!("; it may fit {place}"),
         };
-        let failed = if p.oom { " before it fails" } else { "" };
         out += &format!(
-            "{}: {} reserved{failed}{span}, {} allocated{verdict}.\n",
+            "{}: {} reserved{span}, {} allocated{verdict}.\n",
             p.size,
             Bytes(p.peak_reserved_bytes),
             Bytes(p.peak_allocated_bytes)
@@ -238,7 +237,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
         }
         out += &format!("\n{table}\n");
         if let Some(c) = report.changes.iter().find(|c| c.reason.is_none()) {
-            out += &format!("\nTo {}:\n{}\n", c.title, c.code.pytorch);
+            out += &format!("\nFor {}:\n{}\n", c.title, c.code.pytorch);
         }
     }
     if let Some(p) = report.at.first() {
@@ -261,6 +260,15 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
                 )
             }
         };
+    }
+    if let [only] = plan.programs() {
+        let line = |f: &dyn Fn(u64) -> u64| only.at.iter().map(|(n, v)| format!("{n}={}", f(v))).collect::<Vec<_>>().join(",");
+        let (is, half) = (line(&|v| v), line(&|v| if v > 1 { v / 2 } else { 2 }));
+        out += &format!(
+            "One recording tells only what is likely to grow, so this is a span. A second one, of three steps at {half}, makes it exact:\n  \
+             vramscope plan {} second.pickle --at {is} --at {half}\n",
+            only.recording.source.name
+        );
     }
     if let Some(card) = card {
         out += &format!(

@@ -13,6 +13,7 @@ mod hand_made;
 mod instants;
 mod messages;
 mod oom;
+mod plan;
 mod roles;
 mod room_plan;
 mod tape;

@@ -30,13 +30,18 @@ impl Plan {
     /// The largest value of `name` that fits, with the other quantities as in `size`.
     #[must_use]
     pub fn largest(&self, name: &str, size: &Size, setting: &Setting) -> Largest {
-        let ask = |value: u64| self.at(&size.with(name, value), setting);
         // 0 fails, 1 may pass, 2 passes whatever is not known.
-        let verdict = |p: &Predicted| match (p.oom, p.oom_varies) {
-            (false, false) => 2,
-            (true, false) => 0,
-            _ => 1,
+        let ask = |value: u64| -> (u8, Predicted) {
+            let size = size.with(name, value);
+            let answer = self.under(&size, setting);
+            let verdict = match (answer.oom, answer.oom_varies) {
+                (true, false) => 0,
+                (false, false) if self.passes_with_margin(&size, setting) => 2,
+                _ => 1,
+            };
+            (verdict, answer)
         };
+        let verdict = |answer: &(u8, Predicted)| answer.0;
         let from = size.get(name).or_else(|| self.most_recorded(name)).unwrap_or(1);
         let mut low = 0u64;
         let mut high = from.max(1);
@@ -50,7 +55,7 @@ impl Plan {
             if verdict(&ask(middle)) > 0 { low = middle } else { high = middle }
         }
         let around: Vec<u64> = (low.saturating_sub(BEYOND).max(1)..=low + BEYOND).collect();
-        let asked: Vec<(u64, Predicted)> = around.par_iter().map(|&v| (v, ask(v))).collect();
+        let asked: Vec<(u64, (u8, Predicted))> = around.par_iter().map(|&v| (v, ask(v))).collect();
         let top = asked.iter().rev().find(|(_, p)| verdict(p) > 0).map_or(0, |(v, _)| *v);
         let mut sure = asked.into_iter().rev().find(|(_, p)| verdict(p) == 2);
         if sure.is_none() && top > 0 {
@@ -62,8 +67,32 @@ impl Plan {
             }
             sure = (low > 0).then(|| (low, ask(low)));
         }
+        let certain =
+            top <= sure.as_ref().map_or(0, |(v, _)| *v) && sure.as_ref().is_none_or(|(v, _)| !self.is_open(&size.with(name, *v)));
         let size = sure.as_ref().map_or(0, |(v, _)| *v);
-        Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain: top <= size, at: sure.map(|(_, p)| p) }
+        Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain, at: sure.map(|(_, (_, p))| p) }
+    }
+
+    /// Whether a size passes with a little less as well, where some sizes follow no law: what they are in truth may be a little more.
+    fn passes_with_margin(&self, size: &Size, setting: &Setting) -> bool {
+        let (Some(limit), open) = (setting.limit, self.open(size)) else { return true };
+        // Half a percent at most, which is less than a step of any batch.
+        let margin = open.min(limit / 200);
+        if margin < 1 << 20 {
+            return true;
+        }
+        let answer = self.under(size, &Setting { limit: Some(limit - margin), ..setting.clone() });
+        !answer.oom && !answer.oom_varies
+    }
+
+    /// True where what follows no law is more than a MiB.
+    fn is_open(&self, size: &Size) -> bool {
+        self.open(size) > 1 << 20
+    }
+
+    fn open(&self, size: &Size) -> u64 {
+        let Some(model) = self.model() else { return 0 };
+        size.values(&self.names).map_or(0, |at| model.open(&at))
     }
 
     /// The same under several settings, side by side.

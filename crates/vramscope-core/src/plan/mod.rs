@@ -175,9 +175,20 @@ impl Plan {
         self.programs.iter().filter_map(|p| p.at.get(name)).max()
     }
 
-    /// The peak at a size under a setting. Some replays: about 0.3 µs a request each.
+    /// The peak at a size under a setting; where it fails under the limit, the peak that it would have without one. Some replays: about
+    /// 0.3 µs a request each.
     #[must_use]
     pub fn at(&self, size: &Size, setting: &Setting) -> Predicted {
+        let under = self.under(size, setting);
+        if !under.oom {
+            return under;
+        }
+        let without = self.under(size, &Setting { limit: None, ..setting.clone() });
+        Predicted { oom: true, oom_varies: under.oom_varies, ..without }
+    }
+
+    /// What a run under a limit comes to, up to the request that fails.
+    pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
         let distance = |p: &Program| -> f64 {
             let apart = |(name, v): (&str, u64)| size.get(name).map_or(0.0, |w| (w as f64 / v as f64).ln().abs());
             p.at.iter().map(apart).sum()

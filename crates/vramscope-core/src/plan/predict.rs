@@ -174,6 +174,11 @@ impl Model {
         self.spans(at).iter().any(Option::is_some)
     }
 
+    /// The most bytes at once, at these values, of requests that follow no law.
+    pub(super) fn open(&self, at: &[u64]) -> u64 {
+        self.program.most_live(&self.sizes_by(at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed)
+    }
+
     /// The answer for these values.
     pub(super) fn predict(&self, size: &Size, setting: &Setting) -> Predicted {
         let at = size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES]);
@@ -184,7 +189,7 @@ impl Model {
         }
         let mut out = self.answer(size, setting, &stream, others);
         // What follows no law may also become what none of these runs has.
-        let open = self.program.most_live(&self.sizes_by(&at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed);
+        let open = self.open(&at);
         if open > 0 && self.others_known() {
             let widened = [out.span[0].saturating_sub(open), out.span[1] + open];
             out.span = if out.oom { out.span } else { widened };

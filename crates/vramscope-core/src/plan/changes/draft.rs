@@ -155,6 +155,15 @@ impl Edits {
         new
     }
 
+    /// Makes half a row beside it.
+    pub(super) fn make_half(&mut self, draft: &Draft<'_>, row: u32, at: u32) -> u32 {
+        let new = self.make_again(draft, row, at);
+        if let Some(half) = self.rows.last_mut() {
+            half.part.1 = half.part.1.saturating_mul(2);
+        }
+        new
+    }
+
     /// Frees a row that was made again.
     pub(super) fn free_again(&mut self, new: u32, at: u32) {
         self.before.entry(at).or_default().push(Ask::Free(new));

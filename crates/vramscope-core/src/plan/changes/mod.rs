@@ -319,9 +319,11 @@ impl Plan {
     pub fn change(&self, changes: &[Change], size: &Size, setting: &Setting, name: Option<&str>) -> Option<Changed> {
         let model = self.model()?;
         let edited = edit(model, changes);
-        let now = self.at(size, setting);
+        let unlimited = Setting { limit: None, ..setting.clone() };
+        let now = self.under(size, &unlimited);
         let answer = |size: &Size| predict(model, &edited, size, setting);
-        let then = answer(size);
+        let under = answer(size);
+        let then = if under.oom { predict(model, &edited, size, &unlimited) } else { under.clone() };
         let largest = match (name, setting.limit) {
             (Some(name), Some(_)) => Some(largest(|value| !answer(&size.with(name, value)).oom, size.get(name).unwrap_or(1))),
             _ => None,
@@ -341,7 +343,7 @@ impl Plan {
             peak_reserved_bytes: then.peak_reserved_bytes,
             peak_allocated_bytes: then.peak_allocated_bytes,
             span: then.span,
-            oom: then.oom,
+            oom: under.oom,
             saves_bytes: now.peak_allocated_bytes as i64 - then.peak_allocated_bytes as i64,
             largest,
             recomputed_requests: edited.again,
@@ -358,7 +360,7 @@ impl Plan {
     pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
         let singles: Vec<Changed> =
             Change::all().par_iter().filter_map(|c| self.change(std::slice::from_ref(c), size, setting, name)).collect();
-        let cheapest = if setting.limit.is_some() && self.at(size, setting).oom {
+        let cheapest = if setting.limit.is_some() && self.under(size, setting).oom {
             self.cheapest(size, setting).and_then(|found| self.change(&found, size, setting, name))
         } else {
             None

@@ -5,14 +5,17 @@ use crate::anatomy::Phase;
 use crate::anatomy::Role;
 use crate::plan::program::NEVER;
 
-/// Without foreach: each weight is stepped by itself, so what a step makes on the way is freed before the next weight's turn.
+/// Without foreach: each weight is stepped by itself, so what a step makes on the way is freed before the next weight's turn. Adam's
+/// denominator is a root and then a quotient, two for a moment.
 pub(super) fn without_foreach(draft: &mut Draft<'_>) {
     let rows = scratch(draft);
     let mut edits = Edits::default();
     for &row in &rows {
         let r = draft.rows[row as usize];
         if r.freed > r.born + 3 {
-            edits.free_at(draft, row, r.born + 2);
+            let second = edits.make_again(draft, row, r.born + 1);
+            edits.free_at(draft, row, r.born + 1);
+            edits.free_again(second, r.born + 1);
         }
     }
     draft.apply(edits);
@@ -77,15 +80,17 @@ fn outlives(draft: &Draft<'_>, freed: u32, step: u32) -> bool {
     draft.reach(step + 1, Phase::Forward).is_some_and(|(_, end)| freed > end)
 }
 
-/// The optimizer steps each weight in the backward pass, as soon as its gradient is there.
+/// The optimizer steps each weight in the backward pass, as soon as its gradient is there, with two tensors of its size on the way.
 pub(super) fn in_backward(draft: &mut Draft<'_>) {
-    without_foreach(draft);
+    fused(draft);
     let mut edits = Edits::default();
     for step in 1..=draft.steps() {
         let gradients = draft.which(|r| r.role == Role::Gradients && r.step == step && r.born != NEVER);
         for (i, &row) in gradients.iter().enumerate() {
             let next = gradients.get(i + 1).map_or(draft.rows[row as usize].born + 2, |&n| draft.rows[n as usize].born);
             if draft.rows[row as usize].freed > next {
+                let on_the_way = [edits.make_again(draft, row, next), edits.make_again(draft, row, next)];
+                on_the_way.into_iter().for_each(|r| edits.free_again(r, next));
                 edits.free_at(draft, row, next);
             }
         }

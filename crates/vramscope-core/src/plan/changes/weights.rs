@@ -1,20 +1,28 @@
 //! Changes to the weights: a smaller type, or most of them frozen.
 
-use super::draft::Draft;
+use rustc_hash::FxHashSet;
+
+use super::draft::{Draft, Edits};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 
 /// Weights in bf16: half the bytes of weights, gradients and optimizer state, and no copies for autocast. Where the program ran without
-/// autocast its activations halve too; where it ran with it, some are in bf16 already.
+/// autocast its activations halve too, but for the loss, which most programs compute in fp32; where it ran with it, some are in bf16
+/// already.
 pub(super) fn bf16(draft: &mut Draft<'_>) {
     let had_autocast = draft.rows.iter().any(|r| r.role == Role::AutocastCopies);
+    let of_loss = draft.which(|r| r.phase == Phase::Forward && is_of_loss(draft, r.of));
+    let largest = of_loss.iter().map(|&r| draft.size(r)).max().unwrap_or(u64::MAX);
+    // What comes back from the loss is as large, and is cast on its way to the logits.
+    let back = draft.which(|r| r.phase == Phase::Backward && r.is_short() && draft.program.rows[r.of as usize].size == largest);
+    let stays: FxHashSet<u32> = of_loss.into_iter().chain(back.iter().copied()).collect();
     for row in 0..draft.rows.len() as u32 {
         let r = &mut draft.rows[row as usize];
         match r.role {
             Role::AutocastCopies => r.drop_it(),
             Role::Weights | Role::Gradients | Role::OptimizerState => r.part.1 *= 2,
             _ if r.phase == Phase::Optimizer => r.part.1 *= 2,
-            Role::Activations | Role::Temporaries if r.phase != Phase::Load => {
+            Role::Activations | Role::Temporaries if r.phase != Phase::Load && !stays.contains(&row) => {
                 if had_autocast {
                     draft.low.insert(row, (1, 2));
                 } else {
@@ -24,6 +32,23 @@ pub(super) fn bf16(draft: &mut Draft<'_>) {
             _ => {}
         }
     }
+    if !had_autocast {
+        let mut edits = Edits::default();
+        for row in back {
+            let freed = draft.rows[row as usize].freed;
+            let cast = edits.make_half(draft, row, freed);
+            edits.free_again(cast, freed + 1);
+        }
+        draft.apply(edits);
+    }
+}
+
+/// True for what the loss function itself makes.
+fn is_of_loss(draft: &Draft<'_>, row: u32) -> bool {
+    let stacks = &draft.program.recording.stacks;
+    let name = |f| stacks.frame(f).map_or("", |f| stacks.text(f.name));
+    let is_loss = |n: &str| n == "cross_entropy" || n == "nll_loss" || n == "log_softmax";
+    stacks.frames(draft.program.rows[row as usize].stack).iter().take(4).any(|&f| is_loss(name(f)))
 }
 
 /// LoRA: the weights are frozen; gradients and state are those of two thin matrices beside each.

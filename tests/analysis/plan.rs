@@ -1,0 +1,167 @@
+//! Plans against runs that were really made: other sizes, caps, changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vramscope_core::formats;
+use vramscope_core::model::Progress;
+use vramscope_core::plan::{Change, Input, NoPlan, Plan, Setting, Size};
+use vramscope_core::tables::DeviceTables;
+
+use crate::corpus::corpus;
+
+const MIB: f64 = 1_048_576.0;
+
+fn plan_of(files: &[(PathBuf, String)]) -> Result<Plan, NoPlan> {
+    let progress = Progress::new();
+    let opened: Vec<_> = files
+        .iter()
+        .map(|(file, at)| {
+            let recording = Arc::new(formats::open(file, &progress).unwrap());
+            let device = recording.busiest_device().unwrap();
+            let tables = DeviceTables::build(&recording.devices[device], &progress).unwrap();
+            (recording, device, tables, Size::parse(at).unwrap())
+        })
+        .collect();
+    let inputs = opened
+        .iter()
+        .map(|(recording, device, tables, at)| Input {
+            recording: Arc::clone(recording),
+            device: *device,
+            tables,
+            at: at.clone(),
+        })
+        .collect();
+    Plan::of(inputs, &progress)
+}
+
+fn gpt(batches: &[u64]) -> Plan {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan");
+    let files: Vec<_> = batches.iter().map(|b| (folder.join(format!("gpt.b{b}.pickle.zst")), format!("batch={b}"))).collect();
+    plan_of(&files).unwrap()
+}
+
+fn setting(conf: &str, limit: Option<u64>) -> Setting {
+    Setting::parse(conf, limit).unwrap()
+}
+
+#[test]
+fn two_recordings_give_the_peaks_of_other_batches_to_the_byte() {
+    let plan = gpt(&[4, 8]);
+    let (_, unexplained) = plan.model().unwrap().explained();
+    assert_eq!(unexplained, 0);
+    // Reserved and allocated MiB of real runs.
+    for (batch, reserved, allocated) in [(13, 3636.0, 3399.732_421_875), (16, 4300.0, 3847.395_507_812_5), (32, 6916.0, 0.0)] {
+        let p = plan.at(&Size::of("batch", batch), &setting("", None));
+        assert_eq!(p.peak_reserved_bytes as f64 / MIB, reserved, "batch {batch}");
+        if allocated > 0.0 {
+            assert_eq!(p.peak_allocated_bytes as f64 / MIB, allocated, "batch {batch}");
+        }
+    }
+}
+
+#[test]
+fn the_largest_batch_under_a_cap_is_the_one_that_fitted() {
+    let plan = gpt(&[4, 8]);
+    let size = Size::of("batch", 8);
+    for (conf, most) in [("", 14), ("expandable_segments:True", 17)] {
+        let found = plan.largest("batch", &size, &setting(conf, Some(4 << 30)));
+        assert_eq!((found.size, found.span, found.certain), (most, [most, most], true), "{conf}");
+    }
+    assert!(plan.at(&Size::of("batch", 15), &setting("", Some(4 << 30))).oom);
+}
+
+#[test]
+fn one_recording_gives_a_span_that_holds_the_truth() {
+    let plan = gpt(&[8]);
+    let p = plan.at(&Size::of("batch", 16), &setting("", None));
+    assert!(!p.certain);
+    assert!(p.span[0] <= 4300 << 20 && 4300 << 20 <= p.span[1], "{:?}", p.span);
+}
+
+#[test]
+fn changes_come_out_as_runs_with_them_did() {
+    let plan = gpt(&[16]);
+    // Reserved and allocated MiB of real runs with the change, and by how many percent the answer may be off.
+    for (change, reserved, allocated, off) in [
+        ("fused", 4300.0, 3847.444, 0.1),
+        ("no_foreach", 4300.0, 3847.396, 0.1),
+        ("sgd", 3800.0, 3014.774, 0.1),
+        ("in_backward", 4300.0, 3849.896, 0.2),
+        ("cache_off", 4300.0, 3847.396, 0.1),
+        ("checkpoint", 3578.0, 2956.888, 4.0),
+        ("bf16", 3332.0, 2968.055, 4.0),
+        ("offload", 3480.0, 2794.104, 4.0),
+        ("lora:8", 3792.0, 3006.979, 1.0),
+    ] {
+        let changes = Change::parse(change).unwrap();
+        let c = plan.change(&changes, &Size::of("batch", 16), &setting("", None), None).unwrap();
+        for (found, real) in [(c.peak_reserved_bytes, reserved), (c.peak_allocated_bytes, allocated)] {
+            let error = (found as f64 / MIB / real - 1.0) * 100.0;
+            assert!(error.abs() <= off, "{change}: {:.1} MiB, in truth {real}: {error:+.2} %", found as f64 / MIB);
+        }
+    }
+}
+
+#[test]
+fn the_cheapest_change_that_makes_a_size_fit_comes_first() {
+    let plan = gpt(&[4, 8]);
+    let under = setting("", Some(4 << 30));
+    let size = Size::of("batch", 18);
+    assert!(plan.at(&size, &under).oom);
+    let rows = plan.all_changes(&size, &under, Some("batch"));
+    assert!(!rows[0].oom, "{}", rows[0].change);
+    assert!(rows[0].largest >= Some(18));
+    assert!(rows.len() > Change::all().len());
+}
+
+#[test]
+fn two_programs_are_refused_with_the_place_where_they_part() {
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let files = [
+        (recordings.join("plan/gpt.b4.pickle.zst"), "batch=4".to_owned()),
+        (recordings.join("gan.start.python.pickle.zst"), "batch=8".to_owned()),
+    ];
+    match plan_of(&files) {
+        Err(NoPlan::Parts(parting)) => assert!(parting.sentence.contains("part where"), "{}", parting.sentence),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every run of `plan_truth.json` without a cap, predicted from the two smallest of its program.
+#[test]
+fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
+    let Some(corpus) = corpus() else { return };
+    let Ok(text) = std::fs::read_to_string(corpus.join("plan_truth.json")) else {
+        println!("skipped: no plan_truth.json in VRAMSCOPE_CORPUS");
+        return;
+    };
+    let runs: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let mut groups: std::collections::BTreeMap<(String, u64), Vec<(u64, PathBuf, u64, u64)>> = std::collections::BTreeMap::new();
+    for r in runs.iter().filter(|r| r["cap"] == 0 && r["ckpt"] == false) {
+        let (name, seq) = (r["name"].as_str().unwrap().to_owned(), r["seq"].as_u64().unwrap());
+        let file = corpus.join("plan_open").join(format!("{}.pickle", r["file"].as_str().unwrap()));
+        let peaks = (r["reserved_bytes.all.peak"].as_u64().unwrap(), r["allocated_bytes.all.peak"].as_u64().unwrap());
+        groups.entry((name, seq)).or_default().push((r["batch"].as_u64().unwrap(), file, peaks.0, peaks.1));
+    }
+    let mut checked = 0;
+    for ((name, seq), mut runs) in groups {
+        runs.sort();
+        if runs.len() < 3 {
+            continue;
+        }
+        let files: Vec<_> = runs[..2].iter().map(|r| (r.1.clone(), format!("batch={}", r.0))).collect();
+        let plan = plan_of(&files).unwrap();
+        let (_, unexplained) = plan.model().unwrap().explained();
+        for (batch, _, reserved, allocated) in &runs[2..] {
+            let p = plan.at(&Size::of("batch", *batch), &setting("", None));
+            let off = |found: u64, real: u64| (found as f64 / real as f64 - 1.0).abs() * 100.0;
+            let most = if unexplained == 0 { 0.1 } else { 1.0 };
+            assert!(off(p.peak_allocated_bytes, *allocated) <= most, "{name} {seq}, batch {batch}");
+            let is_inside = (p.span[0]..=p.span[1]).contains(reserved);
+            assert!(is_inside || off(p.peak_reserved_bytes, *reserved) <= 3.0, "{name} {seq}, batch {batch}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 15, "{checked}");
+}

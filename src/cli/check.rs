@@ -1,19 +1,112 @@
 //! `vramscope check FILE`: limits for continuous integration; exit code 1 when one is exceeded, or
 //! when the recording cannot tell.
 
+mod allocated;
+mod growth;
+mod report;
+
 use std::io::Write;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::args::CheckArgs;
+use self::allocated::Baseline;
+use self::growth::{AtPeak, Growth};
+use super::args::{CheckArgs, CheckFormat};
 use super::{open_blocks, open_stats, print, print_json};
+use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::anatomy::steps::Steps;
 use vramscope_core::diagnose::leaks::{cannot_tell, growth};
 use vramscope_core::diagnose::oom::knows_reserved;
 use vramscope_core::diagnose::stats_check::judge_stats;
-use vramscope_core::model::{DeviceKind, DeviceRecording, Progress, WarningKind};
+use vramscope_core::model::{DeviceId, DeviceKind, DeviceRecording, Progress, Recording, WarningKind};
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, count, counted, told_apart};
+
+/// The check that the file did not change while it was read. JSON has it in `passed` alone.
+const UNCHANGED: &str = "unchanged";
+
+/// One limit, held against one device.
+#[derive(Debug)]
+struct Check {
+    /// `None` where it is about the file.
+    device: Option<DeviceId>,
+    name: &'static str,
+    /// `None` where the recording does not tell.
+    passed: Option<bool>,
+    value: Value,
+    limit: Value,
+    /// Why it did not pass.
+    reason: Option<String>,
+    /// Whose limit it is, for `max_role`.
+    role: Option<Role>,
+    /// Further keys in JSON.
+    more: Option<Value>,
+}
+
+impl Check {
+    fn of(device: DeviceId, name: &'static str, passed: Option<bool>, value: Value, limit: Value, sentence: String) -> Self {
+        let reason = (passed != Some(true)).then_some(sentence);
+        Check { device: Some(device), name, passed, value, limit, reason, role: None, more: None }
+    }
+
+    /// The file itself cannot be relied on.
+    fn of_file(name: &'static str, why: &str) -> Self {
+        let reason = Some(why.to_owned());
+        Check { device: None, name, passed: Some(false), value: json!(false), limit: json!(true), reason, role: None, more: None }
+    }
+
+    fn has_passed(&self) -> bool {
+        self.passed == Some(true)
+    }
+
+    /// `GPU 0: max_role activations`.
+    fn title(&self) -> String {
+        let device = self.device.map(|d| format!("{d}: ")).unwrap_or_default();
+        let role = self.role.map(|r| format!(" {}", r.name())).unwrap_or_default();
+        format!("{device}{}{role}", self.name)
+    }
+
+    /// It limits what is allocated, of which a baseline tells what grew.
+    fn tells_growth(&self) -> bool {
+        ["max_allocated", "max_role", "baseline"].contains(&self.name)
+    }
+
+    /// What the error says of it.
+    fn failure(&self) -> Option<String> {
+        let reason = self.reason.as_deref()?;
+        Some(match (self.name, self.device) {
+            ("complete", _) => format!("the file is not whole: {reason}"),
+            ("stats", _) => reason.to_owned(),
+            (_, Some(device)) => format!("{device}: {reason}"),
+            (_, None) => reason.trim_end_matches('.').to_owned(),
+        })
+    }
+
+    fn json(&self) -> Value {
+        let device = self.device;
+        let mut value = json!({"device": device.map(|d| d.index), "kind": device.map(|d| d.kind.name()), "check": self.name, "passed": self.passed, "value": self.value, "limit": self.limit, "reason": self.reason});
+        if let Some(role) = self.role {
+            value["role"] = json!(role.name());
+        }
+        if let (Some(Value::Object(more)), Some(value)) = (&self.more, value.as_object_mut()) {
+            value.extend(more.clone());
+        }
+        value
+    }
+}
+
+/// Everything that was checked.
+#[derive(Debug)]
+struct Verdict {
+    /// The recording's name.
+    file: String,
+    /// The baseline's.
+    baseline: Option<String>,
+    checks: Vec<Check>,
+    /// What grew on the devices that exceed a limit on allocated memory.
+    grown: Vec<Growth>,
+}
 
 /// Runs the subcommand.
 ///
@@ -22,39 +115,27 @@ use vramscope_core::units::{Bytes, count, counted, told_apart};
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open_blocks(&args.file)?;
     let mut checks = Vec::new();
-    let mut failures = Vec::new();
     if let Some(cut) = recording.report.truncated() {
         // What is not in the file cannot be vouched for.
-        checks.push(json!({"device": null, "kind": null, "check": "complete", "passed": false, "value": false, "limit": true, "reason": cut.text}));
-        failures.push(format!("the file is not whole: {}", cut.text));
+        checks.push(Check::of_file("complete", &cut.text));
     }
-    let event = |at: u32| match at {
-        NO_EVENT => "before the first event".to_owned(),
-        at => format!("at event {}", count(u64::from(at))),
-    };
     if let Some(changed) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Changed) {
         // Half of an old file and half of a new one vouch for nothing.
-        failures.push(changed.text.trim_end_matches('.').to_owned());
+        checks.push(Check::of_file(UNCHANGED, &changed.text));
     }
-    // The CPU's memory beside a GPU's in a profiler trace is not of the caching allocator: no limit is meant for it.
-    let is_beside = |d: &DeviceRecording| d.id.kind == DeviceKind::Cpu && recording.devices.len() > 1;
+    let rules = if args.max_role.is_empty() && args.baseline.is_none() { Rules::default() } else { args.rules.read()? };
+    let baseline = args.baseline.as_deref().map(|old| Baseline::open(old, &args.tolerance, &rules)).transpose()?;
+    let limits_allocated = args.max_allocated.is_some() || !args.max_role.is_empty() || baseline.is_some();
+    let mut peaks = Vec::new();
     let is_instant = recording.devices.iter().all(|d| d.events.is_empty());
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
         // Passed, not passed, or (`None`) what the recording does not tell.
-        let mut check = |name: &str,
-                         passed: Option<bool>,
-                         value: serde_json::Value,
-                         limit: serde_json::Value,
-                         sentence: String| {
-            let reason = (passed != Some(true)).then_some(&sentence);
-            checks.push(json!({"device": device.id.index, "kind": device.id.kind.name(), "check": name, "passed": passed, "value": value, "limit": limit, "reason": reason}));
-            if passed != Some(true) {
-                failures.push(format!("{}: {sentence}", device.id));
-            }
+        let mut check = |name: &'static str, passed: Option<bool>, value: Value, limit: Value, sentence: String| {
+            checks.push(Check::of(device.id, name, passed, value, limit, sentence));
         };
         let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
-        let is_told = knows_reserved(&tables) || !device.has_blocks() || is_beside(device);
+        let is_told = knows_reserved(&tables) || !device.has_blocks() || is_beside(&recording, device);
         if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
             // What is not in the file cannot be vouched for.
             let limits = args.max_peak.map(|most| ("max_peak", json!(most)));
@@ -62,12 +143,12 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             for (name, most) in limits {
                 let option = name.replace('_', "-");
                 let sentence = format!("what was reserved is not in this file, so --{option} cannot be checked");
-                check(name, Some(false), serde_json::Value::Null, most, sentence);
+                check(name, Some(false), Value::Null, most, sentence);
             }
         }
         if let Some(most) = args.max_peak.filter(|_| is_told) {
             let [reserved, limit] = told_apart([peak, most]);
-            let sentence = format!("{reserved} was reserved {}, more than {limit}", event(at));
+            let sentence = format!("{reserved} was reserved {}, more than {limit}", when(at));
             check("max_peak", Some(peak <= most), json!(peak), json!(most), sentence);
         }
         if let Some(most) = args.max_fragmentation.filter(|_| is_told) {
@@ -79,10 +160,13 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
                 "{:.1} % of the {} reserved at the peak, {}, was free, more than {:.1} %",
                 share * 100.0,
                 Bytes(peak),
-                event(at),
+                when(at),
                 most * 100.0
             );
             check("max_fragmentation", Some(share <= most), json!(share), json!(most), sentence);
+        }
+        if limits_allocated && !is_beside(&recording, device) {
+            peaks.push((device.id, AtPeak::of(&recording, device, &tables, &rules)?));
         }
         if args.no_leaks {
             let steps = Steps::find(&recording, device, &tables);
@@ -94,7 +178,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             match cannot_tell(device, &steps).filter(|_| was_used && bytes == 0) {
                 Some(why) => {
                     let sentence = format!("whether anything leaks is unknown: {}", why.trim_end_matches('.'));
-                    check("no_leaks", None, serde_json::Value::Null, json!(0), sentence);
+                    check("no_leaks", None, Value::Null, json!(0), sentence);
                 }
                 None => {
                     let sentence = format!("{} survive their step and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
@@ -104,7 +188,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         }
         if args.no_oom && is_instant && device.has_blocks() {
             let sentence = "whether a request failed is unknown: the file has no history".to_owned();
-            check("no_oom", None, serde_json::Value::Null, json!(0), sentence);
+            check("no_oom", None, Value::Null, json!(0), sentence);
         } else if args.no_oom {
             let ooms = device.events.ooms();
             let failed = counted(ooms.len() as u64, "request failed", "requests failed");
@@ -116,19 +200,58 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
             check("no_oom", Some(ooms.is_empty()), json!(ooms.len()), json!(0), format!("{failed}{at} (vramscope oom says why)"));
         }
     }
+    let grown = allocated::check(args, &peaks, baseline.as_ref(), &mut checks);
     for path in &args.stats {
         let verdict = judge_stats(&recording, &path.display().to_string(), &open_stats(path)?);
         let passed = verdict.device.is_some() && verdict.failed == 0;
-        let id = verdict.device.and_then(|i| recording.devices.get(i)).map(|d| d.id);
-        checks.push(json!({"device": id.map(|d| d.index), "kind": id.map(|d| d.kind.name()), "check": "stats", "passed": passed, "value": verdict.failed, "limit": 0, "reason": (!passed).then_some(&verdict.sentence)}));
-        if !passed {
-            failures.push(verdict.sentence);
+        let device = verdict.device.and_then(|i| recording.devices.get(i)).map(|d| d.id);
+        checks.push(Check {
+            device,
+            name: "stats",
+            passed: Some(passed),
+            value: json!(verdict.failed),
+            limit: json!(0),
+            reason: (!passed).then_some(verdict.sentence),
+            role: None,
+            more: None,
+        });
+    }
+    let file = recording.source.name.clone();
+    say(args, &Verdict { file, baseline: baseline.map(|b| b.name().to_owned()), checks, grown }, out)
+}
+
+/// Writes the answer; the error is what was passed.
+fn say(args: &CheckArgs, verdict: &Verdict, out: &mut dyn Write) -> Result<(), String> {
+    let Verdict { file, baseline, checks, grown } = verdict;
+    let failures: Vec<String> = checks.iter().filter_map(Check::failure).collect();
+    match args.format {
+        _ if args.json => {
+            let checks: Vec<Value> = checks.iter().filter(|c| c.name != UNCHANGED).map(Check::json).collect();
+            let mut report = json!({"file": file, "passed": failures.is_empty(), "checks": checks});
+            if let Some(baseline) = baseline {
+                report["baseline"] = json!({"file": baseline, "tolerance": args.tolerance.text()});
+            }
+            print_json(out, &report)?;
         }
+        CheckFormat::Md => print(out, &report::markdown(verdict))?,
+        CheckFormat::Junit => print(out, &report::junit(verdict))?,
+        CheckFormat::Text if failures.is_empty() => {
+            print(out, &format!("{file}: {} passed.", counted(checks.len() as u64, "check", "checks")))?;
+        }
+        CheckFormat::Text => grown.iter().try_for_each(|growth| print(out, &growth.text()))?,
     }
-    if args.json {
-        print_json(out, &json!({"file": recording.source.name, "passed": failures.is_empty(), "checks": checks}))?;
-    } else if failures.is_empty() {
-        print(out, &format!("{}: {} passed.", recording.source.name, counted(checks.len() as u64, "check", "checks")))?;
+    if failures.is_empty() { Ok(()) } else { Err(format!("{file}: {}", failures.join("; "))) }
+}
+
+/// When a peak was, in a sentence about it.
+fn when(event: u32) -> String {
+    match event {
+        NO_EVENT => "before the first event".to_owned(),
+        event => format!("at event {}", count(u64::from(event))),
     }
-    if failures.is_empty() { Ok(()) } else { Err(format!("{}: {}", recording.source.name, failures.join("; "))) }
+}
+
+/// The memory of the CPU beside a GPU's in a profiler trace is not of the caching allocator: no limit is meant for it.
+fn is_beside(recording: &Recording, device: &DeviceRecording) -> bool {
+    device.id.kind == DeviceKind::Cpu && recording.devices.len() > 1
 }

@@ -6,6 +6,7 @@
 mod artefacts;
 mod bounds;
 mod cli;
+mod gates;
 mod live_attach;
 mod live_container;
 mod live_helper;

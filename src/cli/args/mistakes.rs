@@ -97,7 +97,13 @@ pub fn misused(command: &Command) -> Option<String> {
         Command::Allocations(a) => std::slice::from_ref(&a.file),
         Command::Leaks(a) => std::slice::from_ref(&a.of.file),
         Command::Flame(a) => std::slice::from_ref(&a.file),
-        Command::Check(a) => std::slice::from_ref(&a.file),
+        Command::Check(a) => {
+            return [Some(&a.file), a.baseline.as_ref()]
+                .into_iter()
+                .flatten()
+                .find(|file| file.is_dir())
+                .map(|folder| is_a_folder(folder));
+        }
         // A fleet's tables are one data set.
         Command::Export(a) if matches!(a.to, ExportFormat::Csv | ExportFormat::Parquet) => &[],
         Command::Export(a) if matches!(a.to, ExportFormat::Svg | ExportFormat::Png) => {

@@ -1,5 +1,6 @@
 //! What can be typed after `vramscope`.
 
+mod check;
 mod failures;
 mod mistakes;
 mod output;
@@ -14,13 +15,14 @@ use clap::{Parser, Subcommand};
 
 use super::allocations::AllocationsArgs;
 
+pub use check::{CheckArgs, CheckFormat, RoleLimit, Tolerance};
 pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
 pub use mistakes::{is_a_folder, is_no_command, misused, not_files, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
 pub use plan::PlanArgs;
 pub use reports::{
-    CheckArgs, Curve, DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs,
-    StateArgs, SummaryArgs,
+    Curve, DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs, StateArgs,
+    SummaryArgs,
 };
 pub use runs::{ProbeArgs, RecordArgs, RunArgs};
 

@@ -1,10 +1,10 @@
-//! What the commands take that tell something of a recording: `summary`, `state`, `findings`, `leaks`, `flame`, `diff`, `ranks`, `check`.
+//! What the commands take that tell something of a recording: `summary`, `state`, `findings`, `leaks`, `flame`, `diff`, `ranks`.
 
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::values::{parse_limit, parse_range, parse_share};
+use super::values::parse_range;
 use crate::cli::rules::RulesArgs;
 use vramscope_core::tables::Quantity;
 
@@ -238,32 +238,6 @@ pub struct RanksArgs {
     /// Folders of snapshots, or the snapshots themselves
     #[arg(required = true, value_name = "DIR")]
     pub paths: Vec<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `check`.
-#[derive(Debug, ClapArgs)]
-#[command(group(clap::ArgGroup::new("limits").args(["max_peak", "max_fragmentation", "no_leaks", "no_oom", "stats"]).required(true).multiple(true)))]
-pub struct CheckArgs {
-    /// The recording
-    pub file: PathBuf,
-    /// The most that may be reserved, as in 60GiB
-    #[arg(long, value_name = "BYTES", value_parser = parse_limit)]
-    pub max_peak: Option<u64>,
-    /// The largest share of the peak of reserved memory that may be free, 0 to 1
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    pub max_fragmentation: Option<f64>,
-    /// Nothing may grow from step to step; a recording too short to tell does not pass (exit code 1, `passed` null in JSON)
-    #[arg(long)]
-    pub no_leaks: bool,
-    /// No request may fail
-    #[arg(long)]
-    pub no_oom: bool,
-    /// What memory_stats(), memory_summary() or host_memory_stats() gave must agree with the snapshot
-    #[arg(long, value_name = "FILE")]
-    pub stats: Vec<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -1,0 +1,167 @@
+//! Limits on what is allocated: of a device, of a role, and against an earlier recording of the same work.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::growth::{AtPeak, Growth};
+use super::{Check, is_beside};
+use crate::cli::args::{CheckArgs, RoleLimit, Tolerance};
+use crate::cli::open_blocks;
+use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::model::{DeviceId, Progress, Recording, WarningKind};
+use vramscope_core::tables::DeviceTables;
+use vramscope_core::units::{Bytes, told_apart};
+
+/// Adds the checks of every device; returns what grew on the devices that do not pass.
+pub(super) fn check(
+    args: &CheckArgs,
+    peaks: &[(DeviceId, AtPeak)],
+    baseline: Option<&Baseline<'_>>,
+    checks: &mut Vec<Check>,
+) -> Vec<Growth> {
+    let mut grown = Vec::new();
+    let used: Vec<DeviceId> = peaks.iter().filter(|(_, peak)| peak.bytes > 0).map(|(id, _)| *id).collect();
+    for (device, peak) in peaks {
+        let first = checks.len();
+        checks.extend(args.max_allocated.map(|most| check_peak(*device, peak, most)));
+        checks.extend(args.max_role.iter().map(|&limit| check_role(*device, peak, limit)));
+        let compared = baseline.and_then(|b| b.check(*device, peak, &used));
+        if let Some((check, growth)) = compared {
+            checks.push(check);
+            let has_failed = checks.iter().skip(first).any(|c| !c.has_passed());
+            grown.extend(growth.filter(|g| has_failed && !g.is_empty()));
+        }
+    }
+    checks.extend(baseline.into_iter().flat_map(|b| b.missing(peaks, &used)));
+    grown
+}
+
+/// Holds the peak of a device against a limit.
+fn check_peak(device: DeviceId, peak: &AtPeak, most: u64) -> Check {
+    let [allocated, limit] = told_apart([peak.bytes, most]);
+    let (passed, sentence) = match peak.untold {
+        _ if peak.bytes > most => (Some(false), format!("{allocated} was allocated {}, more than {limit}", peak.when())),
+        Some(why) => (None, format!("whether more than {limit} was allocated is unknown: {why}")),
+        None => (Some(true), String::new()),
+    };
+    Check::of(device, "max_allocated", passed, json!(peak.bytes), json!(most), sentence)
+}
+
+/// Holds what a role holds at the peak of a device against a limit.
+fn check_role(device: DeviceId, peak: &AtPeak, limit: RoleLimit) -> Check {
+    let RoleLimit { role, most } = limit;
+    let bytes = peak.role(role);
+    let unknown = if role == Role::Unknown { 0 } else { peak.role(Role::Unknown) };
+    let [held, allowed] = told_apart([bytes, most]);
+    let name = if role == Role::Unknown { "unknown role" } else { role.text() };
+    let (passed, sentence) = if bytes > most {
+        let sentence = format!("{held} of {} at the peak of allocated memory, {}, more than {allowed}", name, peak.when());
+        (Some(false), sentence)
+    } else if let Some(why) = peak.untold {
+        (None, format!("what {} held at the peak is unknown: {why}", name))
+    } else if bytes.saturating_add(unknown) > most {
+        let unknown = Bytes(unknown);
+        let sentence = format!(
+            "whether {} held more than {allowed} is unknown: they held {held} at the peak of allocated memory, {}, but the recording does \
+             not show what another {unknown} was for",
+            name,
+            peak.when()
+        );
+        (None, sentence)
+    } else {
+        (Some(true), String::new())
+    };
+    Check { role: Some(role), ..Check::of(device, "max_role", passed, json!(bytes), json!(most), sentence) }
+}
+
+/// An earlier recording of the same work.
+#[derive(Debug)]
+pub(super) struct Baseline<'a> {
+    recording: Recording,
+    /// The devices that something was allocated on.
+    peaks: Vec<(DeviceId, AtPeak)>,
+    tolerance: &'a Tolerance,
+}
+
+impl<'a> Baseline<'a> {
+    pub(super) fn open(path: &Path, tolerance: &'a Tolerance, rules: &Rules) -> Result<Self, String> {
+        let recording = open_blocks(path)?;
+        let mut peaks = Vec::new();
+        for device in recording.devices.iter().filter(|d| !is_beside(&recording, d)) {
+            let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
+            let peak = AtPeak::of(&recording, device, &tables, rules)?;
+            if peak.bytes > 0 {
+                peaks.push((device.id, peak));
+            }
+        }
+        Ok(Baseline { recording, peaks, tolerance })
+    }
+
+    /// Why the whole file vouches for nothing.
+    fn doubt(&self) -> Option<String> {
+        let report = &self.recording.report;
+        let changed = report.warnings.iter().find(|w| w.kind == WarningKind::Changed);
+        let why = report.truncated().or(changed)?.text.trim_end_matches('.');
+        Some(format!("the baseline cannot be relied on: {why}"))
+    }
+
+    /// The recording's name.
+    pub(super) fn name(&self) -> &str {
+        &self.recording.source.name
+    }
+
+    /// The peak of a device. Where each side used one device, the two are compared whatever their numbers are.
+    fn peak(&self, device: DeviceId, used: &[DeviceId]) -> Option<&AtPeak> {
+        let same = self.peaks.iter().find(|(id, _)| *id == device);
+        let only = self.peaks.first().filter(|_| used == [device] && self.peaks.len() == 1);
+        same.or(only).map(|(_, peak)| peak)
+    }
+
+    /// A check that does not pass for each device that is in the baseline and not in the recording.
+    fn missing(&self, peaks: &[(DeviceId, AtPeak)], used: &[DeviceId]) -> Vec<Check> {
+        let is_there = |id: DeviceId| peaks.iter().any(|(there, _)| *there == id) || (self.peaks.len() == 1 && used.len() == 1);
+        let missing = self.peaks.iter().filter(|(id, _)| !is_there(*id));
+        let check = |&(id, ref old): &(DeviceId, AtPeak)| {
+            let why = format!("the baseline has {} allocated on this device, which is not in the recording", Bytes(old.bytes));
+            Check::of(id, "baseline", None, Value::Null, json!(self.tolerance.limit(old.bytes)), why)
+        };
+        missing.map(check).collect()
+    }
+
+    /// Holds a device's peak against the baseline's, and tells what grew.
+    /// `None` for a device that neither side used.
+    fn check(&self, device: DeviceId, new: &AtPeak, used: &[DeviceId]) -> Option<(Check, Option<Growth>)> {
+        let untold = |why: String| Some((Check::of(device, "baseline", None, json!(new.bytes), Value::Null, why), None));
+        if let Some(doubt) = self.doubt() {
+            return untold(doubt);
+        }
+        let Some(old) = self.peak(device, used) else {
+            if new.bytes == 0 {
+                return None;
+            }
+            return untold("the baseline has nothing that was allocated on this device".to_owned());
+        };
+        // Two files of one instant each can be compared.
+        if !(old.is_instant() && new.is_instant())
+            && let Some((whose, why)) =
+                old.untold.map(|why| ("the baseline", why)).or(new.untold.map(|why| ("the recording", why)))
+        {
+            return untold(format!("the peak of {whose} is unknown: {why}"));
+        }
+        let most = self.tolerance.limit(old.bytes);
+        let growth = Growth::between(device, old, new);
+        let [now, before, allowed] = told_apart([new.bytes, old.bytes, most]);
+        let sentence = format!(
+            "{now} was allocated {}, {} more than in the baseline ({before}), and a tolerance of {} allows {allowed}",
+            new.when(),
+            Bytes(new.bytes.saturating_sub(old.bytes)),
+            self.tolerance.text()
+        );
+        let [lines, roles] = growth.json();
+        let more = json!({"baseline": old.bytes, "growth_bytes": i128::from(new.bytes) - i128::from(old.bytes), "by_line": lines, "by_role": roles});
+        let check = Check::of(device, "baseline", Some(new.bytes <= most), json!(new.bytes), json!(most), sentence);
+        Some((Check { more: Some(more), ..check }, Some(growth)))
+    }
+}

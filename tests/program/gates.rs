@@ -1,0 +1,260 @@
+//! `vramscope check` as a gate in continuous integration: limits on allocated memory, and against an earlier recording.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::cli::{complaint, json as answer, run, sample, stderr, stdout};
+
+const MIB: u64 = 1 << 20;
+
+/// A snapshot of a program that allocates at these lines of files, one block each, and frees all of it at the end.
+fn program(folder: &Path, name: &str, held: &[(&str, u64, u64)]) -> String {
+    let frame = |file: &str, line: u64| json!([{"filename": file, "name": "forward", "line": line}]);
+    let base = 0x7f00_0000_0000_u64;
+    let size: u64 = held.iter().map(|(_, _, bytes)| bytes).sum();
+    let mut events = vec![json!({"action": "segment_alloc", "addr": base, "size": size, "stream": 0, "frames": []})];
+    let mut at = base;
+    let mut frees = Vec::new();
+    for &(file, line, bytes) in held {
+        events.push(json!({"action": "alloc", "addr": at, "size": bytes, "stream": 0, "frames": frame(file, line)}));
+        for action in ["free_requested", "free_completed"] {
+            frees.push(json!({"action": action, "addr": at, "size": bytes, "stream": 0, "frames": []}));
+        }
+        at += bytes;
+    }
+    events.extend(frees);
+    let segment = json!({
+        "device": 0, "address": base, "total_size": size, "stream": 0, "segment_type": "large", "allocated_size": 0, "active_size": 0,
+        "blocks": [{"address": base, "size": size, "requested_size": 0, "state": "inactive"}]
+    });
+    let path = folder.join(name);
+    std::fs::write(&path, json!({"segments": [segment], "device_traces": [events]}).to_string()).unwrap();
+    path.display().to_string()
+}
+
+/// What a program held before a change, and after it: the lines below moved by three, and one of them holds 1 MiB more.
+fn before_and_after(folder: &Path) -> [String; 2] {
+    let before = [("train.py", 10, 40 * MIB), ("train.py", 20, 24 * MIB), ("model.py", 7, 16 * MIB)];
+    let after = [("train.py", 10, 40 * MIB), ("train.py", 23, 25 * MIB), ("model.py", 7, 16 * MIB)];
+    [program(folder, "old.json", &before), program(folder, "new.json", &after)]
+}
+
+#[test]
+fn a_growth_of_one_mebibyte_is_found_and_nothing_else_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let [old, new] = before_and_after(folder.path());
+    let passes = |args: &[&str]| assert_eq!(stdout(&run(args)), format!("{}: 1 check passed.\n", name_of(args[1])), "{args:?}");
+    passes(&["check", &old, "--baseline", &old, "--tolerance", "0"]);
+    passes(&["check", &old, "--baseline", &new, "--tolerance", "0"]);
+    passes(&["check", &new, "--baseline", &old]);
+    passes(&["check", &new, "--baseline", &old, "--tolerance", "1MiB"]);
+    // 1 % of 80 MiB is 0.8 MiB.
+    for tolerance in ["0", "1%", "1%+204KiB", "1023KiB"] {
+        let output = run(&["check", &new, "--baseline", &old, "--tolerance", tolerance]);
+        assert_eq!(output.status.code(), Some(1), "{tolerance}");
+        let said = stderr(&output).replace('\u{a0}', " ");
+        assert!(said.contains("was allocated at event 3, 1 MiB more than in the baseline ("), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let told = stdout(&output);
+        assert!(told.contains("+1 MiB    24 MiB  25 MiB  ") && told.contains("train.py:23"), "{told}");
+        assert!(!told.contains("train.py:10") && !told.contains("model.py"), "{told}");
+    }
+    passes(&["check", &new, "--baseline", &old, "--tolerance", "1%+206KiB"]);
+
+    let output = run(&["check", &new, "--baseline", &old, "--tolerance", "0", "--json"]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &found["passed"]), (Some(1), &json!(false)));
+    assert_eq!(found["baseline"], json!({"file": "old.json", "tolerance": "0"}));
+    let check = &found["checks"][0];
+    assert_eq!((&check["check"], &check["value"], &check["limit"]), (&json!("baseline"), &json!(81 * MIB), &json!(80 * MIB)));
+    assert_eq!((&check["baseline"], &check["growth_bytes"]), (&json!(80 * MIB), &json!(MIB)));
+    assert_eq!(check["by_line"].as_array().unwrap().len(), 1);
+    assert_eq!((&check["by_line"][0]["place"], &check["by_line"][0]["growth_bytes"]), (&json!("train.py:23"), &json!(MIB)));
+    assert_eq!(check["by_role"].as_array().unwrap().iter().map(|r| r["growth_bytes"].as_u64().unwrap()).sum::<u64>(), MIB);
+    // A smaller peak passes, and is told as what it is.
+    let smaller = answer(&["check", &old, "--baseline", &new, "--tolerance", "0", "--json"]);
+    assert_eq!(smaller["checks"][0]["growth_bytes"], json!(-(MIB as i64)));
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap()
+}
+
+/// Two processes of one program, recorded in different ways, allocate the same to the byte.
+#[test]
+fn runs_of_the_same_work_raise_no_alarm() {
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let file = |name: &str| recordings.join(format!("{name}.pickle.zst")).display().to_string();
+    for (old, new) in [
+        ("leak_ema.healthy.none", "leak_ema.healthy.python"),
+        ("leak_hook.healthy.python", "leak_hook.healthy.none"),
+        ("gan.start.python", "gan.mid.python"),
+    ] {
+        let found = answer(&["check", &file(new), "--baseline", &file(old), "--tolerance", "0", "--json"]);
+        assert_eq!(found["checks"][0]["growth_bytes"], json!(0), "{new}");
+    }
+    let grown = run(&[
+        "check",
+        &file("leak_hook.leak.python"),
+        "--baseline",
+        &file("leak_hook.healthy.python"),
+        "--tolerance",
+        "1%+2MiB",
+    ]);
+    assert_eq!(grown.status.code(), Some(1));
+    assert!(stdout(&grown).contains("vision_transformer.py:216"), "{}", stdout(&grown));
+}
+
+#[test]
+fn limits_on_allocated_memory_and_roles() {
+    let train = sample("gpt_train.pickle");
+    let peak = answer(&["summary", &train, "--json"])["devices"][0]["allocated_bytes"]["peak"].as_u64().unwrap();
+    let just = [peak.to_string(), (peak - 1).to_string()];
+    let passed = answer(&["check", &train, "--max-allocated", &just[0], "--json"]);
+    assert_eq!(passed["checks"][0]["value"], json!(peak));
+    let sentence = complaint(&["check", &train, "--max-allocated", &just[1]], "gpt_train.pickle");
+    assert!(sentence.contains("was allocated at event 1,933, more than"), "{sentence}");
+
+    // The roles add up to the peak, and each can be limited to what it holds and to no less.
+    let mut sum = 0;
+    for role in [
+        "weights",
+        "gradients",
+        "optimizer_state",
+        "activations",
+        "autocast_copies",
+        "inputs",
+        "temporaries",
+        "workspaces",
+        "buckets",
+        "kv_cache",
+        "unknown",
+    ] {
+        let limited = |most: u64| run(&["check", &train, "--json", "--max-role", &format!("{role}={most}B")]);
+        let held: Value = serde_json::from_slice(&limited(1 << 40).stdout).unwrap();
+        let held = held["checks"][0]["value"].as_u64().unwrap();
+        sum += held;
+        if held > 1 {
+            assert_eq!(limited(held - 1).status.code(), Some(1), "{role}");
+        }
+    }
+    assert_eq!(sum, peak);
+    let both = run(&["check", &train, "--max-role", "weights=1MiB", "--max-role", "activations=1MiB"]);
+    let said = stderr(&both).replace('\u{a0}', " ");
+    assert!(said.contains(" of weights at the peak") && said.contains(" of activations at the peak"), "{said}");
+    // Nothing tells what 16 MiB of this recording are for: a limit on a role that they could exceed is not kept.
+    let graph = sample("cuda_graph.pickle");
+    let unknown = run(&["check", &graph, "--max-role", "kv_cache=15MiB", "--json"]);
+    let found: Value = serde_json::from_slice(&unknown.stdout).unwrap();
+    assert_eq!((unknown.status.code(), &found["checks"][0]["passed"]), (Some(1), &Value::Null), "{found}");
+    assert_eq!(run(&["check", &graph, "--max-role", "kv_cache=16MiB"]).status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_told_does_not_pass() {
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let [early, late] = ["jax_train.prof", "jax_leak.prof"].map(|name| recordings.join(name).display().to_string());
+    let sentence = complaint(&["check", &late, "--max-allocated", "1GiB"], "jax_leak.prof");
+    assert!(sentence.contains("is unknown: the file is of one instant"), "{sentence}");
+    let said = stderr(&run(&["check", &late, "--baseline", &early, "--tolerance", "0"])).replace('\u{a0}', " ");
+    assert!(said.contains("464.14 MiB was allocated when the file was written, 20 MiB more than in the baseline"), "{said}");
+    let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", &late], "leak.pickle");
+    assert!(sentence.contains("the peak of the baseline is unknown"), "{sentence}");
+    let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", &sample("two_gpus.pickle")], "leak.pickle");
+    assert!(sentence.contains("GPU 1: the baseline has 1.00") && sentence.contains("not in the recording"), "{sentence}");
+    // A baseline that breaks off.
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.pickle");
+    let whole = std::fs::read(sample("leak.pickle")).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() * 9 / 10]).unwrap();
+    let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", cut.to_str().unwrap()], "leak.pickle");
+    assert!(sentence.contains("the baseline cannot be relied on"), "{sentence}");
+    complaint(&["check", &sample("leak.pickle"), "--baseline", "nowhere.pickle"], "nowhere.pickle");
+}
+
+/// A file name that tries to be markup, a mention and a link, in every format.
+const MARKUP: &str = "<failure>]]>\"'&`` **@everyone** [x](www.evil.example) <script>alert(1)<b>|#1.py";
+
+#[test]
+fn frames_become_no_markup() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = program(folder.path(), "<b>_old_`.json", &[(MARKUP, 3, 8 * MIB)]);
+    let new = program(folder.path(), "<b>_new_`&.json", &[(MARKUP, 3, 9 * MIB)]);
+    let in_format = |format: &str| {
+        let output = run(&["check", &new, "--baseline", &old, "--tolerance", "0", "--no-oom", "--format", format]);
+        assert_eq!(output.status.code(), Some(1), "{format}");
+        stdout(&output)
+    };
+    let xml = in_format("junit");
+    let cases = tags(&xml);
+    let names: Vec<&str> = cases.iter().map(|tag| tag.split([' ', '>']).next().unwrap()).collect();
+    let wanted = [
+        "?xml",
+        "testsuites",
+        "testsuite",
+        "testcase",
+        "testcase",
+        "failure",
+        "/failure",
+        "/testcase",
+        "/testsuite",
+        "/testsuites",
+    ];
+    assert_eq!(names, wanted, "{xml}");
+    assert!(xml.contains("tests=\"2\" failures=\"1\" errors=\"0\"") && xml.contains("name=\"GPU 0: baseline\""), "{xml}");
+    assert!(
+        xml.contains("&lt;script&gt;alert(1)&lt;b&gt;|#1.py:3") && xml.contains("classname=\"&lt;b&gt;_new_`&amp;.json\""),
+        "{xml}"
+    );
+
+    let md = in_format("md");
+    let outside = outside_code(&md);
+    assert!(md.contains("<script>") && md.contains("+1 MiB, from 8 MiB to 9 MiB"), "{md}");
+    assert!(!outside.contains(['<', '>', '@', '[', '#', '|', '_', '`', '&']) && !outside.contains("www"), "{outside}");
+    assert_eq!(outside.matches("**").count(), 2, "{outside}");
+    assert!(md.lines().count() < 12, "{md}");
+}
+
+/// What stands between `<` and `>`; every other `<` would be an error of the writer.
+fn tags(xml: &str) -> Vec<&str> {
+    xml.split('<').skip(1).map(|rest| rest.split_once('>').expect("a tag ends").0).collect()
+}
+
+/// Markdown without its code spans, found as CommonMark finds them: from a run of backticks to the next run of the same length.
+fn outside_code(md: &str) -> String {
+    let (mut rest, mut out) = (md, String::new());
+    while let Some(at) = rest.find('`') {
+        out += &rest[..at];
+        let after = rest[at..].trim_start_matches('`');
+        let fence = &rest[at..rest.len() - after.len()];
+        let ends = after.match_indices(fence).map(|(i, _)| i);
+        let mut whole = ends.filter(|&i| !after[..i].ends_with('`') && !after[i + fence.len()..].starts_with('`'));
+        let end = whole.next().expect("a code span ends");
+        rest = &after[end + fence.len()..];
+    }
+    out + rest
+}
+
+#[test]
+fn a_wrong_gate_is_one_clear_sentence() {
+    let file = sample("leak.pickle");
+    for (args, part) in [
+        (vec!["--max-role", "activation=4GiB"], "there is no role \"activation\"; roles are weights, gradients, optimizer_state"),
+        (vec!["--max-role", "activations"], "as in activations=4GiB"),
+        (vec!["--max-role", "activations=4"], "4 without a unit is 4 bytes"),
+        (vec!["--max-allocated", "10"], "10 without a unit is 10 bytes"),
+        (vec!["--baseline", &file, "--tolerance", "lots"], "a tolerance is written as in 1%, 128MiB or 1%+128MiB"),
+        (vec!["--baseline", &file, "--tolerance", "5"], "5 without a unit is 5 bytes"),
+        (vec!["--baseline", &file, "--tolerance", "-1%"], "\"-1%\" is no share from 0% to 1000%"),
+        (vec!["--no-oom", "--tolerance", "1%"], "--baseline <OLD>"),
+        (vec!["--baseline", env!("CARGO_MANIFEST_DIR")], "is a folder"),
+        (vec!["--no-oom", "--json", "--format", "md"], "cannot be used with"),
+        (vec!["--no-oom", "--format", "xml"], "possible values: text, md, junit"),
+    ] {
+        let output = run(&[&["check", file.as_str()], &args[..]].concat());
+        let said = stderr(&output).replace('\u{a0}', " ");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{args:?}: {said}");
+        assert!(output.stdout.is_empty() && said.contains(part), "{args:?}: {said}");
+    }
+}

@@ -216,10 +216,11 @@ impl Quantities {
             if count == distinct.len() && count > 2 && !self.is_worth(count) {
                 break;
             }
-            if count == 2 && distinct.len() == 2 {
-                if let Some(padded) = self.padded(&distinct) {
-                    return of(padded, Sure::Determined);
-                }
+            if count == 2
+                && distinct.len() == 2
+                && let Some(padded) = self.padded(&distinct)
+            {
+                return of(padded, Sure::Determined);
             }
             let is_plainest = count == distinct.len() && count > 2;
             if let Some(law) = self.sum(&distinct, count, is_plainest) {
@@ -347,22 +348,20 @@ fn solve(samples: &[(&[u64], u64)], products: &[Powers]) -> Option<Law> {
     // Gauss, with the largest pivot; whole factors are verified exactly below.
     let mut rows: Vec<Vec<f64>> =
         (0..samples.len()).map(|s| (0..n).map(|t| value(s, t)).chain([samples[s].1 as f64]).collect()).collect();
-    let mut used = 0;
     for t in 0..n {
-        let pivot = (used..rows.len()).max_by(|&i, &j| rows[i][t].abs().total_cmp(&rows[j][t].abs()))?;
+        let pivot = (t..rows.len()).max_by(|&i, &j| rows[i][t].abs().total_cmp(&rows[j][t].abs()))?;
         if rows[pivot][t].abs() < 1e-9 {
             return None;
         }
-        rows.swap(used, pivot);
+        rows.swap(t, pivot);
         for i in 0..rows.len() {
-            if i != used {
-                let factor = rows[i][t] / rows[used][t];
+            if i != t {
+                let factor = rows[i][t] / rows[t][t];
                 for k in t..=n {
-                    rows[i][k] -= factor * rows[used][k];
+                    rows[i][k] -= factor * rows[t][k];
                 }
             }
         }
-        used += 1;
     }
     let mut terms = Vec::with_capacity(n);
     for t in 0..n {

@@ -191,11 +191,7 @@ impl Program {
         let mut edges: Vec<u32> = vec![older as u32];
         edges.extend(bounds.iter().map(|&b| row_at(b)));
         edges.push(rows.len() as u32);
-        let stretches = if bounds.is_empty() {
-            vec![older as u32..rows.len() as u32]
-        } else {
-            edges.windows(2).map(|w| w[0]..w[1]).collect()
-        };
+        let stretches = edges.windows(2).map(|w| w[0]..w[1]).collect();
         let own = whatif.own();
         let (conf, version, agrees) = (own.replay.conf.clone(), own.replay.version, own.reproduces());
         let start = Start::of(&whatif.prepared(), start);

@@ -51,7 +51,7 @@ fn two_recordings_give_the_peaks_of_other_batches_to_the_byte() {
     let (_, unexplained) = plan.model().unwrap().explained();
     assert_eq!(unexplained, 0);
     // Reserved and allocated MiB of real runs.
-    for (batch, reserved, allocated) in [(13, 3636.0, 3399.732_421_875), (16, 4300.0, 3847.395_507_812_5), (32, 6916.0, 0.0)] {
+    for (batch, reserved, allocated) in [(13, 3636.0, 3_399.732_421_875), (16, 4300.0, 3_847.395_507_812_5), (32, 6916.0, 0.0)] {
         let p = plan.at(&Size::of("batch", batch), &setting("", None));
         assert_eq!(p.peak_reserved_bytes as f64 / MIB, reserved, "batch {batch}");
         if allocated > 0.0 {

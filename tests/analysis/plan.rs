@@ -104,6 +104,21 @@ fn changes_come_out_as_runs_with_them_did() {
 }
 
 #[test]
+fn a_run_that_never_was_opens_as_a_recording_with_the_same_peak() {
+    let plan = gpt(&[4, 8]);
+    let (size, under) = (Size::of("batch", 16), setting("", None));
+    for changes in [vec![], vec![Change::Checkpoint(None)]] {
+        let recording = plan.recording(&size, &under, &changes).unwrap();
+        let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
+        assert_eq!(tables.disagreement, None);
+        let peak = tables.curves.peak(vramscope_core::analysis::Quantity::Reserved).0;
+        let told = plan.change(&changes, &size, &under, None).unwrap();
+        assert_eq!(peak, told.peak_reserved_bytes);
+        assert!(recording.source.name.starts_with("plan: batch 16"), "{}", recording.source.name);
+    }
+}
+
+#[test]
 fn the_cheapest_change_that_makes_a_size_fit_comes_first() {
     let plan = gpt(&[4, 8]);
     let under = setting("", Some(4 << 30));

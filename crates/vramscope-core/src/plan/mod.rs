@@ -17,6 +17,7 @@ pub mod law;
 mod one_recording;
 mod predict;
 pub mod program;
+mod recorded;
 mod reduce;
 mod refuse;
 mod size;

@@ -190,6 +190,13 @@ impl Model {
         let mut out = self.answer(size, setting, &stream, others);
         // What follows no law may also become what none of these runs has.
         let open = self.open(&at);
+        if self.is_single {
+            // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
+            let slack = out.peak_reserved_bytes / 20;
+            out.span = [out.span[0].saturating_sub(slack), out.span[1] + slack];
+            out.certain = false;
+            out.uncertain_because = Some("sizes");
+        }
         if open > 0 && self.others_known() {
             let widened = [out.span[0].saturating_sub(open), out.span[1] + open];
             out.span = if out.oom { out.span } else { widened };

@@ -314,6 +314,24 @@ impl Edited {
 }
 
 impl Plan {
+    /// The requests at a size with changes, and the program's row behind each step.
+    pub(super) fn stream_of(&self, size: &Size, changes: &[Change]) -> Option<(Stream, Vec<u32>)> {
+        let model = self.model()?;
+        let at = size.values(&self.names)?;
+        let edited = edit(model, changes);
+        // Without a change the program begins as its recording did.
+        let stream =
+            if changes.is_empty() { model.stream(&at, Pick::Likely) } else { edited.stream(model, &at, Pick::Likely, false) };
+        let row = |ask: &Ask| match *ask {
+            Ask::Alloc(row) | Ask::Free(row) | Ask::FreeLater(row) | Ask::Complete(row) => {
+                edited.rows.get(row as usize).map_or(u32::MAX, |draw| draw.of)
+            }
+            Ask::EmptyCache => u32::MAX,
+        };
+        let of = stream.asks.iter().map(row).collect();
+        Some((stream, of))
+    }
+
     /// What changes together do at a size; the largest value of `name` that fits where there is a limit.
     #[must_use]
     pub fn change(&self, changes: &[Change], size: &Size, setting: &Setting, name: Option<&str>) -> Option<Changed> {

@@ -1,0 +1,80 @@
+//! A run that never was, as a recording: everything the allocator would do, with the stacks of the requests.
+
+use super::predict::Stream;
+use super::{Change, Plan, Program, Setting, Size};
+use crate::allocator::scripted::{Script, Terms};
+use crate::allocator::{EventSink, Placement, enter_held};
+use crate::model::{Action, DeviceRecording, EventTable, Format, PoolKey, Recording, Settings, Source, StackId};
+
+/// Writes actions into an event table.
+struct Writer<'a> {
+    program: &'a Program,
+    /// The program's row that each step asks for or frees.
+    of: Vec<u32>,
+    at: usize,
+    last: usize,
+    out: DeviceRecording,
+}
+
+impl EventSink for Writer<'_> {
+    fn at(&mut self, step: usize) {
+        self.at = step;
+    }
+
+    fn event(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolKey) {
+        let stream = self.out.intern_stream(stream);
+        let pool = self.out.intern_pool(pool);
+        let row = self.of.get(self.at).and_then(|&row| self.program.rows.get(row as usize));
+        let recorded = &self.program.recording.devices[self.program.device].events;
+        let event = row.map(|r| r.event as usize).filter(|e| *e < recorded.len());
+        // What is made again, or freed elsewhere, stands behind what came before it.
+        self.last = event.unwrap_or(self.last).max(self.last);
+        let stack = match action {
+            Action::FreeRequested | Action::FreeCompleted => StackId::NONE,
+            _ => row.map_or(StackId::NONE, |r| r.stack),
+        };
+        let time = recorded.time_us.get(self.last).copied().unwrap_or(0);
+        self.out.events.push(time, action, address, size, stream, pool, stack);
+    }
+}
+
+impl Plan {
+    /// The run at a size under a setting, with changes or without, up to the first request that fails. It was never made: its source says so.
+    #[must_use]
+    pub fn recording(&self, size: &Size, setting: &Setting, changes: &[Change]) -> Option<Recording> {
+        let model = self.model()?;
+        let (stream, of) = self.stream_of(size, changes)?;
+        let program = &*model.program;
+        Some(record(program, &stream, of, size, setting, changes))
+    }
+}
+
+fn record(program: &Program, stream: &Stream, of: Vec<u32>, size: &Size, setting: &Setting, changes: &[Change]) -> Recording {
+    let device = &program.recording.devices[program.device];
+    let out = DeviceRecording {
+        id: device.id,
+        name: device.name.clone(),
+        limit: setting.limit,
+        has_final_state: true,
+        settings: Settings {
+            recorded: true,
+            conf: setting.conf.clone(),
+            raw: vec![("PYTORCH_CUDA_ALLOC_CONF".to_owned(), setting.text.clone())],
+        },
+        events: EventTable { has_time: device.events.has_time, ..EventTable::default() },
+        ..DeviceRecording::default()
+    };
+    let terms =
+        Terms { conf: setting.conf.clone(), version: program.version, limit: setting.limit, placement: Placement::Driver };
+    let script = Script { asks: &stream.asks, rows: &stream.rows, start: stream.start.as_ref() };
+    let (_, writer, held) = script.run_into(&terms, Writer { program, of, at: 0, last: 0, out });
+    let mut out = writer.out;
+    enter_held(&mut out, &held);
+    let with: Vec<String> = changes.iter().map(|c| format!(", {}", c.name())).collect();
+    Recording {
+        source: Source { name: format!("plan: {size}{}", with.concat()), path: None, format: Format::WhatIf, bytes: 0 },
+        devices: vec![out],
+        stacks: program.recording.stacks.clone(),
+        ..Recording::default()
+    }
+}

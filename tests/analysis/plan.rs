@@ -111,7 +111,7 @@ fn a_run_that_never_was_opens_as_a_recording_with_the_same_peak() {
         let recording = plan.recording(&size, &under, &changes).unwrap();
         let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
         assert_eq!(tables.disagreement, None);
-        let peak = tables.curves.peak(vramscope_core::analysis::Quantity::Reserved).0;
+        let peak = tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0;
         let told = plan.change(&changes, &size, &under, None).unwrap();
         assert_eq!(peak, told.peak_reserved_bytes);
         assert!(recording.source.name.starts_with("plan: batch 16"), "{}", recording.source.name);

@@ -2,8 +2,8 @@
 
 use super::predict::Stream;
 use super::{Change, Plan, Program, Setting, Size};
-use crate::allocator::scripted::{Script, Terms};
 use crate::allocator::{EventSink, Placement, enter_held};
+use crate::inference::scripted::{Script, Terms};
 use crate::model::{Action, DeviceRecording, EventTable, Format, PoolKey, Recording, Settings, Source, StackId};
 
 /// Writes actions into an event table.

@@ -181,7 +181,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
     let mut out = String::new();
     let cap = report.cap_bytes;
     let place = match (card, cap) {
-        (Some(card), Some(cap)) => format!("a {} ({} for PyTorch)", card.name, Bytes(cap).limit()),
+        (Some(card), Some(cap)) => format!("the {} ({} for PyTorch)", card.name, Bytes(cap).limit()),
         (_, Some(cap)) => Bytes(cap).limit(),
         _ => String::new(),
     };
@@ -189,7 +189,8 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
         out += &match (best.size, best.span[1] > best.size) {
             (0, _) => format!("No {name} is sure to fit {place}.\n"),
             (n, true) => format!("{name} {n} fits {place}; up to {} may fit.\n", best.span[1]),
-            (n, false) => format!("{name} {n} is the largest that fits {place}.\n"),
+            (n, false) if best.certain => format!("{name} {n} is the largest that fits {place}.\n"),
+            (n, false) => format!("{name} {n} is most likely the largest that fits {place}.\n"),
         };
     }
     for p in &report.at {
@@ -216,10 +217,14 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
         table.row(["settings", "largest", ""]);
         for l in &report.largest {
             let conf = if l.conf.is_empty() { "(defaults)" } else { &l.conf };
-            let may = if l.span[1] > l.size { format!("up to {} may fit", l.span[1]) } else { String::new() };
+            let may = match l.span[1] {
+                top if top > l.size => format!("up to {top} may fit"),
+                _ if l.certain => String::new(),
+                _ => "most likely".to_owned(),
+            };
             table.row([conf.to_owned(), count(l.size), may]);
         }
-        out += &format!("\n{table}\n");
+        out += &format!("\n{table}");
     }
     if !report.changes.is_empty() {
         let mut table = Table::new("lrrrl");
@@ -235,7 +240,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             let largest = c.largest.map_or(String::new(), count);
             table.row([c.title.clone(), format!("{about}{}", Bytes(c.peak_reserved_bytes)), saves, largest, costs]);
         }
-        out += &format!("\n{table}\n");
+        out += &format!("\n{table}");
         if let Some(c) = report.changes.iter().find(|c| c.reason.is_none()) {
             out += &format!("\nFor {}:\n{}\n", c.title, c.code.pytorch);
         }
@@ -247,9 +252,10 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             roles.iter().map(|(role, bytes)| format!("{} {}", role.replace('_', " "), Bytes(**bytes))).collect();
         out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
     }
+    let mut notes = String::new();
     let fits = &report.fits;
     if plan.programs().len() > 1 {
-        out += &match fits.unexplained_bytes {
+        notes += &match fits.unexplained_bytes {
             0 => "Every request's size follows from the recordings.\n".to_owned(),
             bytes => {
                 let first = fits.unexplained.first().map_or(String::new(), |u| format!(", first of all at {}", u.place));
@@ -264,19 +270,22 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
     if let [only] = plan.programs() {
         let line = |f: &dyn Fn(u64) -> u64| only.at.iter().map(|(n, v)| format!("{n}={}", f(v))).collect::<Vec<_>>().join(",");
         let (is, half) = (line(&|v| v), line(&|v| if v > 1 { v / 2 } else { 2 }));
-        out += &format!(
+        notes += &format!(
             "One recording tells only what is likely to grow, so this is a span. A second one, of three steps at {half}, makes it exact:\n  \
              vramscope plan {} second.pickle --at {is} --at {half}\n",
             only.recording.source.name
         );
     }
     if let Some(card) = card {
-        out += &format!(
-            "{} less {} for the CUDA context is what PyTorch gets of a {}.\n",
+        notes += &format!(
+            "{} less {} for the CUDA context is what PyTorch gets of the {}.\n",
             Bytes(card.bytes),
             Bytes(CONTEXT),
             card.name
         );
+    }
+    if !notes.is_empty() {
+        out += &format!("\n{notes}");
     }
     out
 }

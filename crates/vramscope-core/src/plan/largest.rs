@@ -21,6 +21,8 @@ pub struct Largest {
     pub at: Option<Predicted>,
 }
 
+/// The part of a limit by which one recording alone may be wrong, as in the span of its peak.
+pub(super) const ONE_RECORDING: u64 = 20;
 /// No program is run at more.
 const MOST: u64 = 1 << 24;
 /// How many values above a failure are tried, since a hole may fit at one and not below.
@@ -34,9 +36,9 @@ impl Plan {
         let ask = |value: u64| -> (u8, Predicted) {
             let size = size.with(name, value);
             let answer = self.under(&size, setting);
-            let verdict = match (answer.oom, answer.oom_varies) {
+            let verdict = match (answer.oom, answer.oom_varies || self.turns_within_margin(&size, setting, &answer)) {
                 (true, false) => 0,
-                (false, false) if self.passes_with_margin(&size, setting) => 2,
+                (false, false) => 2,
                 _ => 1,
             };
             (verdict, answer)
@@ -67,22 +69,34 @@ impl Plan {
             }
             sure = (low > 0).then(|| (low, ask(low)));
         }
-        let certain =
-            top <= sure.as_ref().map_or(0, |(v, _)| *v) && sure.as_ref().is_none_or(|(v, _)| !self.is_open(&size.with(name, *v)));
+        let certain = !self.is_single()
+            && top <= sure.as_ref().map_or(0, |(v, _)| *v)
+            && sure.as_ref().is_none_or(|(v, _)| !self.is_open(&size.with(name, *v)));
         let size = sure.as_ref().map_or(0, |(v, _)| *v);
         Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain, at: sure.map(|(_, (_, p))| p) }
     }
 
-    /// Whether a size passes with a little less as well, where some sizes follow no law: what they are in truth may be a little more.
-    fn passes_with_margin(&self, size: &Size, setting: &Setting) -> bool {
-        let (Some(limit), open) = (setting.limit, self.open(size)) else { return true };
-        // Half a percent at most, which is less than a step of any batch.
-        let margin = open.min(limit / 200);
-        if margin < 1 << 20 {
-            return true;
-        }
-        let answer = self.under(size, &Setting { limit: Some(limit - margin), ..setting.clone() });
-        !answer.oom && !answer.oom_varies
+    /// Whether the verdict would be another one with a little more or less room: sizes that follow no law may be a little more or less
+    /// in truth.
+    pub(super) fn turns_within_margin(&self, size: &Size, setting: &Setting, answer: &Predicted) -> bool {
+        let Some(limit) = setting.limit else { return false };
+        let other = match (self.is_single(), answer.oom) {
+            // What grows is likely, and not known.
+            (true, true) => limit + limit / ONE_RECORDING,
+            (true, false) => limit - limit / ONE_RECORDING,
+            (false, true) => return false,
+            // Half a percent at most, which is less than a step of any batch.
+            (false, false) => match self.open(size).min(limit / 200) {
+                margin if margin < 1 << 20 => return false,
+                margin => limit - margin,
+            },
+        };
+        let other = self.under(size, &Setting { limit: Some(other), ..setting.clone() });
+        other.oom != answer.oom || other.oom_varies
+    }
+
+    fn is_single(&self) -> bool {
+        self.programs().len() == 1
     }
 
     /// True where what follows no law is more than a MiB.

@@ -180,12 +180,17 @@ impl Plan {
     /// 0.3 µs a request each.
     #[must_use]
     pub fn at(&self, size: &Size, setting: &Setting) -> Predicted {
-        let under = self.under(size, setting);
+        let mut under = self.under(size, setting);
+        if self.turns_within_margin(size, setting, &under) {
+            (under.oom_varies, under.certain) = (true, false);
+            under.uncertain_because.get_or_insert("sizes");
+        }
         if !under.oom {
             return under;
         }
         let without = self.under(size, &Setting { limit: None, ..setting.clone() });
-        Predicted { oom: true, oom_varies: under.oom_varies, ..without }
+        let certain = without.certain && under.certain;
+        Predicted { oom: true, oom_varies: under.oom_varies, certain, ..without }
     }
 
     /// What a run under a limit comes to, up to the request that fails.

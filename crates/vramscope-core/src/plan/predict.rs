@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use serde::Serialize;
 
 use super::fit::Model;
+use super::largest::ONE_RECORDING;
 use super::law::QUANTITIES;
 use super::{Setting, Size};
 use crate::allocator::Placement;
@@ -192,7 +193,7 @@ impl Model {
         let open = self.open(&at);
         if self.is_single {
             // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
-            let slack = out.peak_reserved_bytes / 20;
+            let slack = out.peak_reserved_bytes / ONE_RECORDING;
             out.span = [out.span[0].saturating_sub(slack), out.span[1] + slack];
             out.certain = false;
             out.uncertain_because = Some("sizes");

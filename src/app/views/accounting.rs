@@ -26,7 +26,7 @@ use vramscope_core::diagnose::oom::has_segments;
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{MemoryStats, StatsKind};
-use vramscope_core::units::{Bytes, counted};
+use vramscope_core::units::{Bytes, SizeColumn, counted};
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -120,8 +120,8 @@ impl View for Accounting {
             });
             ui.add_space(8.0);
             let roomy = row_height(ui, waterfall.rows.len());
-            bars(ui, cx.words(), &waterfall, roomy);
-            self.by_role(ui, cx, state.event, &waterfall, roomy);
+            let sizes = bars(ui, cx.words(), &waterfall, roomy);
+            self.by_role(ui, cx, state.event, &waterfall, sizes, roomy);
             if let Some(untold) = waterfall.untold() {
                 ui.add_space(6.0);
                 padded(ui, |ui| {
@@ -146,11 +146,13 @@ fn half_of(bar: egui::Rect) -> egui::Rangef {
     egui::Rangef::new(bar.center().y - half, bar.center().y + half)
 }
 
-/// The parts as bars, each beginning where the one above it ends.
-fn bars(ui: &mut Ui, words: &Words, waterfall: &Waterfall, height: f32) {
+/// The parts as bars, each beginning where the one above it ends. Gives how their sizes are written.
+fn bars(ui: &mut Ui, words: &Words, waterfall: &Waterfall, height: f32) -> SizeColumn {
     let t = &Tokens::of(ui);
-    for step in layout::stairs(waterfall) {
-        let figure = Bytes(step.bytes).to_string();
+    let stairs = layout::stairs(waterfall);
+    let sizes = SizeColumn::of(stairs.iter().map(|step| step.bytes));
+    for step in stairs {
+        let figure = sizes.sized(step.bytes);
         let response = line(ui, step.part.title(), &figure, Type::Strong, height, |p, bar| {
             let (low, high) = (step.from * f64::from(bar.width()), step.to * f64::from(bar.width()));
             let (left, right) = (bar.left() + low as f32, bar.left() + high as f32);
@@ -179,6 +181,7 @@ fn bars(ui: &mut Ui, words: &Words, waterfall: &Waterfall, height: f32) {
             response.on_hover_text(format!("{about}{cut}"));
         }
     }
+    sizes
 }
 
 /// The counters of the device in front, where they are all there is.
@@ -289,7 +292,7 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
 impl Accounting {
     /// What live tensors asked for, by role, on the scale of the bars above, each beginning where the one before it ends: they
     /// add up to the last row above and what waits for a stream.
-    fn by_role(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, waterfall: &Waterfall, height: f32) {
+    fn by_role(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, waterfall: &Waterfall, sizes: SizeColumn, height: f32) {
         let t = cx.tokens;
         let Some(roles) = cx.roles.filter(|c| c.says_anything()) else { return };
         let (data, held) = (Arc::clone(cx.data), Arc::clone(roles));
@@ -305,7 +308,7 @@ impl Accounting {
         let mut at = (1.0 - whole as f64 * a_byte).max(0.0);
         for role in Role::ALL.into_iter().filter(|c| live[c.index()].count > 0) {
             let tally = live[role.index()];
-            let figure = Bytes(tally.bytes).to_string();
+            let figure = sizes.sized(tally.bytes);
             let name = format!("{}: {figure} in {}", role.text(), counted(tally.count, "allocation", "allocations"));
             let ink = role_paint(role).colour(t);
             let (from, to) = (at, (at + tally.bytes as f64 * a_byte).min(1.0));

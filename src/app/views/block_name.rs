@@ -17,8 +17,7 @@ pub(super) fn short_role(role: Role) -> &'static str {
 /// What a block is for, for a row of its tooltip: `probably weights`; `None` where nothing tells.
 pub(super) fn role_words(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> Option<String> {
     let roles = roles.filter(|roles| roles.of(id) != Role::Unknown)?;
-    let probably = if roles.is_probable(data.device(), &data.tables, id) { "probably " } else { "" };
-    Some(format!("{probably}{}", roles.of(id).text()))
+    Some(roles.of(id).words(roles.is_probable(data.device(), &data.tables, id)))
 }
 
 /// `model.py:41`; where no stack tells a place the role in words, as `gradients`; `None` where neither is known.

@@ -299,8 +299,7 @@ fn to_free(out: &mut String, blocks: &[BlockEntry]) {
 
 /// Size, role, the line that made it and age of a block. Its address is in the JSON.
 fn block(b: &BlockEntry) -> [String; 4] {
-    let probably = if b.role_is_probable { "probably " } else { "" };
-    let role = Role::from_name(b.role).filter(|&r| r != Role::Unknown).map(|r| format!("{probably}{}", r.text()));
+    let role = Role::from_name(b.role).filter(|&r| r != Role::Unknown).map(|r| r.words(b.role_is_probable));
     [
         format!("    {}", Bytes(b.bytes)),
         role.unwrap_or_default(),
@@ -331,8 +330,7 @@ fn held(out: &mut String, held: &Composition) {
         }
         let bytes = r.bytes - untold;
         if bytes > 0 {
-            let probably = if r.probable * 2 > bytes { "probably " } else { "" };
-            table.row([format!("    {}", size.sized(bytes)), times(r.count), format!("{probably}{}", r.role.text())]);
+            table.row([format!("    {}", size.sized(bytes)), times(r.count), r.words()]);
         }
     }
     let lines = &held.lines[..held.lines.len().min(FEW)];

@@ -162,10 +162,8 @@ fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
         let untold = if r.role == Role::Unknown { held.before } else { 0 };
         (r, r.bytes - untold)
     });
-    let named = named.filter(|&(_, bytes)| is_worth_it(bytes)).take(NAMED).map(|(r, bytes)| {
-        let probably = if r.probable * 2 > bytes { "probably " } else { "" };
-        format!("{probably}{} {}", r.role.text(), Bytes(bytes))
-    });
+    let named =
+        named.filter(|&(_, bytes)| is_worth_it(bytes)).take(NAMED).map(|(r, bytes)| format!("{} {}", r.words(), Bytes(bytes)));
     let named: Vec<String> = before.into_iter().chain(named).collect();
     let phase = if phase.is_empty() { String::new() } else { format!(", {phase}") };
     let when = if is_state { "live when the file was written" } else { "at the peak" };

@@ -190,13 +190,26 @@ impl Composition {
     pub fn sentence(&self) -> String {
         let Some(first) = self.roles.first().filter(|r| self.bytes > 0 && r.role != Role::Unknown) else { return String::new() };
         let share = first.bytes as f64 / self.bytes as f64;
-        let probably = if first.probable * 2 > first.bytes { "probably " } else { "" };
         let much = match share {
             s if s > 0.97 => "Nearly all".to_owned(),
             s if (0.47..0.53).contains(&s) => "Half".to_owned(),
             s => format!("{:.0} %", s * 100.0),
         };
-        format!("{much} of it is {probably}{}.", first.role.text())
+        format!("{much} of it is {}.", first.words())
+    }
+}
+
+impl RoleHeld {
+    /// Whether the role of most of it is inferred.
+    #[must_use]
+    pub fn is_probable(&self) -> bool {
+        self.probable * 2 > self.bytes
+    }
+
+    /// The role, with "probably" where that of most of it is inferred.
+    #[must_use]
+    pub fn words(&self) -> String {
+        self.role.words(self.is_probable())
     }
 }
 
@@ -204,8 +217,7 @@ impl LineHeld {
     /// The role of most of it, with "probably" where that is inferred.
     #[must_use]
     pub fn role_text(&self) -> String {
-        let probably = if self.probable * 2 > self.bytes { "probably " } else { "" };
-        format!("{probably}{}", self.role.text())
+        self.role.words(self.probable * 2 > self.bytes)
     }
 
     /// Its blocks: of a line, or of a size.

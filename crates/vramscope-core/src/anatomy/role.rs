@@ -54,6 +54,12 @@ impl Role {
         self as usize
     }
 
+    /// [`text`](Self::text), after "probably" where the role is inferred: `probably weights`.
+    #[must_use]
+    pub fn words(self, is_probable: bool) -> String {
+        format!("{}{}", if is_probable { "probably " } else { "" }, self.text())
+    }
+
     /// Its name inside a sentence and in a legend.
     #[must_use]
     pub fn text(self) -> &'static str {

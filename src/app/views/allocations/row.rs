@@ -91,7 +91,8 @@ impl Cells<'_> {
                 }
                 Column::Role => {
                     if let Some(roles) = cx.roles {
-                        label::text_in(painter, cell, roles.of(life.id).text(), Type::Body, t.text2);
+                        let role = roles.of(life.id).words(roles.is_probable(cx.data.device(), &cx.data.tables, life.id));
+                        label::text_in(painter, cell, &role, Type::Body, t.text2);
                     }
                 }
                 Column::Stack => {

@@ -412,7 +412,7 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
         }
         let tip = Tip::new(&h.name)
             .swatch(role_paint(h.role).colour(t))
-            .row("role", if h.is_probable { format!("probably {}", h.role.text()) } else { h.role.text().to_owned() })
+            .row("role", h.role.words(h.is_probable))
             .row("each", Bytes(h.each).to_string())
             .row("together", Bytes(h.each * h.count).to_string());
         let tip = if h.tip.is_empty() { tip } else { tip.row("the first", h.tip.as_str()) };

@@ -82,7 +82,7 @@ fn find<'a>(which: &Which, modules: &'a [ModuleHeld]) -> Option<&'a ModuleHeld> 
 
 /// What is held of a role.
 fn role(held: &RoleHeld) -> Fact {
-    let probably = if held.probable * 2 > held.bytes && held.role != Role::Unknown { ", probably" } else { "" };
+    let probably = if held.is_probable() && held.role != Role::Unknown { ", probably" } else { "" };
     Fact::new(short_role(held.role), format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))
 }
 

@@ -100,7 +100,7 @@ pub fn role_rows(held: &Composition, elsewhere: &[Role]) -> Vec<RoleRow> {
         role: r.role,
         bytes: r.bytes,
         count: r.count,
-        is_probable: r.probable * 2 > r.bytes,
+        is_probable: r.is_probable(),
         share: percent(share, r.bytes),
         figure: figure(r.bytes, held.bytes),
     })

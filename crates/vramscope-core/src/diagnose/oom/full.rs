@@ -97,9 +97,8 @@ pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable
             Some(line) if line.stack.is_some() => format!(", most from {} ({})", line.place, Bytes(line.bytes)),
             _ => String::new(),
         };
-        let probably = if r.probable * 2 > r.bytes { "probably " } else { "" };
         let hold = if r.role.text().ends_with('s') { "hold" } else { "holds" };
-        let sentence = capital(&format!("{probably}{} {hold} {}{most}. {what}", r.role.text(), Bytes(r.bytes)));
+        let sentence = capital(&format!("{} {hold} {}{most}. {what}", r.words(), Bytes(r.bytes)));
         Some(Advice { sentence, setting: None, support: Support::Formula })
     })
     .collect()

@@ -1,23 +1,14 @@
-//! The state a trace began in: found by undoing its segment events from the end, and from frees without allocations.
+//! The state a trace began in, as the allocator needs it: the segments and live blocks that the tables find, with the free ranges
+//! between the blocks and the rest that a block keeps.
 
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::pages::unmapped_classes;
 use crate::allocator::{StartBlock, StartSegment};
-use crate::model::conf::{SMALL_MAX, SMALL_SEGMENT};
-use crate::model::{Action, BlockState, DeviceRecording, PoolKey, SizeClass};
-
-/// A run of reserved memory while walking back.
-#[derive(Clone, Copy)]
-struct Run {
-    size: u64,
-    stream: u64,
-    pool: PoolKey,
-    class: SizeClass,
-    is_expandable: bool,
-}
+use crate::model::conf::SMALL_MAX;
+use crate::model::{Action, DeviceRecording, Progress, SizeClass};
+use crate::tables::SegmentAt;
+use crate::tables::initial::find_initial;
+use crate::tables::runs::RunTimeline;
 
 /// What is known of a block that was live before the first event.
 struct Known {
@@ -30,23 +21,22 @@ struct Known {
 
 /// The segments and blocks before the first event; empty for a trace that saw everything.
 pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
-    let runs = runs_before(device);
-    if runs.is_empty() {
+    let timeline = RunTimeline::build(device);
+    if timeline.initial.is_empty() {
         return Vec::new();
     }
-    let known = blocks_before(device, &runs);
-    let mut known: Vec<(u64, Known)> = known.into_iter().collect();
-    known.sort_unstable_by_key(|&(address, _)| address);
+    let known = blocks_before(device, &timeline);
+    let known: Vec<(u64, Known)> = known.into_iter().collect();
     let conf = &device.settings.conf;
-    let mut out = Vec::with_capacity(runs.len());
+    let mut out = Vec::with_capacity(timeline.initial.len());
     let mut next = 0;
-    for (address, run) in runs {
-        let end = address + run.size;
+    for run in &timeline.initial {
+        let (address, end) = (run.address, end_of(run));
         let mut segment = StartSegment {
             address,
             size: run.size,
-            stream: run.stream,
-            pool: run.pool,
+            stream: device.streams.get(usize::from(run.stream.0)).copied().unwrap_or(0),
+            pool: device.pool_key(run.pool).unwrap_or((0, 0)),
             class: run.class,
             is_expandable: run.is_expandable,
             blocks: Vec::new(),
@@ -99,63 +89,6 @@ pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
     out
 }
 
-/// Undoes every segment event, newest first, from the segments of the end.
-fn runs_before(device: &DeviceRecording) -> BTreeMap<u64, Run> {
-    let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
-    let handle = |stream: crate::model::StreamId| device.streams.get(usize::from(stream.0)).copied().unwrap_or(0);
-    for s in &device.segments {
-        let pool = device.pool_key(s.pool).unwrap_or((0, 0));
-        let run = Run { size: s.size, stream: handle(s.stream), pool, class: s.class, is_expandable: s.is_expandable };
-        runs.insert(s.address, run);
-    }
-    let events = &device.events;
-    let unmapped = unmapped_classes(device);
-    for i in (0..events.len()).rev() {
-        let action = events.action[i];
-        if !action.grows_reserved() && !action.shrinks_reserved() {
-            continue;
-        }
-        let (address, size) = (events.address[i], events.size[i]);
-        match action {
-            Action::SegmentAlloc => {
-                runs.remove(&address);
-            }
-            Action::SegmentMap => cut(&mut runs, address, size),
-            Action::SegmentFree | Action::SegmentUnmap => {
-                let of_segment = if size == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large };
-                let run = Run {
-                    size,
-                    stream: handle(events.stream[i]),
-                    pool: device.pool_key(events.pool[i]).unwrap_or((0, 0)),
-                    class: unmapped.get(&(i as u32)).copied().unwrap_or(of_segment),
-                    is_expandable: action == Action::SegmentUnmap,
-                };
-                runs.insert(address, run);
-            }
-            _ => {}
-        }
-    }
-    join(runs)
-}
-
-/// Neighbouring runs of one expandable segment are one run.
-fn join(runs: BTreeMap<u64, Run>) -> BTreeMap<u64, Run> {
-    let mut joined: BTreeMap<u64, Run> = BTreeMap::new();
-    for (address, run) in runs {
-        if let Some(mut last) = joined.last_entry() {
-            let (base, l) = (*last.key(), last.get_mut());
-            let is_same =
-                l.is_expandable && run.is_expandable && l.stream == run.stream && l.pool == run.pool && l.class == run.class;
-            if is_same && base + l.size == address {
-                l.size += run.size;
-                continue;
-            }
-        }
-        joined.insert(address, run);
-    }
-    joined
-}
-
 /// Lets the guessed block that ends at `hole` keep as much of the hole as the rules allow, because the recording did not use it
 /// where the model would have. `false` when there is no such block.
 pub(crate) fn widen_guess_before(start: &mut [StartSegment], hole: u64) -> bool {
@@ -175,76 +108,29 @@ pub(crate) fn widen_guess_before(start: &mut [StartSegment], hole: u64) -> bool 
     true
 }
 
-/// Takes a mapped range out of the run that holds it.
-fn cut(runs: &mut BTreeMap<u64, Run>, address: u64, size: u64) {
-    let mut at = address;
-    let end = address + size;
-    while at < end {
-        let Some((&base, &run)) = runs.range(..=at).next_back() else { return };
-        let run_end = base + run.size;
-        if !run.is_expandable || run_end <= at {
-            return;
-        }
-        runs.remove(&base);
-        if base < at {
-            runs.insert(base, Run { size: at - base, ..run });
-        }
-        if run_end > end {
-            runs.insert(end, Run { size: run_end - end, ..run });
-        }
-        at = run_end;
-    }
+fn end_of(run: &SegmentAt) -> u64 {
+    run.address.saturating_add(run.size)
 }
 
-/// Blocks that are freed, or still there at the end, without having been allocated in the trace.
-fn blocks_before(device: &DeviceRecording, runs: &BTreeMap<u64, Run>) -> FxHashMap<u64, Known> {
+/// Blocks that were live before the trace, by address.
+fn blocks_before(device: &DeviceRecording, timeline: &RunTimeline) -> BTreeMap<u64, Known> {
     let events = &device.events;
     let conf = &device.settings.conf;
-    let mut born: FxHashSet<u64> = FxHashSet::default();
-    let mut pending: FxHashSet<u64> = FxHashSet::default();
-    let mut known: BTreeMap<u64, Known> = BTreeMap::new();
-    let is_inside = |address: u64| runs.range(..=address).next_back().is_some_and(|(base, run)| address < base + run.size);
-    for i in 0..events.len() {
-        let address = events.address[i];
-        match events.action[i] {
-            Action::Alloc => {
-                born.insert(address);
-            }
-            Action::FreeRequested => {
-                if !born.remove(&address) && is_inside(address) {
-                    known.entry(address).or_insert(Known {
-                        requested: events.size[i],
-                        is_pending: false,
-                        size: None,
-                        is_gone: false,
-                    });
-                }
-                pending.insert(address);
-            }
-            Action::FreeCompleted => {
-                if !pending.remove(&address) && is_inside(address) {
-                    known.entry(address).or_insert(Known {
-                        requested: events.size[i],
-                        is_pending: true,
-                        size: None,
-                        is_gone: false,
-                    });
-                }
-            }
-            _ => {}
-        }
-    }
-    for block in device.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
-        if !born.contains(&block.address) && !pending.contains(&block.address) && is_inside(block.address) {
-            let is_pending = block.state == BlockState::PendingFree;
-            known.entry(block.address).or_insert(Known {
-                requested: block.requested,
-                is_pending,
-                size: Some(block.size),
-                is_gone: false,
-            });
-        }
-    }
+    let runs = &timeline.initial;
+    let is_inside = |address: u64| {
+        let before = runs.partition_point(|run| run.address <= address);
+        before > 0 && address < end_of(&runs[before - 1])
+    };
+    // Nobody can cancel this one.
+    let initial = find_initial(device, timeline, &Progress::new()).unwrap_or_default();
+    let mut known: BTreeMap<u64, Known> = initial
+        .into_iter()
+        .filter(|block| is_inside(block.address))
+        .map(|b| {
+            let size = (b.block > 0).then_some(b.block);
+            (b.address, Known { requested: b.requested, is_pending: b.pending, size, is_gone: false })
+        })
+        .collect();
     // An allocation starts at the start of a hole, so the first ones behind a block show where it ends.
     for i in 0..events.len() {
         let address = events.address[i];
@@ -268,7 +154,7 @@ fn blocks_before(device: &DeviceRecording, runs: &BTreeMap<u64, Run>) -> FxHashM
             _ => {}
         }
     }
-    known.into_iter().collect()
+    known
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 mod agreement;
 pub mod curves;
 mod device;
-mod initial;
+pub(crate) mod initial;
 pub mod lifetimes;
 pub mod naming;
 pub mod op_lanes;

@@ -2,11 +2,12 @@
 
 mod by_address;
 mod missing;
+mod pages;
 
 pub(crate) use self::by_address::Runs;
+use self::pages::unmapped_classes;
 use super::NO_EVENT;
 use super::state::SegmentAt;
-use crate::inference::unmapped_classes;
 use crate::model::{Action, DeviceRecording, PoolId, SizeClass};
 use crate::units::MEBIBYTE;
 
@@ -211,7 +212,6 @@ mod tests {
     use super::*;
     use crate::model::{Segment, StackId, StreamId};
 
-    /// As `inference/start.rs` sees the same device: there is one rule.
     #[test]
     fn pages_from_before_the_trace_are_of_the_segment_they_were_beside() {
         let mut device =

@@ -145,7 +145,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
             answer += &format!(": {} live when it was dumped; the file has no history", Bytes(peak));
         } else {
             answer += &format!(
-                ": {} at their own peak {when}, {} at the peak of all, {} handed out over the run",
+                ": they hold {} at most, {when}, and {} at the peak of all; {} allocated in total",
                 Bytes(peak),
                 Bytes(at_device_peak),
                 Bytes(matching.handed_out()),

@@ -81,7 +81,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     }
     let [live_a, live_b] = told_apart([c.a.bytes, c.b.bytes]);
     let mut text = format!(
-        "{}: {live_a} live in A ({}, {}), {live_b} in B ({}, {}).\nBy place, the line that allocates and yours that calls it: only in A {}, in both {}, only in B {}.\n",
+        "{}: {live_a} live in A ({}, {}), {live_b} in B ({}, {}).\nBy the line that allocates and your line that calls it: only in A {}, in both {}, only in B {}.\n",
         signed(c.change()),
         a.recording.source.name,
         super::place_of(a.device(), a_event),

@@ -26,7 +26,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let names = StackNames::of(&recording.stacks);
     let mut entries = Vec::new();
     let mut out = String::new();
-    let (mut steady, mut is_instant) = (Vec::new(), true);
+    let (mut steady, mut held, mut is_instant) = (Vec::new(), Vec::new(), true);
     let (mut left_out, mut changed, mut not_tried, mut contradictions) = (0, 0, Vec::new(), Vec::new());
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
@@ -43,6 +43,9 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
         }
         if !found.findings.iter().any(|f| f.class == Class::Leak) {
             steady.extend(no_growth(device, &tables, &found.steps).map(|said| (device.id, said)));
+        }
+        if found.findings.is_empty() {
+            held.extend(super::summary::at_peak(&recording, device, &tables)?.map(|said| (device.id, said)));
         }
         left_out += found.ooms_left_out;
         changed += found.changed_by_rules.count;
@@ -78,14 +81,10 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     }
     if entries.is_empty() && contradictions.is_empty() {
         let limit = if is_instant { " It is of one instant, which shows neither growth nor failures." } else { "" };
-        let _ = writeln!(
-            out,
-            "{}: no rule found a problem.{limit} What holds the memory: vramscope summary {}",
-            recording.source.name,
-            super::quoted(&args.file.display().to_string())
-        );
+        let _ = writeln!(out, "{}: no rule found a problem.{limit}", recording.source.name,);
+        steady.splice(0..0, held);
     }
-    let is_one = steady.len() == 1 && recording.devices.len() == 1;
+    let is_one = recording.devices.len() == 1;
     for (device, said) in steady {
         let whose = if is_one { String::new() } else { format!("{device}: ") };
         let _ = writeln!(out, "{whose}{said}.");

@@ -289,6 +289,11 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
     Err(many.errors.into_iter().map(|f| f.error).collect::<Vec<_>>().join("\n"))
 }
 
+/// What a device holds at its peak, in a sentence without a full stop; `None` where no block is known.
+pub(super) fn at_peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<Option<String>, String> {
+    Ok(Doing::of(recording, device, tables)?.map(|doing| doing.peak().to_owned()))
+}
+
 /// The summary of an open recording.
 ///
 /// # Errors

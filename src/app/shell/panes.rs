@@ -68,6 +68,11 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
             }
             app.hidden = workspace_ui(document, ui, tokens, &actions, &jobs, settings, &mut maximised);
             app.maximised = maximised;
+            // A view that was just asked for and found no room takes all of it.
+            if let Some(view) = app.shown.take().filter(|view| app.hidden.contains(view)) {
+                app.maximised = Some(view);
+                ui.ctx().request_repaint();
+            }
             if let Some(view) = app.documents.get_mut(at).and_then(Document::view_mut) {
                 view.settling = view.settling.take().and_then(|settling| settling.next(&jobs));
             }

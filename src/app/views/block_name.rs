@@ -1,6 +1,10 @@
 //! What a block is called: the place that made it, or what it is for. An address says nothing to who wrote the program.
 
+use egui::{Color32, Painter, Rect};
+
 use crate::app::data::device::DeviceData;
+use crate::app::theme::Type;
+use crate::app::widgets::label;
 use vramscope_core::anatomy::made_at;
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::tables::LifetimeId;
@@ -11,6 +15,27 @@ pub(super) fn short_role(role: Role) -> &'static str {
         Role::OptimizerState => "optimizer",
         Role::AutocastCopies => "autocast",
         role => role.text(),
+    }
+}
+
+/// The gap before [`guess_mark`].
+const MARK_GAP: f32 = 6.0;
+
+/// "probably" as long as it fits into `room` beside a name, and how much of the room it takes; nothing where the role is certain. A guess
+/// must not read as a fact in a narrow pane, so the name is cut before the last question mark goes.
+pub(super) fn guess_mark(p: &Painter, is_probable: bool, name: f32, room: f32) -> (&'static str, f32) {
+    if !is_probable {
+        return ("", 0.0);
+    }
+    let taken = |mark: &str| label::width(p, mark, Type::Caption) + MARK_GAP;
+    let mark = ["probably", "prob."].into_iter().find(|mark| name + taken(mark) <= room).unwrap_or("?");
+    (mark, taken(mark))
+}
+
+/// Writes [`guess_mark`] behind the name that ends at `right`.
+pub(super) fn show_guess_mark(p: &Painter, mark: &str, right: f32, room: Rect, ink: Color32) {
+    if !mark.is_empty() {
+        label::text_in(p, room.with_min_x(right + MARK_GAP), mark, Type::Caption, ink);
     }
 }
 

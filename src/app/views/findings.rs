@@ -84,6 +84,12 @@ impl FindingsView {
         }
     }
 
+    /// How many there are but the failure that stands first.
+    pub(super) fn number_of_others(&self, cx: &ViewContext<'_>) -> Option<usize> {
+        let found = cx.findings?;
+        Some(found.findings.len() - usize::from(first_failure(found).is_some()))
+    }
+
     /// All findings but the failure that stands first.
     pub(super) fn others(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         self.list(ui, cx, cx.findings.and_then(first_failure));

@@ -187,6 +187,7 @@ impl App {
             Command::Show(view) => {
                 // Where there is no room beside the others it takes all of it.
                 self.maximised = self.hidden.contains(&view).then_some(view);
+                self.shown = Some(view);
                 if let Some(document) = self.active_document_mut() {
                     let w = document.arrangement();
                     workspace::show(document.layouts.tree(w), w, view);

@@ -81,6 +81,8 @@ pub struct App {
     pub(in crate::app) maximised: Option<ViewKind>,
     /// Views of the workspace in front that the window has no room for.
     pub(in crate::app) hidden: Vec<ViewKind>,
+    /// The view that was asked for last, until it is seen or found to have no room.
+    pub(in crate::app) shown: Option<ViewKind>,
     pub(in crate::app) notices: Notifications,
     pub(in crate::app) samples: Vec<Sample>,
     pub(in crate::app) sample_lines: Derived<(), Vec<Recent>>,
@@ -140,6 +142,7 @@ impl App {
             wants_save: false,
             maximised: None,
             hidden: Vec::new(),
+            shown: None,
             notices: Notifications::default(),
             samples: samples::all(),
             sample_lines: Derived::default(),

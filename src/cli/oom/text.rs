@@ -413,15 +413,11 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     if let Some(n) = w.needed {
         let _ = writeln!(
             out,
-            "  {what} with which every recorded request is served under its own settings: {}.",
+            "  {what} that serves all recorded requests with their own settings: {}.",
             Bytes(n.smallest_limit_bytes).limit()
         );
     }
     if let Some(n) = w.needed_with_best {
-        let _ = writeln!(
-            out,
-            "  With the first of these: {}. (The peaks above are under the cap named there.)",
-            Bytes(n.smallest_limit_bytes).limit()
-        );
+        let _ = writeln!(out, "  With the first setting above: {}.", Bytes(n.smallest_limit_bytes).limit());
     }
 }

@@ -147,7 +147,7 @@ impl Doing {
     pub(super) fn steps(&self, whose: &str) -> String {
         match self.steps.count {
             0 => String::new(),
-            1 => format!("  {whose}1 step: {}\n", self.steps.how.replacen("each", "it", 1)),
+            1 => format!("  {whose}1 step: {}\n", self.steps.how.replacen("each is ", "", 1).replacen("each", "it", 1)),
             n => format!("  {whose}{}: {}\n", counted(n as u64, "step", "steps"), self.steps.how),
         }
     }

@@ -190,7 +190,7 @@ fn peak(d: &DeviceSummary) -> String {
             Bytes(d.reserved_bytes.peak)
         ),
         true if d.events == 0 => format!("{} reserved", Bytes(d.reserved_bytes.peak)),
-        true => format!("At most {} reserved", Bytes(d.reserved_bytes.peak)),
+        true => format!("{} reserved at its highest", Bytes(d.reserved_bytes.peak)),
     };
     format!("{}: {held}. {reserved}", d.label)
 }

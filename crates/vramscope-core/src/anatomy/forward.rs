@@ -108,7 +108,7 @@ fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes, of: 
     let mut of_size: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
     for &id in kept {
         let size = case.size(id);
-        if size >= LEAST_COPY && weights.contains_key(&(size * 2)) && is_followed(id) {
+        if size >= LEAST_COPY && weights.contains_key(&(size * 2)) && !case.sense(id).is_weightless && is_followed(id) {
             of_size.entry(size).or_default().push(id);
         }
     }

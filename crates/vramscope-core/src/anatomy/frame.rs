@@ -58,6 +58,8 @@ pub(super) const ATTENDS: u32 = 1 << 24;
 pub(super) const BUILDS_STATE: u32 = 1 << 25;
 /// `Module._apply`, which moves weights, their gradients and buffers, each from a line of its own.
 pub(super) const APPLIES: u32 = 1 << 26;
+/// Computes on activations alone, without weights that autocast would copy.
+pub(super) const WEIGHTLESS: u32 = 1 << 27;
 
 /// Functions that make or load weights.
 const LOADERS: &[&str] = &[
@@ -194,6 +196,8 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     set(COLLECTIVE, has(COLLECTIVES) || has(FSDP) || in_ddp);
     set(REDUCES, named(&["foreach_reduce", "_reduce_grad", "post_backward"]) || name.contains("reduce_scatter"));
     set(WORKSPACE, name.contains("workspace"));
+    let activates = ["sdpa_attention_forward", "scaled_dot_product_attention", "gelu", "relu", "silu", "softmax", "log_softmax"];
+    set(WEIGHTLESS, named(&activates) || name.contains("dropout") || has(&["modules/dropout.py", "modules/sparse.py"]));
     let tuners = ["triton_heuristics.py", "runtime/benchmarking.py", "autotune_process.py", "triton/testing.py"];
     set(TUNING, has(&tuners) || named(&["do_bench", "autotune"]));
     set(GENERATES, has(&["transformers/generation/"]) || named(&["generate", "_sample", "p_sample_loop", "ddim_sample"]));

@@ -1,7 +1,7 @@
 //! Steps at the level of the program's own loop, from stacks: runs of the optimizer, backward passes, calls of the outermost module.
 //! The layers of a network repeat within a step; they are lines of one call.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frame::{CALL, CONTAINER, GENERATES, PYTHON};
 use super::period::periods;
@@ -107,6 +107,13 @@ fn of_ends(ends: &[u32], phases: &Phases, source: StepSource) -> Steps {
     let works = |r: &&Run| matches!(r.part, Part::Forward | Part::Backward | Part::Optimizer);
     let first = phases.runs.iter().find(works).map_or(0, |r| r.events.0);
     steps([first].into_iter().chain(ends.iter().copied()).collect(), source)
+}
+
+/// From how many places optimizers are stepped.
+pub(super) fn optimizers(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> usize {
+    let runs = phases.runs.iter().filter(|run| run.part == Part::Optimizer);
+    let senses = runs.flat_map(|run| run.rows.0..run.rows.1).map(|row| phases.of_row(device, tables, row));
+    senses.filter(|s| s.part == Part::Optimizer).filter_map(|s| s.stepper).collect::<FxHashSet<_>>().len()
 }
 
 /// Where each step of the optimizer ends, of the place that calls it most often: a program may have several optimizers.

@@ -73,7 +73,8 @@ impl Anatomy {
             // Two optimizers step twice in one iteration, and their annotations do not tell them apart.
             Some(found) if found.source.is_optimizer() && phases.has_stacks => {
                 let is_as_good = |s: &Steps| matches!(s.source, StepSource::Optimizer(_)) && s.len() * 3 >= found.len();
-                Some(by_stacks()).filter(is_as_good).unwrap_or(found)
+                let several = loops::optimizers(device, tables, &phases) > 1;
+                several.then(by_stacks).filter(is_as_good).unwrap_or(found)
             }
             Some(found) => found,
             None => by_stacks(),

@@ -43,6 +43,8 @@ pub(super) struct Sense {
     pub(super) stepper: Option<FrameId>,
     /// The frame that decided, for the reason.
     pub(super) frame: Option<FrameId>,
+    /// The innermost frame of Python computes without weights.
+    pub(super) is_weightless: bool,
     /// The same for stacks that agree in their frames of Python.
     pub(super) python: u64,
 }
@@ -64,7 +66,7 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
     let of = |f: FrameId| bits.get(f.0 as usize).copied().unwrap_or(0);
     let mut s = Sense::default();
     // The first that tells, from the allocation outwards.
-    let (mut first, mut in_closure) = (0, false);
+    let (mut first, mut in_closure, mut in_python) = (0, false, false);
     for &f in frames {
         let mut b = of(f);
         in_closure |= b & CLOSURE != 0;
@@ -81,6 +83,8 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
             s.applies = Some(f);
         }
         if b & PYTHON != 0 {
+            s.is_weightless |= !in_python && b & WEIGHTLESS != 0;
+            in_python = true;
             s.python = (s.python.rotate_left(5) ^ u64::from(f.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
     }

@@ -1,5 +1,6 @@
 //! [`Limit`]: what a recording lacks, where that decides what can be said of its memory.
 
+use super::source_limits::records_stacks;
 use crate::model::{DeviceKind, DeviceRecording, Format, Recording};
 use crate::tables::DeviceTables;
 use crate::units::{Bytes, counted};
@@ -67,6 +68,10 @@ impl Limit {
             };
             let sentence = format!("{has}{what}{}", record(line, "Record from the start to see the rest"));
             return Some(Limit { sentence, line });
+        }
+        if recording.stacks.is_empty() && is_snapshot {
+            let sentence = "Recorded without stacks, so no module and no line can be named. This records them:".to_owned();
+            return Some(Limit { sentence, line: Some(records_stacks(recording)) });
         }
         if bare.saturating_mul(PART) <= all {
             return None;

@@ -308,8 +308,9 @@ impl AutopsyView {
             (false, false) => &["By stack", "By role"],
             (false, true) => &["By stack"],
         };
-        // Until the user chooses: the blockers, where there are any.
-        let first = if case.listed.is_empty() { "By stack" } else { "Blockers" };
+        // Until the user chooses: of a full device what holds it, else the blockers, where there are any.
+        let is_full = matches!(&case.kind, CaseKind::Failure(a) if !a.holders().is_empty());
+        let first = if case.listed.is_empty() || is_full { "By stack" } else { "Blockers" };
         let chosen = self.table.filter(|name| tables.contains(name)).unwrap_or(first);
         let (title, caption) = match chosen {
             "Blockers" => ("Blockers", format!("{}{}", blockers::caption(case), blockers::left_out(ui.available_width(), case))),

@@ -201,9 +201,6 @@ pub struct Card {
     pub next: String,
 }
 
-/// The line that records call stacks: Python's, which are cheap; C++ frames besides make the dump six times slower.
-pub const RECORD_STACKS: &str =
-    "from torch.cuda import memory\nmemory._record_memory_history(\n    context=\"all\", stacks=\"python\")";
 /// Why there are no times.
 pub const NO_TIMES: &str = "PyTorch 2.2 and later write the time of each event.";
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::block_name::block_name;
+use super::block_name::{block_name, guess_mark, show_guess_mark};
 use super::live::told;
 use super::memory::chosen_roles;
 use super::place_link::{openable, place_link};
@@ -39,7 +39,6 @@ mod row;
 mod stacks;
 mod things;
 
-pub use card::RECORD_STACKS;
 use card::{Card, Fact, Held, Lead, List, Peak, Tone, Why};
 
 /// Registry entry.
@@ -189,7 +188,12 @@ fn head(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
             ui.spacing_mut().item_spacing.x = 6.0;
             ui.label(Type::Caption.text(&card.kind).color(t.text3));
             if let Some(subject) = &card.subject {
-                ui.label(Type::MonoStrong.text(subject).color(t.text1));
+                // Room for the button behind it.
+                let room = (ui.available_width() - 26.0).max(0.0);
+                ui.scope(|ui| {
+                    ui.set_max_width(room);
+                    ui.add(egui::Label::new(Type::MonoStrong.text(subject).color(t.text1)).truncate()).on_hover_text(subject);
+                });
                 if icon_button(ui, Icon::Copy, &format!("Copy {subject}")).clicked() {
                     cx.actions.send(Action::Copy(subject.clone()));
                 }
@@ -375,7 +379,8 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     let t = cx.tokens;
     // Where all are small each says its unit.
     let in_mebibytes = card.held.iter().any(|h| h.each >= MEBIBYTE);
-    section(ui, "Largest live blocks", if in_mebibytes { "MiB each" } else { "each" }, false);
+    let title = "Largest live blocks";
+    section(ui, title, if in_mebibytes { "MiB each" } else { "each" }, false);
     let figure = |h: &Held| match (in_mebibytes, h.each) {
         (false, each) => Bytes(each).to_string(),
         (true, each) if each < MEBIBYTE / 200 => "<0.01".to_owned(),
@@ -383,7 +388,17 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     };
     let figures = card.held.iter().map(|h| label::width(ui.painter(), &figure(h), Type::Mono)).fold(48.0, f32::max).ceil();
     let head = ui.min_rect().right() - PAD_PANE - figures - 12.0;
-    label::text(ui.painter(), pos2(head, ui.cursor().top() - 14.0), egui::Align2::RIGHT_CENTER, "blocks", Type::Caption, t.text3);
+    let wanted = label::width(ui.painter(), title, Type::Caption) + label::width(ui.painter(), "blocks", Type::Caption) + 8.0;
+    if ui.min_rect().left() + PAD_PANE + wanted <= head {
+        label::text(
+            ui.painter(),
+            pos2(head, ui.cursor().top() - 14.0),
+            egui::Align2::RIGHT_CENTER,
+            "blocks",
+            Type::Caption,
+            t.text3,
+        );
+    }
     for (i, h) in card.held.iter().enumerate() {
         let name = format!("{} \u{d7} {} {} each", count(h.count), h.name, Bytes(h.each));
         let selected = cx.shared.selected() == Some(h.item);
@@ -396,14 +411,13 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
         let counts = inner.with_max_x(inner.right() - figures - 12.0);
         let counts = label::text_in_right(p, counts, &count(h.count), Type::Mono, t.text3);
         let room = Rect::from_min_max(pos2(inner.left() + 16.0, inner.top()), pos2(counts.left() - 8.0, inner.bottom()));
+        let (mark, taken) = guess_mark(p, h.is_probable, label::width(p, &h.name, Type::Body), room.width());
+        let names = room.with_max_x(room.right() - taken);
         let named = match openable(cx, h.frame) {
-            Some(frame) => place_link(ui, cx, frame, "", room, ("held", i)),
-            None => label::text_in(p, room, &label::without_middle(p, &h.name, Type::Body, room.width()), Type::Body, t.text1),
+            Some(frame) => place_link(ui, cx, frame, "", names, ("held", i)),
+            None => label::text_in(p, names, &label::without_middle(p, &h.name, Type::Body, names.width()), Type::Body, t.text1),
         };
-        let room = room.with_min_x(named.right() + 8.0);
-        if h.is_probable && label::width(p, "probably", Type::Caption) <= room.width() {
-            label::text_in(p, room, "probably", Type::Caption, t.text3);
-        }
+        show_guess_mark(p, mark, named.right(), room, t.text3);
         if response.clicked() {
             cx.actions.send(Action::Select(Some(h.item)));
         }

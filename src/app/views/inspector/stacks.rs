@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::card::RECORD_STACKS;
 use crate::app::jobs::Derived;
 use crate::app::platform::editor::place::{PathPrefix, line_of};
 use crate::app::state::action::Action;
@@ -17,7 +16,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::padded;
 use vramscope_core::diagnose::source_limits::records_stacks;
-use vramscope_core::model::{Format, Frame, StackId, StackTable};
+use vramscope_core::model::{Frame, StackId, StackTable};
 use vramscope_core::tables::{function_label, innermost, is_framework, stack_text};
 use vramscope_core::units::counted;
 
@@ -107,11 +106,7 @@ impl Stacks {
             padded(ui, |ui| {
                 label::paragraph(ui, "not recorded. This line records call stacks:", Type::Body, t.text3);
                 ui.add_space(6.0);
-                let line = match cx.data.recording.source.format {
-                    Format::KinetoTrace | Format::JaxMemoryProfile => records_stacks(&cx.data.recording),
-                    _ => RECORD_STACKS,
-                };
-                CodeWell::new(&cx.words().say(line)).python().copy(true).show(ui);
+                CodeWell::new(&cx.words().say(records_stacks(&cx.data.recording))).python().broken(true).copy(true).show(ui);
             });
             return;
         }
@@ -191,7 +186,7 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
     let y = rect.center().y;
     let painter = ui.painter();
-    label::text(painter, pos2(inner.left(), y), egui::Align2::LEFT_CENTER, &index.to_string(), Type::Mono, t.text3);
+    let number = label::text(painter, pos2(inner.left(), y), egui::Align2::LEFT_CENTER, &index.to_string(), Type::Mono, t.text3);
     let half = inner.width() * 0.55;
     let mut link_ui = ui.new_child(
         egui::UiBuilder::new()
@@ -211,7 +206,8 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
         }
         link_ui.min_rect().width()
     };
-    let room = Rect::from_min_max(pos2(inner.left() + 20.0, rect.top()), pos2(inner.right() - taken - 8.0, rect.bottom()));
+    let left = (inner.left() + 20.0).max(number.right() + 6.0);
+    let room = Rect::from_min_max(pos2(left, rect.top()), pos2(inner.right() - taken - 8.0, rect.bottom()));
     label::text_in(ui.painter(), room, name, Type::MonoStrong, if dim { t.text3 } else { t.text1 });
 }
 

@@ -143,7 +143,7 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>) -> Vec<LineH
     let of = |(size, line)| {
         let text = Bytes(size).to_string();
         let is_alone = alike.get(&text).is_none_or(|&n| n == 1);
-        let text = if is_alone { text } else { format!("{} bytes", count(size)) };
+        let text = if is_alone { text } else { format!("{text} ({} bytes)", count(size)) };
         LineHeld { place: format!("blocks of {text}"), size: Some(size), ..line }
     };
     let mut all: Vec<LineHeld> = of_size.into_iter().map(of).collect();

@@ -179,7 +179,7 @@ fn level(all: Vec<Row>, own: Own, whole: u64, (depth, prefix): (usize, &str), op
         rows.push(Row { key: rest_key, depth, name, bytes, count: blocks, is_open: Some(false), ..Row::default() });
     }
     if own.bytes > 0 {
-        let (key, name) = (format!("{prefix}/"), "in none of these".to_owned());
+        let (key, name) = (format!("{prefix}/"), "elsewhere".to_owned());
         rows.push(Row { key, depth, name, bytes: own.bytes, count: own.count, which: own.which, ..Row::default() });
     }
     rows.into_iter().map(|row| Row { figure: figure(row.bytes, whole), ..row }).collect()
@@ -336,7 +336,7 @@ mod tests {
         open.insert(rows[9].key.clone());
         let rows = module_rows(&held, &open);
         let inside: Vec<_> = rows.iter().filter(|r| r.depth == 1).map(|r| (r.name.as_str(), r.figure.as_str())).collect();
-        assert_eq!(inside, [("model.py:20", "40.00"), ("model.py:21", "5.00"), ("in none of these", "15.00")]);
+        assert_eq!(inside, [("model.py:20", "40.00"), ("model.py:21", "5.00"), ("elsewhere", "15.00")]);
         assert_eq!(rows.len(), 13 + 3);
     }
 

@@ -12,7 +12,6 @@ mod roles;
 mod tables;
 
 use super::findings::FindingsView;
-use super::inspector::RECORD_STACKS;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
@@ -30,6 +29,7 @@ use found::{Found, Whole};
 use layout::{LINKS, Row};
 use tables::{Columns, square};
 use vramscope_core::anatomy::{OwnBlocks, Role, Which};
+use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::tables::{NO_EVENT, Quantity};
 use vramscope_core::units::count;
 
@@ -143,9 +143,13 @@ impl Memory {
         if let Some((found, whole, when)) = &found {
             self.held(ui, cx, found, whole, when);
         }
-        let caption = self.findings.subtitle(cx);
-        PaneHeader::new("Findings").caption(&caption).show(ui, |ui| self.findings.header_ui(ui, cx));
-        self.findings.others(ui, cx);
+        // Where a failure is all that was found it stands above, and nothing is left to list.
+        let others = self.findings.number_of_others(cx);
+        if others != Some(0) || cx.findings.is_none_or(|f| f.findings.is_empty()) {
+            let caption = others.map(|n| n.to_string()).unwrap_or_default();
+            PaneHeader::new("Findings").caption(&caption).show(ui, |ui| self.findings.header_ui(ui, cx));
+            self.findings.others(ui, cx);
+        }
         if let Some((found, whole, _)) = &found {
             notes::health(ui, cx, whole);
             notes::recording(ui, cx, found, whole);
@@ -282,13 +286,14 @@ impl Memory {
         if rows.is_empty() {
             padded(ui, |ui| label::paragraph(ui, "Nothing is held here.", Type::Body, t.text3));
         }
-        if !found.has_stacks {
+        // The limit above says it of a snapshot.
+        if !found.has_stacks && found.limit.is_none() {
             ui.add_space(6.0);
             padded(ui, |ui| {
                 let text = "Recorded without stacks, so no module and no line can be named. This records them:";
                 label::paragraph(ui, text, Type::Caption, t.text3);
                 ui.add_space(4.0);
-                CodeWell::new(&cx.words().say(RECORD_STACKS)).python().copy(true).show(ui);
+                CodeWell::new(&cx.words().say(records_stacks(&cx.data.recording))).python().broken(true).copy(true).show(ui);
             });
         }
         over

@@ -12,7 +12,7 @@ use crate::app::state::action::Action;
 use crate::app::state::colour_by::ColourBy;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
-use crate::app::views::block_name::short_role;
+use crate::app::views::block_name::{guess_mark, short_role, show_guess_mark};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
@@ -117,16 +117,10 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let share = label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
     label::text_in_right(p, columns.at(0), &row.figure, Type::Mono, figure);
     let room = Rect::from_min_max(pos2(columns.inner.left() + 16.0, rect.top()), pos2(share.left() - 4.0, rect.bottom()));
-    let fits = |text: &&str| label::width(p, text, Type::Body) <= room.width();
-    let said = [row.role.text()].into_iter().find(fits).unwrap_or(short_role(row.role));
-    let named = label::text_in(p, room, said, Type::Body, name);
-    if row.is_probable {
-        let room = room.with_min_x(named.right() + 8.0);
-        // A guess must not read as a fact where the pane is narrow.
-        if let Some(mark) =
-            ["probably", "prob.", "?"].into_iter().find(|mark| label::width(p, mark, Type::Caption) <= room.width())
-        {
-            label::text_in(p, room, mark, Type::Caption, t.text3);
-        }
-    }
+    let width = |text: &str| label::width(p, text, Type::Body);
+    let least = guess_mark(p, row.is_probable, f32::MAX, 0.0).1;
+    let said = Some(row.role.text()).filter(|text| width(text) + least <= room.width()).unwrap_or(short_role(row.role));
+    let (mark, taken) = guess_mark(p, row.is_probable, width(said), room.width());
+    let named = label::text_in(p, room.with_max_x(room.right() - taken), said, Type::Body, name);
+    show_guess_mark(p, mark, named.right(), room, t.text3);
 }

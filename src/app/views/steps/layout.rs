@@ -54,7 +54,7 @@ pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
         1 => format!("There is one step, and it peaks at *{most}*."),
         n if least == top.peak => format!("All {n} steps peak at *{most}*."),
         n if times < 1.05 && alike > 1 => {
-            format!("{alike} of {n} steps peak highest, at *{most}*; the lowest peaks at *{}*.", Bytes(least))
+            format!("{alike} of {n} steps peak at *{most}*; the lowest peak is *{}*.", Bytes(least))
         }
         _ if times < 1.05 => {
             format!("The steps peak between *{}* and *{most}*; step *{}* is the highest.", Bytes(least), number(at))
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(said(&[]), None);
         assert_eq!(said(&[7]).unwrap(), "There is one step, and it peaks at *7 MiB*.");
         assert_eq!(said(&[7, 7, 7]).unwrap(), "All 3 steps peak at *7 MiB*.");
-        let most = "3 of 4 steps peak highest, at *19 MiB*; the lowest peaks at *16 MiB*.";
+        let most = "3 of 4 steps peak at *19 MiB*; the lowest peak is *16 MiB*.";
         assert_eq!(said(&[16, 19, 19, 19]).unwrap(), most);
         let near = "The steps peak between *99 MiB* and *101 MiB*; step *2* is the highest.";
         assert_eq!(said(&[100, 101, 99]).unwrap(), near);

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{FEWEST, StepSource, Steps, percent, unevenness_of};
-use crate::model::{DeviceRecording, StackId};
+use crate::model::{Action, DeviceRecording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
 /// More allocations than this by one stack are not one a step.
@@ -43,9 +43,13 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
     let wants_before = first > 2 * LONGEST * longest.max(1) && first > n / 4;
     let wants_after = n - last > LONGEST * longest.max(1);
     if longest == 0 || !(wants_before || wants_after) {
-        // What follows the last one is a step of its own only when it is as long as one.
-        let typical = n / steps.bounds.len().max(1) as u32;
-        if n.saturating_sub(last) > typical / 2 && !matches!(steps.source, StepSource::Range(_)) {
+        // What follows the last one is a step of its own only when it allocates as one does: a program that ends frees much.
+        let allocations = |from: u32, to: u32| {
+            let events = device.events.action.get(from as usize..to as usize).unwrap_or_default();
+            events.iter().filter(|&&action| action == Action::Alloc).count()
+        };
+        let typical = allocations(0, last) / steps.len().max(1);
+        if allocations(last, n) > typical / 2 && !matches!(steps.source, StepSource::Range(_)) {
             steps.bounds.push(n);
             steps.marked.end = steps.len();
         }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 mod beyond;
 
 use crate::anatomy::Anatomy;
-use crate::model::{Cancelled, DeviceRecording, Progress, Recording, StackId};
+use crate::model::{Action, Cancelled, DeviceRecording, Progress, Recording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::units::{count, counted};
 
@@ -87,7 +87,7 @@ impl Steps {
             StepSource::Call(place, 0 | 1) => format!("each is one call of the model{}", at(place)),
             StepSource::Call(place, calls) => format!("each is {calls} calls of the model{}", at(place)),
             StepSource::Generation(place) => format!("each is one call of generate{}", at(place)),
-            StepSource::Period => "inferred from requests that repeat".to_owned(),
+            StepSource::Period => "guessed from allocations that repeat".to_owned(),
         }
     }
 
@@ -174,24 +174,35 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
         return None;
     }
     let times = &device.events.time_us;
-    let mut ends: FxHashMap<&str, Vec<u32>> = FxHashMap::default();
-    let mut begins = None;
+    let event_at = |time: i64| times.partition_point(|&t| t < time);
+    let mut ranges: FxHashMap<&str, Vec<(usize, usize)>> = FxHashMap::default();
     for a in &device.annotations {
         let name = recording.stacks.text(a.name);
         let key = name.split('#').next().unwrap_or(name).trim();
-        if (key == "ProfilerStep" || key == "Optimizer.step")
+        if (key == "ProfilerStep" || key == "Optimizer.step" || key == "Optimizer.zero_grad")
             && let Some(end) = a.end_us
         {
-            ends.entry(key).or_default().push(times.partition_point(|&t| t <= end) as u32);
-            if key == "ProfilerStep" {
-                let start = times.partition_point(|&t| t < a.start_us) as u32;
-                begins = Some(begins.map_or(start, |first: u32| first.min(start)));
-            }
+            ranges.entry(key).or_default().push((event_at(a.start_us), event_at(end.saturating_add(1))));
         }
     }
-    let key = ["ProfilerStep", "Optimizer.step"].into_iter().find(|k| ends.get(k).is_some_and(|e| e.len() >= 2))?;
-    let mut bounds = ends.remove(key)?;
-    let begins = begins.filter(|_| key == "ProfilerStep");
+    let key = ["ProfilerStep", "Optimizer.step"].into_iter().find(|k| ranges.get(k).is_some_and(|r| r.len() >= 2))?;
+    let zeroed = ranges.remove("Optimizer.zero_grad").unwrap_or_default();
+    let mut ranges = ranges.remove(key)?;
+    ranges.sort_unstable();
+    let begins = ranges.first().filter(|_| key == "ProfilerStep").map(|r| r.0 as u32);
+    if key == "Optimizer.step" {
+        // Optimizers that step one after the other, as Muon and AdamW do, end the same step: nothing is allocated between them, and no
+        // gradient is set to zero.
+        let allocates = |from: usize, to: usize| device.events.action.get(from..to).is_some_and(|e| e.contains(&Action::Alloc));
+        ranges.dedup_by(|next, last| {
+            let is_same = !allocates(last.1, next.0) && !zeroed.iter().any(|z| (last.1..=next.0).contains(&z.0));
+            if is_same {
+                last.1 = last.1.max(next.1);
+            }
+            is_same
+        });
+    }
+    let mut bounds: Vec<u32> = ranges.iter().map(|r| r.1 as u32).collect();
     bounds.push(begins.unwrap_or(0));
     bounds.sort_unstable();
     bounds.dedup();

@@ -251,7 +251,8 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         )),
         _ => {}
     }
-    if let Some(plan) = &a.room_plan {
+    // Of a full device no block in the way is the answer, but what takes most of it.
+    if let Some(plan) = a.room_plan.as_ref().filter(|_| a.holders().is_empty()) {
         all.push(formula(plan.advice(a.words), None));
     }
     all
@@ -318,7 +319,7 @@ fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
         let under = if h.is_of_device() { "in what the device has for this process" } else { "under the same cap" };
         all.push(Advice {
             sentence: format!(
-                "None of {} other settings serves all requests {}. Settings alone do not help here.",
+                "No allocator setting avoids this: with each of {} others a request still fails {}.",
                 h.remedies.tried.len(),
                 limit_of(h).map_or(under.to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most).limit())),
             ),

@@ -31,7 +31,7 @@ pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let roundup = format!("{} is how far roundup_power2_divisions rounds sizes up", Bytes(by_roundup));
-    let remainder = format!("{} are remainders that were not split off the ends of blocks", Bytes(by_remainder));
+    let remainder = format!("{} are the ends of blocks, too small for the allocator to split off", Bytes(by_remainder));
     // The smaller cause is told where it is a tenth of the larger.
     let cause = match (by_roundup, by_remainder) {
         (a, b) if a * 10 < b => remainder,
@@ -55,7 +55,7 @@ pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
             Evidence::bytes("in blocks", block),
             Evidence::bytes("requested", asked),
             Evidence::bytes("by roundup_power2_divisions", by_roundup),
-            Evidence::bytes("remainders not split off", by_remainder),
+            Evidence::bytes("ends of blocks", by_remainder),
         ],
         place: Place { event: Some(p.peak_event), ..Place::default() },
         remedy: None,

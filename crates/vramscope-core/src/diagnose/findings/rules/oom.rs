@@ -153,10 +153,10 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     }
     if let Some(plan) = &a.room_plan {
         let text = format!("{} in {}", Bytes(plan.bytes), counted(plan.blocks.len() as u64, "block", "blocks"));
-        finding = finding.shows(if plan.is_optimal { "cheapest to free" } else { "enough, if freed" }, text);
+        finding = finding.shows(if plan.is_optimal { "smallest set to free" } else { "enough, if freed" }, text);
     }
     if a.alone_sentence().is_some() {
-        finding = finding.shows("enough alone, if freed", a.alone.to_string());
+        finding = finding.shows("any one of these is enough", a.alone.to_string());
     }
     if failures.len() > 1 {
         finding = finding.shows("failures of this kind", count(failures.len() as u64));

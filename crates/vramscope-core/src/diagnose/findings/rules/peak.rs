@@ -171,6 +171,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     if of_named < 512 * MEBIBYTE || bytes.saturating_mul(5) < peak {
         return Vec::new();
     }
+    let saving = saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size });
     vec![
         Finding::new("logits", Class::Peak, "The loss makes the peak", bytes)
             .says(format!(
@@ -179,13 +180,13 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
                 Bytes(peak),
                 made_at(p, named[0].lifetime)
             ))
-            .saves(&format!("In {CHUNKS} chunks"), saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }))
+            .saves(&format!("In {CHUNKS} chunks"), saving)
             .bytes_of("made by the loss", bytes)
             .bytes_of("largest of them", largest)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .advice("Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
-            .check("The peak falls by one to three times the largest block."),
+            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
     ]
 }
 
@@ -315,7 +316,7 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .advice("An 8-bit Adam keeps a quarter; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.")
-            .check("Optimizer state falls by that factor."),
+            .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 4))),
     ]
 }
 

@@ -113,7 +113,7 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: "pinned_segments",
         class: Class::Structure,
-        title: "Slivers pin large segments".to_owned(),
+        title: "Small tensors keep large segments reserved".to_owned(),
         bytes: pinned,
         saving: None,
         sentence: format!(

@@ -4,6 +4,9 @@
 // A panic is how a test says no, also in its helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "shared/mod.rs"]
+mod shared;
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -59,7 +62,7 @@ impl Window {
     /// Starts the program in a folder, with more in its environment, on a display of its own.
     fn start(args: &[&str], folder: &Path, environment: &[(&str, &str)]) -> Option<Self> {
         if let Some(missing) = ["Xvfb", "xdotool", "import", "xclip"].into_iter().find(|p| !has(p)) {
-            println!("skipped: {missing} is not installed");
+            crate::shared::not_run(&format!("{missing} is not installed"));
             return None;
         }
         // A display of our own: tests of other checkouts may run beside this one.
@@ -226,7 +229,7 @@ impl Wayland {
     fn open(file: &str) -> Option<Self> {
         let needed = ["sway", "swaymsg", "wl-copy", "wl-paste", "wtype", "unshare"];
         if let Some(missing) = needed.into_iter().find(|p| !has(p)) {
-            println!("skipped: {missing} is not installed");
+            crate::shared::not_run(&format!("{missing} is not installed"));
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -254,7 +257,7 @@ impl Wayland {
             both.map(Some).or_else(|| sway.0.try_wait().unwrap().map(|_| None))
         });
         let Some((display, control)) = found else {
-            println!("skipped: sway does not start here");
+            crate::shared::not_run("sway does not start here");
             return None;
         };
         let inside = |program: &str| {
@@ -339,7 +342,7 @@ fn a_click_on_a_source_line_gives_the_editor_one_path_and_never_a_command() {
     std::fs::write(&editor, format!("#!/bin/sh\nprintf '<%s>' \"$@\" >> '{}'\n", seen.display())).unwrap();
     std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755)).unwrap();
     if !recording_with_frames(&root, &source) {
-        println!("skipped: python3 is not installed");
+        crate::shared::not_run("python3 is not installed");
         return;
     }
     let Some(window) = Window::start(&["frames.pickle"], &root, &[("EDITOR", &editor.display().to_string()), ("VISUAL", "")])

@@ -79,12 +79,11 @@ fn every_recording_comes_out_of_the_model_event_by_event() {
 /// All of `memory_stats` of the real run, against the model's counters after the same requests.
 #[test]
 fn counters_match_memory_stats_to_the_byte() {
-    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from) else {
-        println!("skipped: set VRAMSCOPE_CORPUS to the unpacked corpus");
+    let Some(corpus) = crate::shared::corpus() else {
         return;
     };
     let Ok(text) = std::fs::read_to_string(corpus.join("whatif_truth.json")) else {
-        println!("skipped: no whatif_truth.json in VRAMSCOPE_CORPUS");
+        crate::shared::not_run("no whatif_truth.json in VRAMSCOPE_CORPUS");
         return;
     };
     let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
@@ -126,8 +125,7 @@ fn counters_match_memory_stats_to_the_byte() {
 /// A full ring buffer drops the beginning: what was live before must be found again.
 #[test]
 fn recordings_without_their_beginning_are_replayed() {
-    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from) else {
-        println!("skipped: set VRAMSCOPE_CORPUS to the unpacked corpus");
+    let Some(corpus) = crate::shared::corpus() else {
         return;
     };
     let mut files = Vec::new();
@@ -166,13 +164,12 @@ fn recordings_without_their_beginning_are_replayed() {
 /// Large recordings: the model keeps up, and several settings are answered in seconds.
 #[test]
 fn large_recordings_are_answered_quickly() {
-    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from) else {
-        println!("skipped: set VRAMSCOPE_CORPUS to the unpacked corpus");
+    let Some(corpus) = crate::shared::corpus() else {
         return;
     };
     let file = std::env::var_os("VRAMSCOPE_LARGE").map_or(corpus.join("scale/scale_2.9M_events.pickle"), PathBuf::from);
     if !file.exists() {
-        println!("skipped: no scale/scale_2.9M_events.pickle in VRAMSCOPE_CORPUS");
+        crate::shared::not_run("no scale/scale_2.9M_events.pickle in VRAMSCOPE_CORPUS");
         return;
     }
     let progress = Progress::new();

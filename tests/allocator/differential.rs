@@ -157,7 +157,7 @@ fn reference(model: &str, version: u16, down: u8, conf: &str, script: &str) -> V
 #[test]
 fn random_programs_match_the_reference_model() {
     let Some(model) = std::env::var_os("VRAMSCOPE_ALLOCATOR_MODEL") else {
-        println!("skipped: set VRAMSCOPE_ALLOCATOR_MODEL to allocator_model.py");
+        crate::shared::not_run("set VRAMSCOPE_ALLOCATOR_MODEL to allocator_model.py");
         return;
     };
     let model = model.to_str().unwrap();

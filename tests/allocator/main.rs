@@ -10,5 +10,7 @@ mod properties;
 mod replay;
 mod script;
 mod settings;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod vectors;
 mod whatif;

@@ -198,12 +198,11 @@ impl Score {
 
 /// The rows of `whatif_truth.json` and the folder they are in; `None`, and why on the standard output, without a corpus.
 fn truth() -> Option<(PathBuf, Vec<serde_json::Value>)> {
-    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from) else {
-        println!("skipped: set VRAMSCOPE_CORPUS to the unpacked corpus");
+    let Some(corpus) = crate::shared::corpus() else {
         return None;
     };
     let Ok(text) = std::fs::read_to_string(corpus.join("whatif_truth.json")) else {
-        println!("skipped: no whatif_truth.json in VRAMSCOPE_CORPUS");
+        crate::shared::not_run("no whatif_truth.json in VRAMSCOPE_CORPUS");
         return None;
     };
     Some((corpus, serde_json::from_str(&text).unwrap()))

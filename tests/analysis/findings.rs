@@ -78,8 +78,7 @@ fn the_autopsy_has_the_figures_of_the_recording() {
 /// Over a folder of recordings: the verdict of what-if runs whose truth is known by their names.
 #[test]
 fn the_corpus_is_diagnosed_as_what_it_is() {
-    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from) else {
-        println!("skipped: set VRAMSCOPE_CORPUS");
+    let Some(corpus) = crate::shared::corpus() else {
         return;
     };
     for (name, expected) in [
@@ -117,8 +116,7 @@ const BESIDE: [&str; 5] = ["out_of_memory", "leak", "cache_flushes", "activation
 
 #[test]
 fn nothing_is_said_of_the_corpus_that_is_not_so() {
-    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from) else {
-        println!("skipped: set VRAMSCOPE_CORPUS");
+    let Some(corpus) = crate::shared::corpus() else {
         return;
     };
     let (mut healthy, mut others) = (0, 0);

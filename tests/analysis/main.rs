@@ -5,8 +5,6 @@
 
 mod anatomy;
 mod autopsy_text;
-#[path = "../formats/corpus.rs"]
-mod corpus;
 mod findings;
 mod findings_rules;
 mod hand_made;
@@ -16,6 +14,8 @@ mod oom;
 mod plan;
 mod roles;
 mod room_plan;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod tape;
 mod vendors;
 mod verdicts;

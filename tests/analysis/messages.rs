@@ -1,6 +1,6 @@
 //! What is said of a message agrees with the autopsy of the snapshot that the same failure left.
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 use vramscope_core::diagnose::explain::{Verdict, explain};
 use vramscope_core::diagnose::oom::examine;
 use vramscope_core::formats::{self, oom_message::parse};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 use vramscope_core::diagnose::oom::{Helped, Support, Verdict, advice, age, closest, examine, what_would_have_helped};
 use vramscope_core::formats;
 use vramscope_core::inference::{Caps, Replay, Requests, WhatIf};

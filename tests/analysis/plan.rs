@@ -8,7 +8,7 @@ use vramscope_core::model::Progress;
 use vramscope_core::plan::{Change, Input, NoPlan, Plan, Setting, Size};
 use vramscope_core::tables::DeviceTables;
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -148,7 +148,7 @@ fn two_programs_are_refused_with_the_place_where_they_part() {
 fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
     let Some(corpus) = corpus() else { return };
     let Ok(text) = std::fs::read_to_string(corpus.join("plan_truth.json")) else {
-        println!("skipped: no plan_truth.json in VRAMSCOPE_CORPUS");
+        crate::shared::not_run("no plan_truth.json in VRAMSCOPE_CORPUS");
         return;
     };
     let runs: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 use vramscope_core::anatomy::roles::{ByRole, Role, Roles, Rule, Rules, Tally, Trust};
 use vramscope_core::formats;
 use vramscope_core::model::{Annotation, CATEGORIES, DeviceRecording, Progress, Recording};

@@ -35,7 +35,7 @@ fn samples() -> Vec<PathBuf> {
 fn corpus() -> Option<Vec<PathBuf>> {
     let found = std::env::var_os("VRAMSCOPE_CORPUS").map(|folder| files(Path::new(&folder)));
     if found.is_none() {
-        println!("skipped: set VRAMSCOPE_CORPUS");
+        crate::shared::not_run("VRAMSCOPE_CORPUS names no folder of recordings");
     }
     found
 }

@@ -37,7 +37,7 @@ fn has(module: &str) -> bool {
     let output = Command::new("python3").args(["-c", &format!("import {module}")]).output();
     let found = output.is_ok_and(|o| o.status.success());
     if !found {
-        println!("skipped: python3 cannot import {module}");
+        crate::shared::not_run(&format!("python3 cannot import {module}"));
     }
     found
 }

@@ -3,13 +3,14 @@
 // A panic is how a test says no, also in its helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod corpus;
 mod cut;
 mod exports;
 mod harness;
 mod hostile;
 mod oom_messages;
 mod samples;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod snapshots;
 mod stats;
 mod table;

@@ -1,6 +1,6 @@
 //! Every out-of-memory message of the corpus decodes, and its figures agree with what the allocator's observer reported.
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 use vramscope_core::diagnose::explain::{Verdict, explain};
 use vramscope_core::formats::oom_message::{find_all, parse};
 

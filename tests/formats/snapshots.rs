@@ -66,7 +66,7 @@ fn figures(recording: &Recording) -> Value {
 fn cpythons_figures(files: &[PathBuf]) -> Option<Vec<Value>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats/snapshot_figures.py");
     let Ok(output) = Command::new("python3").arg(script).args(files).output() else {
-        eprintln!("skipped: python3 is not installed");
+        crate::shared::not_run("python3 is not installed");
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -81,11 +81,11 @@ fn every_snapshot_has_cpythons_figures() {
     snapshots_in(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots")), &mut files);
     match std::env::var_os("VRAMSCOPE_CORPUS") {
         Some(folder) => snapshots_in(Path::new(&folder), &mut files),
-        None => eprintln!("skipped the full corpus: set VRAMSCOPE_CORPUS"),
+        None => crate::shared::not_run("VRAMSCOPE_CORPUS names no folder of recordings"),
     }
     files.retain(|file| file.metadata().is_ok_and(|meta| meta.len() <= LARGEST));
     if files.is_empty() {
-        eprintln!("skipped: no snapshots to read");
+        crate::shared::not_run("no snapshots to read");
         return;
     }
     let Some(theirs) = cpythons_figures(&files) else { return };
@@ -162,7 +162,7 @@ proptest::proptest! {
         match Command::new("python3").arg(script).arg(folder.path()).args(&arguments).output() {
             Ok(output) => proptest::prop_assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
             Err(_) => {
-                eprintln!("skipped: python3 is not installed");
+                crate::shared::not_run("python3 is not installed");
                 return Ok(());
             }
         }

@@ -1,6 +1,6 @@
 //! PyTorch's counters in the corpus against the snapshots taken with them.
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 use vramscope_core::diagnose::stats_check::check_stats;
 use vramscope_core::formats::{self, stats};
 use vramscope_core::model::Progress;

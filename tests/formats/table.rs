@@ -258,7 +258,7 @@ fn page() -> PathBuf {
 fn the_page_of_formats_says_what_the_readers_give() {
     let corpus = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
     if corpus.is_none() {
-        println!("rows of the corpus skipped: set VRAMSCOPE_CORPUS");
+        crate::shared::not_run("VRAMSCOPE_CORPUS names no folder of recordings");
     }
     let committed = std::fs::read_to_string(page()).unwrap_or_default();
     // What the committed page says of each file.

@@ -1,6 +1,6 @@
 //! Memory timelines of the corpus: the plotted and the raw form of one run agree, and peak where PyTorch says.
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 use vramscope_core::formats;
 use vramscope_core::model::{Action, Format, LoadWarning, Progress, WarningKind};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::Path;
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 use serde::Deserialize;
 use vramscope_core::diagnose::counterfactual;
 use vramscope_core::formats;

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::corpus::corpus;
+use crate::shared::corpus;
 use vramscope_core::diagnose::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};
 use vramscope_core::formats;
 use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording, SizeClass};

@@ -16,7 +16,7 @@ fn python() -> Option<PathBuf> {
     let path = std::env::var_os("VRAMSCOPE_PYTHON314").map_or_else(|| PathBuf::from("python3.14"), PathBuf::from);
     let found = Command::new(&path).arg("-V").output().is_ok_and(|o| o.status.success());
     if !found {
-        println!("skipped: there is no python3.14; VRAMSCOPE_PYTHON314 names one");
+        crate::shared::not_run("there is no python3.14; VRAMSCOPE_PYTHON314 names one");
     }
     found.then_some(path)
 }

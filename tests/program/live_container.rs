@@ -24,7 +24,7 @@ fn namespaces() -> bool {
         .status();
     let works = tried.is_ok_and(|s| s.success());
     if !works {
-        println!("skipped: this user gets no mount and process namespaces");
+        crate::shared::not_run("this user gets no mount and process namespaces");
     }
     works
 }

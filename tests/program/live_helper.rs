@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 pub fn has_python() -> bool {
     let found = Command::new("python3").arg("-V").output().is_ok();
     if !found {
-        eprintln!("skipped: there is no python3");
+        crate::shared::not_run("there is no python3");
     }
     found
 }

@@ -177,8 +177,8 @@ fn another_users_helper_is_left_alone_unless_it_is_asked_for() {
     let other = |python| ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python];
     let works = |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg("-V").output().is_ok_and(|o| o.status.success());
     let Some(other) = ["python3", "/usr/bin/python3"].map(other).into_iter().find(|words| works(words)) else {
-        println!(
-            "skipped: only root can start a program as another user, and that needs setpriv and a Python that the other can start"
+        crate::shared::not_run(
+            "only root can start a program as another user, and that needs setpriv and a Python that the other can start",
         );
         return;
     };
@@ -212,7 +212,7 @@ fn another_users_helper_is_left_alone_unless_it_is_asked_for() {
 fn a_helper_outside_our_process_namespace_is_a_peer_without_a_number() {
     let inside = ["--pid", "--fork"];
     if !has_python() || !Command::new("unshare").args(inside).arg("true").status().is_ok_and(|s| s.success()) {
-        println!("skipped: this user gets no process namespace");
+        crate::shared::not_run("this user gets no process namespace");
         return;
     }
     let Some(m) = Machine::new("") else { return };

@@ -27,7 +27,7 @@ fn library() -> Option<&'static Path> {
         cc.is_ok_and(|s| s.success()).then_some(out)
     });
     if built.is_none() {
-        println!("skipped: there is no C compiler to build the stand-in for NVML");
+        crate::shared::not_run("there is no C compiler to build the stand-in for NVML");
     }
     built.as_deref()
 }
@@ -294,7 +294,7 @@ fn memory_stays_flat_at_fifty_a_second() {
 fn the_real_window_shows_the_card() {
     let has = |p: &str| Command::new(p).arg("-help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !has("Xvfb") {
-        println!("skipped: Xvfb is not installed");
+        crate::shared::not_run("Xvfb is not installed");
         return;
     }
     let Some(m) = Machine::new(&format!("0.used={}\n0.proc=1:{}\n", 90_000 * MIB, 80_000 * MIB)) else { return };
@@ -326,7 +326,7 @@ fn the_real_window_shows_the_card() {
     let out = out.unwrap();
     let errors = String::from_utf8_lossy(&out.stderr).into_owned();
     if errors.contains("window cannot be opened") {
-        println!("skipped: {errors}");
+        crate::shared::not_run(&format!("{errors}"));
         return;
     }
     assert!(out.status.success(), "{errors}");

@@ -14,5 +14,7 @@ mod live_hostile;
 mod live_record;
 mod mistakes;
 mod probe;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod terminal;
 mod words;

@@ -36,7 +36,7 @@ struct FakeCard {
 impl FakeCard {
     fn new(flags: &[&str]) -> Option<Self> {
         if !cfg!(target_os = "linux") || !has("cc") {
-            println!("skipped: there is no C compiler (cc) to build the stand-in for the CUDA driver with");
+            crate::shared::not_run("there is no C compiler (cc) to build the stand-in for the CUDA driver with");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ fn each_trap_of_the_driver_gives_one_sentence() {
 fn without_a_driver_there_is_one_sentence() {
     let known = Command::new("sh").args(["-c", "ldconfig -p 2>/dev/null | grep -q libcuda.so"]).status();
     if known.is_ok_and(|s| s.success()) {
-        println!("skipped: this machine has a CUDA driver");
+        crate::shared::not_run("this machine has a CUDA driver");
         return;
     }
     let output = program(&["leak"]).output().unwrap();

@@ -125,7 +125,7 @@ pub fn selected_stack(h: &Harness<'_, Alone>) -> Option<StackId> {
 pub fn has_adapter() -> bool {
     let found = std::panic::catch_unwind(|| Harness::builder().with_size([8.0, 8.0]).wgpu().build_ui(|_| {}).render().is_ok());
     if !matches!(found, Ok(true)) {
-        println!("skipped: no graphics adapter, not even a software one (mesa-vulkan-drivers)");
+        crate::shared::not_run("no graphics adapter, not even a software one (mesa-vulkan-drivers)");
         return false;
     }
     true

@@ -178,8 +178,7 @@ fn comparisons_add_up_and_a_simulation_asks_for_the_same() {
 /// The figures of the design's picture, on the file it was drawn from.
 #[test]
 fn the_designs_figures_are_found_again() {
-    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS") else {
-        println!("skipped: set VRAMSCOPE_CORPUS");
+    let Some(corpus) = crate::shared::corpus() else {
         return;
     };
     let path = std::path::Path::new(&corpus).join("demo/gpt_varlen.default.pickle");

@@ -17,6 +17,8 @@ mod memory;
 mod menus;
 mod probe;
 mod ranks;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod state;
 mod timeline;
 mod welcome;

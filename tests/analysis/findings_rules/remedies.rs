@@ -176,7 +176,7 @@ fn holes_are_those_of_the_segments_that_could_serve() {
 #[test]
 fn settings_are_offered_that_a_replay_shows_to_help() {
     let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(std::path::PathBuf::from) else {
-        println!("skipped: set VRAMSCOPE_CORPUS");
+        crate::shared::not_run("VRAMSCOPE_CORPUS names no folder of recordings");
         return;
     };
     for name in [

@@ -1,7 +1,6 @@
 //! What a live watch's samples tell.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use super::{of, rules, said, silent};
 use crate::tape::{GIB, MIB, live};
@@ -164,8 +163,7 @@ fn the_list_of_processes_tells_of_contexts() {
 /// What was really done while these samples were taken is known: 2 GiB by raw cudaMalloc after a second.
 #[test]
 fn live_data_of_the_corpus_tell_what_was_done() {
-    let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from) else {
-        println!("skipped: set VRAMSCOPE_CORPUS");
+    let Some(corpus) = crate::shared::corpus() else {
         return;
     };
     let text = std::fs::read_to_string(corpus.join("live.json")).unwrap();

@@ -1,0 +1,24 @@
+//! What the test programs share: the folder of recordings that is too large for the repository, and the list of what was not run.
+#![allow(dead_code, reason = "not every program needs both")]
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// The folder that `VRAMSCOPE_CORPUS` names; without it what needs the corpus is not run, and that is listed.
+pub fn corpus() -> Option<PathBuf> {
+    let folder = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
+    if folder.is_none() {
+        not_run("VRAMSCOPE_CORPUS names no folder of recordings");
+    }
+    folder
+}
+
+/// Writes down that a test could not do its work here, and why. `tests/z_not_run.rs` prints the list after all others.
+pub fn not_run(why: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    println!("not run: {why}");
+    let list = concat!(env!("CARGO_TARGET_TMPDIR"), "/not_run.txt");
+    let line = format!("{}::{test}: {why}\n", env!("CARGO_CRATE_NAME"));
+    // A list that cannot be written costs the line at the end, and no test.
+    let _ = std::fs::File::options().create(true).append(true).open(list).and_then(|mut f| f.write_all(line.as_bytes()));
+}

@@ -110,7 +110,7 @@ mod tests {
     use crate::units::MEBIBYTE;
 
     /// Blocks that are there before the first event, and as many made by a stack.
-    fn limit(older: u64, made: u64, events: usize) -> Option<Limit> {
+    fn limit(older: u64, made: u64, events: usize, has_stacks: bool) -> Option<Limit> {
         use crate::model::Action;
         let mut device = DeviceRecording { has_final_state: true, ..DeviceRecording::default() };
         let mut at = 0x7f00_0000_0000u64;
@@ -138,6 +138,13 @@ mod tests {
         });
         let mut recording = Recording::default();
         recording.source.format = Format::SnapshotPickle;
+        if has_stacks {
+            let mut stacks = crate::model::StackTableBuilder::new();
+            let name = stacks.string("train.py");
+            let frame = stacks.frame(crate::model::Frame { name, file: name, line: 1 });
+            stacks.stack(&[frame]);
+            recording.stacks = stacks.finish();
+        }
         let tables = DeviceTables::build(&device, &Progress::new()).unwrap();
         Limit::of(&recording, &device, &tables, tables.curves.peak(crate::tables::Quantity::Active).1)
     }
@@ -146,20 +153,22 @@ mod tests {
     fn what_is_older_is_told_first_where_it_is_more_than_a_tenth() {
         let said = |limit: Option<Limit>| limit.map(|l| (l.sentence.replace('\u{a0}', " "), l.line));
         assert_eq!(
-            said(limit(4, 6, 0)),
+            said(limit(4, 6, 0, true)),
             Some((
                 "4 MiB have no stack: they are older than the history. Record from the start to see them:".to_owned(),
                 Some(RECORD)
             ))
         );
-        assert_eq!(said(limit(1, 9, 0)), None);
-        let (full, _) = said(limit(9, 1, 20_000)).unwrap();
+        assert_eq!(said(limit(1, 9, 0, true)), None);
+        let (full, _) = said(limit(9, 1, 20_000, true)).unwrap();
         assert!(
             full.starts_with("The history is full and keeps only the last 20,000 events. 9 MiB have no stack: they are older."),
             "{full}"
         );
-        let (state, line) = said(limit(5, 0, 0)).unwrap();
+        let (state, line) = said(limit(5, 0, 0, true)).unwrap();
         assert!(state.starts_with("The file has no history, and the blocks have no stacks:") && line.is_some(), "{state}");
-        assert_eq!(said(limit(0, 0, 0)), None);
+        assert_eq!(said(limit(0, 0, 0, true)), None);
+        let (bare, line) = said(limit(1, 9, 0, false)).unwrap();
+        assert!(bare.starts_with("Recorded without stacks") && line.is_some_and(|l| l.contains("stacks=")), "{bare}");
     }
 }

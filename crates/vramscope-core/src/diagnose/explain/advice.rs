@@ -106,23 +106,45 @@ pub(super) fn of_program(writer: Writer) -> Advice {
             "When it runs one, share the activations' memory between contexts (createExecutionContextWithoutDeviceMemory).",
             WHO,
         ],
+        Writer::TrtLlm => &[
+            "Give the KV cache a smaller share of what is free: a lower `free_gpu_memory_fraction` in kv_cache_config (the default is 0.9).",
+            "Take smaller batches: a lower `--max_num_tokens` and --max_batch_size; bound the longest input: --max_seq_len.",
+            "Spread the weights over more cards: a higher `--tp_size`; or load quantised ones.",
+            WHO,
+        ],
+        Writer::Mlc => &[
+            "Give it a larger share of the card: a higher `gpu_memory_utilization` (the default is 0.85).",
+            "Make the temporary buffers smaller: a lower `--prefill-chunk-size` of mlc_llm gen_config.",
+            "Use a model of fewer bits, or spread it over more cards: `--tensor-parallel-shards`.",
+        ],
+        Writer::CudaJl => &[
+            "Let go of arrays that are no longer needed, and give back what the pool keeps: `GC.gc(); CUDA.reclaim()`; CUDA.unsafe_free! frees one at once.",
+            "Let Julia collect sooner: `JULIA_CUDA_SOFT_MEMORY_LIMIT` in the environment.",
+            SMALLER,
+            WHO,
+        ],
         Writer::BitsAndBytes => &[
             "bitsandbytes takes this memory itself, most often for paged optimizers (managed memory, which the machine's memory must have room for): try an optimizer that is not paged, `adamw_bnb_8bit`.",
             "On WSL give the virtual machine more memory: `memory=` in .wslconfig.",
             "Use a smaller batch or a smaller rank of the adapters.",
             WHO,
         ],
-        Writer::Mlx => &[
+        Writer::Mlx | Writer::Metal => &[
             "Use a smaller batch, a shorter context or a smaller quantisation of the model.",
             "Give back what MLX keeps for later: `mlx.core.clear_cache()`; mlx.core.set_cache_limit bounds it.",
             "Let the GPU use more of the Mac's memory: `sudo sysctl iogpu.wired_limit_mb` with a number of MiB (macOS 15 and later).",
+        ],
+        Writer::OpenCl => &[
+            "Take it in smaller buffers: drivers bound the size of a single one, often to a quarter of the card (CL_DEVICE_MAX_MEM_ALLOC_SIZE).",
+            "Release buffers that are no longer needed; an image or a batch of half the size also tells whether memory is the reason.",
+            "See who else holds the card.",
         ],
         Writer::LevelZero | Writer::Vulkan => &[
             "Take it in smaller buffers: drivers also bound the size of a single one.",
             "Where the driver allows it, ask for larger ones: `UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1` (SYCL on Level Zero).",
             "See who else holds the card.",
         ],
-        Writer::Ascend => &[
+        Writer::Ascend | Writer::MindSpore => &[
             SMALLER,
             "See who holds the NPU: `npu-smi info`.",
             "On MindSpore bound what one process takes: `max_device_memory` in set_context.",
@@ -167,10 +189,6 @@ pub(super) const TPU: Advice = &[
     "Spread the arrays over more chips: a Mesh and NamedSharding, or jit with in_shardings.",
     "See what the program needs before it runs: `jax.jit(f).lower(*args).compile().memory_analysis()`; arguments that are not used again can be given back with donate_argnums.",
     "See what holds the device: `jax.profiler.save_device_memory_profile(\"memory.prof\")` before the step that fails; vramscope and pprof read it.",
-];
-pub(super) const VMEM: Advice = &[
-    "Use smaller blocks in the kernel (block_shape of its BlockSpec), or fewer of them at once.",
-    "The compiler's own limit is `--xla_tpu_scoped_vmem_limit_kib` in LIBTPU_INIT_ARGS.",
 ];
 pub(super) const PINNED: Advice = &[
     "Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory.",

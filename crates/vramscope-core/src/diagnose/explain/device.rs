@@ -432,11 +432,21 @@ fn holes_of_a_full_card(c: &mut Case<'_>) -> Reason {
     if holes.bytes == 0 || spilled(c).is_some() || !c.at_most(q, c.own(free)) {
         return None;
     }
+    let share = c.reserved.map_or(1.0, |r| holes.bytes as f64 / r.bytes.max(1) as f64);
+    let outside = outside_it(c);
+    // Holes that hardly exceed the request are no proof that it was they that lacked.
+    if share < FEW_HOLES && holes.bytes / 2 < q.bytes && !outside.is_empty() {
+        let live = c.m.live().unwrap_or(NONE);
+        let why = format!(
+            "{q} was requested; {free} is free on the card, and {holes} in holes of what PyTorch holds. Live tensors take {live} of {}.{outside} Without that it would fit.",
+            c.f.capacity?
+        );
+        return Some((Verdict::Capacity, why));
+    }
     if c.doubt.is_none() && holes.low() < q.high() {
         // Only what is free in the pool and on the stream of the request can be joined with what the card has.
         c.doubt = Some("which of these holes the request's pool and stream may use is unknown");
     }
-    let share = c.reserved.map_or(1.0, |r| holes.bytes as f64 / r.bytes.max(1) as f64);
     let little = if share < FEW_HOLES {
         format!(" But that is only {:.1} % of what PyTorch holds: the card is nearly full as well.", share * 100.0)
     } else {
@@ -447,7 +457,7 @@ fn holes_of_a_full_card(c: &mut Case<'_>) -> Reason {
     } else {
         format!(". Together with the {free} free on the card it would be enough")
     };
-    Some((Verdict::Fragmentation, format!("{}{card}.{little}{}", scattered(c), outside_it(c))))
+    Some((Verdict::Fragmentation, format!("{}{card}.{little}{outside}", scattered(c))))
 }
 
 /// What PyTorch holds where that is more than the card has: Windows' driver moves the rest to the machine's memory.
@@ -508,7 +518,9 @@ fn unattributed_fills_the_card(c: &mut Case<'_>) -> Reason {
     } else {
         "is held outside PyTorch, by other processes or by libraries of this one: the message does not say which"
     };
-    Some((Verdict::Unknown, format!("{q} was requested and {own} is free. {bytes} of the card {whose}.")))
+    let fits = c.q.plus(held).bytes <= capacity.bytes && c.m.dialect.writer == Writer::CudaMallocAsync;
+    let fits = if fits { " The tensors and the request together would fit on the card." } else { "" };
+    Some((Verdict::Unknown, format!("{q} was requested and {own} is free. {bytes} of the card {whose}.{fits}")))
 }
 
 fn full(c: &mut Case<'_>) -> Reason {

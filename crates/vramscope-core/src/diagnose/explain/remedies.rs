@@ -75,16 +75,17 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
         return tips(m, advice::BROKEN_SIZE);
     }
     let fixed = match (writer, platform) {
+        _ if !m.tips.is_empty() => Some(m.tips),
         (Writer::LlamaCpp, Platform::Cpu) if m.is_warning => Some(advice::GOES_ON),
         (Writer::LlamaCpp, _) if m.is_warning => Some(advice::GGML_GOES_ON),
         (Writer::LlamaCpp, Platform::Cpu) => Some(advice::GGML_HOST),
         (Writer::LlamaCpp, _) if m.around == Some(Writer::Ollama) => Some(advice::OLLAMA_RUNNER),
         (Writer::LlamaCpp, Platform::Metal) => Some(advice::METAL),
         (Writer::TensorRt, _) if m.is_warning => Some(advice::GOES_ON),
-        (Writer::Xla, Platform::Tpu) if !m.says.is_empty() => Some(advice::VMEM),
         (Writer::Xla, Platform::Tpu) => Some(advice::TPU),
         (Writer::TensorFlow, Platform::Cpu) if !m.says.is_empty() => Some(advice::PINNED),
-        (Writer::TensorFlow | Writer::Paddle, Platform::Cpu) => Some(advice::HOST),
+        (Writer::Ollama, _) => Some(advice::of_program(writer)),
+        (_, Platform::Cpu) if writer.neighbour().is_some() => Some(advice::HOST),
         (Writer::Cpu, _) if !m.says.is_empty() => Some(advice::PAGING),
         (Writer::Tgi, _) => Some(advice::IN_TGI),
         _ if m.is_pinned => Some(advice::PIN_MEMORY),

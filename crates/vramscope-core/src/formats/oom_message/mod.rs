@@ -208,6 +208,8 @@ pub struct OomMessage {
     pub expandable_segments: Option<bool>,
     /// What it means where its figures do not decide that: a sentence with `{requested}` and the like; else empty.
     pub says: &'static str,
+    /// What to do about it where its program's usual advice does not fit; else empty.
+    pub tips: &'static [&'static str],
     /// The program that the text around it is of, where that has settings of its own: a server, ComfyUI.
     pub around: Option<Writer>,
     /// A bare error of a runtime beside which nothing tells of PyTorch.

@@ -7,6 +7,11 @@ const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <In
 const BFC: &str = "trying to allocate {requested} | <GPU_{gpu}_bfc | Limit: {limit#} | InUse: {allocated#}";
 const DRIVER: &str = "<({requested}) | <failed to allocate {requested} | <total memory: {capacity} | <free memory: {free}";
 const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
+const VMEM: &str = "A kernel needs more of the TPU's on-chip memory (vmem, smem) than one core has; the TPU's HBM is not what ran out. Its blocks have to be smaller.";
+const VMEM_TIPS: &[&str] = &[
+    "Use smaller blocks in the kernel (block_shape of its BlockSpec), or fewer of them at once.",
+    "The compiler's own limit is `--xla_tpu_scoped_vmem_limit_kib` in LIBTPU_INIT_ARGS.",
+];
 const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity {capacity} \
     | currently allocated: {allocated}";
 
@@ -27,8 +32,13 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Xla, P::Tpu, Phrase, "Ran out of memory in memory space", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space vmem. Used 20.25M of 16.00M vmem.",
         "requested 20.25 MiB, capacity 16.00 MiB")
-        .says("A kernel needs more of the TPU's on-chip memory (vmem, smem) than one core has; the TPU's HBM is not what ran out. Its \
-        blocks have to be smaller."),
+        .says(VMEM).tips(VMEM_TIPS),
+    row(W::Xla, P::Tpu, Figures, "Aborting compilation early because it's unlikely to have enough", "requires {requested}, has {capacity} available",
+        "RESOURCE_EXHAUSTED: Compilation failure: Aborting compilation early because it's unlikely to have enough device memory. Requires \
+        23.00G, has 14.50G available.", "requested 23.00 GiB, capacity 14.50 GiB"),
+    row(W::Xla, P::Tpu, Figures, "would exceed memory (size=", "<allocation (size={requested#}) | exceed memory (size={capacity#})",
+        "RESOURCE_EXHAUSTED: Allocation (size=268435456) would exceed memory (size=134217728) :: #allocation7 [shape = 'u8[268435456]{0}', \
+        space=vmem]", "requested 256.00 MiB, capacity 128.00 MiB").near("space=vmem|space=smem").says(VMEM).tips(VMEM_TIPS),
     row(W::Xla, P::Tpu, Figures, "TPU TensorCore Hbm usage:",
         "TensorCore Hbm usage: {requested}, SparseCore Hbm usage {more} | exceeding available bytes: {capacity}",
         "RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 34.80G, SparseCore Hbm usage 174.00G, exceeding available bytes: 95.75G",
@@ -59,6 +69,12 @@ pub(super) const ROWS: &[Row] = &[
         "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[2304,384]", ""),
     row(W::TensorFlow, P::Unknown, Sure, "failed to allocate memory [Op:", "",
         "ResourceExhaustedError: failed to allocate memory [Op:AddV2]", ""),
+    row(W::TensorFlow, P::Cuda, Phrase, "Dst tensor is not initialized", "<free memory: {free} | <total memory: {capacity}",
+        "tensorflow.python.framework.errors_impl.InternalError: Dst tensor is not initialized.", "")
+        .says("TensorFlow could not copy a tensor to the card, which had no room for it (\"Dst tensor is not initialized\" means that): {free} of \
+        its {capacity} was free when TensorFlow started."),
+    row(W::TensorFlow, P::Cuda, Figures, "unified memory; result: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
+        "failed to alloc 2147483648 bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.00 GiB"),
     row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", "trying to allocate {requested} | <GPU_{gpu}_bfc",
         "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0. The caller indicates that this is \
         not a failure, but may mean that there could be performance gains if more memory were available.", "requested 3.37 GiB, gpu 0")

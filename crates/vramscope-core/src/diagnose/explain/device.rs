@@ -180,34 +180,42 @@ fn others_of_a_cut_message(c: &mut Case<'_>) -> Reason {
     if c.m.unread().is_empty() || c.m.unallocated().is_some() || q.bytes <= free.bytes {
         return None;
     }
-    let is_much = |bytes: u64| bytes >= capacity.bytes / MUCH;
     let this = c.m.this_process();
-    if let (Some(own), Some(rest)) = (this, unattributed(c.m).filter(|rest| is_much(rest.bytes))) {
-        let who = unattributed_text(rest, capacity);
-        return Some((Verdict::Contention, format!("{who}; this process has {own}. {q} was requested and {free} is free.")));
+    let (others, who) = most_of_others(c.m, capacity)?;
+    if others.bytes < capacity.bytes / MUCH || this.is_none() && c.m.processes.len() < 2 {
+        return None;
     }
-    let largest = largest_other(c.m).filter(|p| is_much(p.bytes.bytes))?;
     if this.is_none() {
         c.doubt = Some("in a container this process may be one of those listed, under another number");
     }
-    let others = c.m.other_processes().filter(|o| this.is_some() && o.bytes > largest.bytes.bytes);
-    let all = others.map_or(String::new(), |o| format!(", and all others together {o}"));
-    let why = format!("{}{all}. {q} was requested and {free} is free.", holder(largest, capacity));
-    (this.is_some() || c.m.processes.len() > 1).then_some((Verdict::Contention, why))
+    let own = this.map_or(String::new(), |own| format!("; this process has {own}"));
+    Some((Verdict::Contention, format!("{who}{own}. {q} was requested and {free} is free.")))
+}
+
+/// What others than this process hold, and in words who: those that are listed, or nobody's that is listed where that is more.
+fn most_of_others(m: &OomMessage, capacity: Figure) -> Option<(Figure, String)> {
+    let largest = largest_other(m);
+    // Where this process is not told apart a sum may count it.
+    let is_known = m.this_process().is_some();
+    let listed = if is_known { m.other_processes() } else { largest.map(|p| p.bytes) }.unwrap_or(NONE);
+    let unlisted = unattributed(m).filter(|rest| is_known && rest.bytes > listed.bytes);
+    if let Some(rest) = unlisted {
+        let why = "belongs to no listed process: one of another container or user, or one that died";
+        return Some((rest, format!("{rest} of the card's {capacity} {why}")));
+    }
+    let largest = largest?;
+    let pid = largest.pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
+    let who = if largest.bytes.bytes < listed.bytes {
+        format!("Other processes hold {listed} of the card's {capacity} ({pid} with {} the most)", largest.bytes)
+    } else {
+        let who = largest.pid.map_or("Another process".to_owned(), |pid| format!("Process {pid}"));
+        format!("{who} holds {} of the card's {capacity}", largest.bytes)
+    };
+    Some((listed, who))
 }
 
 fn largest_other(m: &OomMessage) -> Option<&ProcessUse> {
     m.processes.iter().filter(|p| !p.is_this && !p.bytes.is_unlimited()).max_by_key(|p| p.bytes.bytes)
-}
-
-/// `Process 77 holds 12.00 GiB of the card's 23.65 GiB`.
-fn holder(p: &ProcessUse, capacity: Figure) -> String {
-    let who = p.pid.map_or("Another process".to_owned(), |pid| format!("Process {pid}"));
-    format!("{who} holds {} of the card's {capacity}", p.bytes)
-}
-
-fn unattributed_text(bytes: Figure, capacity: Figure) -> String {
-    format!("{bytes} of the card's {capacity} belongs to no listed process: one of another container or user, or one that died")
 }
 
 /// Figures that the form always has and that the text lacks are not 0: only what does not rest on them is said.
@@ -389,22 +397,12 @@ fn others_fill_the_card(c: &mut Case<'_>) -> Reason {
         return most_is_unattributed(c);
     }
     let (q, free, capacity, own) = (c.q, c.f.free?, c.f.capacity?, c.m.this_process()?);
-    let listed = c.m.other_processes().unwrap_or(NONE);
-    let unlisted = unattributed(c.m).unwrap_or(NONE);
-    let others = if listed.bytes >= unlisted.bytes { listed } else { unlisted };
+    let (others, who) = most_of_others(c.m, capacity)?;
     let is_much = others.bytes >= capacity.bytes / MUCH && others.bytes / 2 >= c.holes.bytes;
     let limit_refuses = c.left.is_some_and(|left| q.bytes > left.bytes);
     if !is_much || c.holes.bytes == 0 || limit_refuses || !c.at_most(q, free.plus(others)) {
         return None;
     }
-    let who = match largest_other(c.m).filter(|_| listed.bytes >= unlisted.bytes) {
-        Some(p) if p.bytes.bytes < listed.bytes => {
-            let largest = p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
-            format!("Other processes hold {listed} of the card's {capacity} ({largest} with {} the most)", p.bytes)
-        }
-        Some(p) => holder(p, capacity),
-        None => unattributed_text(unlisted, capacity),
-    };
     let outside = c.m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE);
     let outside = outside.map_or(String::new(), |o| format!(", {} of that outside PyTorch", pytorch_size(o.bytes)));
     let why = format!("{who}; this process has {own}{outside}. {q} was requested and {free} is free on the card.");

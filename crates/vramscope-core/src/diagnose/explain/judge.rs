@@ -24,9 +24,7 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
     if m.is_absurd_request {
         return of(Verdict::TooLarge, "The program requested more than 1 EiB: the size was computed wrong (a negative or uninitialised dimension), no card has that.".to_owned());
     }
-    if !m.says.is_empty()
-        && !(m.figures.requested.is_none() && matches!(m.dialect.writer, Writer::Cublas | Writer::Cudnn | Writer::Nccl))
-    {
+    if !m.says.is_empty() {
         return said(m);
     }
     if let (Some(q), Some(most)) = (m.figures.requested, m.figures.largest_block) {
@@ -56,20 +54,8 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         );
     }
     let Some(q) = m.figures.requested else {
-        let whose = match m.dialect.writer {
-            Writer::Cublas => "cuBLAS could not get memory for its handle or workspace, which lies outside PyTorch's cache",
-            Writer::Cudnn => "cuDNN could not get memory outside PyTorch's cache",
-            Writer::Nccl => "NCCL could not get memory for its buffers, which lie outside PyTorch's cache",
-            Writer::ComfyUi => {
-                "ComfyUI could not get memory for the step it was at; it prints only the first words of PyTorch's message"
-            }
-            _ => "The device ran out of memory",
-        };
-        let server = m
-            .around
-            .filter(|_| whose.starts_with("The device"))
-            .map(|w| format!("The device ran out of memory in {}", w.title()));
-        let whose = server.as_deref().unwrap_or(whose);
+        let inside = m.around.map_or(String::new(), |w| format!(" in {}", w.title()));
+        let whose = format!("The device ran out of memory{inside}");
         if let (Some(limit), Some(held)) = (m.figures.limit, m.figures.allocated) {
             let words = format!("This process may hold {limit} and has {held} in tensors; what it requested is not in the text.");
             let verdict = if held.bytes >= limit.bytes / 10 * 9 { Verdict::Cap } else { Verdict::Unknown };

@@ -164,21 +164,20 @@ const LETTERS: [(&str, u32); 6] = [("K", 10), ("M", 20), ("G", 30), ("T", 40), (
 
 /// The unit that a text starts with, whatever the case of its letters.
 fn unit(text: &str, is_decimal: bool) -> Option<(u32, usize)> {
-    let is_it = |name: &str| text.get(..name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name));
     let is_word = text.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
-    let letters = LETTERS.iter().find(|(name, shift)| is_decimal && text.starts_with(name) && (*shift < 50 || !is_word));
-    UNITS.iter().find(|(name, _)| is_it(name)).or(letters).map(|&(name, shift)| (shift, name.len()))
+    unit_where(|length| text.get(..length))
+        .filter(|&(shift, length)| length > 1 || shift == 0 || is_decimal && (shift < 50 || !is_word))
 }
 
 fn unit_at_end(text: &str) -> Option<(u32, usize)> {
-    let is_it = |name: &str| {
-        text.len().checked_sub(name.len()).and_then(|at| text.get(at..)).is_some_and(|t| t.eq_ignore_ascii_case(name))
-    };
-    UNITS
-        .iter()
-        .find(|(name, _)| is_it(name))
-        .or_else(|| LETTERS.iter().find(|(name, _)| text.ends_with(name)))
-        .map(|&(name, shift)| (shift, name.len()))
+    unit_where(|length| text.get(text.len().checked_sub(length)?..))
+}
+
+/// The unit that stands where a part of so many bytes is taken from, as a power of two, and its length.
+fn unit_where<'a>(part: impl Fn(usize) -> Option<&'a str>) -> Option<(u32, usize)> {
+    let named = UNITS.iter().find(|(name, _)| part(name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name)));
+    let found = named.or_else(|| LETTERS.iter().find(|(name, _)| part(1) == Some(*name)));
+    found.map(|&(name, shift)| (shift, name.len()))
 }
 
 /// `12.34` times 2^shift, and half a unit of the last decimal. Integer arithmetic: figures stay exact.

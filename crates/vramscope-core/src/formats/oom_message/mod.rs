@@ -359,7 +359,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;
-    let mut left = streams::Budget::for_text(text.len());
+    let mut left = streams::budget(text.len());
     // Lines of messages that were put together from several places.
     let mut taken = BTreeSet::new();
     let may_be_sliced = text.contains("MIG") || text.contains("mig-");

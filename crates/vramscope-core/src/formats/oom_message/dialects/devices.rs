@@ -5,11 +5,9 @@ use super::{Platform as P, Row, Writer as W, row};
 
 const ASCEND: &str = "bytesize={requested#} | size={requested#} | size:{requested#} | device_id={gpu} | device {gpu},";
 
-// Said where the text around them is of another program than PyTorch.
-const CUBLAS: &str =
-    "cuBLAS could not get memory for its handle or workspace: the card has none left. The message does not say who holds it.";
-const CUDNN: &str = "cuDNN could not get memory: the card has none left. The message does not say who holds it.";
-const NCCL: &str = "NCCL could not get memory for its buffers: the card has none left. The message does not say who holds it.";
+const CUBLAS: &str = "cuBLAS could not get memory for its handle or workspace, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
+const CUDNN: &str = "cuDNN could not get memory, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
+const NCCL: &str = "NCCL could not get memory for its buffers, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
 
 const NVML: &str = "PyTorch could not get memory from the driver, and then failed to ask NVML how much was free, which it needs for its message: the card was full most likely. On Jetson and in some containers NVML does not answer.";
 const SAVER: &str = "torch_memory_saver, which keeps tensors of SGLang or a trainer so that their memory can be given back and taken again, could not get memory from the driver: the card is full.";

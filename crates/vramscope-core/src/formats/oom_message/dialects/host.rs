@@ -7,6 +7,11 @@ const RSS: &str = "anon-rss:{allocated}";
 const SHARED: &str = "The shared memory (/dev/shm) that DataLoader workers pass their batches through is full; the GPU's memory is not what ran out.";
 pub(in super::super) const KILLED: &str = "The program was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out, or a container's limit of it.";
 pub(super) const PAGING: &str = "Windows could not promise more memory: what its programs requested exceeds the machine's memory and its paging file together. The GPU's memory is not what ran out.";
+pub(super) const PAGING_TIPS: &[&str] = &[
+    "Let Windows make the paging file larger: System, Advanced, Performance, Virtual memory, \"System managed size\", on a drive with room.",
+    "Load checkpoints without a second copy: `torch.load(path, mmap=True, map_location=\"cpu\")`; or a model of half precision.",
+    "Use fewer DataLoader workers: on Windows each loads the program's libraries once more, which alone takes gigabytes.",
+];
 const SLURM: &str =
     "Slurm's limit for the job's memory on the machine (not the GPU's) was passed, and the system killed a task of it.";
 const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process, which held {allocated}.";
@@ -51,9 +56,9 @@ pub(super) const ROWS: &[Row] = &[
         .tips(&["Give Java a larger heap: `-Xmx16g`, in Spark spark.driver.memory or spark.executor.memory."]),
     row(W::Cpu, P::Cpu, Sure, "[WinError 1455]", "",
         "OSError: [WinError 1455] The paging file is too small for this operation to complete.", "")
-        .says(PAGING),
+        .says(PAGING).tips(PAGING_TIPS),
     row(W::Cpu, P::Cpu, Sure, "(os error 1455)", "",
-        "OSError: The paging file is too small for this operation to complete. (os error 1455)", "").says(PAGING),
+        "OSError: The paging file is too small for this operation to complete. (os error 1455)", "").says(PAGING).tips(PAGING_TIPS),
     row(W::Killer, P::Cpu, Figures, "due to memory used (", "used ({allocated#}) / total ({capacity#})",
         "systemd-oomd[842]: Killed /system.slice/train.service due to memory used (32305733632) / total (33046712320) and swap used \
         (7733248000) / total (8589930496) being more than 90.00%", "capacity 30.78 GiB, allocated 30.09 GiB").near("systemd-oomd")

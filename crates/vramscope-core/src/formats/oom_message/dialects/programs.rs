@@ -160,7 +160,10 @@ pub(super) const ROWS: &[Row] = &[
         buffer of size 54262497280\ngraph_reserve: compute buffer allocation failed, retrying without pipeline parallelism",
         "requested 50.54 GiB, gpu 1").near("retrying without").warning()
         .says("llama.cpp could not get {requested} for its compute buffers and tried again without pipeline parallelism. Where the \
-        model loaded after that, nothing failed."),
+        model loaded after that, nothing failed.").tips(&[
+    "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
+    "If it did stop: a lower `--ubatch-size` makes the compute buffers smaller, a lower --ctx-size also the KV cache.",
+]),
     row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_init_from_model: \
         failed to allocate buffer for kv cache", "requested 4096.00 MiB, gpu 0").near("for kv cache")

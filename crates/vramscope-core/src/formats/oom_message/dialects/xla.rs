@@ -12,6 +12,11 @@ const VMEM_TIPS: &[&str] = &[
     "Use smaller blocks in the kernel (block_shape of its BlockSpec), or fewer of them at once.",
     "The compiler's own limit is `--xla_tpu_scoped_vmem_limit_kib` in LIBTPU_INIT_ARGS.",
 ];
+const GOES_ON: &[&str] = &[
+    "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
+    "If steps are slow, leave room for the workspace it could not get: a smaller batch, or half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
+    "See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
+];
 const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity {capacity} \
     | currently allocated: {allocated}";
 
@@ -78,7 +83,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", "trying to allocate {requested} | <GPU_{gpu}_bfc",
         "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0. The caller indicates that this is \
         not a failure, but may mean that there could be performance gains if more memory were available.", "requested 3.37 GiB, gpu 0")
-        .near("is not a failure").warning(),
+        .near("is not a failure").warning().tips(GOES_ON),
     row(W::Xla, P::Cuda, Figures, "ran out of memory trying to allocate",
         "trying to allocate {_} (rounded to {requested#} | trying to allocate {requested} | <GPU_{gpu}_bfc",
         "external/tsl/tsl/framework/bfc_allocator.cc:479] Allocator (GPU_1_bfc) ran out of memory trying to allocate 27.93GiB (rounded \
@@ -90,7 +95,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", "<({requested}) ",
         "2025-03-17 17:48:09.854267: I tensorflow/stream_executor/cuda/cuda_driver.cc:739] failed to allocate 2.12G (2282521344 bytes) from \
         device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.13 GiB")
-        .near("I tensorflow/stream_executor|I tensorflow/compiler|I external/local_|I tensorflow/tsl").warning(),
+        .near("I tensorflow/stream_executor|I tensorflow/compiler|I external/local_|I tensorflow/tsl").warning().tips(GOES_ON),
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY",
         DRIVER,
         "cuda_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
@@ -102,5 +107,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::TensorFlow, P::Cpu, Figures, "on host: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
         "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 746.00 MiB")
         .says("TensorFlow could not get {requested} of the machine's memory (not the GPU's) in pages that stay in place, as transfers to \
-        the card need them."),
+        the card need them.").tips(&[
+    "Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory.",
+    "See what limits locked memory: `ulimit -l`.",
+]),
 ];

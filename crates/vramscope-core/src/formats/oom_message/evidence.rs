@@ -23,9 +23,9 @@ const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got a
 const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
 
 /// What opens an argument, a list or a value in code, before its text in quotes.
-const OPENS: [char; 5] = ['(', '{', '[', '=', '+'];
+const OPENS: [char; 6] = ['(', '{', '[', '=', '+', '<'];
 /// What follows the text.
-const CLOSES: [char; 6] = [')', '}', ']', ',', ';', '+'];
+const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 
 /// True where the words stand in a text in quotes of a line of code: `errors.New("out of memory")`, `{"out of memory", true},`.
 pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
@@ -84,7 +84,9 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
-    if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) {
+    // A name with a comma, alone on its line, is one of a list.
+    let is_listed = trust == Trust::Name && after.trim_start().starts_with(',');
+    if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) && !is_listed {
         return true;
     }
     if has(&both, ADVICE) {
@@ -167,6 +169,8 @@ mod tests {
             "        raise RuntimeError(\n            \"CUDA out of memory occurred when warming up sampler with \"\n            f\"{n} requests\")",
             "    rtprintpanic!(\"memory allocation of {} bytes failed\\n\", layout.size());",
             "#define CL_MEM_OBJECT_ALLOCATION_FAILURE            -4",
+            "    msg << \"[metal::malloc] Resource limit (\" << resource_limit_ << \") exceeded.\";",
+            "@cenum cublasStatus_t::UInt32 begin\n    CUBLAS_STATUS_ALLOC_FAILED,\nend",
             "exception MemoryError\nRaised when an operation runs out of memory.",
             "Effective GPU memory usage: 99.55% (11.688 GiB/11.741 GiB)\nMemory pool usage: 8.505 GiB (10.406 GiB reserved)",
             "  /**\n   * @throws on a\n   * CUDA out of memory error.\n   */",

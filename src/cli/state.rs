@@ -135,6 +135,7 @@ struct LiveRow {
     /// Whole blocks.
     bytes: u64,
     requested_bytes: Option<u64>,
+    /// 0 for what a trace tells of the time before it began: it knows no block of that.
     count: u64,
     /// Innermost frame first, `file:line name`; empty without a stack.
     stack: Vec<String>,
@@ -316,7 +317,7 @@ fn with_older(recording: &Recording, device: &DeviceRecording, state: &State, ro
     let older = (bytes > 0).then(|| LiveRow {
         bytes,
         requested_bytes: None,
-        count: 1,
+        count: 0,
         stack: oom::frames(recording, StackId::NONE),
         place: BEFORE_PROFILING.to_owned(),
         text: BEFORE_PROFILING.to_owned(),
@@ -450,7 +451,8 @@ fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut 
     let share = |bytes: u64| format!("{:.1}%", 100.0 * bytes as f64 / r.totals.active_bytes.max(1) as f64);
     let size = SizeColumn::of(rows.iter().map(|row| row.bytes));
     for row in rows.iter().take(STACKS_SHOWN) {
-        table.row([format!("  {}", size.sized(row.bytes)), share(row.bytes), count(row.count), row.text.clone()]);
+        let blocks = if row.count == 0 { "-".to_owned() } else { count(row.count) };
+        table.row([format!("  {}", size.sized(row.bytes)), share(row.bytes), blocks, row.text.clone()]);
     }
     if let Some(rest) = rows.get(STACKS_SHOWN..).filter(|rest| !rest.is_empty()) {
         let bytes = rest.iter().map(|l| l.bytes).sum();

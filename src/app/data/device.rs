@@ -124,6 +124,13 @@ impl DeviceData {
         device.events.is_empty() && !device.segments.is_empty() && device.samples.is_empty() && device.bands.is_empty()
     }
 
+    /// True where the file tells blocks of one instant and not where they lie: a JAX profile.
+    pub fn has_only_blocks(&self) -> bool {
+        let device = self.device();
+        let has_blocks = !self.tables.lifetimes.is_empty() && device.segments.is_empty();
+        has_blocks && device.events.is_empty() && device.samples.is_empty() && device.bands.is_empty()
+    }
+
     /// Answers what-if questions about the device. The first call reads the trace, about 0.5 µs an event, and others wait for
     /// it; later ones cost nothing. Not for the window's thread.
     ///

@@ -23,6 +23,7 @@ use crate::app::views::View;
 use vramscope_core::anatomy::Roles;
 use vramscope_core::anatomy::roles::{Rule, Rules};
 use vramscope_core::diagnose::findings::{Findings, diagnose};
+use vramscope_core::formats::PageSnapshot;
 use vramscope_core::model::Recording;
 use vramscope_core::query::Scope;
 use vramscope_core::query::matching::Matching;
@@ -288,6 +289,8 @@ pub struct Document {
     pub recording: Option<Arc<Recording>>,
     /// Loading, ready or failed.
     pub content: Content,
+    /// Those of a page that holds several, of which one has to be chosen.
+    pub snapshots: Vec<PageSnapshot>,
     /// Devices looked at before, kept so that going back is instant.
     pub parked: HashMap<usize, Box<DeviceView>>,
     /// Which arrangement of views is in front.
@@ -309,6 +312,7 @@ impl Document {
             path,
             recording: None,
             content,
+            snapshots: Vec::new(),
             parked: Default::default(),
             workspace: Default::default(),
             left: Default::default(),
@@ -337,6 +341,7 @@ impl Document {
         match self.workspace {
             Workspace::Overview if self.recording.as_ref().is_some_and(|r| r.has_only_counters()) => Workspace::Counters,
             Workspace::Overview if self.view().is_some_and(|v| v.data.has_only_state()) => Workspace::State,
+            Workspace::Overview if self.view().is_some_and(|v| v.data.has_only_blocks()) => Workspace::Instant,
             workspace => workspace,
         }
     }
@@ -402,5 +407,8 @@ mod tests {
         }
         assert_eq!(arranged(&recording), Workspace::State);
         assert!(!Workspace::State.starts_with(ViewKind::Timeline) && !Workspace::State.starts_with(ViewKind::Heatmap));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/jax_leak.prof");
+        assert_eq!(arranged(&vramscope_core::formats::open(&path, &Progress::new()).unwrap()), Workspace::Instant);
+        assert!(!Workspace::Instant.starts_with(ViewKind::Timeline) && !Workspace::Instant.starts_with(ViewKind::SegmentMap));
     }
 }

@@ -14,7 +14,7 @@ use crate::app::state::excerpt::Excerpt;
 use vramscope_core::compare::join::{Whose, lay_under};
 use vramscope_core::diagnose::source_limits::why_no_memory;
 use vramscope_core::formats::folder::is_pattern;
-use vramscope_core::formats::{self, FormatError};
+use vramscope_core::formats::{self, FormatError, PageSnapshot};
 use vramscope_core::inference::Question;
 use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
 
@@ -22,12 +22,14 @@ use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
 
 /// What a path is that holds no recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Instead {
     /// A folder, or a pattern that no shell expanded.
     Folder,
     /// There is no such file any more.
     Gone,
+    /// A page of several snapshots.
+    Several(Vec<PageSnapshot>),
 }
 
 /// A recording on its way.
@@ -71,8 +73,10 @@ impl Loading {
                     // Set once: this closure runs once.
                     let _ = found.set(log);
                 }
-                if !path.exists() {
-                    let _ = is.set(Instead::Gone);
+                match &e {
+                    FormatError::Several { snapshots, .. } => _ = is.set(Instead::Several(snapshots.clone())),
+                    _ if !formats::chosen(&path).0.exists() => _ = is.set(Instead::Gone),
+                    _ => {}
                 }
                 e.to_string()
             })?;
@@ -84,8 +88,8 @@ impl Loading {
     }
 
     /// What the path is, when it holds no recording.
-    pub fn instead(&self) -> Option<Instead> {
-        self.instead.get().copied()
+    pub fn instead(&self) -> Option<&Instead> {
+        self.instead.get()
     }
 
     /// The out-of-memory error that the file told of instead of being a recording.

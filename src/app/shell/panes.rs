@@ -16,6 +16,7 @@ use crate::app::jobs::Jobs;
 use crate::app::pages::failed::failed as failed_page;
 use crate::app::pages::probe::page_ui as probe_ui;
 use crate::app::pages::ranks::page_ui;
+use crate::app::pages::snapshots;
 use crate::app::settings::Settings;
 use crate::app::state::action::{Action, Actions};
 use crate::app::state::command::Command;
@@ -54,6 +55,9 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
     let mut drawn = Ok(());
     match &mut document.content {
         Content::Loading(file) => loading::page(ui, tokens, file, &document.title, document.id, &actions),
+        Content::Failed(_) if !document.snapshots.is_empty() => {
+            snapshots::page(ui, tokens, &document.title, document.path.as_deref(), &document.snapshots, &actions);
+        }
         Content::Failed(sentence) => failed_page(ui, tokens, &document.title, sentence, document.id, &actions),
         Content::Ranks(page) => drawn = jobs.attempt(|| page_ui(page, ui, tokens, &actions)),
         Content::Probe(page) => drawn = jobs.attempt(|| probe_ui(page, ui, tokens, &jobs, &actions)),

@@ -45,6 +45,9 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
             items.add(&[("opening ", false), (document.title.as_str(), true)]);
             items.add(&[(&loading.now(), true)]);
         }
+        Content::Failed(_) if !document.snapshots.is_empty() => {
+            items.add(&[(&count(document.snapshots.len() as u64), true), (" snapshots in this page", false)]);
+        }
         Content::Failed(_) => {
             items.add(&[("not opened", false)]);
         }

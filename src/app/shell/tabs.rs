@@ -78,7 +78,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
 
 /// A file, one that was not opened, or something that is being watched.
 fn document_icon(document: &Document) -> Icon {
-    if matches!(document.content, Content::Failed(_)) {
+    if matches!(document.content, Content::Failed(_)) && document.snapshots.is_empty() {
         return Icon::Warning;
     }
     if document.feed.as_ref().is_some_and(|f| !f.status.is_over) { Icon::Pulse } else { Icon::File }

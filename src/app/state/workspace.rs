@@ -25,6 +25,8 @@ pub enum Workspace {
     Counters,
     /// The overview of a state without a history; it stands in no menu.
     State,
+    /// The overview of blocks of one instant that have no addresses, as of a JAX profile; it stands in no menu.
+    Instant,
 }
 
 impl Workspace {
@@ -42,6 +44,7 @@ impl Workspace {
             Workspace::Live => "Live",
             Workspace::Counters => "Counters",
             Workspace::State => "State",
+            Workspace::Instant => "Instant",
         }
     }
 
@@ -55,6 +58,7 @@ impl Workspace {
             Workspace::Live => "live",
             Workspace::Counters => "counters",
             Workspace::State => "state",
+            Workspace::Instant => "instant",
         }
     }
 
@@ -98,6 +102,12 @@ impl Workspace {
             Workspace::State => Row(vec![
                 (0.18, Pane(V::Memory)),
                 (0.62, Column(vec![(0.6, Pane(V::SegmentMap)), (0.4, Pane(V::Accounting))])),
+                (0.20, Pane(V::Inspector)),
+            ]),
+            // Nor is there a map to draw: which lines hold it is what is known.
+            Workspace::Instant => Row(vec![
+                (0.20, Pane(V::Memory)),
+                (0.60, Column(vec![(0.45, Pane(V::Flame)), (0.55, Pane(V::Allocations))])),
                 (0.20, Pane(V::Inspector)),
             ]),
         }

@@ -63,6 +63,7 @@ impl App {
                     match (loading.instead(), &document.path) {
                         (Some(Instead::Gone), Some(path)) => gone.push(path.clone()),
                         (Some(Instead::Folder), Some(path)) => folders.push((document.id, path.clone())),
+                        (Some(Instead::Several(snapshots)), _) => document.snapshots = snapshots.clone(),
                         _ => {}
                     }
                     if let Some(log) = loading.message() {
@@ -91,5 +92,43 @@ impl App {
         for sentence in cut_short {
             self.notices.complain(sentence);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use base64::Engine as _;
+
+    use super::*;
+    use crate::app::jobs::Jobs;
+    use crate::app::settings::Settings;
+
+    #[test]
+    fn of_a_page_with_several_snapshots_one_is_chosen() {
+        let folder = tempfile::tempdir().unwrap();
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/cuda_graph.pickle");
+        let text = base64::engine::general_purpose::STANDARD.encode(std::fs::read(sample).unwrap());
+        let one = |name: &str| format!("{{\"name\": \"{name}\", \"base64\": \"{text}\"}}");
+        let page = folder.path().join("job.html");
+        let files = format!("<html><script>const local_files = [{}, {}]</script>", one("rank0.pickle"), one("rank1.pickle"));
+        std::fs::write(&page, files).unwrap();
+
+        let mut app = App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous());
+        app.open(page.clone());
+        app.poll_loading();
+        let asks = app.active_document().unwrap();
+        let choices: Vec<&str> = asks.snapshots.iter().map(|s| s.choice.as_str()).collect();
+        assert_eq!(choices, ["rank0.pickle", "rank1.pickle"]);
+        let asking = asks.id;
+
+        app.open(vramscope_core::formats::one_of_page(&page, "rank1.pickle"));
+        app.poll_loading();
+        let opened = app.active_document().unwrap();
+        assert!(opened.view().is_some() && opened.title.ends_with("rank1.pickle"), "{}", opened.title);
+        // The page stays, and is brought to the front rather than read again.
+        app.open(page);
+        assert_eq!(app.active_document().unwrap().id, asking);
     }
 }

@@ -21,7 +21,8 @@ impl App {
     /// Opens a file in a tab, or brings the tab that has it to the front.
     pub(in crate::app) fn open(&mut self, path: PathBuf) {
         let path = std::path::absolute(&path).unwrap_or(path);
-        if self.documents.show_first(|d| d.path.as_ref() == Some(&path) && !matches!(d.content, Content::Failed(_))) {
+        let is_read = |d: &Document| !matches!(d.content, Content::Failed(_)) || !d.snapshots.is_empty();
+        if self.documents.show_first(|d| d.path.as_ref() == Some(&path) && is_read(d)) {
             return;
         }
         let title = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());

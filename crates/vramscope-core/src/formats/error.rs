@@ -1,6 +1,29 @@
 //! [`FormatError`]: why a file gave no recording, in one sentence that names the file, the place and what to do.
 
+use super::html::CHOICE;
 use crate::model::Cancelled;
+use crate::units::Bytes;
+
+/// One of several snapshots in a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageSnapshot {
+    /// What is written behind `page.html::` to open it: its name, or its number from 1 where the page has no name for it alone.
+    pub choice: String,
+    /// Its size.
+    pub bytes: Bytes,
+}
+
+/// So many snapshots of a page are named in a sentence.
+const LISTED: usize = 20;
+
+/// The snapshots of a page, in a sentence.
+pub(super) fn listed(snapshots: &[PageSnapshot]) -> String {
+    let mut all: Vec<String> = snapshots.iter().take(LISTED).map(|s| format!("{} ({})", s.choice, s.bytes)).collect();
+    if snapshots.len() > LISTED {
+        all.push(format!("{} more", snapshots.len() - LISTED));
+    }
+    all.join(", ")
+}
 
 /// Nothing usable could be read. Oddities that could be read past are in the recording's
 /// [`LoadReport`](crate::model::LoadReport) instead.
@@ -24,6 +47,14 @@ pub enum FormatError {
         name: String,
         /// What it is, and how it is opened.
         what: String,
+    },
+    /// A page that holds several snapshots, of which none is asked for.
+    #[error("{name}: this page holds {} snapshots: {}; open one of them as {name}{CHOICE}{}", snapshots.len(), listed(snapshots), snapshots.first().map_or("", |s| &s.choice))]
+    Several {
+        /// The page.
+        name: String,
+        /// Its snapshots, in its order.
+        snapshots: Vec<PageSnapshot>,
     },
     /// A pickle opcode that would import, call or build an object. It is never executed.
     #[error(

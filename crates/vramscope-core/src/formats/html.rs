@@ -4,13 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::FormatError;
+use super::error::{PageSnapshot, listed};
+use crate::units::Bytes;
 
 /// The snapshots of a page: base64 after `"base64":` (the page of `trace_plot` and its kin), or inside a data URL. Of several the one
 /// that is `wanted` by its name or its number from 1.
 ///
 /// # Errors
-/// [`FormatError::Elsewhere`] when the page holds no snapshot, or several and none is wanted; [`FormatError::Malformed`] when its base64
-/// is broken.
+/// [`FormatError::Elsewhere`] when the page holds no snapshot, [`FormatError::Several`] when it holds several and none is wanted,
+/// [`FormatError::Malformed`] when its base64 is broken.
 pub(crate) fn embedded(page: &[u8], name: &str, wanted: Option<&str>) -> Result<Vec<u8>, FormatError> {
     let elsewhere = |what: String| FormatError::Elsewhere { name: name.to_owned(), what };
     // A memory timeline saved as .html is a picture; its figures go to other files.
@@ -23,20 +25,13 @@ pub(crate) fn embedded(page: &[u8], name: &str, wanted: Option<&str>) -> Result<
     let chosen = match (&found[..], wanted) {
         ([], _) => return Err(elsewhere(what_instead(page).to_owned())),
         ([one], None) => one,
-        (many, None) => {
-            return Err(elsewhere(format!(
-                "this page holds {} snapshots: {}; open one of them as {name}{CHOICE}{}",
-                many.len(),
-                listed(many),
-                many[0].name
-            )));
-        }
+        (many, None) => return Err(FormatError::Several { name: name.to_owned(), snapshots: snapshots(many) }),
         (some, Some(wanted)) => {
             let by_number = || wanted.parse::<usize>().ok()?.checked_sub(1).and_then(|at| some.get(at));
             some.iter()
                 .find(|run| run.name == wanted)
                 .or_else(by_number)
-                .ok_or_else(|| elsewhere(format!("this page has no snapshot {wanted}; it holds {}", listed(some))))?
+                .ok_or_else(|| elsewhere(format!("this page has no snapshot {wanted}; it holds {}", listed(&snapshots(some)))))?
         }
     };
     STANDARD.decode(chosen.text).map_err(|error| FormatError::Malformed {
@@ -103,14 +98,15 @@ fn named(before: &[u8]) -> Option<String> {
     Some(value.to_owned()).filter(|name| !name.is_empty())
 }
 
-fn listed(runs: &[Run<'_>]) -> String {
-    const LISTED: usize = 20;
-    let bytes = |run: &Run<'_>| crate::units::Bytes(run.text.len() as u64 / 4 * 3);
-    let mut all: Vec<String> = runs.iter().take(LISTED).map(|run| format!("{} ({})", run.name, bytes(run))).collect();
-    if runs.len() > LISTED {
-        all.push(format!("{} more", runs.len() - LISTED));
-    }
-    all.join(", ")
+fn snapshots(runs: &[Run<'_>]) -> Vec<PageSnapshot> {
+    let is_alone = |name: &str| runs.iter().filter(|run| run.name == name).count() == 1;
+    runs.iter()
+        .enumerate()
+        .map(|(i, run)| PageSnapshot {
+            choice: if is_alone(&run.name) { run.name.clone() } else { (i + 1).to_string() },
+            bytes: Bytes(run.text.len() as u64 / 4 * 3),
+        })
+        .collect()
 }
 
 /// What a page without a snapshot is.

@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use contents::Contents;
 pub use contents::open_regular;
-pub use error::FormatError;
+pub use error::{FormatError, PageSnapshot};
 pub use log::{Log, LogError};
 pub use look::{Seen, look};
 use unwrap::Layers;
@@ -87,6 +87,15 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
     tracing::info!(file = %path.display(), bytes = contents.bytes.len(), seconds = recording.report.seconds, "read");
     recording.source.path = Some(path.to_owned());
     Ok(recording)
+}
+
+/// The path that opens one snapshot of a page: `page.html::rank1.pickle`.
+#[must_use]
+pub fn one_of_page(page: &Path, choice: &str) -> PathBuf {
+    let mut path = page.as_os_str().to_owned();
+    path.push(html::CHOICE);
+    path.push(choice);
+    PathBuf::from(path)
 }
 
 /// The file of `page.html::rank1.pickle`, and which of its snapshots is meant. A file of that very name is itself.

@@ -98,8 +98,10 @@ pub struct Known {
     pub times: bool,
     /// Steps.
     pub steps: bool,
-    /// More than one stream, or pool.
+    /// More than one stream.
     pub streams: bool,
+    /// Where blocks lie, and so which pool each is of.
+    pub addresses: bool,
     /// Number of events.
     pub events: usize,
 }
@@ -114,6 +116,7 @@ pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
         C::Lived => known.times,
         C::Step => known.steps,
         C::Stream => known.streams,
+        C::Pool => known.addresses,
         // Without events nothing was born or lived for any number of them.
         C::Age | C::Born | C::Gone => known.events > 0,
         _ => true,
@@ -127,7 +130,7 @@ pub fn columns(width: f32, known: Known) -> Vec<(Column, f32, f32)> {
 mod tests {
     use super::*;
 
-    const ALL: Known = Known { times: true, steps: true, streams: true, events: 14_300_000 };
+    const ALL: Known = Known { times: true, steps: true, streams: true, addresses: true, events: 14_300_000 };
 
     #[test]
     fn columns_fit_or_go_and_the_stack_takes_the_rest() {
@@ -141,9 +144,9 @@ mod tests {
             assert!(fit.iter().any(|c| c.0 == Column::Size), "{width}");
         }
         assert!(columns(10.0, ALL).len() >= 2);
-        let none = columns(1400.0, Known { times: false, steps: false, streams: false, events: 9 });
-        assert_eq!(none.len(), 9);
-        let state = columns(1400.0, Known { events: 0, times: false, steps: false, streams: false });
+        let none = columns(1400.0, Known { times: false, steps: false, streams: false, addresses: false, events: 9 });
+        assert_eq!(none.len(), 8);
+        let state = columns(1400.0, Known { events: 0, times: false, steps: false, streams: false, addresses: true });
         assert!(state.iter().all(|c| !matches!(c.0, Column::Age | Column::Born | Column::Gone)), "{state:?}");
     }
 }

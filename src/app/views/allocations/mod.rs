@@ -257,6 +257,7 @@ impl Allocations {
             times: device.events.has_time,
             steps: steps.is_some(),
             streams: device.streams.len() > 1,
+            addresses: device.can_show.addresses.is_known(),
             events: device.events.len(),
         };
         let columns = layout::columns(area.width() - BAR, known);

@@ -7,6 +7,7 @@ use vramscope_core::anatomy::Roles;
 use vramscope_core::anatomy::{Composition, LineHeld, Role};
 use vramscope_core::diagnose::limits::Limit;
 use vramscope_core::diagnose::steady::no_growth;
+use vramscope_core::model::BEFORE_PROFILING;
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
 use vramscope_core::units::{Bytes, count, counted};
 
@@ -103,7 +104,11 @@ impl Found {
         let older = live.iter().filter(|id| (id.0 as usize) < lifetimes.initial_count());
         let older = older.fold((0, 0), |(blocks, bytes), &id| (blocks + 1, bytes + lifetimes.block_size(id)));
         Found {
-            lines: if has_stacks { held.lines.clone() } else { sizes(data, live.into_iter().filter(|&id| is_of(id))) },
+            lines: if has_stacks {
+                held.lines.clone()
+            } else {
+                sizes(data, live.into_iter().filter(|&id| is_of(id)), held.before)
+            },
             has_stacks,
             has_modules: held.modules.iter().any(|m| m.is_module),
             doing: if event == NO_EVENT { String::new() } else { roles.anatomy.words_at(event) },
@@ -126,8 +131,8 @@ impl Found {
     }
 }
 
-/// Blocks by their size, most bytes first.
-fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>) -> Vec<LineHeld> {
+/// Blocks by their size, most bytes first; among them what was held `before` a trace began, of which no block is known.
+fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, before: u64) -> Vec<LineHeld> {
     let mut of_size: FxHashMap<u64, LineHeld> = FxHashMap::default();
     for id in live {
         let size = data.tables.lifetimes.block_size(id);
@@ -146,7 +151,8 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>) -> Vec<LineH
         let text = if is_alone { text } else { format!("{text} ({} bytes)", count(size)) };
         LineHeld { place: format!("blocks of {text}"), size: Some(size), ..line }
     };
-    let mut all: Vec<LineHeld> = of_size.into_iter().map(of).collect();
+    let before = LineHeld { place: BEFORE_PROFILING.to_owned(), bytes: before, ..LineHeld::default() };
+    let mut all: Vec<LineHeld> = of_size.into_iter().map(of).chain([before].into_iter().filter(|l| l.bytes > 0)).collect();
     all.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.lifetimes.first().copied()));
     all
 }

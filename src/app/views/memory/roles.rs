@@ -54,7 +54,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
         }
         let is_dim = hovered_or(cx, by_role).map_or(!focus.is_empty() && !focus.contains(&class), |over| over != row.role);
         let ink = role_paint(row.role).colour(t);
-        let ink = if row.count == 0 || is_dim { Tokens::at(ink, if row.count == 0 { 0.4 } else { 0.25 }) } else { ink };
+        let ink = if row.bytes == 0 || is_dim { Tokens::at(ink, if row.bytes == 0 { 0.4 } else { 0.25 }) } else { ink };
         if let Some((place, _)) = &part {
             let mut batch = Batch::new(ui.painter());
             batch.rect(Rect::from_min_max(place.min, pos2(place.right() - 1.0, place.bottom())), ink);
@@ -86,9 +86,13 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     ui.painter().hline(columns.inner.x_range(), last.top() + 0.5, egui::Stroke::new(1.0, t.line));
     let share = label::text_in_right(ui.painter(), columns.at(1), "100.0", Type::Mono, t.text3);
     let room = columns.inner.with_max_x(share.left() - 4.0);
-    let counts = [counted(held.count, "live block", "live blocks"), counted(held.count, "block", "blocks")];
+    let mut counts = vec![counted(held.count, "live block", "live blocks"), counted(held.count, "block", "blocks")];
+    if held.before > 0 {
+        // No block is known of what was held before profiling.
+        counts.splice(0..0, [format!("{} and what is older", counts[0]), format!("{} and older", counts[1])]);
+    }
     let fits = |text: &&String| label::width(ui.painter(), text, Type::Body) <= room.width();
-    label::text_in(ui.painter(), room, counts.iter().find(fits).unwrap_or(&counts[1]), Type::Body, t.text2);
+    label::text_in(ui.painter(), room, counts.iter().find(fits).unwrap_or(&counts[counts.len() - 1]), Type::Body, t.text2);
     label::text_in_right(ui.painter(), columns.at(0), &layout::whole(held), Type::Mono, t.text1);
     hovered
 }
@@ -112,7 +116,7 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let columns = Columns::of(rect);
     let p = ui.painter();
     square(p, pos2(columns.inner.left() + 5.0, rect.center().y), ink);
-    let is_absent = row.count == 0;
+    let is_absent = row.bytes == 0;
     let (name, figure) = if is_absent { (t.text3, t.text3) } else { (t.text1, t.text1) };
     let share = label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
     label::text_in_right(p, columns.at(0), &row.figure, Type::Mono, figure);

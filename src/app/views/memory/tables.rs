@@ -24,7 +24,10 @@ pub(super) fn is_kept(cx: &ViewContext<'_>, row: &Row) -> bool {
 /// A module, a line or a size. A click on its place opens the source; the row is what else was clicked.
 pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> Response {
     let t = cx.tokens;
-    let name = format!("{}: {} {} in {}", row.name, row.figure, layout::unit(whole), counted(row.count, "block", "blocks"));
+    // What a trace tells of the time before it began has bytes and no blocks.
+    let blocks = if row.count == 0 { "\u{2013}".to_owned() } else { count(row.count) };
+    let in_blocks = if row.count == 0 { String::new() } else { format!(" in {}", counted(row.count, "block", "blocks")) };
+    let name = format!("{}: {} {}{in_blocks}", row.name, row.figure, layout::unit(whole));
     let response = ListRow::new(&name).height(ROW_DENSE).selected(is_kept(cx, row)).show_painted(ui);
     let columns = Columns::of(response.rect);
     let p = ui.painter();
@@ -39,14 +42,14 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> R
         _ => {}
     }
     let share = format!("{:.1}", row.bytes as f64 / whole.max(1) as f64 * 100.0);
-    columns.figures(ui, [&row.figure, &count(row.count), &share], [t.text1, t.text3, t.text3]);
+    columns.figures(ui, [&row.figure, &blocks, &share], [t.text1, t.text3, t.text3]);
     let room =
         Rect::from_min_max(pos2(left + 16.0, response.rect.top()), pos2(columns.names_end(ui, row), response.rect.bottom()));
     let has_source = named(ui, cx, row, room);
     let tip = Tip::new(&row.name)
         .row("bytes", Bytes(row.bytes).to_string())
         .row("share", format!("{share} %"))
-        .row("blocks", count(row.count));
+        .row("blocks", if row.count == 0 { "not recorded".to_owned() } else { blocks });
     let click = if row.which.is_some() { "Click shows it in the inspector and dims all other blocks." } else { "" };
     let source = if has_source { "Its place opens the source." } else { "" };
     let note: Vec<&str> = [row.about, click, source].into_iter().filter(|said| !said.is_empty()).collect();

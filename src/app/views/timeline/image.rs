@@ -123,7 +123,11 @@ impl ColumnPainter {
             while !run.is_beyond() && self.before.get(known).is_some_and(|b| b.0 < shown) {
                 known += 1;
             }
+            let is_grey = run.is_beyond()
+                && matches!(colours.by(), ColourBy::SizeClass | ColourBy::Stream | ColourBy::Pool | ColourBy::Segment);
             let class = match self.before.get(known) {
+                // Of what is older than a trace neither size nor stream nor place is known: it takes the colour of none of them.
+                _ if is_grey => CLASS,
                 Some(&(id, class)) if id == shown && !by_age => class,
                 _ => {
                     let at = if event == NO_EVENT { 0 } else { event };

@@ -2,7 +2,7 @@
 //! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor. `[2.1]` before a line: only for releases that have it;
 //! `[-1.15]`: only where the message is of that release or an older one.
 
-use crate::formats::oom_message::Writer;
+use crate::formats::oom_message::{Platform, Writer};
 
 /// Lines of advice, most promising first.
 pub(super) type Advice = &'static [&'static str];
@@ -10,40 +10,85 @@ pub(super) type Advice = &'static [&'static str];
 pub(super) const WHO: &str = "See who else holds the card: `{tool}`.";
 const SMALLER: &str = "Use a smaller batch, or work in chunks.";
 
-/// Advice for programs whose memory is not PyTorch's, and for the machine's.
-pub(super) fn of_program(writer: Writer) -> Advice {
-    match writer {
-        Writer::Cpu => &[
+/// Advice for programs with settings of their own, and for the machine's memory; `None` for PyTorch's allocators and for bare errors beside
+/// it, where figures decide.
+pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
+    Some(match (writer, platform) {
+        (Writer::LlamaCpp, Platform::Cpu) => &[
+            "Use a smaller quantisation of the model, or a smaller model: what is not on the card takes the machine's memory.",
+            "Put more layers on the card, if it has room: a higher `--n-gpu-layers` (num_gpu in Ollama).",
+            "Let the system page the file in as it is read: leave out `--no-mmap` (use_mmap in Ollama).",
+            "Shorten the context, which sizes the KV cache: a lower --ctx-size (num_ctx in Ollama).",
+        ],
+        (Writer::LlamaCpp, Platform::Metal) => &[
+            "Put fewer layers on the GPU: a lower `--n-gpu-layers`.",
+            "Shorten the context: a lower `--ctx-size`.",
+            "Let the GPU use more of the Mac's memory: `sudo sysctl iogpu.wired_limit_mb` with a number of MiB (macOS 15 and later).",
+        ],
+        (Writer::Xla, Platform::Tpu) => &[
+            "Use a smaller batch, or bfloat16 for what is float32.",
+            "Keep fewer activations: `jax.checkpoint` around the layers, so that they are computed again in the backward pass.",
+            "Spread the arrays over more chips: a Mesh and NamedSharding, or jit with in_shardings.",
+            "See what the program needs before it runs: `jax.jit(f).lower(*args).compile().memory_analysis()`; arguments that are not used again can be given back with donate_argnums.",
+            "See what holds the device: `jax.profiler.save_device_memory_profile(\"memory.prof\")` before the step that fails; vramscope and pprof read it.",
+        ],
+        (Writer::Ollama, _) => &[
+            "Use a smaller model or a smaller quantisation of it.",
+            "Shorten the context: a lower `num_ctx`.",
+            "Close other programs, or stop other models: `ollama ps` lists them, ollama stop ends one.",
+        ],
+        (_, Platform::Cpu) if writer.neighbour().is_some() => &[
+            "Load less into the machine's memory at once: a smaller batch, fewer workers, less read ahead, memory-mapped files.",
+            "Or give the machine, container or job more memory.",
+        ],
+        (Writer::OnnxRuntime | Writer::TensorFlow | Writer::DirectMl, Platform::DirectMl) => &[
+            "Use smaller images, a smaller batch or a smaller model; DirectML has no cache to give back.",
+            "Close programs that use the card: Windows' Task Manager shows what each holds (GPU memory).",
+        ],
+        (Writer::Mps, _) => &[
+            "Use a smaller batch, or a model of half precision.",
+            "Raise the limit if the machine has memory to spare (the system may become unstable): `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0`.",
+        ],
+        (Writer::ComfyUi, _) => COMFY_UI,
+        (Writer::Sglang, _) => &[
+            "Where the KV cache has no room: a higher `--mem-fraction-static`; where the failure comes later, in a batch or a CUDA graph, a lower one.",
+            "Bound the longest input: a lower `--context-length`, and fewer requests at once: a lower --max-running-requests.",
+            "Spread the weights over more cards: a higher `--tp`.",
+            "Or load quantised weights (AWQ, GPTQ, FP8).",
+            WHO,
+        ],
+        (Writer::Tgi, _) => IN_TGI,
+        (Writer::Cpu, _) => &[
             "Load less into the machine's memory at once: smaller `prefetch_factor` and fewer workers in the DataLoader, memory-mapped files, or a machine with more memory.",
             "Load checkpoints without a second copy: `torch.load(path, mmap=True, map_location=\"cpu\")`.",
         ],
-        Writer::Killer => &[
+        (Writer::Killer, _) => &[
             "See whether the system's out-of-memory killer did it: `dmesg -T | grep -i -E \"killed process|oom\"` (as root).",
             "Give the container or job more memory (docker run --memory, resources.limits.memory, --mem of Slurm), or let it use less.",
             "Load less at once: fewer DataLoader workers, a smaller `prefetch_factor`, memory-mapped files; load checkpoints once and not in every process.",
         ],
-        Writer::Slurm => &[
+        (Writer::Slurm, _) => &[
             "Ask for more memory on the machine: `#SBATCH --mem` or --mem-per-cpu.",
             "See what the job used at most: `sacct -o JobID,MaxRSS,ReqMem,State`.",
             "Load less at once: fewer DataLoader workers, memory-mapped files; load checkpoints once and not in every process.",
         ],
-        Writer::Ray => &[
+        (Writer::Ray, _) => &[
             "Run fewer tasks at once on the node: a higher `num_cpus` for each, or its `memory` resource.",
             "See what holds the memory: `ray memory`, and the processes on the node.",
             "The share of memory at which Ray starts to kill is `RAY_memory_usage_threshold`; a node with more memory is the safer way.",
         ],
-        Writer::Shm => &[
+        (Writer::Shm, _) => &[
             "Give the container more shared memory: `docker run --shm-size=8g` or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm.",
             "Use fewer workers, or none: `DataLoader(num_workers=0)`; smaller batches and a smaller prefetch_factor also help.",
             "See how full it is while the program runs: `df -h /dev/shm`.",
         ],
-        Writer::Xla => &[
+        (Writer::Xla, _) => &[
             "Let JAX take more of the card: `XLA_PYTHON_CLIENT_MEM_FRACTION=0.95` (the default is 0.75).",
             "See whether preallocation is what fails, for instance beside another process: `XLA_PYTHON_CLIENT_PREALLOCATE=false`.",
             "Use a smaller batch, or jax.checkpoint on the layers that keep most.",
             "See what holds the device: `jax.profiler.save_device_memory_profile(\"memory.prof\")` before the step that fails; vramscope and pprof read it.",
         ],
-        Writer::TensorFlow => &[
+        (Writer::TensorFlow, _) => &[
             "Use a smaller batch: TensorFlow takes the whole card when it starts, so what it ran out of is mostly its own.",
             "[2.0] Compute in half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
             "[2.0] Where free pieces are too small: `TF_GPU_ALLOCATOR=cuda_malloc_async` takes memory from the driver's pool instead of one large arena.",
@@ -54,40 +99,36 @@ pub(super) fn of_program(writer: Writer) -> Advice {
             "[2.0] See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
             WHO,
         ],
-        Writer::CuPy => &[
+        (Writer::CuPy, _) => &[
             "Give back what the pool keeps and nobody uses: `cupy.get_default_memory_pool().free_all_blocks()`.",
             "Raise or remove the pool's limit, if there is one: `CUPY_GPU_MEMORY_LIMIT=0`.",
             "Work in chunks, or in a smaller type.",
             WHO,
         ],
-        Writer::Rmm => &[
+        (Writer::Rmm, _) => &[
             "Where a pool is set, let it grow or make it larger: `rmm.reinitialize(pool_allocator=True, maximum_pool_size=None)`.",
             "Spill to the machine's memory: `rmm.reinitialize(managed_memory=True)`, or with cuDF `cudf.set_option(\"spill\", True)`.",
             "Work on smaller partitions of the data.",
             "See which calls take the memory: an RMM logging_resource_adaptor writes a log that vramscope opens.",
             WHO,
         ],
-        Writer::Numba => &[
+        (Writer::Numba, _) => &[
             "Let go of device arrays that are no longer needed: `del d_array`; Numba frees them when nothing refers to them.",
             "Give back what Numba keeps for later: `numba.cuda.current_context().deallocations.clear()`.",
             "Copy and work in chunks.",
             WHO,
         ],
-        Writer::OnnxRuntime => &[
+        (Writer::OnnxRuntime, _) => &[
             "Use a smaller batch or shorter inputs: the largest input shape decides how far the arena grows.",
             "Let the arena grow by what is requested instead of doubling: `(\"CUDAExecutionProvider\", {\"arena_extend_strategy\": \"kSameAsRequested\"})` as the session's provider; gpu_mem_limit there bounds it.",
             WHO,
         ],
-        Writer::DirectMl => &[
-            "Use smaller images, a smaller batch or a smaller model; DirectML has no cache to give back.",
-            "Close programs that use the card: Windows' Task Manager shows what each holds (GPU memory).",
-        ],
-        Writer::Paddle => &[
+        (Writer::Paddle, _) => &[
             "Use a smaller batch.",
             "Let the allocator take memory as it is needed: `FLAGS_allocator_strategy=auto_growth`.",
             WHO,
         ],
-        Writer::LlamaCpp => &[
+        (Writer::LlamaCpp, _) => &[
             "Put fewer layers on the card: a lower `--n-gpu-layers`; the others run on the CPU.",
             "Shorten the context, which sizes the KV cache: a lower `--ctx-size`.",
             "Store the KV cache in fewer bits: `--cache-type-k q8_0 --cache-type-v q8_0` (with flash attention).",
@@ -95,127 +136,81 @@ pub(super) fn of_program(writer: Writer) -> Advice {
             "Over several cards, give the one that failed a smaller part with --tensor-split; or use a smaller quantisation.",
             WHO,
         ],
-        Writer::Ollama => &[
-            "Use a smaller model or a smaller quantisation of it.",
-            "Shorten the context: a lower `num_ctx`.",
-            "Close other programs, or stop other models: `ollama ps` lists them, ollama stop ends one.",
-        ],
-        Writer::TensorRt => &[
+        (Writer::TensorRt, _) => &[
             "When it builds an engine, bound what tactics may take: `trtexec --memPoolSize=workspace:2048` (MiB).",
             "Build for smaller inputs: the largest shape of the profile decides; or in FP16 or INT8.",
             "When it runs one, share the activations' memory between contexts (createExecutionContextWithoutDeviceMemory).",
             WHO,
         ],
-        Writer::BitsAndBytes => &[
+        (Writer::TrtLlm, _) => &[
+            "Give the KV cache a smaller share of what is free: a lower `free_gpu_memory_fraction` in kv_cache_config (the default is 0.9).",
+            "Take smaller batches: a lower `--max_num_tokens` and --max_batch_size; bound the longest input: --max_seq_len.",
+            "Spread the weights over more cards: a higher `--tp_size`; or load quantised ones.",
+            WHO,
+        ],
+        (Writer::Mlc, _) => &[
+            "Give it a larger share of the card: a higher `gpu_memory_utilization` (the default is 0.85).",
+            "Make the temporary buffers smaller: a lower `--prefill-chunk-size` of mlc_llm gen_config.",
+            "Use a model of fewer bits, or spread it over more cards: `--tensor-parallel-shards`.",
+        ],
+        (Writer::CudaJl, _) => &[
+            "Let go of arrays that are no longer needed, and give back what the pool keeps: `GC.gc(); CUDA.reclaim()`; CUDA.unsafe_free! frees one at once.",
+            "Let Julia collect sooner: `JULIA_CUDA_SOFT_MEMORY_LIMIT` in the environment.",
+            SMALLER,
+            WHO,
+        ],
+        (Writer::BitsAndBytes, _) => &[
             "bitsandbytes takes this memory itself, most often for paged optimizers (managed memory, which the machine's memory must have room for): try an optimizer that is not paged, `adamw_bnb_8bit`.",
             "On WSL give the virtual machine more memory: `memory=` in .wslconfig.",
             "Use a smaller batch or a smaller rank of the adapters.",
             WHO,
         ],
-        Writer::Mlx => &[
+        (Writer::Mlx | Writer::Metal, _) => &[
             "Use a smaller batch, a shorter context or a smaller quantisation of the model.",
             "Give back what MLX keeps for later: `mlx.core.clear_cache()`; mlx.core.set_cache_limit bounds it.",
             "Let the GPU use more of the Mac's memory: `sudo sysctl iogpu.wired_limit_mb` with a number of MiB (macOS 15 and later).",
         ],
-        Writer::LevelZero | Writer::Vulkan => &[
+        (Writer::OpenCl, _) => &[
+            "Take it in smaller buffers: drivers bound the size of a single one, often to a quarter of the card (CL_DEVICE_MAX_MEM_ALLOC_SIZE).",
+            "Release buffers that are no longer needed; an image or a batch of half the size also tells whether memory is the reason.",
+            "See who else holds the card.",
+        ],
+        (Writer::LevelZero | Writer::Vulkan, _) => &[
             "Take it in smaller buffers: drivers also bound the size of a single one.",
             "Where the driver allows it, ask for larger ones: `UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1` (SYCL on Level Zero).",
             "See who else holds the card.",
         ],
-        Writer::Ascend => &[
+        (Writer::Ascend | Writer::MindSpore, _) => &[
             SMALLER,
             "See who holds the NPU: `npu-smi info`.",
             "On MindSpore bound what one process takes: `max_device_memory` in set_context.",
         ],
-        Writer::OpenAcc => &[
+        (Writer::OpenAcc, _) => &[
             "Keep fewer arrays on the device at once: shorter data regions, `exit data delete` where an array is no longer needed.",
             "Run fewer MPI ranks on one card.",
             WHO,
         ],
-        Writer::XgBoost => &[
+        (Writer::XgBoost, _) => &[
             "Use `QuantileDMatrix` in place of DMatrix, and a lower max_bin.",
             "Sample rows on the card: `sampling_method=gradient_based` with a lower subsample.",
             WHO,
         ],
-        Writer::Faiss => &[
+        (Writer::Faiss, _) => &[
             "Let Faiss set less aside: `StandardGpuResources.setTempMemory`.",
             "Shard the index over cards, or store it compressed (IVF-PQ, float16).",
             WHO,
         ],
-        _ => &[SMALLER, WHO],
-    }
+        _ if writer.neighbour().is_some() => &[SMALLER, WHO],
+        _ => return None,
+    })
 }
 
-/// The machine's memory, in another program than PyTorch.
-pub(super) const HOST: Advice = &[
-    "Load less into the machine's memory at once: a smaller batch, fewer workers, less read ahead, memory-mapped files.",
-    "Or give the machine, container or job more memory.",
-];
-/// Windows promises as much memory as the machine and its paging file have together.
-pub(super) const PAGING: Advice = &[
-    "Let Windows make the paging file larger: System, Advanced, Performance, Virtual memory, \"System managed size\", on a drive with room.",
-    "Load checkpoints without a second copy: `torch.load(path, mmap=True, map_location=\"cpu\")`; or a model of half precision.",
-    "Use fewer DataLoader workers: on Windows each loads the program's libraries once more, which alone takes gigabytes.",
-];
 pub(super) const PIN_MEMORY: Advice = &[
     "Pin less, or nothing: `pin_memory=False` in the DataLoader or the call that failed.",
     "See what limits locked memory: `ulimit -l`; under WSL only a part of the machine's memory can be pinned.",
 ];
-pub(super) const TPU: Advice = &[
-    "Use a smaller batch, or bfloat16 for what is float32.",
-    "Keep fewer activations: `jax.checkpoint` around the layers, so that they are computed again in the backward pass.",
-    "Spread the arrays over more chips: a Mesh and NamedSharding, or jit with in_shardings.",
-    "See what the program needs before it runs: `jax.jit(f).lower(*args).compile().memory_analysis()`; arguments that are not used again can be given back with donate_argnums.",
-    "See what holds the device: `jax.profiler.save_device_memory_profile(\"memory.prof\")` before the step that fails; vramscope and pprof read it.",
-];
-pub(super) const VMEM: Advice = &[
-    "Use smaller blocks in the kernel (block_shape of its BlockSpec), or fewer of them at once.",
-    "The compiler's own limit is `--xla_tpu_scoped_vmem_limit_kib` in LIBTPU_INIT_ARGS.",
-];
-pub(super) const PINNED: Advice = &[
-    "Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory.",
-    "See what limits locked memory: `ulimit -l`.",
-];
 pub(super) const GOES_ON: Advice =
     &["Nothing has to be done while the program goes on: look further down in the log for an error that stopped it."];
-pub(super) const TF_GOES_ON: Advice = &[
-    GOES_ON[0],
-    "If steps are slow, leave room for the workspace it could not get: a smaller batch, or half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
-    "See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
-];
-pub(super) const GGML_GOES_ON: Advice = &[
-    GOES_ON[0],
-    "If it did stop: a lower `--ubatch-size` makes the compute buffers smaller, a lower --ctx-size also the KV cache.",
-];
-/// The machine's memory ran out while llama.cpp loaded a model.
-pub(super) const GGML_HOST: Advice = &[
-    "Use a smaller quantisation of the model, or a smaller model: what is not on the card takes the machine's memory.",
-    "Put more layers on the card, if it has room: a higher `--n-gpu-layers` (num_gpu in Ollama).",
-    "Let the system page the file in as it is read: leave out `--no-mmap` (use_mmap in Ollama).",
-    "Shorten the context, which sizes the KV cache: a lower --ctx-size (num_ctx in Ollama).",
-];
-/// llama.cpp inside Ollama, which has no command line for it.
-pub(super) const OLLAMA_RUNNER: Advice = &[
-    "Put fewer layers on the card: a lower `num_gpu` (an option of the request, or PARAMETER num_gpu in the Modelfile).",
-    "Shorten the context, which sizes the KV cache: a lower `num_ctx`, or OLLAMA_CONTEXT_LENGTH for the server.",
-    "Answer fewer requests at once: `OLLAMA_NUM_PARALLEL=1`; each has a KV cache of its own.",
-    "Store the KV cache in fewer bits: `OLLAMA_KV_CACHE_TYPE=q8_0` with OLLAMA_FLASH_ATTENTION=1.",
-    "Stop other models: `ollama ps` lists them, ollama stop ends one; or use a smaller quantisation.",
-    WHO,
-];
-pub(super) const METAL: Advice = &[
-    "Put fewer layers on the GPU: a lower `--n-gpu-layers`.",
-    "Shorten the context: a lower `--ctx-size`.",
-    "Let the GPU use more of the Mac's memory: `sudo sysctl iogpu.wired_limit_mb` with a number of MiB (macOS 15 and later).",
-];
-pub(super) const MPS: Advice = &[
-    "Use a smaller batch, or a model of half precision.",
-    "Raise the limit if the machine has memory to spare (the system may become unstable): `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0`.",
-];
-pub(super) const MPS_BUFFER: Advice = &[
-    "Split the tensor: a smaller batch, a shorter sequence, or the operation in chunks along one dimension.",
-    "Use attention that keeps no matrix of all pairs: `torch.nn.functional.scaled_dot_product_attention`, or attention slicing.",
-];
 pub(super) const COMFY_UI: Advice = &[
     "Keep less of the models on the card: start ComfyUI with `--lowvram` (--novram where that is not enough).",
     "Use smaller images or fewer at once, and the tiled variants of VAE decode and encode.",
@@ -224,11 +219,13 @@ pub(super) const COMFY_UI: Advice = &[
     "See the whole of PyTorch's message: start with `--disable-cuda-malloc`; it then has all figures.",
     WHO,
 ];
-pub(super) const SGLANG: Advice = &[
-    "Where the KV cache has no room: a higher `--mem-fraction-static`; where the failure comes later, in a batch or a CUDA graph, a lower one.",
-    "Bound the longest input: a lower `--context-length`, and fewer requests at once: a lower --max-running-requests.",
-    "Spread the weights over more cards: a higher `--tp`.",
-    "Or load quantised weights (AWQ, GPTQ, FP8).",
+/// llama.cpp inside Ollama, which has no command line for it.
+pub(super) const OLLAMA_RUNNER: Advice = &[
+    "Put fewer layers on the card: a lower `num_gpu` (an option of the request, or PARAMETER num_gpu in the Modelfile).",
+    "Shorten the context, which sizes the KV cache: a lower `num_ctx`, or OLLAMA_CONTEXT_LENGTH for the server.",
+    "Answer fewer requests at once: `OLLAMA_NUM_PARALLEL=1`; each has a KV cache of its own.",
+    "Store the KV cache in fewer bits: `OLLAMA_KV_CACHE_TYPE=q8_0` with OLLAMA_FLASH_ATTENTION=1.",
+    "Stop other models: `ollama ps` lists them, ollama stop ends one; or use a smaller quantisation.",
     WHO,
 ];
 /// Before PyTorch's own advice, where the text is a server's.

@@ -180,34 +180,42 @@ fn others_of_a_cut_message(c: &mut Case<'_>) -> Reason {
     if c.m.unread().is_empty() || c.m.unallocated().is_some() || q.bytes <= free.bytes {
         return None;
     }
-    let is_much = |bytes: u64| bytes >= capacity.bytes / MUCH;
     let this = c.m.this_process();
-    if let (Some(own), Some(rest)) = (this, unattributed(c.m).filter(|rest| is_much(rest.bytes))) {
-        let who = unattributed_text(rest, capacity);
-        return Some((Verdict::Contention, format!("{who}; this process has {own}. {q} was requested and {free} is free.")));
+    let (others, who) = most_of_others(c.m, capacity)?;
+    if others.bytes < capacity.bytes / MUCH || this.is_none() && c.m.processes.len() < 2 {
+        return None;
     }
-    let largest = largest_other(c.m).filter(|p| is_much(p.bytes.bytes))?;
     if this.is_none() {
         c.doubt = Some("in a container this process may be one of those listed, under another number");
     }
-    let others = c.m.other_processes().filter(|o| this.is_some() && o.bytes > largest.bytes.bytes);
-    let all = others.map_or(String::new(), |o| format!(", and all others together {o}"));
-    let why = format!("{}{all}. {q} was requested and {free} is free.", holder(largest, capacity));
-    (this.is_some() || c.m.processes.len() > 1).then_some((Verdict::Contention, why))
+    let own = this.map_or(String::new(), |own| format!("; this process has {own}"));
+    Some((Verdict::Contention, format!("{who}{own}. {q} was requested and {free} is free.")))
+}
+
+/// What others than this process hold, and in words who: those that are listed, or nobody's that is listed where that is more.
+fn most_of_others(m: &OomMessage, capacity: Figure) -> Option<(Figure, String)> {
+    let largest = largest_other(m);
+    // Where this process is not told apart a sum may count it.
+    let is_known = m.this_process().is_some();
+    let listed = if is_known { m.other_processes() } else { largest.map(|p| p.bytes) }.unwrap_or(NONE);
+    let unlisted = unattributed(m).filter(|rest| is_known && rest.bytes > listed.bytes);
+    if let Some(rest) = unlisted {
+        let why = "belongs to no listed process: one of another container or user, or one that died";
+        return Some((rest, format!("{rest} of the card's {capacity} {why}")));
+    }
+    let largest = largest?;
+    let pid = largest.pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
+    let who = if largest.bytes.bytes < listed.bytes {
+        format!("Other processes hold {listed} of the card's {capacity} ({pid} with {} the most)", largest.bytes)
+    } else {
+        let who = largest.pid.map_or("Another process".to_owned(), |pid| format!("Process {pid}"));
+        format!("{who} holds {} of the card's {capacity}", largest.bytes)
+    };
+    Some((listed, who))
 }
 
 fn largest_other(m: &OomMessage) -> Option<&ProcessUse> {
     m.processes.iter().filter(|p| !p.is_this && !p.bytes.is_unlimited()).max_by_key(|p| p.bytes.bytes)
-}
-
-/// `Process 77 holds 12.00 GiB of the card's 23.65 GiB`.
-fn holder(p: &ProcessUse, capacity: Figure) -> String {
-    let who = p.pid.map_or("Another process".to_owned(), |pid| format!("Process {pid}"));
-    format!("{who} holds {} of the card's {capacity}", p.bytes)
-}
-
-fn unattributed_text(bytes: Figure, capacity: Figure) -> String {
-    format!("{bytes} of the card's {capacity} belongs to no listed process: one of another container or user, or one that died")
 }
 
 /// Figures that the form always has and that the text lacks are not 0: only what does not rest on them is said.
@@ -389,22 +397,12 @@ fn others_fill_the_card(c: &mut Case<'_>) -> Reason {
         return most_is_unattributed(c);
     }
     let (q, free, capacity, own) = (c.q, c.f.free?, c.f.capacity?, c.m.this_process()?);
-    let listed = c.m.other_processes().unwrap_or(NONE);
-    let unlisted = unattributed(c.m).unwrap_or(NONE);
-    let others = if listed.bytes >= unlisted.bytes { listed } else { unlisted };
+    let (others, who) = most_of_others(c.m, capacity)?;
     let is_much = others.bytes >= capacity.bytes / MUCH && others.bytes / 2 >= c.holes.bytes;
     let limit_refuses = c.left.is_some_and(|left| q.bytes > left.bytes);
     if !is_much || c.holes.bytes == 0 || limit_refuses || !c.at_most(q, free.plus(others)) {
         return None;
     }
-    let who = match largest_other(c.m).filter(|_| listed.bytes >= unlisted.bytes) {
-        Some(p) if p.bytes.bytes < listed.bytes => {
-            let largest = p.pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
-            format!("Other processes hold {listed} of the card's {capacity} ({largest} with {} the most)", p.bytes)
-        }
-        Some(p) => holder(p, capacity),
-        None => unattributed_text(unlisted, capacity),
-    };
     let outside = c.m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE);
     let outside = outside.map_or(String::new(), |o| format!(", {} of that outside PyTorch", pytorch_size(o.bytes)));
     let why = format!("{who}; this process has {own}{outside}. {q} was requested and {free} is free on the card.");
@@ -432,11 +430,21 @@ fn holes_of_a_full_card(c: &mut Case<'_>) -> Reason {
     if holes.bytes == 0 || spilled(c).is_some() || !c.at_most(q, c.own(free)) {
         return None;
     }
+    let share = c.reserved.map_or(1.0, |r| holes.bytes as f64 / r.bytes.max(1) as f64);
+    let outside = outside_it(c);
+    // Holes that hardly exceed the request are no proof that it was they that lacked.
+    if share < FEW_HOLES && holes.bytes / 2 < q.bytes && !outside.is_empty() {
+        let live = c.m.live().unwrap_or(NONE);
+        let why = format!(
+            "{q} was requested; {free} is free on the card, and {holes} in holes of what PyTorch holds. Live tensors take {live} of {}.{outside} Without that it would fit.",
+            c.f.capacity?
+        );
+        return Some((Verdict::Capacity, why));
+    }
     if c.doubt.is_none() && holes.low() < q.high() {
         // Only what is free in the pool and on the stream of the request can be joined with what the card has.
         c.doubt = Some("which of these holes the request's pool and stream may use is unknown");
     }
-    let share = c.reserved.map_or(1.0, |r| holes.bytes as f64 / r.bytes.max(1) as f64);
     let little = if share < FEW_HOLES {
         format!(" But that is only {:.1} % of what PyTorch holds: the card is nearly full as well.", share * 100.0)
     } else {
@@ -447,7 +455,7 @@ fn holes_of_a_full_card(c: &mut Case<'_>) -> Reason {
     } else {
         format!(". Together with the {free} free on the card it would be enough")
     };
-    Some((Verdict::Fragmentation, format!("{}{card}.{little}{}", scattered(c), outside_it(c))))
+    Some((Verdict::Fragmentation, format!("{}{card}.{little}{outside}", scattered(c))))
 }
 
 /// What PyTorch holds where that is more than the card has: Windows' driver moves the rest to the machine's memory.
@@ -508,7 +516,9 @@ fn unattributed_fills_the_card(c: &mut Case<'_>) -> Reason {
     } else {
         "is held outside PyTorch, by other processes or by libraries of this one: the message does not say which"
     };
-    Some((Verdict::Unknown, format!("{q} was requested and {own} is free. {bytes} of the card {whose}.")))
+    let fits = c.q.plus(held).bytes <= capacity.bytes && c.m.dialect.writer == Writer::CudaMallocAsync;
+    let fits = if fits { " The tensors and the request together would fit on the card." } else { "" };
+    Some((Verdict::Unknown, format!("{q} was requested and {own} is free. {bytes} of the card {whose}.{fits}")))
 }
 
 fn full(c: &mut Case<'_>) -> Reason {

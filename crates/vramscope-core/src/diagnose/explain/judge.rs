@@ -24,9 +24,7 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
     if m.is_absurd_request {
         return of(Verdict::TooLarge, "The program requested more than 1 EiB: the size was computed wrong (a negative or uninitialised dimension), no card has that.".to_owned());
     }
-    if !m.says.is_empty()
-        && !(m.figures.requested.is_none() && matches!(m.dialect.writer, Writer::Cublas | Writer::Cudnn | Writer::Nccl))
-    {
+    if !m.says.is_empty() {
         return said(m);
     }
     if let (Some(q), Some(most)) = (m.figures.requested, m.figures.largest_block) {
@@ -49,23 +47,15 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         _ => {}
     }
     if m.is_pinned {
-        return of(Verdict::Unknown, "The call pins memory of the machine (pin_memory), and the driver could not get that; CUDA has the same words for a full card.".to_owned());
+        return of(
+            Verdict::Unknown,
+            "The call pins memory of the machine, and the driver could not get that; CUDA has the same words for a full card."
+                .to_owned(),
+        );
     }
     let Some(q) = m.figures.requested else {
-        let whose = match m.dialect.writer {
-            Writer::Cublas => "cuBLAS could not get memory for its handle or workspace, which lies outside PyTorch's cache",
-            Writer::Cudnn => "cuDNN could not get memory outside PyTorch's cache",
-            Writer::Nccl => "NCCL could not get memory for its buffers, which lie outside PyTorch's cache",
-            Writer::ComfyUi => {
-                "ComfyUI could not get memory for the step it was at; it prints only the first words of PyTorch's message"
-            }
-            _ => "The device ran out of memory",
-        };
-        let server = m
-            .around
-            .filter(|_| whose.starts_with("The device"))
-            .map(|w| format!("The device ran out of memory in {}", w.title()));
-        let whose = server.as_deref().unwrap_or(whose);
+        let inside = m.around.map_or(String::new(), |w| format!(" in {}", w.title()));
+        let whose = format!("The device ran out of memory{inside}");
         if let (Some(limit), Some(held)) = (m.figures.limit, m.figures.allocated) {
             let words = format!("This process may hold {limit} and has {held} in tensors; what it requested is not in the text.");
             let verdict = if held.bytes >= limit.bytes / 10 * 9 { Verdict::Cap } else { Verdict::Unknown };
@@ -99,9 +89,13 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
 fn said(m: &OomMessage) -> Judged {
     let f = &m.figures;
     let mut sentence = m.says.to_owned();
-    for (name, figure) in
-        [("{requested}", f.requested), ("{free}", f.free), ("{allocated}", f.allocated), ("{capacity}", f.capacity)]
-    {
+    for (name, figure) in [
+        ("{requested}", f.requested),
+        ("{free}", f.free),
+        ("{allocated}", f.allocated),
+        ("{capacity}", f.capacity),
+        ("{limit}", f.limit),
+    ] {
         let Some(at) = sentence.find(name) else { continue };
         match figure {
             // The kernel counts in KiB, whatever the size.
@@ -119,7 +113,7 @@ fn said(m: &OomMessage) -> Judged {
     let verdict = match (m.dialect.writer, m.dialect.platform) {
         _ if m.is_warning => Verdict::Unknown,
         (Writer::Rmm, _) => Verdict::Cap,
-        (Writer::Sglang | Writer::Tgi, _) => Verdict::Capacity,
+        (Writer::Sglang | Writer::Tgi | Writer::Vllm | Writer::TrtLlm, _) => Verdict::Capacity,
         (_, Platform::Vulkan | Platform::Mps) => Verdict::TooLarge,
         _ if is_over(f.capacity) => Verdict::TooLarge,
         _ if is_over(f.free) => Verdict::Capacity,
@@ -276,13 +270,13 @@ fn by_figures(m: &OomMessage) -> Judged {
         let sentence = format!("{q} was requested and {free} is free{held}, but no single piece is large enough.");
         return Judged { verdict: Verdict::Fragmentation, doubt: rounded_unless(certain), sentence };
     }
+    let of = f.capacity.map_or(String::new(), |c| format!(" of the device's {c}"));
     if fits {
         // A GPU's driver joins scattered pages.
         return unknown(format!(
-            "{q} was requested and {free} was free on the device{held}, so something else refused it: another program that took memory since, or a limit of the system, container or driver."
+            "{q} was requested and {free}{of} was free{held}, so something else refused it: another program that took memory since, or a limit of the system, container or driver."
         ));
     }
-    let of = f.capacity.map_or(String::new(), |c| format!(" of the device's {c}"));
     let sentence = format!("{q} was requested and only {free}{of} is free{held}.");
     let doubt = f.allocated.is_none().then_some("the message does not say whether this program or others hold the rest");
     Judged { verdict: Verdict::Capacity, doubt: rounded_unless(certain).or(doubt), sentence }

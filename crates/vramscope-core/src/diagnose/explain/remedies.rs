@@ -74,34 +74,18 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
     if m.is_absurd_request {
         return tips(m, advice::BROKEN_SIZE);
     }
-    let fixed = match (writer, platform) {
-        (Writer::LlamaCpp, Platform::Cpu) if m.is_warning => Some(advice::GOES_ON),
-        (Writer::LlamaCpp, _) if m.is_warning => Some(advice::GGML_GOES_ON),
-        (Writer::LlamaCpp, Platform::Cpu) => Some(advice::GGML_HOST),
-        (Writer::LlamaCpp, _) if m.around == Some(Writer::Ollama) => Some(advice::OLLAMA_RUNNER),
-        (Writer::LlamaCpp, Platform::Metal) => Some(advice::METAL),
-        (Writer::TensorRt, _) if m.is_warning => Some(advice::GOES_ON),
-        (Writer::Xla, Platform::Tpu) if !m.says.is_empty() => Some(advice::VMEM),
-        (Writer::Xla, Platform::Tpu) => Some(advice::TPU),
-        (Writer::TensorFlow, Platform::Cpu) if !m.says.is_empty() => Some(advice::PINNED),
-        (Writer::TensorFlow | Writer::Paddle, Platform::Cpu) => Some(advice::HOST),
-        (Writer::Cpu, _) if !m.says.is_empty() => Some(advice::PAGING),
-        (Writer::Tgi, _) => Some(advice::IN_TGI),
+    let fixed = match writer {
+        _ if !m.tips.is_empty() => Some(m.tips),
         _ if m.is_pinned => Some(advice::PIN_MEMORY),
-        (Writer::TensorFlow, _) if m.is_warning => Some(advice::TF_GOES_ON),
-        (Writer::OnnxRuntime | Writer::TensorFlow, Platform::DirectMl) => Some(advice::of_program(Writer::DirectMl)),
-        (Writer::Mps, _) if verdict == Verdict::TooLarge && m.figures.limit.is_none() => Some(advice::MPS_BUFFER),
-        (Writer::Mps, _) => Some(advice::MPS),
-        (Writer::ComfyUi, _) => Some(advice::COMFY_UI),
-        (Writer::Sglang, _) => Some(advice::SGLANG),
-        (Writer::Vllm, _) => return vllm(m),
-        _ if writer.neighbour().is_some() || writer.is_host() => Some(advice::of_program(writer)),
+        Writer::Vllm => return vllm(m),
+        _ if m.is_warning && writer.neighbour().is_some() => Some(advice::GOES_ON),
         _ if m.is_warning && verdict == Verdict::Unknown => return retried(m),
-        _ => match m.cause {
-            Some(Cause::PoolAllocator) => Some(advice::POOL_ALLOCATOR),
-            Some(Cause::SegmentReserve) => Some(advice::SEGMENT_RESERVE),
-            _ => None,
-        },
+        Writer::LlamaCpp if m.around == Some(Writer::Ollama) && platform != Platform::Cpu => Some(advice::OLLAMA_RUNNER),
+        _ => advice::of_program(writer, platform).or(m.cause.and_then(|cause| match cause {
+            Cause::PoolAllocator => Some(advice::POOL_ALLOCATOR),
+            Cause::SegmentReserve => Some(advice::SEGMENT_RESERVE),
+            Cause::Rejected => None,
+        })),
     };
     if let Some(lines) = fixed {
         let mut out = tips(m, lines);

@@ -278,6 +278,10 @@ fn few_holes_are_not_the_first_advice() {
     assert!(e.remedies[0].sentence.contains("pid 3044"), "{:?}", e.remedies[0]);
     let e = verdict_of(&modern("14.00 MiB", "23.69 GiB", "12.19 MiB", "", "", "22.80 GiB", "53.12 MiB"));
     assert!(e.remedies[0].sentence.contains("micro-batch"), "{:?}", e.remedies[0]);
+    // Where they hardly exceed the request and much of the card is held outside PyTorch, that is what fills it.
+    let e = verdict_of(&modern("130.00 MiB", "7.80 GiB", "33.56 MiB", "", "", "5.91 GiB", "184.00 MiB"));
+    assert_eq!(e.verdict, Verdict::Capacity);
+    assert!(e.sentence.contains("1.68 GiB of the card is held outside PyTorch"), "{}", e.sentence);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Reads messages by the table of dialects: one engine for every program.
 //!
 //! A row is found by its `anchor`. Its `fields` are clauses between bars: words as the program prints them with a `{name}` for each
-//! number. `<` before a clause looks before the anchor. Letters' case and white space are ignored. A clause that is not found leaves its
-//! fields unread, and none is looked for far behind the one before it, so that no other line's number is taken.
+//! number. `{free#}` may stand without a unit, and is bytes then; `{free#G}` is GiB then, `{free#K}` KiB. `{_}` is any number. `<` before a clause
+//! looks before the anchor. Letters' case and white space are ignored. A clause that is not found leaves its fields unread, and none is looked
+//! for far behind the one before it, so that no other line's number is taken.
 
 use std::sync::LazyLock;
 
@@ -31,6 +32,8 @@ pub(super) struct Row {
     pub(super) is_whole: bool,
     /// What it means where its figures do not decide that.
     pub(super) says: &'static str,
+    /// What to do where its program's usual advice does not fit.
+    pub(super) tips: &'static [&'static str],
     /// A line as the program prints it, and what is read from it: both are tested.
     #[cfg_attr(not(test), allow(dead_code))]
     pub(super) example: &'static str,
@@ -56,7 +59,7 @@ macro_rules! fields {
 }
 
 // `more` adds to the request, `exact` is it in full where it was also printed rounded, `whole` is it cut off to whole GiB, `total` is what is
-// allocated with the request in it, and `used` is all of the card that is not free, whoever holds it: it follows `free`.
+// allocated with the request in it, and `used` is all of the card that is not free, whoever holds it: it follows `free` or `capacity`.
 fields!(
     Requested "requested", More "more", Exact "exact", Whole "whole", Capacity "capacity", Free "free", Limit "limit", Allocated "allocated",
     Total "total", Used "used", Pools "pools", Unallocated "unallocated", Reserved "reserved", Other "other", Largest "largest", Gpu "gpu",
@@ -72,8 +75,8 @@ impl Field {
 
 enum Part {
     Words(String),
-    /// Whether it may stand without a unit: then it is bytes.
-    Number(Field, bool),
+    /// The unit it has where none is printed, as a power of two; `None` where one must be.
+    Number(Field, Option<u32>),
 }
 
 struct Clause {
@@ -140,15 +143,18 @@ pub(super) fn starts(low: &str) -> Vec<(usize, usize)> {
 
 /// Where the next message starts that ends others, for each start.
 pub(super) fn ends(starts: &[(usize, usize)], length: usize) -> Vec<usize> {
-    let mut nexts = vec![length; starts.len()];
-    for i in (1..starts.len()).rev() {
-        let (at, index) = starts[i];
-        let (before, other) = starts[i - 1];
-        let is_end =
-            matches!(pattern(index).row.trust, Trust::Sure | Trust::Figures) && at >= before + pattern(other).anchor.len();
-        nexts[i - 1] = if is_end { at } else { nexts[i] };
+    // The first at each place or behind it.
+    let mut from = vec![length; starts.len() + 1];
+    for (i, &(at, index)) in starts.iter().enumerate().rev() {
+        let is_end = matches!(pattern(index).row.trust, Trust::Sure | Trust::Figures);
+        from[i] = if is_end { at } else { from[i + 1] };
     }
-    nexts
+    let behind = |(i, &(at, index)): (usize, &(usize, usize))| {
+        let end = at + pattern(index).anchor.len();
+        let inside = starts[i..].iter().take_while(|start| start.0 < end).count();
+        from[i + inside]
+    };
+    starts.iter().enumerate().map(behind).collect()
 }
 
 pub(super) fn pattern(index: usize) -> &'static Pattern {
@@ -170,6 +176,8 @@ pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
 
 /// How far behind the last figure read another may stand.
 const GAP: usize = 260;
+/// The same in reports of many lines, which a log's prefixes make longer.
+const REPORT_GAP: usize = 600;
 /// How far before the anchor a clause looks.
 const BEFORE: usize = 600;
 /// Where the words stand that a row needs beside its anchor.
@@ -197,6 +205,7 @@ impl Pattern {
         let mut message = OomMessage::new(self.dialect());
         message.is_warning = self.row.is_warning;
         message.says = self.row.says;
+        message.tips = self.row.tips;
         let (low, text) = if self.row.is_whole {
             let (low, text) = (window.low_after(), window.text_after());
             let again = low.get(self.anchor.len()..).and_then(|rest| rest.find(self.anchor.as_str()));
@@ -205,13 +214,14 @@ impl Pattern {
         } else {
             (window.low(), window.text())
         };
+        let gap = if self.row.is_whole { REPORT_GAP } else { GAP };
         let mut used = self.anchor.len();
         for clause in &self.clauses {
             if clause.is_before {
                 clause.read(window.low_before(BEFORE), window.before(BEFORE), 0, usize::MAX, &mut message);
             } else if let [Part::Number(Field::Processes, _)] = clause.parts.as_slice() {
                 used = processes(low, text, used, &mut message);
-            } else if let Some(end) = clause.read(low, text, 0, used + GAP, &mut message) {
+            } else if let Some(end) = clause.read(low, text, 0, used + gap, &mut message) {
                 used = used.max(end);
             }
         }
@@ -240,10 +250,16 @@ impl Clause {
         let (is_before, text) = text.strip_prefix('<').map_or((false, text), |rest| (true, rest));
         let mut parts = Vec::new();
         for (i, piece) in text.split(['{', '}']).enumerate() {
-            let name = piece.trim().trim_end_matches('#');
+            let (name, unit) = piece.split_once('#').unwrap_or((piece, "-"));
+            let unit = match unit {
+                "-" => None,
+                "G" => Some(30),
+                "K" => Some(10),
+                _ => Some(0),
+            };
             let field = FIELDS.iter().find(|(known, _)| i % 2 == 1 && *known == name);
             match field {
-                Some(&(_, field)) => parts.push(Part::Number(field, piece.ends_with('#') || field.is_count())),
+                Some(&(_, field)) => parts.push(Part::Number(field, if field.is_count() { Some(0) } else { unit })),
                 None if piece.trim().is_empty() => {}
                 None => parts.push(Part::Words(squeezed(piece))),
             }
@@ -257,18 +273,19 @@ impl Clause {
         let text = text.get(..low.len())?;
         let area = low.get(from..)?;
         match self.parts.as_slice() {
-            [Part::Number(field, is_bare)] => number_at_end(text, *is_bare).map(|n| {
-                set(message, *field, n);
-                low.len()
-            }),
-            [Part::Number(field, is_bare), Part::Words(words), rest @ ..] => {
-                area.match_indices(words.as_str()).find_map(|(at, _)| {
-                    let number = number_at_end(&text[..from + at], *is_bare)?;
-                    let (end, mut found) = sequence(rest, text, low, from + at + words.len())?;
-                    found.insert(0, (*field, number));
-                    settle(message, found);
-                    Some(end)
-                })
+            [Part::Number(field, unit)] => {
+                set(message, *field, Figure::at_end(text, *unit)?);
+                Some(low.len())
+            }
+            [Part::Number(field, unit), Part::Words(words), rest @ ..] => {
+                let (figure, end, found) = area.match_indices(words.as_str()).find_map(|(at, _)| {
+                    let figure = Figure::at_end(&text[..from + at], *unit)?;
+                    let (end, found) = sequence(rest, text, low, from + at + words.len())?;
+                    Some((figure, end, found))
+                })?;
+                set(message, *field, figure);
+                found.into_iter().for_each(|(field, figure)| set(message, field, figure));
+                Some(end)
             }
             [Part::Words(words), rest @ ..] => {
                 let place = |(at, _): (usize, &str)| sequence(rest, text, low, from + at + words.len());
@@ -277,7 +294,7 @@ impl Clause {
                 } else {
                     area.match_indices(words.as_str()).find_map(place)?
                 };
-                settle(message, found);
+                found.into_iter().for_each(|(field, figure)| set(message, field, figure));
                 Some(end)
             }
             _ => None,
@@ -285,72 +302,40 @@ impl Clause {
     }
 }
 
-/// A number, and whether a unit stands behind it.
-type Number = (Figure, bool);
-
 /// Reads parts one right behind the other.
-fn sequence(parts: &[Part], text: &str, low: &str, mut at: usize) -> Option<(usize, Vec<(Field, Number)>)> {
+fn sequence(parts: &[Part], text: &str, low: &str, mut at: usize) -> Option<(usize, Vec<(Field, Figure)>)> {
     let mut found = Vec::new();
     for part in parts {
-        match part {
+        at += match part {
             Part::Words(words) => {
                 low.get(at..)?.strip_prefix(words.as_str())?;
-                at += words.len();
+                words.len()
             }
             Part::Number(Field::Tensor, _) => {
                 let (bytes, length) = tensor_bytes(low.get(at..)?)?;
-                found.push((Field::Requested, (Figure::exact(bytes), true)));
-                at += length;
+                found.push((Field::Requested, Figure::exact(bytes)));
+                length
             }
-            Part::Number(field, is_bare) => {
-                let (number, length) = number(text.get(at..)?, field.is_count(), *is_bare)?;
-                found.push((*field, number));
-                at += length;
+            Part::Number(Field::Skipped, _) => Figure::skip(text.get(at..)?)?,
+            // "0" before a line that begins with a year is no 02024.
+            Part::Number(field, _) if field.is_count() && text.get(at..)?.starts_with('0') => {
+                found.push((*field, Figure::exact(0)));
+                1
             }
-        }
+            Part::Number(field, unit) => {
+                let text = text.get(at..)?;
+                let bare = || Figure::bare(text, (*unit)?);
+                let (figure, length) = if field.is_count() { bare()? } else { Figure::at_start(text).or_else(bare)? };
+                found.push((*field, figure));
+                length
+            }
+        };
     }
     Some((at, found))
 }
 
-fn settle(message: &mut OomMessage, mut found: Vec<(Field, Number)>) {
-    // "31.44/47.38 GiB": the unit is said once.
-    let scale = found.iter().rev().find(|(f, n)| n.1 && *f != Field::Gpu).map(|(_, n)| n.0);
-    for i in 0..found.len() {
-        let (field, (figure, has_unit)) = found[i];
-        if !has_unit
-            && figure.slack > 0
-            && let Some(unit) = scale.and_then(Figure::unit)
-        {
-            found[i] = (field, (figure.scaled(unit), true));
-        }
-    }
-    for (field, number) in found {
-        set(message, field, number);
-    }
-}
-
-/// Digits with or without a unit. Without one they are bytes; with decimals and no unit they wait for the next one's.
-fn number(text: &str, is_count: bool, is_bare: bool) -> Option<(Number, usize)> {
-    let sized = || Figure::at_start(text).map(|(figure, length)| ((figure, true), length));
-    let bare = || Figure::bare(text).map(|(figure, length)| ((figure, false), length));
-    // "0" before a line that begins with a year is no 02024.
-    if is_count && text.starts_with('0') {
-        return Figure::bare("0").map(|(figure, length)| ((figure, false), length));
-    }
-    if is_count { bare() } else { sized().or_else(|| is_bare.then(bare).flatten()) }
-}
-
-fn number_at_end(text: &str, is_bare: bool) -> Option<Number> {
-    let bare = || Figure::bare_at_end(text).map(|figure| (figure, false));
-    Figure::at_end(text).map(|figure| (figure, true)).or_else(|| is_bare.then(bare).flatten())
-}
-
 /// The first reading of a figure stays.
-fn set(message: &mut OomMessage, field: Field, (figure, has_unit): Number) {
-    // Decimals without a unit are no bytes.
-    if !has_unit && figure.slack > 0 {
-        return;
-    }
+fn set(message: &mut OomMessage, field: Field, figure: Figure) {
     let f = &mut message.figures;
     let first = |slot: &mut Option<Figure>| *slot = slot.or(Some(figure));
     match field {
@@ -367,7 +352,10 @@ fn set(message: &mut OomMessage, field: Field, (figure, has_unit): Number) {
         Field::Limit => f.limit = f.limit.or(Some(figure).filter(|l| !l.is_unlimited() && l.bytes > 0)),
         Field::Allocated => first(&mut f.allocated),
         Field::Total => f.allocated = f.allocated.or(f.requested.map(|q| figure.minus(q))),
-        Field::Used => f.capacity = f.capacity.or(f.free.map(|free| figure.plus(free))),
+        Field::Used => {
+            f.free = f.free.or(f.capacity.map(|capacity| capacity.minus(figure)));
+            f.capacity = f.capacity.or(f.free.map(|free| figure.plus(free)));
+        }
         Field::Pools => first(&mut f.private_pools),
         Field::Unallocated => first(&mut f.unallocated),
         Field::Reserved => first(&mut f.reserved),
@@ -392,7 +380,7 @@ fn processes(low: &str, text: &str, mut used: usize, message: &mut OomMessage) -
         }
         from = at + IN_USE.len();
         let (this, other) = (words.rfind("thisprocesshas"), words.rfind("process"));
-        let (Some(bytes), Some(other)) = (Figure::at_end(piece), other) else { continue };
+        let (Some(bytes), Some(other)) = (Figure::at_end(piece, None), other) else { continue };
         let is_this = this.is_some_and(|this| other == this + "this".len());
         let digits = words.get(other + "process".len()..).unwrap_or("");
         let digits = digits.get(..digits.bytes().take_while(u8::is_ascii_digit).count()).unwrap_or("");
@@ -497,8 +485,9 @@ mod tests {
     #[test]
     fn every_clause_names_known_fields() {
         for row in ROWS.iter().flat_map(|rows| rows.iter()) {
-            for name in row.fields.split(['{', '}']).skip(1).step_by(2).map(|name| name.trim_end_matches('#')) {
-                assert!(FIELDS.iter().any(|(known, _)| *known == name.trim()), "{name} of {}", row.anchor);
+            for name in row.fields.split(['{', '}']).skip(1).step_by(2) {
+                let name = name.split('#').next().unwrap();
+                assert!(FIELDS.iter().any(|(known, _)| *known == name), "{name} of {}", row.anchor);
             }
             assert!(row.anchor.len() > 5 && row.example.len() > 5, "{}", row.anchor);
         }

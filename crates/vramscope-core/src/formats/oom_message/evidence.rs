@@ -12,20 +12,20 @@ const CODE: &str = "_t::|self(|==|!=|str(e|str(err|in str(|\" in |' in |re.compi
 
 /// Words of advice and of what may be, not of what was.
 const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you might|you can|avoid|prevent|may |might |could |can cause|\
-    can lead|in case|handle|handling|fix|should|would|usually|typically|means|detect|instead of|e.g.|such as|workaround|\
+    can lead|that is |that are |is there |how do |how to |what happens|in case|handle|handling|fix|should|would|usually|typically|means|detect|instead of|e.g.|such as|workaround|\
     troubleshoot|test |defaults to|is returned|todo|recover|on oom|like |against|without |no more|either|maps |common ";
 
 /// What people write of their own failure.
 const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got an|gives me|encountered|ran into|i receive|i am facing|throws|\
-    threw|when calling|tried to allocate|crashed|returns ze_|returned ze_|terminated|what():|died|exited with";
+    threw|when calling|tried to allocate|crashed|returns ze_|returned ze_|terminated with|: terminated|what():|died|exited with";
 
 /// What stands beside a name where it is the error itself.
 const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
 
 /// What opens an argument, a list or a value in code, before its text in quotes.
-const OPENS: [char; 5] = ['(', '{', '[', '=', '+'];
+const OPENS: [char; 6] = ['(', '{', '[', '=', '+', '<'];
 /// What follows the text.
-const CLOSES: [char; 6] = [')', '}', ']', ',', ';', '+'];
+const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 
 /// True where the words stand in a text in quotes of a line of code: `errors.New("out of memory")`, `{"out of memory", true},`.
 pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
@@ -37,10 +37,12 @@ pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
     let line = line.to_ascii_lowercase();
     let place = line.find(&words).or_else(|| line.find(first));
     let Some((before, after)) = place.and_then(|at| line.split_at_checked(at)) else { return false };
-    let (Some((opens, _)), Some((_, closes))) = (before.rsplit_once('"'), after.split_once('"')) else { return false };
+    let (Some((opens, _)), Some((inside, closes))) = (before.rsplit_once('"'), after.split_once('"')) else { return false };
     // A raw text of Python, C++ or Rust, and a format: `r"`, `L"`, `f"`.
     let opens = opens.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
+    // A line of a longer text, which the next line goes on with.
+    let goes_on = opens.is_empty() && closes.trim().is_empty() && inside.ends_with(' ');
+    goes_on || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
 }
 
 /// True for a line of a comment between `/*` and `*/`, of which the text shows the beginning.
@@ -56,13 +58,13 @@ const AROUND: usize = 240;
 const LONG: usize = 4_000;
 
 /// True where the line that holds the words reports them as an error that happened.
-pub(super) fn is_reported(window: &Window<'_>, words: &str, trust: Trust) -> bool {
+pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bool {
     let line = window.raw_line();
     // Of a line of megabytes only what stands around the words, without its white space.
     let near = [window.low_before(AROUND), super::text::clamped(window.low_after(), AROUND)].concat();
     let line = if line.len() > LONG { near.as_str() } else { stripped(line).rest.trim() };
     let low = line.to_ascii_lowercase();
-    let words = words.to_ascii_lowercase();
+    let words = anchor.to_ascii_lowercase();
     // Words that are wrapped stand in no single line: what is left is looked at as a whole.
     let first = words.split(' ').next().unwrap_or(&words);
     let at = low.find(&words).or_else(|| low.find(first)).unwrap_or(0);
@@ -71,7 +73,7 @@ pub(super) fn is_reported(window: &Window<'_>, words: &str, trust: Trust) -> boo
     let (before, after) = (tail(before, AROUND), super::text::clamped(after, AROUND));
     if trust == Trust::Line {
         let rest = [before, after].concat();
-        return line.starts_with("Killed") && rest.trim().is_empty() || is_job(before, line);
+        return line.starts_with(anchor) && rest.trim().is_empty() || is_job(before, after);
     }
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "Could not" is an error's word, "could" alone is not.
@@ -82,7 +84,9 @@ pub(super) fn is_reported(window: &Window<'_>, words: &str, trust: Trust) -> boo
     if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
-    if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) {
+    // A name with a comma, alone on its line, is one of a list.
+    let is_listed = trust == Trust::Name && after.trim_start().starts_with(',');
+    if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) && !is_listed {
         return true;
     }
     if has(&both, ADVICE) {
@@ -107,11 +111,11 @@ fn ends_as_error(before: &str) -> bool {
         || (before.ends_with(':') && !before.ends_with("errors:") && has(before, ERROR) && !before.contains("if "))
 }
 
-/// `script: line 28:  8156 Killed                  python3 main.py`, as shells write.
-fn is_job(before: &str, line: &str) -> bool {
-    let digits = before.trim_end().rsplit(' ').next().unwrap_or("");
-    let follows = line.find("Killed").and_then(|at| line.get(at + "Killed".len()..)).is_some_and(|rest| rest.starts_with("  "));
-    follows && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+/// `script: line 28:  8156 Killed                  python3 main.py`, as shells write, and `zsh: killed     python3 main.py`.
+fn is_job(before: &str, after: &str) -> bool {
+    let whose = before.trim_end().rsplit(' ').next().unwrap_or("");
+    let is_number = !whose.is_empty() && whose.bytes().all(|b| b.is_ascii_digit());
+    after.starts_with("  ") && (is_number || whose == "zsh:")
 }
 
 /// At most so many bytes of the end of a text.
@@ -159,6 +163,16 @@ mod tests {
             "        raise RuntimeError(\"CUDA out of memory. Tried to allocate 6.96 GiB\")",
             "\tstatus.SetLastError(\"error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\")",
             "/**\n * Throws bad_alloc, but when `cudaErrorMemoryAllocation` is returned,\n * out_of_memory.\n */",
+            "            \"Running\": false,\n            \"OOMKilled\": false,\n            \"ExitCode\": 1,",
+            "Is there a way to get logs about an OOMKilled event happening on the pod?",
+            "A container that is OOM killed has the exit code 137 and is restarted.",
+            "        raise RuntimeError(\n            \"CUDA out of memory occurred when warming up sampler with \"\n            f\"{n} requests\")",
+            "    rtprintpanic!(\"memory allocation of {} bytes failed\\n\", layout.size());",
+            "#define CL_MEM_OBJECT_ALLOCATION_FAILURE            -4",
+            "    msg << \"[metal::malloc] Resource limit (\" << resource_limit_ << \") exceeded.\";",
+            "@cenum cublasStatus_t::UInt32 begin\n    CUBLAS_STATUS_ALLOC_FAILED,\nend",
+            "exception MemoryError\nRaised when an operation runs out of memory.",
+            "Effective GPU memory usage: 99.55% (11.688 GiB/11.741 GiB)\nMemory pool usage: 8.505 GiB (10.406 GiB reserved)",
             "  /**\n   * @throws on a\n   * CUDA out of memory error.\n   */",
         ] {
             assert!(find_all(text).is_empty(), "{text}: {:?}", find_all(text));

@@ -72,12 +72,6 @@ impl Figure {
         [40, 30, 20, 10].into_iter().find(|shift| self.slack > 0 && is_in(shift))
     }
 
-    /// A decimal read without a unit, in that of its neighbour.
-    pub(super) fn scaled(self, unit: u32) -> Figure {
-        let times = |n: u64| if unit >= BARE { n.saturating_mul(1 << (unit - BARE)) } else { n >> (BARE - unit) };
-        Figure { bytes: times(self.bytes), slack: times(self.slack) }
-    }
-
     /// Reads a figure at the start of white-space-free text; also says how long it is. All units are powers of 1024,
     /// whatever their name, as the allocators' formatters divide (formats reference, 5.1).
     pub(super) fn at_start(text: &str) -> Option<(Figure, usize)> {
@@ -86,21 +80,23 @@ impl Figure {
         Some((from_decimal(&number, shift)?, length + unit_length))
     }
 
-    /// Reads a number without a unit: bytes, or decimals that wait for one (then their slack is not 0).
-    pub(super) fn bare(text: &str) -> Option<(Figure, usize)> {
+    /// Reads a number that is in a unit which is not printed; decimals are no bytes.
+    pub(super) fn bare(text: &str, shift: u32) -> Option<(Figure, usize)> {
         let (number, length) = leading(text);
-        Some((from_decimal(&number, if number.contains('.') { BARE } else { 0 })?, length))
+        let figure = from_decimal(&number, shift).filter(|_| shift > 0 || !number.contains('.'))?;
+        Some((figure, length))
     }
 
-    /// The whole number that a text ends with.
-    pub(super) fn bare_at_end(text: &str) -> Option<Figure> {
-        let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
-        text.get(text.len() - digits..)?.parse().ok().map(Figure::exact)
+    /// Length of the number that a text starts with, and of its unit.
+    pub(super) fn skip(text: &str) -> Option<usize> {
+        let (number, length) = leading(text);
+        let unit = unit(text.get(length..)?, number.contains('.')).map_or(0, |(_, length)| length);
+        (length > 0).then_some(length + unit)
     }
 
-    /// Reads the figure that white-space-free text ends with.
-    pub(super) fn at_end(text: &str) -> Option<Figure> {
-        let (shift, unit_length) = unit_at_end(text)?;
+    /// Reads the figure that white-space-free text ends with; without a unit it is in the one given.
+    pub(super) fn at_end(text: &str, bare: Option<u32>) -> Option<Figure> {
+        let (shift, unit_length) = unit_at_end(text).or(bare.map(|shift| (shift, 0)))?;
         let text = text.get(..text.len() - unit_length)?;
         let digits = text.bytes().rev().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
         let mut number = text.get(text.len() - digits..)?.trim_start_matches('.');
@@ -119,9 +115,6 @@ impl Figure {
         from_decimal(number, shift)
     }
 }
-
-/// The unit that decimals without one are read in for a while.
-const BARE: u32 = 20;
 
 /// The number that a text starts with, without the commas between its thousands, and how long it is with them.
 fn leading(text: &str) -> (String, usize) {
@@ -144,7 +137,8 @@ fn leading(text: &str) -> (String, usize) {
 }
 
 /// The longer before those that they start or end with.
-const UNITS: [(&str, u32); 17] = [
+const UNITS: [(&str, u32); 18] = [
+    ("megabytes", 20),
     ("bytes", 0),
     ("byte", 0),
     ("KiB", 10),
@@ -165,25 +159,25 @@ const UNITS: [(&str, u32); 17] = [
     ("b", 0),
 ];
 
-/// XLA's units on a TPU, where decimals stand before them.
-const LETTERS: [(&str, u32); 4] = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
+/// XLA's units on a TPU, where decimals stand before them. Words may follow the first four at once, where white space is left out.
+const LETTERS: [(&str, u32); 6] = [("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50), ("E", 60)];
 
 /// The unit that a text starts with, whatever the case of its letters.
 fn unit(text: &str, is_decimal: bool) -> Option<(u32, usize)> {
-    let is_it = |name: &str| text.get(..name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name));
-    let letters = LETTERS.iter().find(|(name, _)| is_decimal && text.starts_with(name));
-    UNITS.iter().find(|(name, _)| is_it(name)).or(letters).map(|&(name, shift)| (shift, name.len()))
+    let is_word = text.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+    unit_where(|length| text.get(..length))
+        .filter(|&(shift, length)| length > 1 || shift == 0 || is_decimal && (shift < 50 || !is_word))
 }
 
 fn unit_at_end(text: &str) -> Option<(u32, usize)> {
-    let is_it = |name: &str| {
-        text.len().checked_sub(name.len()).and_then(|at| text.get(at..)).is_some_and(|t| t.eq_ignore_ascii_case(name))
-    };
-    UNITS
-        .iter()
-        .find(|(name, _)| is_it(name))
-        .or_else(|| LETTERS.iter().find(|(name, _)| text.ends_with(name)))
-        .map(|&(name, shift)| (shift, name.len()))
+    unit_where(|length| text.get(text.len().checked_sub(length)?..))
+}
+
+/// The unit that stands where a part of so many bytes is taken from, as a power of two, and its length.
+fn unit_where<'a>(part: impl Fn(usize) -> Option<&'a str>) -> Option<(u32, usize)> {
+    let named = UNITS.iter().find(|(name, _)| part(name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name)));
+    let found = named.or_else(|| LETTERS.iter().find(|(name, _)| part(1) == Some(*name)));
+    found.map(|&(name, shift)| (shift, name.len()))
 }
 
 /// `12.34` times 2^shift, and half a unit of the last decimal. Integer arithmetic: figures stay exact.
@@ -229,12 +223,12 @@ mod tests {
         assert_eq!((five.bytes, used), (5 * GIBIBYTE + GIBIBYTE / 2, 7));
         assert_eq!(five.slack, 5_368_710);
         assert_eq!(Figure::at_start("4770354232bytes."), Some((Figure::exact(4_770_354_232), 15)));
-        assert_eq!(Figure::at_end("inuse.1024.00MiB").unwrap().bytes, 1024 * MEBIBYTE);
-        assert_eq!(Figure::at_end("(GPU0;0bytes"), Some(Figure::exact(0)));
+        assert_eq!(Figure::at_end("inuse.1024.00MiB", None).unwrap().bytes, 1024 * MEBIBYTE);
+        assert_eq!(Figure::at_end("(GPU0;0bytes", None), Some(Figure::exact(0)));
         assert!(Figure::at_start("17179869184.00GiB").unwrap().0.is_unlimited());
         assert_eq!(negative_sizes("ofwhich-9.00GiBfree;-512bytes;16-20MiB,GPU-8b3c"), ["-9.00GiB", "-512bytes"]);
-        assert_eq!(Figure::at_end("ofwhich-9.00GiB"), None);
-        assert_eq!((Figure::at_end("which1e999GiB"), Figure::at_start("1e999GiB")), (None, None));
+        assert_eq!(Figure::at_end("ofwhich-9.00GiB", None), None);
+        assert_eq!((Figure::at_end("which1e999GiB", None), Figure::at_start("1e999GiB")), (None, None));
         assert_eq!(Figure::at_start("3.00apples"), None);
         for text in ["1.00GiB", "1024.00MiB", "0.35GiB", "512.00KiB", "19.0MB", "4096bytes"] {
             let (figure, _) = Figure::at_start(text).unwrap();
@@ -243,7 +237,7 @@ mod tests {
         }
         assert_eq!(Figure::exact(3 << 30).plus(five).printed(), "8.50 GiB");
         assert_eq!(five.plus(five).printed(), "11.00 GiB");
-        assert_eq!(Figure::at_end("GiB"), None);
+        assert_eq!(Figure::at_end("GiB", None), None);
         assert_eq!(Figure::at_start("999999999999999999999999999999999999999999GiB"), None);
     }
 }

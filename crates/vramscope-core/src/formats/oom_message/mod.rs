@@ -208,6 +208,8 @@ pub struct OomMessage {
     pub expandable_segments: Option<bool>,
     /// What it means where its figures do not decide that: a sentence with `{requested}` and the like; else empty.
     pub says: &'static str,
+    /// What to do about it where its program's usual advice does not fit; else empty.
+    pub tips: &'static [&'static str],
     /// The program that the text around it is of, where that has settings of its own: a server, ComfyUI.
     pub around: Option<Writer>,
     /// A bare error of a runtime beside which nothing tells of PyTorch.
@@ -357,7 +359,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;
-    let mut left = streams::Budget::for_text(text.len());
+    let mut left = streams::budget(text.len());
     // Lines of messages that were put together from several places.
     let mut taken = BTreeSet::new();
     let may_be_sliced = text.contains("MIG") || text.contains("mig-");

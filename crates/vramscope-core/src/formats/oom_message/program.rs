@@ -75,6 +75,14 @@ programs! {
     Mxnet "mxnet" "MXNet" Own,
     LuaTorch "torch7" "Torch 7" Own,
     Mlx "mlx" "MLX" Own,
+    Metal "metal" "Metal" Own,
+    Mlc "mlc-llm" "MLC LLM" Own,
+    TrtLlm "tensorrt-llm" "TensorRT-LLM" Own,
+    CudaJl "cuda.jl" "CUDA.jl" Own,
+    Theano "theano" "Theano" Own,
+    Kokkos "kokkos" "Kokkos" Own,
+    MindSpore "mindspore" "MindSpore" Own,
+    OpenCl "opencl" "OpenCL" Own,
     DirectMl "directml" "DirectML" Own,
     LevelZero "level-zero" "Level Zero" Own,
     Vulkan "vulkan" "Vulkan" Own,
@@ -103,12 +111,12 @@ impl Writer {
 
 /// Words that only stand in texts of one program; the nearest to a bare error tells whose it is.
 #[rustfmt::skip]
-const CUES: [(&str, W); 18] = [
+const CUES: [(&str, W); 20] = [
     ("torch|c10::", W::PyTorch), ("tensorflow|stream_executor", W::TensorFlow), ("cupy|chainer", W::CuPy), ("numba", W::Numba),
     ("rmm/|rmm::|cudf|cuml", W::Rmm), ("jaxlib|jax/|jax.|/xla/", W::Xla), ("ollama", W::Ollama), ("ggml|llama.cpp|llama_", W::LlamaCpp),
     ("onnxruntime", W::OnnxRuntime), ("paddle", W::Paddle), ("bitsandbytes", W::BitsAndBytes), ("tensorrt|[trt]", W::TensorRt),
     ("spconv|tensorview", W::Spconv), ("xgboost", W::XgBoost), ("mxnet", W::Mxnet), ("luarocks", W::LuaTorch),
-    ("accelerator fatal|openacc", W::OpenAcc), ("faiss", W::Faiss),
+    ("accelerator fatal|openacc", W::OpenAcc), ("faiss", W::Faiss), ("loaderror|julia", W::CudaJl), ("kokkos", W::Kokkos),
 ];
 
 /// Programs around PyTorch that have settings of their own for its memory.
@@ -158,7 +166,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
     message.around = servers.iter().find(|(cues, _)| cues.split('|').any(|cue| around.contains(cue))).map(|&(_, writer)| writer);
     // A failed call that pins memory asks for the machine's, in the error's words for the device's.
-    message.is_pinned = is_bare && window.around(PINNED, 0).contains("pin_memory");
+    message.is_pinned = is_bare && (row.platform == Platform::Cpu || window.around(PINNED, 0).contains("pin_memory"));
     if !is_bare {
         on_amd(&around, message);
         return;

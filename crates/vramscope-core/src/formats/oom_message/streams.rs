@@ -26,12 +26,8 @@ const MOST_LENGTHS: usize = 4;
 
 /// Bytes that may be read again in search of messages' lines, over a whole text: a log of thousands of messages that were all cut short
 /// would else take minutes. Later ones are then read as they stand.
-pub(super) struct Budget(usize);
-
-impl Budget {
-    pub(super) fn for_text(bytes: usize) -> Self {
-        Budget((16 << 20) + bytes.saturating_mul(8))
-    }
+pub(super) fn budget(bytes: usize) -> usize {
+    (16 << 20) + bytes.saturating_mul(8)
 }
 
 /// A message put together from lines that are not all next to each other, or not bare.
@@ -57,11 +53,11 @@ pub(super) fn regroup(
     pattern: &'static Pattern,
     plain: &OomMessage,
     used: usize,
-    left: &mut Budget,
+    left: &mut usize,
 ) -> Option<Regrouped> {
     let first = squeezed.line_index(at);
     let last = squeezed.line_index((at + used).saturating_sub(1));
-    if last == first && lacking(plain) == 0 || left.0 == 0 {
+    if last == first && lacking(plain) == 0 || *left == 0 {
         return None;
     }
     let lines = lines_from(squeezed, first);
@@ -76,7 +72,7 @@ pub(super) fn regroup(
     let mut best = Best { lacking: lacking(plain), prefix: 0, found: None };
     let of_writer: Vec<Line<'_>> = lines.iter().copied().filter(|l| l.stream == own).collect();
     let is_mixed = of_writer.len() < lines.len();
-    left.0 = left.0.saturating_sub(bytes);
+    *left = left.saturating_sub(bytes);
     if is_mixed && let Some(found) = read_group(&under_prefix(&of_writer, 0, false), pattern) {
         // Lines of others in between: the plain reading may have taken figures of theirs.
         let is_apart = found.lines.last().is_some_and(|l| l - first >= found.lines.len());
@@ -85,7 +81,7 @@ pub(super) fn regroup(
     for is_blind in [false, true] {
         for base in if is_mixed { vec![&of_writer, &lines] } else { vec![&lines] } {
             for length in shared_prefixes(base, is_blind) {
-                left.0 = left.0.saturating_sub(bytes);
+                *left = left.saturating_sub(bytes);
                 if let Some(found) = read_group(&under_prefix(base, length, is_blind), pattern) {
                     best.consider(found, length, false);
                 }

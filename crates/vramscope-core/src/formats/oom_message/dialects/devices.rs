@@ -5,12 +5,11 @@ use super::{Platform as P, Row, Writer as W, row};
 
 const ASCEND: &str = "bytesize={requested#} | size={requested#} | size:{requested#} | device_id={gpu} | device {gpu},";
 
-// Said where the text around them is of another program than PyTorch.
-const CUBLAS: &str =
-    "cuBLAS could not get memory for its handle or workspace: the card has none left. The message does not say who holds it.";
-const CUDNN: &str = "cuDNN could not get memory: the card has none left. The message does not say who holds it.";
-const NCCL: &str = "NCCL could not get memory for its buffers: the card has none left. The message does not say who holds it.";
+const CUBLAS: &str = "cuBLAS could not get memory for its handle or workspace, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
+const CUDNN: &str = "cuDNN could not get memory, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
+const NCCL: &str = "NCCL could not get memory for its buffers, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
 
+const NVML: &str = "PyTorch could not get memory from the driver, and then failed to ask NVML how much was free, which it needs for its message: the card was full most likely. On Jetson and in some containers NVML does not answer.";
 const SAVER: &str = "torch_memory_saver, which keeps tensors of SGLang or a trainer so that their memory can be given back and taken again, could not get memory from the driver: the card is full.";
 
 #[rustfmt::skip]
@@ -46,6 +45,9 @@ pub(super) const ROWS: &[Row] = &[
         "zeMemAllocDevice returns ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY for 20 GiB allocation", "requested 20 GiB"),
     row(W::Vulkan, P::Vulkan, Name, "VK_ERROR_OUT_OF_DEVICE_MEMORY", "",
         "Fatal: vkAllocateMemory failed with VK_ERROR_OUT_OF_DEVICE_MEMORY", ""),
+    row(W::Vulkan, P::Vulkan, Sure, "vkAllocateMemory failed -2", "", "vkAllocateMemory failed -2", ""),
+    row(W::CudaProgram, P::Cuda, Sure, "Out of memory on device. To view more detail about available memory on the GPU", "",
+        "Out of memory on device. To view more detail about available memory on the GPU, use 'gpuDevice()'.", ""),
     row(W::Runtime, P::Cuda, Name, "CUSOLVER_STATUS_ALLOC_FAILED", "", "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", ""),
     row(W::Cublas, P::Cuda, Name, "CUBLAS_STATUS_ALLOC_FAILED", "",
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "").says(CUBLAS),
@@ -60,9 +62,9 @@ pub(super) const ROWS: &[Row] = &[
         "DevMemAllocHugePageManaged: halMemAlloc failed:size=15032385536(bytes), type=16, device_id=7", "requested 14.00 GiB, gpu 7"),
     row(W::Ascend, P::Npu, Sure, "EL0004:", ASCEND,
         "EL0004: [PID: 31] Failed to allocate memory.\n        Possible Cause: Available memory is insufficient.\n        Failed to \
-        allocate resource[DeviceMemory] with info [size:2147483648].", "requested 2.00 GiB").near("failed to allocate memory"),
+        allocate resource[DeviceMemory] with info [size:2147483648].", "requested 2.00 GiB").near("failed to allocate memory").whole(),
     row(W::Ascend, P::Npu, Sure, "(EL0004)", ASCEND, "RecentErrMsg: Memory_Allocation_Failure(EL0004): Failed to allocate memory.", "")
-        .near("failed to allocate memory"),
+        .near("failed to allocate memory").whole(),
     row(W::Runtime, P::Cuda, Sure, "CUresult error: 2 (out of memory)", "",
         "[torch_memory_saver.cpp] CUresult error: 2 (out of memory) file=csrc/utils.h func=cu_mem_create line=187", "")
         .near("torch_memory_saver").says(SAVER),
@@ -75,11 +77,61 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Runtime, P::Cuda, Name, "CUFFT_ALLOC_FAILED", "", "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", ""),
     row(W::Runtime, P::Cuda, Name, "CUSPARSE_STATUS_ALLOC_FAILED", "",
         "CUDA error: CUSPARSE_STATUS_ALLOC_FAILED when calling `cusparseCreate(handle)`", ""),
+    row(W::PyTorch, P::Cuda, Sure, "NVML_SUCCESS == r INTERNAL ASSERT FAILED", "",
+        "RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at \"../c10/cuda/CUDACachingAllocator.cpp\":830, please report a bug to PyTorch.",
+        "").near("CUDACachingAllocator").says(NVML),
+    row(W::PyTorch, P::Cuda, Sure, "nvmlInit_v2_() INTERNAL ASSERT FAILED", "",
+        "NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at \"../c10/cuda/CUDACachingAllocator.cpp\":813", "")
+        .near("CUDACachingAllocator").says(NVML),
+    row(W::PyTorch, P::Unknown, Phrase, "No executable batch size found, reached zero", "",
+        "RuntimeError: No executable batch size found, reached zero.", "")
+        .says("Accelerate halved the batch size each time that memory ran out, down to none: not even one sample at a time fits."),
+    row(W::Runtime, P::Cpu, Phrase, "cudaHostAlloc failed", "",
+        "arena.cc:250] Init] cudaHostAlloc failed, ret[2], out of memory", "").near("out of memory"),
+    row(W::Runtime, P::Hip, Name, "HSA_STATUS_ERROR_OUT_OF_RESOURCES", "",
+        "RuntimeError: HSA Error 4104: HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.", ""),
+    row(W::CudaProgram, P::Cuda, Phrase, "CUDA error 2: out of memory", "", "Warp CUDA error 2: out of memory (in function alloc_device_async)", ""),
+    row(W::CudaProgram, P::Cuda, Figures, "bytes on device 'cuda:", "<failed to allocate {requested#} | on device 'cuda:{gpu}'",
+        "RuntimeError: Failed to allocate 4294967296 bytes on device 'cuda:0'", "requested 4.00 GiB, gpu 0"),
+    row(W::CudaProgram, P::Cuda, Figures, "PxgCudaDeviceMemoryAllocator fail to allocate memory", "allocate memory {requested}",
+        "PxgCudaDeviceMemoryAllocator fail to allocate memory 67108864 bytes!! Result = 2", "requested 64.00 MiB"),
+    row(W::CudaProgram, P::Cuda, Sure, "failed -> CUDA_ERROR_OUT_OF_MEMORY", "",
+        "[AVHWDeviceContext @ 0x1] cu->cuMemAlloc(&data, size) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory", "").whole(),
+    row(W::CudaProgram, P::Cuda, Sure, "CUDA: out of memory", "",
+        "Check failed: e == cudaSuccess || e == cudaErrorCudartUnloading: CUDA: out of memory", "").near("Check failed: e ==|InternalError"),
+    row(W::CudaProgram, P::Cuda, Sure, "[LightGBM] [Fatal] [CUDA] out of memory", "",
+        "[LightGBM] [Fatal] [CUDA] out of memory /tmp/lightgbm/src/io/cuda/cuda_tree.cpp 72", ""),
+    row(W::CudaProgram, P::Unknown, Figures, "Out of gpu memory. Free:", "free: {free#} asked: {requested#}",
+        "amrex::Abort::0::Out of gpu memory. Free: 1048576 Asked: 134217728 !!!", "requested 128.00 MiB, free 1024.00 KiB"),
+    row(W::CudaProgram, P::Unknown, Phrase, "System is out of GPU memory", "", "Error: System is out of GPU memory", ""),
+    row(W::Kokkos, P::Cuda, Sure, "failed, likely due to insufficient memory", "<allocation of size {requested}",
+        "Kokkos failed to allocate memory for label \"x\". Allocation using MemorySpace named \"Cuda\" failed with the following error: \
+        Allocation of size 1.279 G failed, likely due to insufficient memory. (The allocation mechanism was cudaMalloc().)",
+        "requested 1.28 GiB").near("named \"Cuda").whole(),
+    row(W::Kokkos, P::Cpu, Sure, "failed, likely due to insufficient memory", "<allocation of size {requested}",
+        "Kokkos failed to allocate memory for label \"x\". Allocation using MemorySpace named \"Host\" failed with the following error: \
+        Allocation of size 64.50 G failed, likely due to insufficient memory.", "requested 64.50 GiB").near("MemorySpace named").whole(),
+    row(W::OpenCl, P::Unknown, Name, "MEM_OBJECT_ALLOCATION_FAILURE", "",
+        "pyopencl._cl.MemoryError: clEnqueueNDRangeKernel failed: MEM_OBJECT_ALLOCATION_FAILURE", ""),
     row(W::Runtime, P::Cuda, Phrase, "CUDA runtime error: out of memory", "", "CUDA runtime error: out of memory in kernel.cu", ""),
     row(W::CudaProgram, P::Cuda, Sure, "cudaSuccess (2 vs. 0) out of memory", "",
         "Check failed: error == cudaSuccess (2 vs. 0)  out of memory", ""),
     row(W::LevelZero, P::Cpu, Name, "RESULT_ERROR_OUT_OF_HOST_MEMORY", "",
         "level_zero backend failed with error: 38 (UR_RESULT_ERROR_OUT_OF_HOST_MEMORY)", ""),
+    row(W::MindSpore, P::Npu, Sure, "memory isn't enough and alloc failed", "alloc size: {requested}",
+        "Device(id:0) memory isn't enough and alloc failed, kernel name: kernel_graph_0, alloc size: 1048576B.", "requested 1024.00 KiB"),
+    row(W::MindSpore, P::Npu, Figures, "is smaller than required size", "<free memory size[{free#}] | required size[{requested#}]",
+        "Memory not enough: current free memory size[1073741824] is smaller than required size[34359738368], dynamic offset [0]",
+        "requested 32.00 GiB, free 1024.00 MiB"),
+    row(W::MindSpore, P::Npu, Figures, "is more than total mem size", "<TotalUsedMemStatistics : {allocated#} | <alloc size : {requested#} | \
+        size : {limit#}",
+        "TotalUsedMemStatistics : 29356337664 plus TotalUsedByEventMemStatistics : 0 and plus alloc size : 301990400 is more than total mem \
+        size : 29464985600.", "requested 288.00 MiB, limit 27.44 GiB, allocated 27.34 GiB"),
+    row(W::MindSpore, P::Npu, Figures, "Out of memory!!! total[", "total[{limit#}] | malloc [{requested#}] failed",
+        "For 'MallocDynamicMem', Out of memory!!! total[31138512896] (dynamic[0] memory pool[32000]) malloc [32768] failed!",
+        "requested 32.00 KiB, limit 29.00 GiB"),
+    row(W::Ascend, P::Npu, Phrase, "error code is 207001", "", "RuntimeError: call aclnnMatmul failed, error code is 207001", ""),
+    row(W::Ascend, P::Npu, Name, "ACL_ERROR_RT_MEMORY_ALLOCATION", "", "aclrtMalloc failed, error code: 207001 ACL_ERROR_RT_MEMORY_ALLOCATION", ""),
     row(W::LlamaCpp, P::Metal, Name, "kIOGPUCommandBufferCallbackErrorOutOfMemory", "",
         "command buffer failed: kIOGPUCommandBufferCallbackErrorOutOfMemory", ""),
     row(W::Ascend, P::Npu, Sure, "[Error]: Failed to apply for memory", "",

@@ -7,10 +7,20 @@ const RSS: &str = "anon-rss:{allocated}";
 const SHARED: &str = "The shared memory (/dev/shm) that DataLoader workers pass their batches through is full; the GPU's memory is not what ran out.";
 pub(in super::super) const KILLED: &str = "The program was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out, or a container's limit of it.";
 pub(super) const PAGING: &str = "Windows could not promise more memory: what its programs requested exceeds the machine's memory and its paging file together. The GPU's memory is not what ran out.";
+pub(super) const PAGING_TIPS: &[&str] = &[
+    "Let Windows make the paging file larger: System, Advanced, Performance, Virtual memory, \"System managed size\", on a drive with room.",
+    "Load checkpoints without a second copy: `torch.load(path, mmap=True, map_location=\"cpu\")`; or a model of half precision.",
+    "Use fewer DataLoader workers: on Windows each loads the program's libraries once more, which alone takes gigabytes.",
+];
 const SLURM: &str =
     "Slurm's limit for the job's memory on the machine (not the GPU's) was passed, and the system killed a task of it.";
 const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process, which held {allocated}.";
 const APPLE: &str = "The memory that this machine's processor and GPU share ran low, or the process reached its limit of it, and the system (jetsam) killed it.";
+const LOST: &str = "A process of the program ended without a word. Most often the system killed it because the machine's memory (not the GPU's) ran out; a crash of its own reads the same.";
+const MAPPED: &str = "A tensor that processes share could not be mapped: the number of mappings that one process may have is used up (vm.max_map_count), or shared memory (/dev/shm) is. The GPU's memory is not what ran out.";
+const NOTEBOOK: &str = "The notebook used all memory of its machine (not the GPU's), and was restarted.";
+const STORE: &str =
+    "Ray's object store, which lies in the machine's shared memory (not the GPU's), has no room for an object of {requested}.";
 const JETSAM: &str = "kernel: memorystatus: killing largest compressed process python3.11 [1879] 48012 MB";
 const KERNEL_UNTOLD: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process.";
 
@@ -21,11 +31,34 @@ pub(super) const ROWS: &[Row] = &[
         "requested 2.50 GiB").near("for an array with shape"),
     row(W::Cpu, P::Cpu, Sure, "throwing an instance of 'std::bad_alloc'", "",
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", ""),
+    row(W::Cpu, P::Cpu, Sure, "[Errno 12] Cannot allocate memory", "", "OSError: [Errno 12] Cannot allocate memory", ""),
+    row(W::Cpu, P::Cpu, Line, "MemoryError", "",
+        "Traceback (most recent call last):\n  File \"prepare.py\", line 12, in <module>\n    rows = [row * 2 for row in rows]\nMemoryError", "")
+        .near("file\""),
+    row(W::Cpu, P::Cpu, Figures, "bytes failed", "<memory allocation of {requested#}",
+        "memory allocation of 34359738368 bytes failed\nAborted (core dumped)", "requested 32.00 GiB"),
+    row(W::Cpu, P::Cpu, Sure, "posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0", "",
+        "RuntimeError: [enforce fail at CPUAllocator.cpp:56] posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0", ""),
+    row(W::Cpu, P::Cpu, Sure, "ArrowMemoryError:", "malloc of size {requested#} failed",
+        "pyarrow.lib.ArrowMemoryError: malloc of size 4194304 failed", "requested 4.00 MiB").near("malloc of size"),
+    row(W::Shm, P::Cpu, Sure, "unable to mmap", "",
+        "RuntimeError: unable to mmap 4096 bytes from file </torch_3628_3123_6335>: Cannot allocate memory (12)", "")
+        .near("from file </torch_").says(MAPPED)
+        .tips(&["Raise the number of mappings: `sysctl -w vm.max_map_count=1048576` (as root).",
+            "Share fewer tensors between processes: collate samples into one tensor in the worker, fewer workers, or `num_workers=0`.",
+            "Pass them as files instead: `torch.multiprocessing.set_sharing_strategy(\"file_system\")`."]),
+    row(W::Cpu, P::Cpu, Figures, "unable to mmap", "mmap {requested} from file",
+        "RuntimeError: unable to mmap 17179869184 bytes from file <./model.safetensors>: Cannot allocate memory (12)", "requested 16.00 GiB")
+        .near("Cannot allocate memory"),
+    row(W::Cpu, P::Cpu, Sure, "java.lang.OutOfMemoryError: Java heap space", "",
+        "Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space", "")
+        .says("Java's heap is full, which has a limit of its own in the machine's memory; the GPU's memory is not what ran out.")
+        .tips(&["Give Java a larger heap: `-Xmx16g`, in Spark spark.driver.memory or spark.executor.memory."]),
     row(W::Cpu, P::Cpu, Sure, "[WinError 1455]", "",
         "OSError: [WinError 1455] The paging file is too small for this operation to complete.", "")
-        .says(PAGING),
+        .says(PAGING).tips(PAGING_TIPS),
     row(W::Cpu, P::Cpu, Sure, "(os error 1455)", "",
-        "OSError: The paging file is too small for this operation to complete. (os error 1455)", "").says(PAGING),
+        "OSError: The paging file is too small for this operation to complete. (os error 1455)", "").says(PAGING).tips(PAGING_TIPS),
     row(W::Killer, P::Cpu, Figures, "due to memory used (", "used ({allocated#}) / total ({capacity#})",
         "systemd-oomd[842]: Killed /system.slice/train.service due to memory used (32305733632) / total (33046712320) and swap used \
         (7733248000) / total (8589930496) being more than 90.00%", "capacity 30.78 GiB, allocated 30.09 GiB").near("systemd-oomd")
@@ -48,7 +81,48 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Phrase, "OOMKilled", "", "    Last State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137", "")
         .near("reason|exit code|container|pod").whole()
         .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
+    row(W::Killer, P::Cpu, Sure, "OOMKilled\": true", "", "\"OOMKilled\": true,", "")
+        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
     row(W::Killer, P::Cpu, Line, "Killed", "", "Killed", "").says(KILLED),
+    row(W::Killer, P::Cpu, Line, "Killed: 9", "", "Killed: 9", "").says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "terminated with signal SIGKILL", "",
+        "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL", "").says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "returned non-zero exit status -9", "",
+        "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status -9.", "").says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "exit codes of the workers are {SIGKILL(-9)}", "",
+        "TerminatedWorkerError: A worker process was unexpectedly terminated. The exit codes of the workers are {SIGKILL(-9)}", "").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "exited unexpectedly", "", "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly", "")
+        .near("DataLoader worker (pid").says(LOST),
+    row(W::Killer, P::Cpu, Phrase, "exited with a non-zero status of 137", "",
+        "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 137(SIGKILL).", "").says(KILLED),
+    row(W::Killer, P::Cpu, Sure, "OutOfMemoryError: Container killed due to memory usage", "",
+        "OutOfMemoryError: Container killed due to memory usage", "")
+        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
+    row(W::Killer, P::Cpu, Phrase, "System OOM encountered, victim process", "",
+        "Warning  SystemOOM  4m  kubelet  System OOM encountered, victim process: python, pid: 4711", "").says(KERNEL_UNTOLD),
+    row(W::Killer, P::Cpu, Sure, "killed by YARN for exceeding", "limits. {allocated} of {limit} physical memory used",
+        "Container killed by YARN for exceeding memory limits. 5.5 GB of 5.5 GB physical memory used.", "limit 5.5 GiB, allocated 5.5 GiB")
+        .says("The container reached its limit of the machine's memory (not the GPU's), {limit}, and YARN killed it.")
+        .tips(&["Give the executor more memory beside Java's heap: `spark.executor.memoryOverhead`, or fewer tasks at once: spark.executor.cores."]),
+    row(W::Killer, P::Cpu, Sure, "TERM_MEMLIMIT: job killed after", "", "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "")
+        .says("LSF's limit for the job's memory on the machine (not the GPU's) was passed, and LSF killed it.")
+        .tips(&["Ask for more memory on the machine: `bsub -M` with `-R \"rusage[mem=...]\"`."]),
+    row(W::Killer, P::Cpu, Sure, "PBS: job killed: mem", "killed: mem {allocated} exceeded limit {limit}",
+        "=>> PBS: job killed: mem 3221340kb exceeded limit 3145728kb", "limit 3145728 KiB, allocated 3221340 KiB")
+        .says("The job's limit of the machine's memory (not the GPU's), {limit}, was passed, and PBS killed it.")
+        .tips(&["Ask for more memory on the machine: `qsub -l mem=`."]),
+    row(W::Killer, P::Cpu, Figures, "Job has gone over memory limit of", "limit of {limit} | peak usage: {allocated}",
+        "Job has gone over memory limit of 2048 megabytes. Peak usage: 2800 megabytes.", "limit 2048 MiB, allocated 2800 MiB")
+        .says("The job's limit of the machine's memory (not the GPU's), {limit}, was passed, and HTCondor stopped it; it held up to {allocated}.")
+        .tips(&["Ask for more memory on the machine: `request_memory` in the submit file."]),
+    row(W::Killer, P::Cpu, Sure, "tried to allocate more memory than is available. It has restarted", "",
+        "Your notebook tried to allocate more memory than is available. It has restarted.", "").says(NOTEBOOK),
+    row(W::Killer, P::Cpu, Sure, "session crashed after using all available RAM", "",
+        "Your session crashed after using all available RAM.", "").says(NOTEBOOK),
+    row(W::Killer, P::Cpu, Sure, "% memory budget. Restarting", "", "distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting", "")
+        .says("A worker of Dask reached its limit of the machine's memory (not the GPU's), and its nanny restarted it.")
+        .tips(&["Give each worker more: fewer workers, or `memory_limit` of the cluster.",
+            "Let a task hold less: smaller partitions or chunks."]),
     row(W::Killer, P::Cpu, Phrase, "exit code 137", "", "Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", "")
         .whole().says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exit status 137", "", "make: *** [train] error: exit status 137", "").says(KILLED),
@@ -72,6 +146,21 @@ pub(super) const ROWS: &[Row] = &[
         .says(SLURM),
     row(W::Slurm, P::Cpu, Phrase, "Exceeded step memory limit", "", "slurmstepd: error: Exceeded step memory limit at some point.", "")
         .says(SLURM),
+    row(W::Slurm, P::Cpu, Phrase, "exceeded memory limit (", "limit ({allocated#K} > {limit#K}), being killed",
+        "slurmstepd: error: Step 1141.0 exceeded memory limit (41943040 > 20971520), being killed",
+        "limit 20971520 KiB, allocated 41943040 KiB").near("being killed")
+        .says("The job held {allocated} of the machine's memory (not the GPU's), more than Slurm's limit for it, {limit}, and Slurm killed it."),
+    row(W::Slurm, P::Cpu, Sure, "State: OUT_OF_MEMORY", "", "State: OUT_OF_MEMORY (exit code 0)", "").says(SLURM),
+    row(W::Slurm, P::Cpu, Sure, "OUT_OF_ME+", "", "1234.0    python3.12               default          1 OUT_OF_ME+    0:125", "").says(SLURM),
+    row(W::Ray, P::Cpu, Figures, "in object store because it is full", "object size is {requested} | capacity: {capacity#}",
+        "ray.exceptions.ObjectStoreFullError: Failed to put object ffff in object store because it is full. Object size is 8589934592 bytes.",
+        "requested 8.00 GiB").says(STORE)
+        .tips(&["Give the store more: `ray.init(object_store_memory=...)`, in a container also `--shm-size`.",
+            "Hold fewer objects: ray memory lists them; del the references that are no longer needed.",
+            "Put smaller objects, or pass a path."]),
+    row(W::Ray, P::Cpu, Phrase, "killed by SIGKILL by OOM killer", "",
+        "A worker died or was killed while executing a task by an unexpected system error. There are some potential root causes. (1) The \
+        process is killed by SIGKILL by OOM killer due to high memory usage.", "").says(LOST),
     row(W::Ray, P::Cpu, Sure, "killed due to the node running low on memory",
         "was running was {allocated} / {capacity} | was {allocated} / {capacity} (",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node (IP: 172.17.0.2, \
@@ -107,7 +196,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Sure, "exitcode  : -9 (pid", "", "  exitcode  : -9 (pid: 4242)", "").says(KILLED),
     row(W::Killer, P::Cpu, Sure, "Failed with result 'oom-kill'", "", "systemd[1]: train.service: Failed with result 'oom-kill'.", "")
         .says(KERNEL_UNTOLD),
-    row(W::Ray, P::Cpu, Sure, "RayOutOfMemoryError: More than", "is used ({allocated#} / {capacity}",
+    row(W::Ray, P::Cpu, Sure, "RayOutOfMemoryError: More than", "is used ({allocated#G} / {capacity}",
         "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node gpu-1 is used (61.25 / 62.50 GB).",
         "capacity 62.50 GiB, allocated 61.25 GiB")
         .says("The machine's memory (not the GPU's) ran low, so Ray stopped a task: {allocated} of {capacity} was in use."),

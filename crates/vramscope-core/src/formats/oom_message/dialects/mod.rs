@@ -52,6 +52,7 @@ const fn row(
         is_warning: false,
         is_whole: false,
         says,
+        tips: &[],
         example,
         reads,
     }
@@ -81,6 +82,12 @@ impl Row {
     /// Is not ended by words that other messages start with.
     const fn whole(mut self) -> Self {
         self.is_whole = true;
+        self
+    }
+
+    /// What to do, where its program's usual advice does not fit: lines as in `diagnose::explain::advice`.
+    const fn tips(mut self, lines: &'static [&'static str]) -> Self {
+        self.tips = lines;
         self
     }
 

@@ -13,7 +13,7 @@ const TRT: &str = "amount of GPU memory ({requested} | amount of memory ({reques
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     row(W::Vllm, P::Cuda, Figures, "Free memory on device",
-        "({free#}/{capacity}) on startup | desired GPU memory utilization ({_#}, {requested}) | cuda:{gpu} ",
+        "({free#G}/{capacity}) on startup | desired GPU memory utilization ({_}, {requested}) | cuda:{gpu} ",
         "ValueError: Free memory on device cuda:0 (31.50/47.50 GiB) on startup is less than desired GPU memory utilization (0.95, 45.00 \
         GiB).", "requested 45.00 GiB, capacity 47.50 GiB, free 31.50 GiB, gpu 0").near("desired GPU memory utilization"),
     row(W::Vllm, P::Cuda, Figures, "KV cache is needed, which is larger than", CACHE,
@@ -25,6 +25,12 @@ pub(super) const ROWS: &[Row] = &[
         Try increasing", "wanted 32768, fits 7344"),
     row(W::Vllm, P::Cuda, Phrase, "No available memory for the cache blocks", "",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.", ""),
+    row(W::Vllm, P::Cuda, Sure, "CUDA out of memory occurred when warming up sampler", "",
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering `max_num_seqs` or \
+        `gpu_memory_utilization` when initializing the engine.", "")
+        .says("vLLM's share of the card leaves no room outside it to draw tokens for as many requests as may run at once (max_num_seqs).")
+        .tips(&["Run fewer requests at once: a lower `--max-num-seqs` (the default of 1024 needs most with a large vocabulary).",
+            "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.", "See who else holds the card: `{tool}`."]),
     row(W::Sglang, P::Cuda, Sure, "Not enough memory. Please try to increase --mem-fraction-static", "",
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "")
         .says("SGLang's share of the card has no room for a KV cache beside the weights of the model."),
@@ -56,6 +62,8 @@ pub(super) const ROWS: &[Row] = &[
         "Available memory of 2097152 is smaller than requested bytes of 4194304", "requested 4.00 MiB, free 2.00 MiB"),
     row(W::OnnxRuntime, P::Cuda, Sure, "CUDA failure 2: out of memory", "; GPU={gpu} ",
         "[ONNXRuntimeError] : 1 : FAIL : onnxruntime::CudaCall CUDA failure 2: out of memory ; GPU=0 ; hostname=a", "gpu 0"),
+    row(W::OnnxRuntime, P::Cpu, Sure, "bad allocation", "",
+        "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Exception during initialization: bad allocation", "").near("onnxruntimeerror"),
     row(W::OnnxRuntime, P::DirectMl, Phrase, "Not enough memory resources are available", "",
         "DmlExecutionProvider\\src\\BucketizedBufferAllocator.cpp(122)\\onnxruntime.dll: Exception(1) 8007000E Not enough memory \
         resources are available to complete this operation.", "").near("dml|directml|8007000e"),
@@ -90,6 +98,9 @@ pub(super) const ROWS: &[Row] = &[
         "std::bad_alloc: out_of_memory: RMM failure at:pool_memory_resource.hpp:261: Maximum pool size exceeded (failed to allocate 64.0 \
         MiB): Not enough room to grow, current/max/try size = 256.0 MiB, 256.0 MiB, 64.0 MiB", "requested 64.0 MiB, limit 256.0 MiB")
         .near("rmm|memory_resource").says("RMM's pool reached the largest size that it was given; the card itself may have room."),
+    row(W::Rmm, P::Cuda, Phrase, "Exceeded memory limit", "failed to allocate {requested}",
+        "std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/limiting_resource_adaptor.hpp:143: Exceeded memory limit", "")
+        .near("rmm/|limiting_resource").says("The limit that RMM was given (limiting_resource_adaptor) was reached; the card itself may have room."),
     row(W::Rmm, P::Cuda, Sure, "out_of_memory: CUDA error", POOL,
         "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 9.31 GiB) at: \
         /include/rmm/mr/device/cuda_memory_resource.hpp", "requested 9.31 GiB").near("rmm|memory_resource"),
@@ -99,6 +110,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Rmm, P::Cuda, Name, "RMM_ERROR_OUT_OF_MEMORY", "", "RuntimeError: RMM error encountered: RMM_ERROR_OUT_OF_MEMORY", ""),
     row(W::Numba, P::Cuda, Sure, "results in CUDA_ERROR_OUT_OF_MEMORY", "",
         "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", ""),
+    row(W::Numba, P::Cpu, Sure, "cuMemHostAlloc results in CUDA_ERROR_OUT_OF_MEMORY", "",
+        "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemHostAlloc results in CUDA_ERROR_OUT_OF_MEMORY", ""),
     row(W::PyCuda, P::Cuda, Sure, "cuMemAlloc failed: out of memory", "", "pycuda._driver.MemoryError: cuMemAlloc failed: out of memory",
         ""),
     row(W::BitsAndBytes, P::Cuda, Sure, "Error out of memory at line", "",
@@ -112,6 +125,25 @@ pub(super) const ROWS: &[Row] = &[
         "requested 1024.00 MiB, capacity 16.00 GiB, free 512.00 MiB").near("bytes of device memory"),
     row(W::Spconv, P::Cuda, Sure, "cuda failed with error 2 out of memory", "",
         "cuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1 to get correct traceback.", ""),
+    row(W::Mlc, P::Unknown, Figures, "Insufficient GPU memory error",
+        "single GPU memory is {free} | model weight size ({requested}) and temporary buffer size ({more})",
+        "TVMError: Insufficient GPU memory error: The available single GPU memory is 4762.535 MB, which is less than the sum of model weight \
+        size (4958.250 MB) and temporary buffer size (609.250 MB).", "requested 5.44 GiB, free 4.65 GiB")
+        .says("The weights and temporary buffers of the model need {requested}, and MLC LLM's share of the card leaves {free}."),
+    row(W::CudaJl, P::Cuda, Figures, "Out of GPU memory trying to allocate",
+        "trying to allocate {requested} | GPU memory usage: {_}% ({_}/{capacity}) | GPU memory usage: {_}% ({used}/ | memory pool usage: {allocated} (",
+        "ERROR: Out of GPU memory trying to allocate 1.907 GiB\nEffective GPU memory usage: 99.92% (7.919 GiB/7.926 GiB)\nMemory pool usage: \
+        3.725 GiB (3.750 GiB reserved)", "requested 1.91 GiB, capacity 7.93 GiB, free 7.17 MiB, allocated 3.72 GiB"),
+    row(W::Theano, P::Cuda, Figures, "bytes of device memory (",
+        "<error allocating {requested#} | driver report {free} free and {capacity} total",
+        "Error allocating 134217728 bytes of device memory (out of memory). Driver report 12582912 bytes free and 4294967296 bytes total",
+        "requested 128.00 MiB, capacity 4.00 GiB, free 12.00 MiB").near("Error allocating").whole(),
+    row(W::CudaProgram, P::Cuda, Figures, "TOutOfMemoryError: Error: Out of memory. Requested", "requested {requested}; free {free}",
+        "NCudaLib::TOutOfMemoryError: Error: Out of memory. Requested 2560.5 MB; Free 1024.5 MB", "requested 2560.5 MiB, free 1024.5 MiB"),
+    row(W::PyTorch, P::Cuda, Phrase, "Insufficient VRAM for model and cache", "", "RuntimeError: Insufficient VRAM for model and cache", "")
+        .says("ExLlama could not split the model and its cache over the cards: the last one was full before the last layer.")
+        .tips(&["Shorten the cache: a lower `max_seq_len`, or a cache of fewer bits (Q4, Q8).", "Use weights of fewer bits per weight.",
+            "See who else holds the card: `{tool}`."]),
     row(W::XgBoost, P::Cuda, Sure, "Memory allocation error on worker", "free memory: {free#} | requested memory: {requested#}",
         "Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n- Free memory: 12582912\n- \
         Requested memory: 1073741824", "requested 1024.00 MiB, free 12.00 MiB").whole(),
@@ -128,7 +160,10 @@ pub(super) const ROWS: &[Row] = &[
         buffer of size 54262497280\ngraph_reserve: compute buffer allocation failed, retrying without pipeline parallelism",
         "requested 50.54 GiB, gpu 1").near("retrying without").warning()
         .says("llama.cpp could not get {requested} for its compute buffers and tried again without pipeline parallelism. Where the \
-        model loaded after that, nothing failed."),
+        model loaded after that, nothing failed.").tips(&[
+    "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
+    "If it did stop: a lower `--ubatch-size` makes the compute buffers smaller, a lower --ctx-size also the KV cache.",
+]),
     row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_init_from_model: \
         failed to allocate buffer for kv cache", "requested 4096.00 MiB, gpu 0").near("for kv cache")
@@ -160,12 +195,20 @@ pub(super) const ROWS: &[Row] = &[
         "",
         "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: \
         Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "").whole(),
-    row(W::LlamaCpp, P::Metal, Sure, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "",
+    row(W::Metal, P::Metal, Sure, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "",
+        "Execution of the command buffer was aborted due to an error during execution. Insufficient Memory \
+        (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", ""),
+    row(W::LlamaCpp, P::Metal, Sure, "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "",
         "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", ""),
     row(W::Mlx, P::Metal, Figures, "greater than the maximum allowed buffer size",
         "<attempting to allocate {requested} | buffer size of {largest}",
         "RuntimeError: [metal::malloc] Attempting to allocate 48318382080 bytes which is greater than the maximum allowed buffer size \
         of 30064771072 bytes.", "requested 45.00 GiB, largest 28.00 GiB"),
+    row(W::Mlx, P::Metal, Sure, "[metal::malloc] Resource limit (", "", "RuntimeError: [metal::malloc] Resource limit (499000) exceeded.", "")
+        .says("MLX holds more buffers at once than Metal allows (the number in brackets): their count ran out, not their bytes.")
+        .tips(&["Compute what is pending more often: `mx.eval` in the loop; a graph that grows keeps every array in it alive.",
+            "Give back what MLX keeps for later: `mlx.core.clear_cache()`.",
+            "Update MLX and mlx-lm: several models held a buffer for each token."]),
     row(W::Mlx, P::Metal, Figures, "[malloc_or_wait] Unable to allocate", "unable to allocate {requested}",
         "RuntimeError: [malloc_or_wait] Unable to allocate 1073741824 bytes.", "requested 1024.00 MiB"),
     row(W::Ollama, P::Cpu, Figures, "model requires more system memory", "system memory ({requested}) than is available ({free})",
@@ -174,6 +217,21 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Ollama, P::Unknown, Phrase, "you may not have enough available memory to run this model", "",
         "Error: llama runner exited, you may not have enough available memory to run this model", "")
         .says("Ollama's runner stopped, and Ollama guesses that memory ran out; its log (journalctl -u ollama) has the error itself."),
+    row(W::Ollama, P::Cpu, Sure, "llama runner process has terminated: signal: killed", "",
+        "Error: llama runner process has terminated: signal: killed", "")
+        .says("Ollama's runner was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the \
+        GPU's) ran out."),
+    row(W::LlamaCpp, P::Unknown, Sure, "not enough space in the context's memory pool", "",
+        "ggml_new_object: not enough space in the context's memory pool (needed 3539648, available 3539280)", "")
+        .says("ggml computed the size of one of its own buffers too small: a fault of the program or of its settings. Memory is not what \
+        ran out.")
+        .tips(&["Update llama.cpp, or the program that has it inside.", "Until then a smaller batch or context may avoid it: `--batch-size`, `--ctx-size`."]),
+    row(W::LlamaCpp, P::Cpu, Phrase, "mmap failed: Cannot allocate memory", "",
+        "llama_model_load: error loading model: mmap failed: Cannot allocate memory", ""),
+    row(W::LlamaCpp, P::Cpu, Figures, "failed to mlock", "mlock {requested#}-byte buffer",
+        "warning: failed to mlock 1073741824-byte buffer (after previously locking 0 bytes): Cannot allocate memory", "requested 1024.00 MiB")
+        .warning().says("llama.cpp could not lock {requested} of the model in the machine's memory (not the GPU's): the system may page it \
+        out, but nothing failed."),
     row(W::LlamaCpp, P::Hip, Sure, "ROCm error: out of memory", "", "ggml-cuda.cu:67: ROCm error\nROCm error: out of memory", ""),
     row(W::LlamaCpp, P::Unknown, Phrase, "failed to allocate buffer for kv cache", "",
         "llama_init_from_model: error: failed to allocate buffer for kv cache", ""),
@@ -210,7 +268,12 @@ pub(super) const ROWS: &[Row] = &[
         .near("could not be allocated"),
     row(W::TensorRt, P::Cuda, Sure, "OutOfMemory (no further information", "",
         "[E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no further information)", ""),
-    row(W::TensorRt, P::Cuda, Sure, "[TensorRT-LLM][ERROR] CUDA runtime error in", "",
+    row(W::TrtLlm, P::Cuda, Sure, "Executor creation failed due to insufficient GPU memory",
+        "Total GPU memory (GiB): {capacity#G} | component creation attempt (GiB): {free#G}",
+        "RuntimeError: Executor creation failed due to insufficient GPU memory.\n\nThe following component could not be created: KV \
+        cache\nTotal GPU memory (GiB): 95.00\nFree GPU memory before component creation attempt (GiB): 16.95", "capacity 95.00 GiB, free 16.95 GiB")
+        .whole().says("The card has no room for a part of TensorRT-LLM's executor, which the text names: before it tried, {free} of {capacity} was free."),
+    row(W::TrtLlm, P::Cuda, Sure, "[TensorRT-LLM][ERROR] CUDA runtime error in", "",
         "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "")
         .near("out of memory"),
 ];

@@ -13,6 +13,7 @@ pub(in super::super) const NATIVE: &str = "tried to allocate {requested} | (GPU 
 /// The five lines of the backend cudaMallocAsync.
 const ASYNC: &str = "allocation on device {gpu} would | currently allocated: {allocated} | requested: {requested} | device limit: {capacity} \
     | free (according to CUDA): {free} | user-supplied memory fraction): {limit}";
+const COMFY_UI: &str = "ComfyUI could not get memory for the step it was at. It prints only the first words of PyTorch's message, so the reason is unknown.";
 /// The exact bytes of a warning.
 const RETRY: &str = "OOM on device {gpu} | while trying to allocate {requested} | while trying to map {requested} | (free: {free#} | , total: {capacity#}";
 const WHOLE: &str = "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 3 has a total capacity of 23.65 GiB of which 1.05 GiB is free. Process 77 has \
@@ -78,19 +79,22 @@ pub(super) const ROWS: &[Row] = &[
         "Currently allocated     : 100.00 MiB\nRequested               : 3.00 GiB\nDevice limit            : 2.00 GiB\nFree (according \
         to CUDA): 1.61 GiB", "requested 3.00 GiB, capacity 2.00 GiB, free 1.61 GiB, allocated 100.00 MiB").near("according to CUDA"),
     row(W::ComfyUi, P::Unknown, Sure, "OutOfMemoryError: Allocation on device", "allocation on device {gpu}",
-        "torch.OutOfMemoryError: Allocation on device 1\nGot an OOM, unloading all loaded models.", "gpu 1"),
+        "torch.OutOfMemoryError: Allocation on device 1\nGot an OOM, unloading all loaded models.", "gpu 1").says(COMFY_UI),
     row(W::ComfyUi, P::Unknown, Sure, "Exception during processing !!! Allocation on device", "allocation on device {gpu}",
-        "!!! Exception during processing !!! Allocation on device 1", "gpu 1"),
+        "!!! Exception during processing !!! Allocation on device 1", "gpu 1").says(COMFY_UI),
     row(W::Mps, P::Mps, Figures, "MPS backend out of memory",
         "MPS allocated: {allocated} | other allocations: {other} | max allowed: {limit} | tried to allocate {requested}",
         "MPS backend out of memory (MPS allocated: 16.50 GB, other allocations: 1.38 GB, max allowed: 18.13 GB). Tried to allocate \
         512.00 MB on private pool.", "requested 512.00 MiB, limit 18.13 GiB, allocated 16.50 GiB, other 1.38 GiB"),
     row(W::Mps, P::Mps, Figures, "RuntimeError: Invalid buffer size:", "Invalid buffer size: {requested}",
         "RuntimeError: Invalid buffer size: 36.00 GB", "requested 36.00 GiB")
-        .says("{requested} was requested in one buffer, more than Metal hands out at once on this Mac. Memory is not what ran out."),
+        .says("{requested} was requested in one buffer, more than Metal hands out at once on this Mac. Memory is not what ran out.").tips(&[
+    "Split the tensor: a smaller batch, a shorter sequence, or the operation in chunks along one dimension.",
+    "Use attention that keeps no matrix of all pairs: `torch.nn.functional.scaled_dot_product_attention`, or attention slicing.",
+]),
     row(W::Cpu, P::Cpu, Figures, "DefaultCPUAllocator: not enough memory", "you tried to allocate {requested}",
         "data. DefaultCPUAllocator: not enough memory: you tried to allocate 6553600 bytes.", "requested 6.25 MiB")
-        .says(super::host::PAGING),
+        .says(super::host::PAGING).tips(super::host::PAGING_TIPS),
     row(W::Cpu, P::Cpu, Figures, "DefaultCPUAllocator:", "you tried to allocate {requested} | you tried to reallocate {requested}",
         "DefaultCPUAllocator: can't allocate memory: you tried to allocate 94489280512 bytes. Error code 12 (Cannot allocate memory)",
         "requested 88.00 GiB"),

@@ -7,6 +7,16 @@ const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <In
 const BFC: &str = "trying to allocate {requested} | <GPU_{gpu}_bfc | Limit: {limit#} | InUse: {allocated#}";
 const DRIVER: &str = "<({requested}) | <failed to allocate {requested} | <total memory: {capacity} | <free memory: {free}";
 const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
+const VMEM: &str = "A kernel needs more of the TPU's on-chip memory (vmem, smem) than one core has; the TPU's HBM is not what ran out. Its blocks have to be smaller.";
+const VMEM_TIPS: &[&str] = &[
+    "Use smaller blocks in the kernel (block_shape of its BlockSpec), or fewer of them at once.",
+    "The compiler's own limit is `--xla_tpu_scoped_vmem_limit_kib` in LIBTPU_INIT_ARGS.",
+];
+const GOES_ON: &[&str] = &[
+    "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
+    "If steps are slow, leave room for the workspace it could not get: a smaller batch, or half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
+    "See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
+];
 const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity {capacity} \
     | currently allocated: {allocated}";
 
@@ -27,8 +37,13 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Xla, P::Tpu, Phrase, "Ran out of memory in memory space", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space vmem. Used 20.25M of 16.00M vmem.",
         "requested 20.25 MiB, capacity 16.00 MiB")
-        .says("A kernel needs more of the TPU's on-chip memory (vmem, smem) than one core has; the TPU's HBM is not what ran out. Its \
-        blocks have to be smaller."),
+        .says(VMEM).tips(VMEM_TIPS),
+    row(W::Xla, P::Tpu, Figures, "Aborting compilation early because it's unlikely to have enough", "requires {requested}, has {capacity} available",
+        "RESOURCE_EXHAUSTED: Compilation failure: Aborting compilation early because it's unlikely to have enough device memory. Requires \
+        23.00G, has 14.50G available.", "requested 23.00 GiB, capacity 14.50 GiB"),
+    row(W::Xla, P::Tpu, Figures, "would exceed memory (size=", "<allocation (size={requested#}) | exceed memory (size={capacity#})",
+        "RESOURCE_EXHAUSTED: Allocation (size=268435456) would exceed memory (size=134217728) :: #allocation7 [shape = 'u8[268435456]{0}', \
+        space=vmem]", "requested 256.00 MiB, capacity 128.00 MiB").near("space=vmem|space=smem").says(VMEM).tips(VMEM_TIPS),
     row(W::Xla, P::Tpu, Figures, "TPU TensorCore Hbm usage:",
         "TensorCore Hbm usage: {requested}, SparseCore Hbm usage {more} | exceeding available bytes: {capacity}",
         "RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 34.80G, SparseCore Hbm usage 174.00G, exceeding available bytes: 95.75G",
@@ -59,10 +74,16 @@ pub(super) const ROWS: &[Row] = &[
         "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[2304,384]", ""),
     row(W::TensorFlow, P::Unknown, Sure, "failed to allocate memory [Op:", "",
         "ResourceExhaustedError: failed to allocate memory [Op:AddV2]", ""),
+    row(W::TensorFlow, P::Cuda, Phrase, "Dst tensor is not initialized", "<free memory: {free} | <total memory: {capacity}",
+        "tensorflow.python.framework.errors_impl.InternalError: Dst tensor is not initialized.", "")
+        .says("TensorFlow could not copy a tensor to the card, which had no room for it (\"Dst tensor is not initialized\" means that): {free} of \
+        its {capacity} was free when TensorFlow started."),
+    row(W::TensorFlow, P::Cuda, Figures, "unified memory; result: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
+        "failed to alloc 2147483648 bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.00 GiB"),
     row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", "trying to allocate {requested} | <GPU_{gpu}_bfc",
         "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0. The caller indicates that this is \
         not a failure, but may mean that there could be performance gains if more memory were available.", "requested 3.37 GiB, gpu 0")
-        .near("is not a failure").warning(),
+        .near("is not a failure").warning().tips(GOES_ON),
     row(W::Xla, P::Cuda, Figures, "ran out of memory trying to allocate",
         "trying to allocate {_} (rounded to {requested#} | trying to allocate {requested} | <GPU_{gpu}_bfc",
         "external/tsl/tsl/framework/bfc_allocator.cc:479] Allocator (GPU_1_bfc) ran out of memory trying to allocate 27.93GiB (rounded \
@@ -74,7 +95,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", "<({requested}) ",
         "2025-03-17 17:48:09.854267: I tensorflow/stream_executor/cuda/cuda_driver.cc:739] failed to allocate 2.12G (2282521344 bytes) from \
         device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.13 GiB")
-        .near("I tensorflow/stream_executor|I tensorflow/compiler|I external/local_|I tensorflow/tsl").warning(),
+        .near("I tensorflow/stream_executor|I tensorflow/compiler|I external/local_|I tensorflow/tsl").warning().tips(GOES_ON),
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY",
         DRIVER,
         "cuda_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
@@ -86,5 +107,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::TensorFlow, P::Cpu, Figures, "on host: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
         "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 746.00 MiB")
         .says("TensorFlow could not get {requested} of the machine's memory (not the GPU's) in pages that stay in place, as transfers to \
-        the card need them."),
+        the card need them.").tips(&[
+    "Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory.",
+    "See what limits locked memory: `ulimit -l`.",
+]),
 ];

@@ -36,6 +36,19 @@ pub(crate) struct RunTimeline {
 impl RunTimeline {
     /// Finds the initial segments and lays keyframes. Linear in the segment events.
     pub(crate) fn build(dev: &DeviceRecording) -> Self {
+        let mut timeline = Self::told(dev);
+        // A source without a single segment says nothing of them, and none is made up for it.
+        if !dev.has_final_state && (!timeline.changes.is_empty() || !dev.later_segments.is_empty()) {
+            let mut initial = std::mem::take(&mut timeline.initial);
+            missing::add_missing(dev, &timeline, &mut initial);
+            timeline.initial = initial;
+        }
+        timeline.lay_keyframes(dev);
+        timeline
+    }
+
+    /// The changes, and the initial segments that the end state and the trace itself tell: none is made up, and there are no keyframes.
+    pub(crate) fn told(dev: &DeviceRecording) -> Self {
         let events = &dev.events;
         let mut changes: Vec<Change> = Vec::new();
         let unmapped = unmapped_classes(dev);
@@ -47,17 +60,7 @@ impl RunTimeline {
             }
         }
         let mut timeline = RunTimeline { changes, ..RunTimeline::default() };
-        timeline.initial = if dev.has_final_state {
-            timeline.undo_all(dev)
-        } else {
-            let mut initial = timeline.unexplained(dev);
-            // A source without a single segment says nothing of them, and none is made up for it.
-            if !timeline.changes.is_empty() || !dev.later_segments.is_empty() {
-                missing::add_missing(dev, &timeline, &mut initial);
-            }
-            initial
-        };
-        timeline.lay_keyframes(dev);
+        timeline.initial = if dev.has_final_state { timeline.undo_all(dev) } else { timeline.unexplained(dev) };
         timeline
     }
 

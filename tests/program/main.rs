@@ -5,6 +5,7 @@
 
 mod artefacts;
 mod bounds;
+mod catch;
 mod cli;
 mod gates;
 mod live_attach;

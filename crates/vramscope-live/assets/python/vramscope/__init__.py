@@ -1,0 +1,1 @@
+"""vramscope inside a Python program."""

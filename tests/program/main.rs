@@ -14,6 +14,7 @@ mod live_helper;
 mod live_hostile;
 mod live_record;
 mod mistakes;
+mod package;
 mod probe;
 mod terminal;
 mod words;

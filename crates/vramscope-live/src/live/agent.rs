@@ -35,8 +35,12 @@ pub const PACKAGE: &[(&str, &str)] = files![
     "sitecustomize.py": "",
     "vramscope/__init__.py": "python/",
     "vramscope/_agent.py": "python/",
+    "vramscope/_callbacks.py": "python/",
     "vramscope/_catch.py": "python/",
     "vramscope/_keep.py": "python/",
+    "vramscope/_open.py": "python/",
+    "vramscope/_record.py": "python/",
+    "vramscope/pytest_plugin.py": "python/",
 ];
 
 /// All of connecting and greeting takes microseconds; a process that does not manage it in this time cannot be asked now.

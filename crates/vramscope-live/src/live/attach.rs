@@ -415,6 +415,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_file_of_the_python_package_is_put_into_the_private_folder() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/python/vramscope");
+        let mut there: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".py"))
+            .map(|name| format!("vramscope/{name}"))
+            .collect();
+        there.sort();
+        let listed: Vec<&str> = PACKAGE.iter().map(|(name, _)| *name).filter(|name| *name != "sitecustomize.py").collect();
+        assert_eq!(listed, there);
+    }
+
+    #[test]
     fn the_version_is_read_from_names() {
         assert_eq!(version_in("python3.12", "python"), Some((3, 12)));
         assert_eq!(version_in("7f00 r-xp /opt/lib/libpython3.14.so.1.0", "libpython"), Some((3, 14)));

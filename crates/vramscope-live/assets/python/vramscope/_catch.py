@@ -224,9 +224,12 @@ class Catcher:
         if not self.is_ours():
             return
         if self.pipe is not None:
-            # Signals before this one are seen by then.
-            os.write(self.pipe[1], b"\0")
-            self.is_seen.wait(PATIENCE)
+            try:
+                # Signals that came before are seen by then.
+                os.write(self.pipe[1], b"\0")
+                self.is_seen.wait(PATIENCE)
+            except OSError:
+                pass
         if not self.settings.exceptions:
             return
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)

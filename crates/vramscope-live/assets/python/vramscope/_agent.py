@@ -12,6 +12,7 @@ allocation history on or off, a snapshot now or at the next out-of-memory error 
 is ever run or unpickled, and the program never waits for it.
 """
 import atexit
+import contextlib
 import errno
 import json
 import os
@@ -22,6 +23,7 @@ import struct
 import sys
 import threading
 import time
+import types
 
 VERSION = 1
 # One line of JSON each way; a longer request is not ours, and a longer answer is not taken at the other end.
@@ -171,6 +173,23 @@ class _Bounded:
         return self.file.write(data)
 
 
+@contextlib.contextmanager
+def _without_compiler(torch):
+    """PyTorch names frames of compiled code with the help of torch._inductor, and asks for it in a way that imports all of it: six seconds
+    where the program has not. Such a program has compiled nothing, so an empty module stands in meanwhile."""
+    if "_inductor" in vars(torch):
+        yield
+        return
+    stand_in = types.ModuleType("torch._inductor")
+    torch._inductor = stand_in
+    try:
+        yield
+    finally:
+        # Another thread may have imported it.
+        if vars(torch).get("_inductor") is stand_in:
+            del torch._inductor
+
+
 def write_snapshot(torch, target, most=None):
     """Writes a snapshot; it appears under its name only when it is whole. `most`: the most bytes it may have."""
     place, name = os.path.split(target)
@@ -178,7 +197,7 @@ def write_snapshot(torch, target, most=None):
     _sweep_parts(place)
     number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(number, "wb") as file:
+        with os.fdopen(number, "wb") as file, _without_compiler(torch):
             if most is not None and hasattr(torch.cuda.memory, "_snapshot"):
                 # What _dump_snapshot does.
                 import pickle

@@ -12,6 +12,19 @@ use vramscope_core::model::Progress;
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
+/// The most serious finding of a recording and the first sentence about it; `None` where no rule found a problem.
+///
+/// # Errors
+/// One sentence when the file cannot be opened.
+pub fn first_sentence(file: &std::path::Path) -> Result<Option<String>, String> {
+    let args = FindingsArgs { file: file.to_owned(), json: true, rules: Default::default() };
+    let answer: serde_json::Value = serde_json::from_str(&run(&args)?).map_err(|e| e.to_string())?;
+    let first = &answer["findings"][0];
+    let sentence = first["sentence"].as_str().unwrap_or_default();
+    let sentence = sentence.split_once(". ").map_or(sentence, |(first, _)| first).trim_end_matches('.');
+    Ok(first["title"].as_str().map(|title| format!("{title}. {sentence}.")))
+}
+
 /// Runs the subcommand.
 ///
 /// # Errors

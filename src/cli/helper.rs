@@ -1,14 +1,17 @@
-//! `vramscope agent` prints the helper; `vramscope run` starts a program with it.
+//! `vramscope agent` prints the helper; `vramscope run` starts a program with it; `vramscope snap` asks it for a snapshot.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::Failure;
-use super::args::RunArgs;
+use serde_json::json;
+
+use super::args::{RunArgs, SnapArgs};
+use super::{Failure, supervise};
 use vramscope_live::live::agent::HELPER;
 use vramscope_live::live::attach::install_helper;
+use vramscope_live::live::snap::snapshots;
 
 /// Prints the helper's source.
 ///
@@ -18,8 +21,9 @@ pub fn print_agent(out: &mut dyn Write) -> Result<(), String> {
     super::print(out, HELPER)
 }
 
-/// Becomes the program, with the helper's folder first on Python's path. Nothing of us stays: `__main__`, arguments, signals and
-/// the exit code are the program's own.
+/// Starts the program with the helper's folder first on Python's path. Without `--at-oom` this process becomes the program and nothing of
+/// us stays: `__main__`, arguments, signals and the exit code are the program's own. With it this process waits for the program, and ends
+/// as it did.
 ///
 /// # Errors
 /// [`Failure`] when the program cannot be started, one of usage where its name is an option; otherwise it does not return.
@@ -46,7 +50,49 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         path.push(":");
         path.push(old);
     }
-    let error = command.env("PYTHONPATH", path).exec();
+    command.env("PYTHONPATH", path);
+    if let Ok(program) = std::env::current_exe() {
+        // For vramscope.open inside the program.
+        command.env("VRAMSCOPE_PROGRAM", program);
+    }
     let name = if is_script { &args.python } else { first };
+    let error = match &args.at_oom {
+        None => command.exec(),
+        Some(folder) => {
+            let folder = supervise::prepare(folder)?;
+            let run = supervise::name_of_run();
+            let settings = json!({
+                "folder": folder, "stacks": args.stacks.name(), "max_entries": args.max_entries,
+                "max_snapshots": args.max_snapshots, "max_bytes": args.max_disk, "run": run,
+            });
+            command.env("VRAMSCOPE_CATCH", settings.to_string());
+            supervise::run(command, &folder, &run)
+        }
+    };
     Err(format!("{name} cannot be started: {error}").into())
+}
+
+/// Writes snapshots of a running program and prints where they are.
+///
+/// # Errors
+/// One sentence when no process wrote one.
+pub fn snap(args: &SnapArgs, out: &mut dyn Write) -> Result<(), String> {
+    let all = snapshots(args.pid)?;
+    if args.json {
+        let told = all.iter().map(|(pid, done)| match done {
+            Ok(path) => json!({"pid": pid, "path": path}),
+            Err(sentence) => json!({"pid": pid, "error": sentence}),
+        });
+        super::print_json(out, &json!({ "snapshots": told.collect::<Vec<_>>() }))?;
+    } else {
+        for path in all.iter().filter_map(|(_, done)| done.as_ref().ok()) {
+            super::print(out, &path.display().to_string())?;
+        }
+    }
+    let failed: Vec<&str> = all.iter().filter_map(|(_, done)| done.as_ref().err().map(String::as_str)).collect();
+    if failed.len() == all.len() {
+        return Err(failed.join(" "));
+    }
+    failed.iter().for_each(|sentence| super::terminal::say(sentence));
+    Ok(())
 }

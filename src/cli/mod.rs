@@ -22,6 +22,7 @@ pub mod record;
 pub mod rules;
 pub mod state;
 pub mod summary;
+mod supervise;
 mod table;
 pub mod terminal;
 mod watched;
@@ -115,6 +116,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Check(a) => check::run(&a, out),
         Command::Export(a) => return export::run(&a, out),
         Command::Run(a) => return helper::run(&a),
+        Command::Snap(a) => helper::snap(&a, out),
         Command::Agent => helper::print_agent(out),
         Command::Record(a) => return record::run(&a),
         Command::Probe(a) => return probe::run(&a, out),

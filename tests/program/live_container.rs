@@ -63,7 +63,15 @@ fn a_helper_inside_a_container_is_reached_through_its_root() {
     let container = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script])
         .env("VRAMSCOPE_DIR", &private)
-        .env("PYTHONPATH", std::env::join_paths([root.join("tests/fakes"), root.join("crates/vramscope-live/assets")]).unwrap())
+        .env(
+            "PYTHONPATH",
+            std::env::join_paths([
+                root.join("tests/fakes"),
+                root.join("crates/vramscope-live/assets"),
+                root.join("crates/vramscope-live/assets/python"),
+            ])
+            .unwrap(),
+        )
         .stdin(Stdio::null())
         .spawn()
         .unwrap();

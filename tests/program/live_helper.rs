@@ -257,7 +257,7 @@ fn ctrl_c_while_python_starts_leaves_no_socket_behind() {
     std::fs::create_dir(&after).unwrap();
     std::fs::write(after.join("sitecustomize.py"), "import time\nprint('starting', flush=True)\ntime.sleep(0.2)\n").unwrap();
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/vramscope-live/assets");
-    let path = std::env::join_paths([&assets, &after]).unwrap();
+    let path = std::env::join_paths([&assets, &assets.join("python"), &after]).unwrap();
     let start = || {
         Command::new("env")
             .args(["--default-signal=INT", "python3", "-c", "import sys; print('runs', flush=True); sys.stdin.read()"])
@@ -358,9 +358,9 @@ fn a_folder_that_others_can_enter_is_not_trusted() {
     let elsewhere = folder.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
-    let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/vramscope-live/assets");
+    let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/vramscope-live/assets/python");
     let out = Command::new("python3")
-        .args(["-c", "import vramscope_agent; print(vramscope_agent.start())"])
+        .args(["-c", "from vramscope import _agent; print(_agent.start())"])
         .env("PYTHONPATH", helper)
         .env("VRAMSCOPE_DIR", &link)
         .output()

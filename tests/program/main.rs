@@ -5,6 +5,7 @@
 
 mod artefacts;
 mod bounds;
+mod catch;
 mod cli;
 mod gates;
 mod live_attach;
@@ -13,6 +14,7 @@ mod live_helper;
 mod live_hostile;
 mod live_record;
 mod mistakes;
+mod package;
 mod probe;
 #[path = "../shared/mod.rs"]
 mod shared;

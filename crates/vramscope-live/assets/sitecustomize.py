@@ -4,7 +4,11 @@ import sys
 
 _here = os.path.dirname(os.path.abspath(__file__))
 try:
-    import vramscope_agent  # noqa: F401
+    from vramscope import _agent
+    _agent.begin()
+    if "VRAMSCOPE_CATCH" in os.environ:
+        from vramscope import _catch
+        _catch.begin_from_environment()
 except Exception:
     pass
 try:

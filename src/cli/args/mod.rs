@@ -24,7 +24,7 @@ pub use reports::{
     Curve, DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs, StateArgs,
     SummaryArgs,
 };
-pub use runs::{ProbeArgs, RecordArgs, RunArgs};
+pub use runs::{CatchStacks, ProbeArgs, RecordArgs, RunArgs, SnapArgs};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -90,6 +90,8 @@ pub enum Command {
     Record(RecordArgs),
     /// Start a Python program so that vramscope can see its memory from inside
     Run(RunArgs),
+    /// Write a snapshot of a running program that was started with vramscope run, and of the programs it started
+    Snap(SnapArgs),
     /// Print the Python helper, one file, to put beside a program
     Agent,
     /// Make a classic memory problem happen, on this card or on simulated memory

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 
 use super::values::{parse_conf, parse_limit, parse_rate, parse_seconds};
 
@@ -43,9 +43,58 @@ pub struct RunArgs {
     /// The Python that runs a script
     #[arg(long, value_name = "PYTHON", default_value = "python3")]
     pub python: String,
+    /// Record from the first allocation on, and write a snapshot into this folder when memory runs out, at an error that nobody catches,
+    /// at SIGTERM or Ctrl+C, and for vramscope snap
+    #[arg(long, value_name = "DIR")]
+    pub at_oom: Option<PathBuf>,
+    /// The call stacks to record: Python's, those of C++ too (snapshots then take long), or none
+    #[arg(long, value_name = "WHICH", default_value = "python", requires = "at_oom")]
+    pub stacks: CatchStacks,
+    /// How many of the newest events to record; a step of training has some thousand
+    #[arg(long, value_name = "N", default_value = "100000", requires = "at_oom", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_entries: u32,
+    /// The most snapshots that one process writes
+    #[arg(long, value_name = "N", default_value = "8", requires = "at_oom", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_snapshots: u32,
+    /// The most that all snapshots in the folder may have, as in 20GiB
+    #[arg(long, value_name = "BYTES", default_value = "20GiB", requires = "at_oom", value_parser = parse_limit)]
+    pub max_disk: u64,
     /// A script with its arguments, -m MODULE, or any command that starts Python: torchrun --nproc-per-node 8 train.py
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Which call stacks `run --at-oom` records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CatchStacks {
+    /// Those of Python.
+    Python,
+    /// Those of C++ too.
+    All,
+    /// None.
+    None,
+}
+
+impl CatchStacks {
+    /// As the Python package names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            CatchStacks::Python => "python",
+            CatchStacks::All => "all",
+            CatchStacks::None => "none",
+        }
+    }
+}
+
+/// Arguments of `snap`.
+#[derive(Debug, ClapArgs)]
+pub struct SnapArgs {
+    /// The program, as vramscope run or a process list names it; of torchrun and other launchers, all their ranks answer
+    pub pid: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `probe`.

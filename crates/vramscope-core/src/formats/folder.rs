@@ -23,11 +23,12 @@ pub const ENDINGS: [&str; 15] = [
     ".vramscope",
 ];
 
-/// True when the name ends as recordings do, in any case; hidden files and unfinished downloads do not.
+/// True when the name ends as recordings do, in any case; hidden files, unfinished downloads and the pages of facts beside snapshots
+/// that `vramscope run --at-oom` wrote do not.
 #[must_use]
 pub fn is_recording_name(name: &str) -> bool {
     let name = name.to_lowercase();
-    !name.starts_with('.') && ENDINGS.iter().any(|e| name.ends_with(e))
+    !name.starts_with('.') && !name.ends_with(".about.json") && ENDINGS.iter().any(|e| name.ends_with(e))
 }
 
 /// Endings of the files that programs and schedulers write their output to.

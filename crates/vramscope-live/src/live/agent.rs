@@ -23,9 +23,25 @@ use vramscope_core::model::{MarkKind, TorchFigures};
 use vramscope_core::units::counted;
 
 /// The helper: one file, to be printed, put on a path, or brought into a running interpreter.
-pub const HELPER: &str = include_str!("../../assets/vramscope_agent.py");
-/// Starts the helper in every Python of a job whose path has its folder first.
-pub const SITECUSTOMIZE: &str = include_str!("../../assets/sitecustomize.py");
+pub const HELPER: &str = include_str!("../../assets/python/vramscope/_agent.py");
+
+macro_rules! files {
+    ($($name:literal: $place:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../assets/", $place, $name)))),*] };
+}
+
+/// The Python package, which has the helper in it, and what starts it in every Python of a job whose path has its folder first: each
+/// file by its place in that folder.
+pub const PACKAGE: &[(&str, &str)] = files![
+    "sitecustomize.py": "",
+    "vramscope/__init__.py": "python/",
+    "vramscope/_agent.py": "python/",
+    "vramscope/_callbacks.py": "python/",
+    "vramscope/_catch.py": "python/",
+    "vramscope/_keep.py": "python/",
+    "vramscope/_open.py": "python/",
+    "vramscope/_record.py": "python/",
+    "vramscope/pytest_plugin.py": "python/",
+];
 
 /// All of connecting and greeting takes microseconds; a process that does not manage it in this time cannot be asked now.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::agent::{HELPER, SITECUSTOMIZE};
+use super::agent::PACKAGE;
 use vramscope_core::formats::export::unnamed::Unnamed;
 
 /// The oldest Python that lets another process start a script in it (PEP 768).
@@ -303,7 +303,7 @@ pub fn inject_within(pid: u32, patience: Duration) -> Result<PathBuf, String> {
     let folder = install_helper()?;
     let script = folder.join(format!("attach-{pid}.py"));
     // Quoted by JSON, whose strings are Python's: a folder with a quote in its name must not become code.
-    let helper = serde_json::to_string(&folder.join("vramscope_agent.py").to_string_lossy()).unwrap_or_default();
+    let helper = serde_json::to_string(&folder.join("vramscope/_agent.py").to_string_lossy()).unwrap_or_default();
     write_private(&script, &attach_script(&helper))?;
     let code =
         format!("import sys; sys.remote_exec({pid}, {})", serde_json::to_string(&script.to_string_lossy()).unwrap_or_default());
@@ -382,16 +382,17 @@ pub fn private_folder() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Puts the helper and its starter into the private folder; returns the folder that belongs on Python's path.
+/// Puts the Python package and its starter into the private folder; returns the folder that belongs on Python's path.
 ///
 /// # Errors
 /// One sentence.
 pub fn install_helper() -> Result<PathBuf, String> {
     let folder = private_folder()?.join(concat!("helper-", env!("CARGO_PKG_VERSION")));
     let failed = |e: std::io::Error| format!("{}: cannot be made: {e}", folder.display());
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
-    write_private(&folder.join("vramscope_agent.py"), HELPER)?;
-    write_private(&folder.join("sitecustomize.py"), SITECUSTOMIZE)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("vramscope")).map_err(failed)?;
+    for (name, text) in PACKAGE {
+        write_private(&folder.join(name), text)?;
+    }
     Ok(folder)
 }
 
@@ -412,6 +413,20 @@ fn write_private(path: &Path, text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_file_of_the_python_package_is_put_into_the_private_folder() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/python/vramscope");
+        let mut there: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".py"))
+            .map(|name| format!("vramscope/{name}"))
+            .collect();
+        there.sort();
+        let listed: Vec<&str> = PACKAGE.iter().map(|(name, _)| *name).filter(|name| *name != "sitecustomize.py").collect();
+        assert_eq!(listed, there);
+    }
 
     #[test]
     fn the_version_is_read_from_names() {

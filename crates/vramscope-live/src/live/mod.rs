@@ -23,6 +23,7 @@ pub mod process;
 mod rates;
 pub mod sampler;
 pub mod session;
+pub mod snap;
 pub mod source;
 #[cfg(test)]
 mod tests;

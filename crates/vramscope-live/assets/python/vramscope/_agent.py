@@ -2,7 +2,8 @@
 
     import vramscope_agent        # one line, anywhere; or start the program with: vramscope run train.py
 
-One file, no dependencies, Python 3.8 or newer. It opens a socket that only this user can reach and sleeps until vramscope
+One file, no dependencies, Python 3.8 or newer: `vramscope agent` prints it, and the Python package has it as vramscope._agent, where
+begin() starts it. It opens a socket that only this user can reach and sleeps until vramscope
 connects. It imports nothing heavy: PyTorch is looked up among the modules the program imported itself, a device is asked only when
 it has a context already, and no error of the helper reaches the program.
 
@@ -11,6 +12,7 @@ allocation history on or off, a snapshot now or at the next out-of-memory error 
 is ever run or unpickled, and the program never waits for it.
 """
 import atexit
+import contextlib
 import errno
 import json
 import os
@@ -21,6 +23,7 @@ import struct
 import sys
 import threading
 import time
+import types
 
 VERSION = 1
 # One line of JSON each way; a longer request is not ours, and a longer answer is not taken at the other end.
@@ -64,6 +67,10 @@ class _State:
 
 
 _state = None
+# Set by what keeps snapshots in a folder of its own (vramscope._catch): writes one that was asked for.
+write_asked = None
+# Who has the allocation history recorded all the time, so that nobody else ends it.
+history_of = None
 
 
 def folder():
@@ -147,17 +154,60 @@ def _snapshot_to(torch, kind):
     """Writes a snapshot into our folder; it appears under its name only when it is whole."""
     place = _private_folder(os.path.join(folder(), "snapshots"))
     target = os.path.join(place, "%d-%s-%d.pickle" % (os.getpid(), kind, time.time_ns() // 1000000))
-    part = target + ".part"
-    _sweep_parts(place)
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     start = time.perf_counter()
+    write_snapshot(torch, target)
+    return {"path": target, "seconds": round(time.perf_counter() - start, 4)}
+
+
+class _Bounded:
+    """A file that takes no more than so many bytes."""
+
+    def __init__(self, file, most):
+        self.file, self.left = file, most
+
+    def write(self, data):
+        # Large values come as views.
+        self.left -= len(data) if isinstance(data, bytes) else memoryview(data).nbytes
+        if self.left < 0:
+            raise OSError(errno.EFBIG, "the snapshot is larger than what may be written")
+        return self.file.write(data)
+
+
+@contextlib.contextmanager
+def _without_compiler(torch):
+    """PyTorch names frames of compiled code with the help of torch._inductor, and asks for it in a way that imports all of it: six seconds
+    where the program has not. Such a program has compiled nothing, so an empty module stands in meanwhile."""
+    if "_inductor" in vars(torch):
+        yield
+        return
+    stand_in = types.ModuleType("torch._inductor")
+    torch._inductor = stand_in
     try:
-        torch.cuda.memory._dump_snapshot(part)
+        yield
+    finally:
+        # Another thread may have imported it.
+        if vars(torch).get("_inductor") is stand_in:
+            del torch._inductor
+
+
+def write_snapshot(torch, target, most=None):
+    """Writes a snapshot; it appears under its name only when it is whole. `most`: the most bytes it may have."""
+    place, name = os.path.split(target)
+    part = os.path.join(place, "." + name + ".part")
+    _sweep_parts(place)
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(number, "wb") as file, _without_compiler(torch):
+            if most is not None and hasattr(torch.cuda.memory, "_snapshot"):
+                # What _dump_snapshot does.
+                import pickle
+                pickle.dump(torch.cuda.memory._snapshot(), _Bounded(file, most), protocol=4)
+            else:
+                torch.cuda.memory._dump_snapshot(part)
         os.rename(part, target)
     except BaseException:
         os.unlink(part)
         raise
-    return {"path": target, "seconds": round(time.perf_counter() - start, 4)}
 
 
 def _blocks(torch):
@@ -181,21 +231,41 @@ def _blocks(torch):
     return {"segments": out, "device_traces": []}
 
 
-def _history(torch, request):
+def record_history(torch, max_entries, stacks="python"):
+    """Records the newest `max_entries` events of the allocator; stacks are "python", "all" (C++ too) or "none"."""
+    import inspect
     record = torch.cuda.memory._record_memory_history
-    if not request.get("on"):
-        try:
-            record(enabled=None)
-        except TypeError:
-            record(False)
-        return {"history": False}
-    entries = min(max(int(request.get("max_entries", 100000)), 1000), MOST_ENTRIES)
-    stacks = "all" if request.get("cpp") else "python"
+    words = {"enabled": "all", "context": None if stacks == "none" else "all", "stacks": "all" if stacks == "all" else "python",
+             "max_entries": max_entries}
     try:
-        record(enabled="all", context="all", stacks=stacks, max_entries=entries)
+        # Ranges of every thread, not only of the one that asks: since PyTorch 2.9.
+        if "global_record_annotations" in inspect.signature(record).parameters:
+            words["global_record_annotations"] = True
+    except (TypeError, ValueError):
+        pass
+    try:
+        record(**words)
     except TypeError:
         # PyTorch 2.0 had another set of arguments.
-        record(True, trace_alloc_max_entries=entries, trace_alloc_record_context=True)
+        record(True, trace_alloc_max_entries=max_entries, trace_alloc_record_context=stacks != "none")
+
+
+def stop_history(torch):
+    """Records no more, and forgets what was recorded."""
+    record = torch.cuda.memory._record_memory_history
+    try:
+        record(enabled=None)
+    except TypeError:
+        record(False)
+
+
+def _history(torch, request):
+    if not request.get("on"):
+        if history_of is None:
+            stop_history(torch)
+        return {"history": False}
+    entries = min(max(int(request.get("max_entries", 100000)), 1000), MOST_ENTRIES)
+    record_history(torch, entries, "all" if request.get("cpp") else "python")
     return {"history": True, "max_entries": entries}
 
 
@@ -244,7 +314,7 @@ def _answer(request, client):
     if command == "history":
         return _history(torch, request)
     if command == "dump":
-        return _snapshot_to(torch, "now")
+        return write_asked() if write_asked is not None else _snapshot_to(torch, "now")
     return _observe_oom(torch, request.get("on"), client)
 
 
@@ -633,7 +703,13 @@ def mark(text):
             pass
 
 
-if os.environ.get("VRAMSCOPE_HELPER") != "off":
+def begin():
+    """Starts the helper for the rest of the program, unless VRAMSCOPE_HELPER=off."""
+    if os.environ.get("VRAMSCOPE_HELPER") == "off":
+        return
+    # Also by the name of the single file: the package's copy and that file are never both at work.
+    if sys.modules.setdefault("vramscope_agent", sys.modules[__name__]) is not sys.modules[__name__]:
+        return
     try:
         # Before the socket is there: a signal right after it would leave it behind.
         atexit.register(_stop)
@@ -644,3 +720,7 @@ if os.environ.get("VRAMSCOPE_HELPER") != "off":
         raise
     except BaseException:
         pass
+
+
+if __name__ == "vramscope_agent":
+    begin()

@@ -1,0 +1,375 @@
+"""Catches the moment at which a program fails: what `vramscope run --at-oom DIR` puts into it, and `vramscope.on_oom(DIR)`.
+
+From the first use of CUDA on, PyTorch records its allocations into a ring. A snapshot is written at the first out-of-memory error (also
+one that the program catches), at an error that nobody catches, at SIGTERM and SIGINT, and when `vramscope snap` asks. The error, the
+exit code and what the program does with its signals stay as they are. A process that does not use CUDA itself, such as a worker that
+loads data, has none of this.
+"""
+import atexit
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+from . import _agent
+from ._keep import APART, Keeper, described, is_out_of_memory, save, stacks
+
+VARIABLE = "VRAMSCOPE_CATCH"
+MAX_ENTRIES, MAX_SNAPSHOTS, MAX_BYTES = 100000, 8, 20 << 30
+# A program that SIGTERM would have ended at once ends after so many seconds, however stuck it is.
+PATIENCE = 60
+
+
+class Settings:
+    """What to catch, and how much of it."""
+
+    def __init__(self, folder, stacks="python", max_entries=MAX_ENTRIES, max_snapshots=MAX_SNAPSHOTS, max_bytes=MAX_BYTES, run="",
+                 exceptions=True, signals=True):
+        if stacks not in ("python", "all", "none"):
+            raise ValueError('stacks is %r; it is one of "python", "all" and "none"' % (stacks,))
+        if max_entries < 1 or max_snapshots < 1 or max_bytes < 1:
+            raise ValueError("max_entries, max_snapshots and max_bytes are at least 1")
+        self.folder = os.path.abspath(folder)
+        self.stacks, self.max_entries = stacks, int(max_entries)
+        self.max_snapshots, self.max_bytes = int(max_snapshots), int(max_bytes)
+        self.run, self.exceptions, self.signals = run, exceptions, signals
+
+
+_settings = None
+_catcher = None
+
+
+def begin_from_environment():
+    """Catches as `vramscope run --at-oom` says."""
+    try:
+        begin(Settings(**json.loads(os.environ[VARIABLE])))
+    except Exception as error:
+        _say("nothing will be caught: %s" % error)
+
+
+def begin(settings):
+    """Catches from the first use of CUDA on, in this process and in those forked from it before that. Never imports torch."""
+    global _settings
+    is_first, _settings = _settings is None, settings
+    torch = sys.modules.get("torch")
+    if torch is not None and not getattr(getattr(torch, "__spec__", None), "_initializing", False):
+        _on_torch(torch)
+    elif is_first:
+        sys.meta_path.insert(0, _WhenTorchComes())
+
+
+def end():
+    """Catches and records no more."""
+    global _settings, _catcher
+    _settings = None
+    if _catcher is not None:
+        _catcher.let_go()
+        _agent.stop_history(_catcher.torch)
+    _catcher = None
+
+
+def is_commanded():
+    """True under `vramscope run --at-oom`, whose settings hold."""
+    return _settings is not None and _settings.run != ""
+
+
+def keeper():
+    """Who keeps the snapshots of this process, where something is caught; None elsewhere."""
+    return _catcher.keeper if _catcher is not None and _catcher.is_ours() else None
+
+
+class _WhenTorchComes:
+    """Sees torch being imported, and has a word right after."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                self._listen(spec)
+                return spec
+        return None
+
+    def _listen(self, spec):
+        loader = spec.loader
+        run = getattr(loader, "exec_module", None)
+
+        def exec_module(module):
+            run(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            _on_torch(module)
+        try:
+            # The loader itself stays what it is, for those who look at it.
+            loader.exec_module = exec_module
+        except AttributeError:
+            pass
+
+
+def _on_torch(torch):
+    try:
+        # At once where CUDA is in use, else with its start: recording would start it, and a process that forks must not.
+        torch.cuda._lazy_call(_on_cuda)
+    except AttributeError:
+        _say("nothing will be caught: this torch has no CUDA, or is older than 1.11")
+    except Exception as error:
+        _say("nothing will be caught: %s" % error)
+
+
+def _on_cuda():
+    global _catcher
+    try:
+        if _settings is None or (_catcher is not None and _catcher.pid == os.getpid()):
+            return
+        catcher = Catcher(sys.modules["torch"], _settings)
+        catcher.start()
+        _catcher = catcher
+    except Exception as error:
+        _say("nothing will be caught: %s: %s" % (type(error).__name__, error))
+
+
+def _say(sentence):
+    try:
+        sys.stderr.write("vramscope: %s\n" % sentence)
+    except Exception:
+        pass
+
+
+class Catcher:
+    """The hooks of one process that uses CUDA."""
+
+    def __init__(self, torch, settings):
+        self.torch, self.settings = torch, settings
+        self.pid = os.getpid()
+        self.keeper = Keeper(torch, settings.folder, settings.max_snapshots, settings.max_bytes, settings.run)
+        self.is_over = False
+        # Errors seen so far, and the one that has a snapshot, with its page.
+        self.ooms = 0
+        self.oom_page = (0, None)
+        self.seen_error = None
+        self.is_ending = False
+        self.previous_hook = None
+        self.pipe = None
+        self.is_seen = threading.Event()
+
+    def start(self):
+        self.start_history()
+        _agent.history_of = self
+        attach = getattr(self.torch._C, "_cuda_attach_out_of_memory_observer", None)
+        if attach is not None:
+            attach(self.observe_oom)
+        if self.settings.exceptions:
+            self.previous_hook, sys.excepthook = sys.excepthook, self.hook
+        atexit.register(self.at_exit)
+        _agent.write_asked = self.asked
+        if self.settings.signals and threading.current_thread() is threading.main_thread():
+            self.listen()
+
+    def start_history(self):
+        _agent.record_history(self.torch, self.settings.max_entries, self.settings.stacks)
+
+    def let_go(self):
+        """Undoes what can be undone; the rest does nothing from now on."""
+        self.is_over = True
+        if _agent.history_of is self:
+            _agent.history_of = None
+        if sys.excepthook == self.hook:
+            sys.excepthook = self.previous_hook
+        atexit.unregister(self.at_exit)
+        if _agent.write_asked == self.asked:
+            _agent.write_asked = None
+        self.forget_signals()
+
+    def is_ours(self):
+        return not self.is_over and os.getpid() == self.pid
+
+    def history(self):
+        return {"stacks": self.settings.stacks, "max_entries": self.settings.max_entries}
+
+    def write(self, why, **facts):
+        page = self.keeper.write(why, history=self.history(), **facts)
+        if self.is_ending:
+            self.die()
+        return page
+
+    # ------------------------------------------------------------ out of memory
+
+    def observe_oom(self, device, size, limit, free):
+        """Called by PyTorch between the failed request and the exception."""
+        try:
+            if not self.is_ours():
+                return
+            self.ooms += 1
+            # A program that catches the error may run into it a hundred times.
+            if self.oom_page[1] is None:
+                number = self.ooms
+                facts = {"device": device, "requested_bytes": size, "limit_bytes": limit, "free_bytes": free}
+                self.oom_page = (number, self.write("oom", oom=facts, stacks=stacks()))
+        except BaseException:
+            pass
+
+    # ------------------------------------------------------------ errors that nobody catches
+
+    def hook(self, kind, error, trace):
+        if self.is_ours():
+            self.uncaught(error)
+        self.previous_hook(kind, error, trace)
+
+    def at_exit(self):
+        """For programs that put a hook of their own in the place of ours, and those that a signal ends in their own way."""
+        if not self.is_ours():
+            return
+        if self.pipe is not None:
+            try:
+                # Signals that came before are seen by then.
+                os.write(self.pipe[1], b"\0")
+                self.is_seen.wait(PATIENCE)
+            except OSError:
+                pass
+        if not self.settings.exceptions:
+            return
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is not None and not hasattr(sys, "ps1") and "IPython" not in sys.modules:
+            self.uncaught(error)
+
+    def uncaught(self, error):
+        try:
+            if error is self.seen_error or not isinstance(error, BaseException):
+                return
+            self.seen_error = error
+            is_oom = is_out_of_memory(error)
+            number, page = self.oom_page
+            if is_oom and page is not None and number == self.ooms:
+                page["error"] = described(error)
+                save(page)
+            elif isinstance(error, KeyboardInterrupt):
+                self.signalled("sigint")
+            else:
+                self.write("oom" if is_oom else "exception", error=described(error))
+        except Exception:
+            pass
+
+    # ------------------------------------------------------------ when it is asked for
+
+    def asked(self):
+        page = self.write("asked", stacks=stacks())
+        if page is None or "snapshot" not in page:
+            return {"error": (page or {}).get("not_kept", "a snapshot is being written")}
+        return {"path": os.path.join(self.settings.folder, page["snapshot"]), "seconds": page["seconds"]["snapshot"]}
+
+    # ------------------------------------------------------------ signals
+
+    def listen(self):
+        """SIGTERM and SIGINT are seen twice: by a handler, where the program has none for SIGTERM, and by a thread that Python's own
+        handler of every signal wakes, whatever the program does with it and however long its main thread is busy."""
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self.on_term)
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        previous = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        if previous != -1:
+            # An event loop has it.
+            signal.set_wakeup_fd(previous)
+            os.close(read)
+            os.close(write)
+        else:
+            self.pipe = (read, write)
+            threading.Thread(target=self.watch, name="vramscope-signals", daemon=True).start()
+        os.register_at_fork(after_in_child=self.after_fork)
+
+    def forget_signals(self):
+        try:
+            if signal.getsignal(signal.SIGTERM) == self.on_term:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if self.pipe is not None:
+                read, write = self.pipe
+                other = signal.set_wakeup_fd(-1)
+                if other != write:
+                    signal.set_wakeup_fd(other)
+                else:
+                    # Ends the thread.
+                    os.close(write)
+                self.pipe = None
+        except ValueError:
+            # Not the main thread: nothing of it does anything any more.
+            pass
+
+    def after_fork(self):
+        """A forked child must not tell its parent of its own signals."""
+        try:
+            if os.getpid() != self.pid and not self.is_over:
+                self.is_over = True
+                pipe = self.pipe
+                self.forget_signals()
+                if pipe is not None:
+                    os.close(pipe[0])
+        except BaseException:
+            pass
+
+    def signalled(self, why):
+        """Writes a snapshot, unless there is one of this moment."""
+        with self.keeper.lock:
+            if self.keeper.seconds_since_last() >= APART:
+                return self.write(why, stacks=stacks())
+        return None
+
+    def on_term(self, number, frame):
+        """In the place of the system's own answer to SIGTERM, which ends the process."""
+        self.is_ending = True
+        if self.is_ours():
+            if self.keeper.is_busy and self.keeper.lock.acquire(blocking=False):
+                # This very thread writes; it dies when that is done.
+                self.keeper.lock.release()
+                return
+            try:
+                self.signalled("sigterm")
+            except Exception:
+                pass
+        self.die()
+
+    def die(self):
+        """Ends the process as SIGTERM would have."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        else:
+            import ctypes
+            restore = ctypes.CDLL(None).signal
+            restore.argtypes, restore.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
+            restore(int(signal.SIGTERM), None)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def watch(self):
+        """The thread that signals wake."""
+        read = self.pipe[0]
+        while True:
+            try:
+                data = os.read(read, 64)
+                if not data:
+                    os.close(read)
+                    return
+                for number in sorted(set(data), reverse=True):
+                    if number == 0:
+                        self.is_seen.set()
+                    elif not self.is_ours():
+                        continue
+                    elif number == signal.SIGINT:
+                        self.signalled("sigint")
+                    elif number == signal.SIGTERM:
+                        self.term_from_thread()
+            except Exception:
+                time.sleep(0.1)
+
+    def term_from_thread(self):
+        ends = signal.getsignal(signal.SIGTERM) == self.on_term
+        if ends and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0):
+            # The kernel ends the process where CUDA never answers, whoever holds Python's lock.
+            signal.alarm(PATIENCE)
+        self.signalled("sigterm")
+        if ends:
+            # The main thread does it, unless a long call keeps it.
+            time.sleep(1.0)
+            self.die()

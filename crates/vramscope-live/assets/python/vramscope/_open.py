@@ -1,0 +1,133 @@
+"""Asking about recordings: `vramscope.open(path)` runs the program and gives back what it answers."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from typing import Any, Dict, List, Optional
+
+
+class VramscopeError(Exception):
+    """What the program says it cannot do, in one sentence."""
+
+
+def program() -> str:
+    """The path of the vramscope program: VRAMSCOPE_PROGRAM, beside this Python, or on the PATH."""
+    beside = [os.path.join(sysconfig.get_path("scripts"), "vramscope"), os.path.join(os.path.dirname(sys.executable), "vramscope")]
+    for path in [os.environ.get("VRAMSCOPE_PROGRAM", "")] + beside + [shutil.which("vramscope") or ""]:
+        if path and os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    raise VramscopeError("the program vramscope is not there: pip install vramscope brings it, or name it in VRAMSCOPE_PROGRAM")
+
+
+def ask(*words: str) -> str:
+    """Runs the program and returns what it prints."""
+    done = subprocess.run([program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise VramscopeError(said[len("vramscope: "):] if said.startswith("vramscope: ") else said or "it ended with %d" % done.returncode)
+    return done.stdout.decode("utf-8", "replace")
+
+
+def open(path: "os.PathLike[str] | str") -> "Recording":
+    """A recording: a snapshot, a profiler trace, a session or anything else that the program opens. Sizes in answers are bytes.
+
+    Raises `VramscopeError` where the file is missing or cannot be read.
+    """
+    recording = Recording(os.fspath(path))
+    recording.summary()
+    return recording
+
+
+class Recording:
+    """A file, and the questions that the program answers about it. Every answer is what `vramscope COMMAND FILE --json` prints, as plain
+    dicts and lists; `vramscope COMMAND --help` and docs/EXPORT.md describe them."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._summary: Optional[Dict[str, Any]] = None
+
+    def __repr__(self) -> str:
+        return "vramscope.open(%r)" % self.path
+
+    def command(self, name: str, *words: str) -> Dict[str, Any]:
+        """Any command with `--json`: `recording.command("whatif", "--conf", "expandable_segments:True")`."""
+        return dict(json.loads(ask(name, self.path, *words, "--json")))
+
+    def text(self, name: str, *words: str) -> str:
+        """What a command prints for people: `print(recording.text("oom"))`."""
+        return ask(name, self.path, *words)
+
+    def summary(self) -> Dict[str, Any]:
+        """Peaks, totals, out-of-memory errors and oddities of the file."""
+        if self._summary is None:
+            self._summary = self.command("summary")
+        return self._summary
+
+    def findings(self) -> List[Dict[str, Any]]:
+        """What is wrong, most serious first."""
+        return list(self.command("findings")["findings"])
+
+    def ooms(self) -> List[Dict[str, Any]]:
+        """Why each out-of-memory error happened."""
+        return list(self.command("oom")["ooms"])
+
+    def state(self, *, event: Optional[int] = None, at: str = "peak") -> Dict[str, Any]:
+        """Segments, blocks and who holds the memory at an event, or `at` "peak", "oom" or "end"."""
+        return self.command("state", *(["--event", str(event)] if event is not None else ["--" + at]))
+
+    def leaks(self) -> Dict[str, Any]:
+        """What survives its training step, by call stack."""
+        return self.command("leaks")
+
+    def allocations(self, where: str = "", limit: Optional[int] = None) -> Dict[str, Any]:
+        """The allocations that a query holds for: `recording.allocations("size>1MiB stack~attention live@peak")`."""
+        words = (["--where", where] if where else []) + (["--limit", str(limit)] if limit is not None else [])
+        return self.command("allocations", *words)
+
+    def table(self, name: str = "lifetimes") -> Any:
+        """A whole table: events, lifetimes, blocks, curves, samples, categories or stacks. A `pyarrow.Table` where pyarrow is there, else a
+        `pandas.DataFrame`, else a list of dicts (numbers as numbers, what the recording does not have as None)."""
+        with tempfile.TemporaryDirectory() as folder:
+            if _has("pyarrow.parquet"):
+                import pyarrow.parquet as parquet
+                file = os.path.join(folder, "table.parquet")
+                ask("export", self.path, "--to", "parquet", file, "--table", name)
+                # In memory: the file goes.
+                return parquet.read_table(file, memory_map=False)
+            file = os.path.join(folder, "table.csv")
+            ask("export", self.path, "--to", "csv", file, "--table", name)
+            if _has("pandas"):
+                import pandas
+                return pandas.read_csv(file)
+            import csv
+            with io_open(file) as lines:
+                return [{k: _value(v) for k, v in row.items()} for row in csv.DictReader(lines)]
+
+
+def io_open(path: str) -> Any:
+    """Python's own `open`, whose name this module uses."""
+    import io
+    return io.open(path, newline="", encoding="utf-8")
+
+
+def _has(module: str) -> bool:
+    import importlib
+    try:
+        importlib.import_module(module)
+    except Exception:
+        return False
+    return True
+
+
+def _value(text: str) -> Any:
+    if text == "":
+        return None
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return int(text)
+    except ValueError:
+        return text

@@ -1,0 +1,162 @@
+"""Recording from inside a program: `record`, `on_oom`, `step` and `mark`."""
+import contextlib
+import os
+import sys
+from typing import Any, ContextManager, Iterable, Iterator, Optional, TypeVar
+
+from . import _agent, _catch
+from ._keep import rank_of_process
+
+T = TypeVar("T")
+_steps = 0
+
+
+def on_oom(folder: str, *, stacks: str = "python", max_entries: int = _catch.MAX_ENTRIES, max_snapshots: int = _catch.MAX_SNAPSHOTS,
+           max_bytes: int = _catch.MAX_BYTES, exceptions: bool = True, signals: bool = False) -> None:
+    """Writes a snapshot into a folder when memory runs out, with a page of facts beside it.
+
+    From now on, or from the first use of CUDA, PyTorch records the newest `max_entries` events of its allocator. The first
+    out-of-memory error of the process is caught also when the program goes on after it. With `exceptions` an error that ends the program
+    is caught too, with `signals` also SIGTERM and Ctrl+C (call this from the main thread then). Under `vramscope run --at-oom` this
+    changes nothing: what the command line says holds.
+
+    `stacks`: "python", "all" (those of C++ too; snapshots then take long) or "none". `max_snapshots` is for this process, `max_bytes`
+    for all snapshots in the folder. Needs no torch: it may be imported later. What it costs is in docs/LIVE.md.
+    """
+    settings = _catch.Settings(folder, stacks, max_entries, max_snapshots, max_bytes, exceptions=exceptions, signals=signals)
+    if _catch.is_commanded():
+        return
+    _catch.begin(settings)
+
+
+class record(contextlib.ContextDecorator):
+    """Records every allocation of a block or a function, and writes a snapshot at its end, also when an error ends it.
+
+        with vramscope.record("train.pickle") as recording:
+            ...
+        recording.path                    # where the snapshot is
+
+        @vramscope.record("step.pickle")
+        def step(): ...                   # one snapshot a call
+
+    An older file stays: the new one gets a number (`train-2.pickle`). `{rank}` in the path becomes the rank of the process, `{pid}` its
+    number. Where a history is being recorded already (`on_oom`, `vramscope run --at-oom`), it goes on after the block and the snapshot
+    has what came before it too. Without CUDA the block runs as it is and `path` is None.
+    """
+
+    def __init__(self, path: str = "vramscope.pickle", *, stacks: str = "python", max_entries: int = 1000000) -> None:
+        _catch.Settings(".", stacks, max_entries)
+        self.wanted, self.stacks, self.max_entries = os.fspath(path), stacks, max_entries
+        self.path: Optional[str] = None
+        self._is_ours = False
+
+    def _recreate_cm(self) -> "record":
+        # A call inside a call is a recording of its own.
+        return type(self)(self.wanted, stacks=self.stacks, max_entries=self.max_entries)
+
+    def __enter__(self) -> "record":
+        torch = _cuda()
+        is_on: Any = getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", bool)
+        self._is_ours = torch is not None and _agent.history_of is None and not is_on()
+        if self._is_ours:
+            self.start_history()
+            _agent.history_of = self  # type: ignore[assignment]
+        return self
+
+    def start_history(self) -> None:
+        _agent.record_history(_agent._torch(), self.max_entries, self.stacks)
+
+    def __exit__(self, *error: Any) -> None:
+        torch = _agent._torch()
+        if torch is None or not torch.cuda.is_initialized():
+            return
+        try:
+            self.path = _unused(self.wanted)
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            _agent.write_snapshot(torch, self.path)
+        except Exception as failure:
+            self.path = None
+            # The error of the block says more than ours.
+            if error[0] is None:
+                raise
+            sys.stderr.write("vramscope: %s cannot be written: %s\n" % (self.wanted, failure))
+        finally:
+            if self._is_ours:
+                _agent.history_of = None
+                _agent.stop_history(torch)
+
+
+def _cuda() -> Any:
+    """torch with CUDA in use; None where there is none."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    torch.cuda.init()
+    return torch
+
+
+def _unused(path: str) -> str:
+    """The path with its words put in, and with a number where there is such a file."""
+    rank = rank_of_process()
+    path = path.replace("{rank}", str(rank if rank is not None else 0)).replace("{pid}", str(os.getpid()))
+    if not path.endswith((".pickle", ".pkl")):
+        path += ".pickle"
+    stem, end = os.path.splitext(os.path.abspath(path))
+    number, free = 1, stem + end
+    while os.path.exists(free):
+        number += 1
+        free = "%s-%d%s" % (stem, number, end)
+    return free
+
+
+def step(number: Optional[int] = None) -> ContextManager[None]:
+    """Marks a training step: `with vramscope.step(i): ...`. Recordings then have exact steps; without a number steps are counted. Costs
+    a microsecond, and nothing at all where torch is not imported."""
+    global _steps
+    if number is None:
+        number = _steps
+    _steps = number + 1
+    return _range("ProfilerStep#%d" % number)
+
+
+def steps(batches: Iterable[T]) -> Iterator[T]:
+    """Goes through batches and marks what happens with each as a step: `for batch in vramscope.steps(loader): ...`."""
+    for batch in batches:
+        with step():
+            yield batch
+
+
+def mark(text: str) -> None:
+    """Marks this instant with a few words: in the recording, and in every vramscope that watches the program."""
+    agent = sys.modules.get("vramscope_agent", _agent)
+    agent.mark(text)
+    with _range(str(text)[:200]):
+        pass
+
+
+def _range(name: str) -> ContextManager[None]:
+    torch = sys.modules.get("torch")
+    profiler = getattr(getattr(torch, "autograd", None), "profiler", None) or sys.modules.get("torch.profiler")
+    if profiler is None:
+        return contextlib.nullcontext()
+    if name.startswith("ProfilerStep#") and getattr(getattr(torch, "autograd", None), "_profiler_enabled", bool)():
+        # The profiler marks its own.
+        return contextlib.nullcontext()
+    return profiler.record_function(name)  # type: ignore[no-any-return]
+
+
+def listen() -> Optional[str]:
+    """Lets vramscope on this machine see into this process, as `vramscope run` does: returns the path of the socket, or None where that
+    is not possible. docs/LIVE.md says what it does to your program."""
+    _agent.begin()
+    return sys.modules.get("vramscope_agent", _agent).start()  # type: ignore[no-any-return]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext vramscope`: out-of-memory errors of this notebook leave a snapshot in the folder vramscope-snapshots."""
+    on_oom("vramscope-snapshots", exceptions=False)
+    listen()
+    print("vramscope: out-of-memory errors leave a snapshot in %s" % os.path.abspath("vramscope-snapshots"))

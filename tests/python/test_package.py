@@ -1,0 +1,261 @@
+"""The Python package against a stand-in for torch: python3 -m unittest, with PYTHONPATH, VRAMSCOPE_PROGRAM and FAKE_TORCH=late set by
+tests/program/package.rs."""
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+import torch
+import vramscope
+
+
+def module(name, **more):
+    made = types.ModuleType(name)
+    made.__dict__.update(more)
+    sys.modules[name] = made
+    return made
+
+
+class InAFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+
+    def run_python(self, text, *args, code=0):
+        done = subprocess.run([sys.executable, "-c", text, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, code, done.stderr.decode())
+        return done.stdout.decode(), done.stderr.decode()
+
+
+def train(steps=6):
+    for _ in vramscope.steps(range(steps)):
+        for _ in range(4):
+            a, b = torch.empty(1 << 20), torch.empty(1 << 21)
+        del a, b
+
+
+class Recording(InAFolder):
+    def test_a_block_is_recorded_with_its_steps_and_can_be_asked_about(self):
+        with vramscope.record("train.pickle") as recording:
+            train()
+        self.assertEqual(recording.path, os.path.abspath("train.pickle"))
+        opened = vramscope.open(recording.path)
+        self.assertEqual(opened.summary()["devices"][0]["allocated_bytes"]["peak"], (6 << 20) + 512)
+        self.assertIn("6 steps: from the annotation ProfilerStep", opened.text("summary").replace("\u00a0", " "))
+        self.assertEqual(opened.state(at="end")["totals"]["allocated_bytes"], 512)
+        self.assertEqual(opened.allocations("size>1MiB", limit=3)["matches"], 24)
+        self.assertIsInstance(opened.findings(), list)
+        # The history is over with the block.
+        self.assertFalse(torch.RECORDED[-1]["enabled"])
+
+    def test_tables_come_without_pandas_and_pyarrow(self):
+        with vramscope.record() as recording:
+            train(1)
+        # As in an environment that has neither.
+        for name in ("pyarrow", "pandas"):
+            self.addCleanup(sys.modules.pop, name, None)
+            sys.modules[name] = None
+        rows = vramscope.open(recording.path).table("lifetimes")
+        self.assertEqual(len(rows), 9)
+        self.assertEqual({type(rows[-1][c]) for c in ("requested_bytes", "born_event")}, {int})
+        self.assertIsNone(rows[0]["born_event"])
+
+    def test_a_function_is_recorded_each_time_and_no_file_is_replaced(self):
+        @vramscope.record("{rank}-step")
+        def step(size):
+            torch.empty(size)
+            return size
+        self.assertEqual((step(512), step(1024)), (512, 1024))
+        self.assertEqual(sorted(os.listdir(".")), ["0-step-2.pickle", "0-step.pickle"])
+
+    def test_an_error_in_the_block_is_recorded_and_stays_the_error(self):
+        recording = vramscope.record("failed.pickle")
+        with self.assertRaises(torch.OutOfMemoryError), recording:
+            kept = []
+            while True:
+                kept.append(torch.empty(1 << 30))
+        self.assertEqual(len(vramscope.open(recording.path).ooms()), 1)
+
+    def test_what_can_not_be_is_one_sentence(self):
+        with self.assertRaisesRegex(vramscope.VramscopeError, "nothing.pickle: there is no such file"):
+            vramscope.open("nothing.pickle")
+        with self.assertRaisesRegex(ValueError, '"python", "all" and "none"'):
+            vramscope.record(stacks="some")
+        with self.assertRaises(AttributeError):
+            vramscope.nothing
+
+    def test_importing_it_starts_and_imports_nothing(self):
+        out, _ = self.run_python(
+            "import vramscope, sys, threading\nprint(sorted(m for m in sys.modules if m.startswith(('vramscope', 'torch'))), "
+            "threading.active_count())\nassert set(vramscope.__all__) == set(vramscope._WHERE)\n"
+            "for name in vramscope.__all__: getattr(vramscope, name)\nprint('torch' in sys.modules)")
+        self.assertEqual(out, "['vramscope'] 1\nFalse\n")
+
+    def test_without_cuda_a_block_runs_as_it_is(self):
+        out, _ = self.run_python("import sys\nsys.modules['torch'] = None\nimport vramscope\nwith vramscope.record() as r: print('ran')\n"
+                                 "with vramscope.step(): pass\nvramscope.mark('x')\nprint(r.path)")
+        self.assertEqual(out, "ran\nNone\n")
+
+
+class Catching(InAFolder):
+    FAILS = "kept = []\nwhile True: kept.append(torch.empty(1 << 30))\n"
+
+    def pages(self, folder):
+        found = []
+        for path in sorted(glob.glob(folder + "/*.about.json")):
+            with open(path) as file:
+                found.append(json.load(file))
+        return found
+
+    def test_on_oom_before_and_after_torch_is_there(self):
+        for begin in ("import vramscope\nvramscope.on_oom('a')\nimport torch\n", "import torch\ntorch.cuda.init()\nimport vramscope\nvramscope.on_oom('b')\n"):
+            _, err = self.run_python(begin + self.FAILS, code=1)
+            self.assertIn("OutOfMemoryError", err)
+        for folder in "ab":
+            (page,) = self.pages(folder)
+            self.assertEqual((page["why"], page["error"]["type"]), ("oom", "OutOfMemoryError"))
+            self.assertEqual(len(vramscope.open(os.path.join(folder, page["snapshot"])).ooms()), 1)
+
+    def test_a_notebook_catches_without_leaving_its_own_handling(self):
+        out, _ = self.run_python(
+            "import sys, types, vramscope\nhook = sys.excepthook\nvramscope.load_ipython_extension(types.SimpleNamespace())\nimport torch\n"
+            "try:\n    kept = []\n    while True: kept.append(torch.empty(1 << 30))\nexcept torch.OutOfMemoryError: pass\n"
+            "assert sys.excepthook is hook")
+        self.assertIn("vramscope-snapshots", out)
+        self.assertEqual([p["why"] for p in self.pages("vramscope-snapshots")], ["oom"])
+
+    def test_a_recording_inside_leaves_the_ring_on(self):
+        out, _ = self.run_python("import vramscope, torch\nvramscope.on_oom('a')\ntorch.cuda.init()\nwith vramscope.record('r.pickle'): torch.empty(512)\n"
+                                 "print([r.get('enabled') for r in torch.RECORDED])")
+        self.assertEqual(out, "['all']\n")
+
+    def test_secrets_of_the_command_line_are_left_out(self):
+        self.run_python("import vramscope\nvramscope.on_oom('a')\nimport torch\n" + self.FAILS, "--hub_token", "abc", "--api-key=def", "--tokenizer", "gpt2", code=1)
+        text = json.dumps(self.pages("a"))
+        self.assertNotIn("abc", text)
+        self.assertIn('"--hub_token", "***", "--api-key=***", "--tokenizer", "gpt2"', text)
+
+
+class Callbacks(InAFolder):
+    """The names that each library calls, in the order in which it calls them."""
+
+    def setUp(self):
+        super().setUp()
+        torch.cuda.init()
+
+    def tearDown(self):
+        from vramscope import _catch
+        _catch.end()
+        for name in list(sys.modules):
+            if name.split(".")[0] in ("transformers", "lightning", "accelerate"):
+                del sys.modules[name]
+
+    def check(self, folder):
+        (snapshot,) = glob.glob(folder + "/steps_*.pickle")
+        opened = vramscope.open(snapshot)
+        self.assertIn("3 steps: from the annotation ProfilerStep", opened.text("summary").replace("\u00a0", " "))
+
+    def work(self):
+        for _ in range(4):
+            a, b = torch.empty(1 << 20), torch.empty(1 << 21)
+        del a, b
+
+    def test_hugging_face(self):
+        module("transformers", TrainerCallback=type("TrainerCallback", (), {}))
+        callback = vramscope.HuggingFaceCallback("hf", steps=(0, 3))
+        self.assertIsInstance(callback, sys.modules["transformers"].TrainerCallback)
+        callback.on_train_begin(None, None, None, model=None)
+        for _ in range(5):
+            callback.on_step_begin(None, None, None, model=None)
+            self.work()
+            callback.on_step_end(None, None, None, model=None)
+        callback.on_train_end(None, None, None, model=None)
+        self.check("hf")
+
+    def test_lightning(self):
+        module("lightning")
+        module("lightning.pytorch", Callback=type("Callback", (), {}))
+        callback = vramscope.LightningCallback("pl", steps=(0, 3))
+        callback.on_train_start(None, None)
+        for i in range(5):
+            callback.on_train_batch_start(None, None, None, i)
+            self.work()
+            callback.on_train_batch_end(None, None, None, None, i)
+        callback.on_train_end(None, None)
+        self.check("pl")
+
+    def test_accelerate(self):
+        module("accelerate")
+        module("accelerate.tracking", GeneralTracker=type("GeneralTracker", (), {}))
+        tracker = vramscope.AccelerateTracker("acc", steps=(0, 3))
+        for i in range(5):
+            self.work()
+            tracker.log({"loss": 1.0}, step=i)
+        tracker.finish()
+        self.check("acc")
+
+    def test_the_profiler_s_traces_are_named_by_rank_with_a_snapshot_while_a_history_is_recorded(self):
+        profile = types.SimpleNamespace(export_chrome_trace=lambda path: open(path, "w").close())
+        ready = vramscope.profiler_handler("prof")
+        ready(profile)
+        with vramscope.record():
+            ready(profile)
+        names = sorted(n.split("_pid")[0] + "." + n.split(".", 1)[1] for n in os.listdir("prof"))
+        self.assertEqual(names, ["trace_rank0_cycle1.json.gz", "trace_rank0_cycle2.json.gz", "trace_rank0_cycle2.pickle"])
+
+    def test_steps_that_can_not_be_are_refused_at_once(self):
+        module("transformers", TrainerCallback=type("TrainerCallback", (), {}))
+        with self.assertRaisesRegex(ValueError, "a first step and one after the last"):
+            vramscope.HuggingFaceCallback("hf", steps=(3, 3))
+
+
+class Limits(InAFolder):
+    TESTS = """
+import pytest, torch
+KEPT = []
+@pytest.mark.limit_vram("64 MiB")
+def test_small(): torch.empty(32 << 20)
+@pytest.mark.limit_vram("64 MiB")
+def test_large():
+    x = torch.empty(96 << 20); y = torch.empty(8 << 20); del x
+@pytest.mark.limit_vram_leaks("1 MiB")
+def test_leaks(): KEPT.append(torch.empty(8 << 20))
+@pytest.mark.limit_vram_leaks("1 MiB")
+def test_clean(): torch.empty(8 << 20)
+@pytest.mark.limit_vram("1 MiB")
+def test_own_error():
+    torch.empty(8 << 20)
+    assert 1 == 2
+"""
+
+    def pytest(self, text):
+        with open("test_limits.py", "w") as file:
+            file.write(text)
+        done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "vramscope.pytest_plugin", "-p", "no:cacheprovider", "test_limits.py"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.stdout.decode()
+
+    @unittest.skipUnless(__import__("importlib.util").util.find_spec("pytest"), "there is no pytest")
+    def test_a_test_that_exceeds_its_limit_fails_with_who_held_the_memory(self):
+        text = self.pytest(self.TESTS)
+        self.assertIn("3 failed, 2 passed", text)
+        self.assertIn("the test added 104 MiB to GPU 0, and may add 64 MiB. Live at the peak:\n       104 MiB in 2 blocks  test_limits.py:8", text)
+        self.assertIn("the test left 8 MiB on GPU 0, and may leave 1 MiB. Allocated by:\n         8 MiB in 1 block  test_limits.py:10 test_leaks", text)
+        self.assertIn("assert 1 == 2", text)
+        named = [line.split(": ")[1] for line in text.splitlines() if "The recording: " in line]
+        self.assertEqual(len(named), 2)
+        for path in named:
+            vramscope.open(path)
+            os.unlink(path)
+        wrong = self.pytest(self.TESTS.replace("64 MiB", "some"))
+        self.assertIn("test_limits.py::test_small: the marker limit_vram: 'some' is no size; write it as \"2 GiB\" or \"512 MiB\"", wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -95,6 +95,15 @@ impl Plan {
         other.oom != answer.oom || other.oom_varies
     }
 
+    /// The setting under which something passes that passes whatever is not known: with less room, as in [`Self::largest`].
+    pub(super) fn with_margin(&self, size: &Size, setting: &Setting) -> Setting {
+        let less = |limit: u64| {
+            let margin = if self.is_single() { limit / ONE_RECORDING } else { self.open(size).min(limit / 200) };
+            limit - if margin < 1 << 20 { 0 } else { margin }
+        };
+        Setting { limit: setting.limit.map(less), ..setting.clone() }
+    }
+
     fn is_single(&self) -> bool {
         self.programs().len() == 1
     }

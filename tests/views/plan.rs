@@ -11,6 +11,7 @@ use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::data::device::{DeviceData, prepare};
 use vramscope::app::state::action::{Action, PlannedRun};
 use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::workspace::Workspace;
 use vramscope_core::formats;
 use vramscope_core::model::{Format, Progress};
 
@@ -72,7 +73,7 @@ fn pictures_in_both_themes() {
 #[test]
 fn two_recordings_tell_the_largest_batch_and_what_would_let_more_fit() {
     let mut h = two(Theme::Dark, [1600.0, 880.0], false);
-    assert!(says(&h, "Batch 14 fits in 4 GiB"), "the answer");
+    assert!(says(&h, "Batch 14 fits in 4"), "the answer");
     assert!(says(&h, "15 first fails at event"), "and why no more");
     enter(&mut h, "Wanted", "24");
     assert!(says(&h, "24 would fit"), "what makes the wanted size fit");
@@ -105,20 +106,20 @@ fn the_slider_moves_by_keys_and_snaps_to_sizes() {
 #[test]
 fn a_row_shows_its_code_for_each_library_and_the_run_opens_as_a_recording() {
     let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
-    h.get_by_label_contains("optimizer with foreach=False").click();
+    h.get_by_label_contains("optimizer state in 8 bits").click();
     h.run_steps(4);
-    assert!(says(&h, "lr=lr, foreach=False)"), "PyTorch");
+    assert!(says(&h, "optim.AdamW8bit("), "PyTorch");
     h.get_by_label("HF Trainer").click();
     h.run_steps(4);
-    assert!(says(&h, "optim_args=\"foreach=False\""), "HF Trainer");
+    assert!(says(&h, "adamw_bnb_8bit"), "HF Trainer");
     h.get_by_label("Open as recording").click();
     h.run_steps(3);
     let run: Option<PlannedRun> = h.state().asked.iter().find_map(|a| match a {
-        Action::OpenPlanned(run) => Some(run.clone()),
+        Action::OpenPlanned(run) => Some(PlannedRun::clone(run)),
         _ => None,
     });
     let run = run.expect("it asks for the run");
-    assert_eq!((run.title.as_str(), run.changes.as_str()), ("Plan: batch 14", "no_foreach"));
+    assert_eq!((run.title.as_str(), run.changes.as_str()), ("Plan: batch 14, 8bit", "8bit"));
     let recording = run.plan.recording(&run.size, &run.setting, &[]).expect("a run");
     assert_eq!(recording.source.format, Format::Plan, "marked as planned");
     assert!(recording.devices[0].events.last_oom().is_none(), "14 fits");
@@ -158,7 +159,7 @@ fn a_run_of_unknown_size_is_planned_as_it_is_until_the_size_is_typed() {
     let mut h = view(&sample("gpt_train.pickle"), Theme::Dark, [1600.0, 880.0], false);
     assert!(says(&h, "This run fits"), "as it is");
     assert!(says(&h, "Which batch was this run at?"), "and what to type");
-    enter(&mut h, "Size", "4");
+    enter(&mut h, "The batch of this run", "4");
     assert!(!says(&h, "Which batch was this run at?") && says(&h, "At batch"), "then sizes");
 }
 
@@ -166,7 +167,7 @@ fn a_run_of_unknown_size_is_planned_as_it_is_until_the_size_is_typed() {
 #[test]
 fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
     let mut h = two(Theme::Dark, [1024.0, 590.0], false);
-    for label in ["Batch 14 fits in 4 GiB", "Outcome of each size", "as recorded"] {
+    for label in ["Batch 14 fits in 4", "Outcome of each size", "as recorded"] {
         let node = h.get_by_label_contains(label);
         let rect = node.rect();
         assert!(rect.left() >= 0.0 && rect.right() <= 1024.0 && rect.bottom() <= 590.0, "{label}: {rect:?}");
@@ -174,4 +175,29 @@ fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
     h.get_by_label("Roles and code").click();
     h.run_steps(4);
     assert!(says(&h, "per batch") || says(&h, "Memory by role"), "what stands at the right in a wide window");
+}
+
+/// From the overview by its link, the slider by keys, and a planned run in a tab of its own that says what it is.
+#[test]
+fn a_walk_from_the_peak_to_a_planned_run() {
+    let mut h = crate::whole::opened(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1000.0]);
+    let front = |h: &crate::whole::Whole| crate::whole::app(h).active_document().map(|d| (d.title.clone(), d.workspace));
+    h.get_by_label("What would make it fit?").click();
+    h.run_steps(6);
+    assert_eq!(front(&h).map(|f| f.1), Some(Workspace::Plan));
+    let cursor = crate::whole::link(&h).cursor;
+    let slider = |h: &crate::whole::Whole| h.get_by_role(Role::Slider).accesskit_node().numeric_value();
+    let before = slider(&h).expect("a size");
+    h.get_by_role(Role::Slider).focus();
+    h.run_steps(3);
+    h.key_press(Key::ArrowLeft);
+    h.run_steps(4);
+    assert_eq!(slider(&h), Some(before - 1.0));
+    assert_eq!(crate::whole::link(&h).cursor, cursor, "the arrow is the slider's while it has the keyboard");
+    h.get_by_label("Open as recording").click();
+    h.run_steps(8);
+    let (title, workspace) = front(&h).expect("a tab");
+    assert!(title.starts_with("Plan: batch ") && workspace == Workspace::Overview, "{title}");
+    assert!(h.query_all_by_label_contains("predicted, not recorded").next().is_some(), "the status bar says so");
+    assert!(h.query_all_by_label("What would make it fit?").next().is_none(), "a plan is not planned from");
 }

@@ -106,7 +106,7 @@ pub enum Action {
         limit: Option<u64>,
     },
     /// Open a planned run, which was never made, in a tab.
-    OpenPlanned(PlannedRun),
+    OpenPlanned(Box<PlannedRun>),
     /// Open a source location in the user's editor.
     OpenSource {
         /// File as recorded.

@@ -53,18 +53,28 @@ impl PlanView {
             Some(Kind::Setting(conf)) if self.row.is_some() => (String::new(), conf.clone()),
             _ => (String::new(), scene.own.clone()),
         };
-        cx.actions.send(Action::OpenPlanned(PlannedRun {
+        cx.actions.send(Action::OpenPlanned(Box::new(PlannedRun {
             plan: std::sync::Arc::clone(&scene.plan),
-            title: format!("Plan: {}", scene.named(scene.chosen)),
+            title: match changes.as_str() {
+                "" => format!("Plan: {}", scene.named(scene.chosen)),
+                changes => format!("Plan: {}, {}", scene.named(scene.chosen), changes.replace('+', " and ").replace('_', " ")),
+            },
             size: scene.size(scene.chosen),
             changes,
             setting: super::runs::setting(&scene.plan, &conf, Some(scene.limit)),
-        }));
+        })));
     }
 
     /// The button that opens the run.
     pub(super) fn open_button(&self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
-        let about = "Timeline, segment map and autopsy of this run, which was never made. It is marked as predicted.";
+        let with = match scene.rows.get(scene.selected).filter(|row| self.row.is_some() && row.kind != Kind::Own) {
+            Some(row) => format!(" with {}", row.title),
+            None => String::new(),
+        };
+        let about = format!(
+            "Timeline, segment map and autopsy of {}{with}. This run was never made, and is marked as predicted.",
+            scene.named(scene.chosen)
+        );
         if Push::plain("Open as recording").small().show(ui).on_hover_text(about).clicked() {
             self.open_run(cx, scene);
         }
@@ -184,7 +194,11 @@ impl PlanView {
         let peak = row.figures.as_ref().map_or(String::new(), |f| Bytes(f.peak).to_string());
         section(ui, &head, &peak, false);
         padded(ui, |ui| {
-            label::paragraph(ui, &vramscope_core::units::capital(&row.title), Type::Strong, t.text1);
+            let (title, kind) = match row.kind {
+                Kind::Setting(_) => (row.title.clone(), Type::MonoStrong),
+                _ => (vramscope_core::units::capital(&row.title), Type::Strong),
+            };
+            label::paragraph(ui, &title, kind, t.text1);
             if let Some(figures) = &row.figures {
                 let words = match &figures.outcome {
                     Outcome::Useless(why) => format!("It does nothing here: {why}."),
@@ -218,8 +232,9 @@ impl PlanView {
     /// The column.
     pub(super) fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let named = scene.named(scene.chosen);
-        crate::app::widgets::pane::PaneHeader::new(&format!("At {named}"))
-            .caption(if scene.recorded.contains(&scene.chosen) { "as it was recorded" } else { "predicted" })
+        let title = if scene.knows { format!("At {named}") } else { "This run".to_owned() };
+        crate::app::widgets::pane::PaneHeader::new(&title)
+            .caption(if scene.recorded.contains(&scene.chosen) { "recorded" } else { "predicted" })
             .show(ui, |ui| self.open_button(ui, cx, scene));
         ScrollArea::vertical().id_salt("plan right").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);

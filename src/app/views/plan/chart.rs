@@ -9,7 +9,7 @@ use super::model::{Kind, Outcome, PlanView, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{byte_ticks, byte_unit, event_ticks, most_across, most_down, spread};
-use crate::app::widgets::chip::{paint_chip, paint_flag};
+use crate::app::widgets::chip::{paint_chip, paint_chip_in, paint_flag};
 use crate::app::widgets::keys;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
@@ -70,6 +70,7 @@ impl PlanView {
             batch.vline(at, rect.y_range(), 1.0, t.text1);
         }
         batch.paint(ui.painter());
+        cliff(ui.painter(), cx, scene, parts.peak, &x);
         self.readout(ui, cx, scene, parts.peak, &x, greatest);
     }
 
@@ -133,7 +134,6 @@ impl PlanView {
             let place = pos2(rect.left() + 6.0, y.at(limit as f64) - 3.0);
             label::text(&p, place, Align2::LEFT_BOTTOM, &words, Type::Mono, t.red);
         }
-        self.cliff(&p, cx, scene, rect, x);
         ends(&p, t, scene, rect, &y, [&free, &allocated, &plotted], ui.max_rect().right());
         if scene.points.len() < scene.all {
             let words = format!("{} of {} sizes", scene.points.len(), scene.all);
@@ -141,26 +141,6 @@ impl PlanView {
         }
         self.pick(ui, scene, rect, x, "Peak against size");
         greatest
-    }
-
-    /// Where it fails: a flag and its sentence.
-    fn cliff(&self, p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
-        let t = cx.tokens;
-        let Some(fails) = scene.fails().filter(|f| *f <= scene.high) else { return };
-        let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
-        let flag = paint_flag(p, t, pos2(edge + 15.0, rect.top() + 1.0), "OOM");
-        let words = match &scene.failure {
-            Some((size, f)) => format!("{} first fails at event {}", count(*size), count(u64::from(f.event))),
-            None => format!("{} fails", count(fails)),
-        };
-        let width = label::width(p, &words, Type::Body);
-        let room = p.clip_rect().right() - 8.0;
-        let (at, anchor) = if flag.right() + 6.0 + width <= room {
-            (pos2(flag.right() + 6.0, flag.center().y), Align2::LEFT_CENTER)
-        } else {
-            (pos2(flag.left() - 6.0, flag.center().y), Align2::RIGHT_CENTER)
-        };
-        label::text(p, at, anchor, &words, Type::Body, t.text1);
     }
 
     /// A click or a drag in a chart chooses the size there.
@@ -405,6 +385,27 @@ impl PlanView {
         }
         self.pick(ui, scene, rect, x, "Roles against size");
     }
+}
+
+/// Where it fails: a flag and its sentence.
+fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
+    let t = cx.tokens;
+    let Some(fails) = scene.fails().filter(|f| *f <= scene.high) else { return };
+    let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+    let flag = paint_flag(p, t, pos2(edge + 15.0, rect.top() + 1.0), "OOM");
+    let words = match &scene.failure {
+        Some((size, f)) => format!("{} first fails at event {}", count(*size), count(u64::from(f.event))),
+        None => format!("{} fails", count(fails)),
+    };
+    let width = label::width(p, &words, Type::Body);
+    let room = p.clip_rect().right() - 8.0;
+    let (at, anchor) = if flag.right() + 6.0 + width <= room {
+        (pos2(flag.right() + 6.0, flag.center().y), Align2::LEFT_CENTER)
+    } else {
+        (pos2(flag.left() - 6.0, flag.center().y), Align2::RIGHT_CENTER)
+    };
+    // On the surface: the line of the chosen size may stand there.
+    paint_chip_in(p, at, anchor, &words, Type::Body, t.text1, t.s1);
 }
 
 /// The name of a plot, its grid and its labels.

@@ -163,6 +163,16 @@ impl Inputs {
         }
     }
 
+    /// Takes a size of a recording.
+    pub fn set(&mut self, at: usize, quantity: &str, value: u64) {
+        let Some(i) = self.quantities().iter().position(|name| name == quantity) else { return };
+        if let Some(chosen) = self.chosen.get_mut(at)
+            && let Some(text) = chosen.texts.get_mut(i)
+        {
+            (*text, chosen.is_guess) = (value.to_string(), false);
+        }
+    }
+
     /// Uses only the recording of the tab.
     pub fn only_first(&mut self) {
         self.chosen.truncate(1);

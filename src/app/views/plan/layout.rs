@@ -19,16 +19,24 @@ pub(super) struct Areas {
 pub(super) const HEAD: f32 = 28.0;
 /// Height of a row of the table.
 pub(super) const ROW: f32 = 32.0;
+/// Height of the question for the size.
+const ASKING: f32 = HEAD + 88.0;
 /// Height of the table's head.
 pub(super) const COLUMNS: f32 = 24.0;
 
-/// Divides a pane for `rows` changes.
-pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
+/// Divides a pane for `rows` changes; where no size is known there is no curve, and the changes get its room.
+pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
     let left_width = if pane.width() >= 1400.0 { 320.0 } else { 264.0f32.min(pane.width() * 0.4) };
     let left = pane.with_max_x((pane.left() + left_width).round());
     let rest = pane.with_min_x(left.right() + 1.0);
     let right_width = if pane.width() >= 1400.0 { 340.0 } else { 300.0 };
     let has_right = rest.width() >= 560.0 + right_width;
+    if !has_curve {
+        let right = has_right.then(|| rest.with_min_x((pane.right() - right_width).round()));
+        let middle = rest.with_max_x(right.map_or(rest.right(), |r| r.left() - 1.0));
+        let line = (pane.top() + ASKING).round();
+        return Areas { left, charts: middle.with_max_y(line), right, below: middle.with_min_y(line + 1.0) };
+    }
     let wanted = HEAD + COLUMNS + ROW * rows.max(4) as f32;
     let most = if has_right { pane.height() * 0.38 } else { pane.height() * 0.46 };
     // Whole rows: a row cut through its text reads as a fault.
@@ -108,16 +116,18 @@ mod tests {
     fn parts_fill_the_pane_and_none_lies_over_another() {
         for (w, h) in [(1600.0, 890.0), (1280.0, 800.0), (1024.0, 590.0), (900.0, 500.0)] {
             let pane = Rect::from_min_size(pos2(0.0, 64.0), vec2(w, h));
-            let a = areas(pane, 24);
+            let a = areas(pane, 24, true);
             assert!(a.left.right() < a.charts.left() && a.charts.bottom() < a.below.top() + 1.0, "{a:?}");
             assert!(a.charts.width() >= 440.0 && a.charts.height() >= 180.0, "{w}: {a:?}");
             assert_eq!(a.below.bottom(), pane.bottom());
+            let asking = areas(pane, 24, false);
+            assert!(asking.charts.bottom() < asking.below.top() && asking.below.height() > a.below.height(), "{asking:?}");
             if let Some(right) = a.right {
                 assert!(right.left() > a.charts.right() && right.right() == pane.right(), "{a:?}");
             }
         }
-        assert!(areas(Rect::from_min_size(pos2(0.0, 0.0), vec2(1600.0, 890.0)), 24).right.is_some());
-        assert!(areas(Rect::from_min_size(pos2(0.0, 0.0), vec2(1024.0, 590.0)), 24).right.is_none());
+        assert!(areas(Rect::from_min_size(pos2(0.0, 0.0), vec2(1600.0, 890.0)), 24, true).right.is_some());
+        assert!(areas(Rect::from_min_size(pos2(0.0, 0.0), vec2(1024.0, 590.0)), 24, true).right.is_none());
     }
 
     #[test]

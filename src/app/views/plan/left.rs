@@ -80,13 +80,13 @@ impl PlanView {
             if !job.is_empty() {
                 ui.add(egui::Label::new(job).wrap());
             }
-            // What stands below does not move as the sentence fills in.
-            ui.add_space((top + 132.0 - ui.cursor().top()).max(0.0));
             if scene.plan.programs().iter().any(|p| p.ends_at_failure) {
                 ui.add_space(4.0);
                 let words = "The recording ends where it failed: what would have come after is not in it.";
                 label::paragraph(ui, words, Type::Body, t.amber);
             }
+            // What stands below does not move as the sentence fills in.
+            ui.add_space((top + 132.0 - ui.cursor().top()).max(0.0));
         });
         ui.add_space(10.0);
         if !scene.knows {
@@ -123,7 +123,7 @@ impl PlanView {
 
     /// A field of a number that is taken with Enter or when it is left; the new number.
     pub(super) fn number_field(&mut self, ui: &mut Ui, name: &str, value: u64, width: f32) -> Option<u64> {
-        let mut typed = self.typed.remove(name).unwrap_or_else(|| count(value));
+        let mut typed = self.typed.remove(name).unwrap_or_else(|| if value == 0 { String::new() } else { count(value) });
         let response = Field::new(name).hint("").mono().width(width).show(ui, &mut typed);
         let taken = response.lost_focus().then(|| number(&typed)).flatten();
         if response.has_focus() {
@@ -308,7 +308,7 @@ impl PlanView {
             radio(ui, cx, response.rect, is_chosen);
             let inner = response.rect.shrink2(vec2(16.0, 0.0));
             let p = ui.painter();
-            let figure = inner.with_min_x(inner.right() - 84.0);
+            let figure = inner.with_min_x(inner.right() - if scene.knows { 84.0 } else { 0.0 });
             if scene.knows {
                 let (words, ink) = self.largest_on(scene, Room::Card(card).limit(self.held));
                 label::text_in_right(p, figure, &words, Type::Mono, ink.unwrap_or(t.text3));
@@ -339,10 +339,13 @@ impl PlanView {
         if typed.changed() {
             self.cap_error = None;
         }
-        if typed.lost_focus() && (ui.input(|i| i.key_pressed(Key::Enter)) || !self.cap_text.trim().is_empty()) {
+        if response.clicked() || (typed.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter))) {
             self.take_cap();
-        } else if response.clicked() {
-            self.take_cap();
+        } else if typed.lost_focus()
+            && let Room::Cap(bytes) = room
+        {
+            // What was typed and not taken does not stand beside figures of another cap.
+            self.cap_text = Bytes(bytes).limit();
         }
         if let Some(error) = &self.cap_error {
             padded(ui, |ui| label::paragraph(ui, error, Type::Caption, t.text2));
@@ -463,7 +466,8 @@ fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
     section(ui, "What was explained", "", false);
     let (explained, open) = model.explained();
     let all = explained + open;
-    KeyValue::new("sizes that follow a law", &format!("{} of {}", Bytes(explained), Bytes(all))).show(ui);
+    let response = KeyValue::new("explained", &format!("{} of {}", Bytes(explained), Bytes(all))).show(ui);
+    response.on_hover_text("Bytes at once, in the largest recording, of requests whose sizes follow a law of the quantities.");
     let shown = model.unexplained();
     if let Some(first) = shown.first() {
         let requests: u64 = shown.iter().map(|u| u.requests).sum();

@@ -15,7 +15,7 @@ use runs::Runs;
 use sizes::{Room, room_for};
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::inference::whatif::WhatIf;
-use vramscope_core::model::DeviceKind;
+use vramscope_core::model::{DeviceKind, Format};
 use vramscope_core::plan::cards::Card;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{capital, counted};
@@ -80,6 +80,12 @@ impl View for PlanView {
             pane::empty_state(ui, &sentence, None);
             return;
         }
+        if cx.data.recording.source.format == Format::Plan {
+            let sentence =
+                "This run is predicted already: it was never made. Plan from the recordings that it follows from, in their tabs.";
+            pane::empty_state(ui, sentence, None);
+            return;
+        }
         if !WhatIf::has_requests(device) {
             let sentence =
                 "A plan is made of the requests for memory of some training steps, and this recording has none. Record them:";
@@ -113,7 +119,7 @@ impl View for PlanView {
             }
             return;
         }
-        let areas = layout::areas(area, 0);
+        let areas = layout::areas(area, 0, true);
         let refusal = built.as_ref().and_then(|(built, _)| built.plan.as_ref().err());
         let said = match (&state, refusal) {
             (State::Incomplete(sentence), _) => Some(sentence.clone()),
@@ -177,7 +183,7 @@ impl PlanView {
 
     fn planned(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, area: Rect, scene: &Scene) {
         let t = cx.tokens;
-        let areas = layout::areas(area, scene.rows.len());
+        let areas = layout::areas(area, scene.rows.len(), scene.knows);
         self.column(ui, cx, areas.left, Some(scene), None);
         if let Some(rect) = areas.right {
             ui.painter().vline(rect.left() - 0.5, rect.y_range(), Stroke::new(1.0, t.line));
@@ -189,11 +195,7 @@ impl PlanView {
                 let below = ui.available_rect_before_wrap();
                 pane::inside(ui, below, "plan plots", |ui| self.charts(ui, cx, scene));
             } else {
-                let sentence = format!(
-                    "Which {} was this run at? Type it beside the recording, at the left, and the curve of all sizes appears here.",
-                    scene.name
-                );
-                pane::empty_state(ui, &sentence, None);
+                self.ask_size(ui, cx, scene);
             }
         });
         let line =
@@ -218,6 +220,23 @@ impl PlanView {
                 }
             }
         });
+    }
+
+    /// Asks what the run was run at: nothing tells, and other sizes follow from it.
+    fn ask_size(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        ui.add_space(14.0);
+        ui.horizontal(|ui| {
+            ui.add_space(16.0);
+            ui.spacing_mut().item_spacing.x = 8.0;
+            ui.label(Type::LeadStrong.text(format!("Which {} was this run at?", scene.name)).color(cx.tokens.text1));
+            if let Some(value) = self.number_field(ui, &format!("The {} of this run", scene.name), 0, 64.0) {
+                self.inputs.set(0, &scene.name, value);
+            }
+        });
+        ui.add_space(4.0);
+        let sentence =
+            "The file's name does not tell. With the number the curve of all sizes appears here, and the largest that fits.";
+        pane::padded(ui, |ui| crate::app::widgets::label::paragraph(ui, sentence, Type::Body, cx.tokens.text2));
     }
 
     /// The table, and where there is no room at the right also what would stand there.

@@ -241,8 +241,11 @@ impl PlanView {
             _ if !knows => most,
             _ => wanted.clamp(low, high),
         });
-        let failure = fits.filter(|_| knows).and_then(|(_, may)| {
-            let size = may + step;
+        let fails_as_it_is = || {
+            let own = as_point(self.runs.get(&point_ask(most, &own)))?;
+            (!knows && outcome(&own.capped) == Outcome::Fails).then_some(most)
+        };
+        let failure = fits.map(|(_, may)| may + step).or_else(fails_as_it_is).and_then(|size| {
             match ask(Ask::Failure { size: base.with(&name, size), limit }) {
                 Some(Answer::Failure(Some(failure))) => Some((size, failure)),
                 _ => None,
@@ -297,9 +300,10 @@ impl PlanView {
     fn rows(&self, scene: &mut Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) {
         let (limit, wanted, own) = (scene.limit, scene.wanted, scene.own.clone());
         let size = scene.size(wanted);
+        // At its own size one recording leaves nothing open.
+        let is_single = scene.is_single() && !scene.recorded.contains(&wanted);
         let fails = scene.at_wanted().map(|p| outcome(&p.capped) != Outcome::Fits);
         let floor = |n: u64| n / scene.step * scene.step;
-        let is_single = scene.is_single();
         let name = scene.knows.then(|| scene.name.clone());
         let mut rows: Vec<Row> = Vec::new();
         let own_figures = scene.at_wanted().map(|p| Figures {
@@ -308,7 +312,7 @@ impl PlanView {
             outcome: outcome(&p.capped),
             largest: scene.fits.map(|f| f.0),
             cost: String::new(),
-            sure: if scene.is_single() { "likely" } else { "replay" },
+            sure: if is_single { "likely" } else { "replay" },
         });
         let first = Row {
             kind: Kind::Own,
@@ -334,7 +338,7 @@ impl PlanView {
                 outcome: outcome(&p.capped),
                 largest: None,
                 cost: "nothing in the program".to_owned(),
-                sure: if scene.is_single() { "likely" } else { "replay" },
+                sure: if is_single { "likely" } else { "replay" },
             });
             let title = if conf.is_empty() { "PyTorch's default settings" } else { conf };
             let code = with_conf(Code::default(), conf);

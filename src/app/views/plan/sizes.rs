@@ -34,9 +34,9 @@ pub(super) fn card(name: &str) -> Option<Card> {
 
 /// What a recording is to fit in where it tells nothing of its card: the least listed one that holds its peak.
 pub(super) fn room_for(peak: u64) -> Room {
-    let listed = LISTED.iter().filter_map(|name| card(name));
-    let holds = listed.clone().find(|card| card.usable() >= peak);
-    holds.or(listed.last()).map_or(Room::Cap(peak), Room::Card)
+    let mut listed = LISTED.iter().filter_map(|name| card(name));
+    let holds = listed.find(|card| card.usable() >= peak);
+    holds.or(LISTED.last().and_then(|name| card(name))).map_or(Room::Cap(peak), Room::Card)
 }
 
 /// `in 4 GiB`, `on the H100`.
@@ -87,7 +87,8 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
     let mut out: Vec<(String, Ink)> = Vec::new();
     let mut say = |text: String, ink| out.push((text, ink));
     if let Some((size, failure)) = &scene.failure {
-        say(format!("{} first fails at event {}", count(*size), count(u64::from(failure.event))), Ink::Red);
+        let words = if scene.knows { format!("{} first fails", count(*size)) } else { "It fails".to_owned() };
+        say(format!("{words} at event {}", count(u64::from(failure.event))), Ink::Red);
         let doing = if failure.doing.is_empty() { String::new() } else { format!(", {}", failure.doing) };
         say(format!("{doing}: {} is asked for and does not fit. ", Bytes(failure.bytes)), Ink::Plain);
     }

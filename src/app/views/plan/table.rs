@@ -19,13 +19,11 @@ impl PlanView {
         let unit = SizeColumn::of(peaks.clone());
         let most = peaks.max().unwrap_or(1);
         let scale = if scene.limit < most * 2 { most.max(scene.limit) } else { most } as f64 * 1.03;
-        let wanted = scene.named(scene.wanted);
         let outcome_head = scene.place.clone();
-        let peak_head = format!("peak at {wanted}, no limit");
         let columns = [
             Column::text("", Width::Exact(10.0)),
             Column::text("change", Width::Share(1.3, 200.0)),
-            Column::text(&peak_head, Width::Share(0.6, 90.0)).from(620.0),
+            Column::text("peak, no limit", Width::Share(0.6, 90.0)).from(620.0),
             Column::figure(unit.unit(), 64.0),
             Column::text(&outcome_head, Width::Exact(118.0)),
             Column::figure("largest", 52.0).from(520.0),
@@ -43,7 +41,7 @@ impl PlanView {
                 let Some(row_of) = scene.rows.get(row) else { return };
                 let is_plotted = row == selected;
                 for &(column, rect) in cells {
-                    paint_cell(p, cx, scene, row_of, (column, rect), is_plotted, scale, unit);
+                    paint_cell(p, cx, scene, row_of, (column, rect), is_plotted, (scale, unit));
                 }
             },
         );
@@ -75,7 +73,6 @@ fn ends(outcome: &Outcome) -> &'static str {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn paint_cell(
     p: &egui::Painter,
     cx: &ViewContext<'_>,
@@ -83,8 +80,7 @@ fn paint_cell(
     row: &Row,
     (column, rect): (usize, Rect),
     is_plotted: bool,
-    scale: f64,
-    unit: SizeColumn,
+    (scale, unit): (f64, SizeColumn),
 ) {
     let t = cx.tokens;
     let is_useless = row.figures.as_ref().is_some_and(|f| matches!(f.outcome, Outcome::Useless(_)));

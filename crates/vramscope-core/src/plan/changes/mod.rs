@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::law::QUANTITIES;
 use super::predict::{Pick, Predicted, Stream};
 use super::{Model, Plan, Setting, Size};
+use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::{Ask, Asked};
 use draft::{Draft, scaled};
 
@@ -236,7 +237,27 @@ impl Change {
         }
     }
 
+    /// What the recording lacks that this changes.
+    fn lacks(&self, draft: &Draft<'_>) -> Option<&'static str> {
+        let has = |role: Role| draft.rows.iter().any(|row| row.role == role);
+        match self {
+            Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward | Change::Lora(_) => {
+                let has_step = has(Role::OptimizerState) || draft.rows.iter().any(|row| row.phase == Phase::Optimizer);
+                (!has_step).then_some("no optimizer is in the recording")
+            }
+            Change::Bf16 => (!has(Role::Weights)).then_some("the recording does not tell which blocks are weights"),
+            Change::Offload => {
+                (!has(Role::Activations)).then_some("the recording shows no tensors that are kept for a backward pass")
+            }
+            _ => None,
+        }
+    }
+
     fn apply(&self, draft: &mut Draft<'_>, edited: &mut Edited) {
+        if let Some(why) = self.lacks(draft) {
+            edited.reason.get_or_insert(why.to_owned());
+            return;
+        }
         let mut nothing = |applies: bool, why: &str| {
             if !applies {
                 edited.reason.get_or_insert(why.to_owned());

@@ -61,7 +61,7 @@ fn pictures_in_both_themes() {
         return;
     }
     let mut results = SnapshotResults::new();
-    for (theme, size, name) in [(Theme::Dark, [1600.0, 880.0], "plan_dark"), (Theme::Light, [1024.0, 590.0], "plan_narrow_light")]
+    for (theme, size, name) in [(Theme::Dark, [1280.0, 760.0], "plan_dark"), (Theme::Light, [1024.0, 590.0], "plan_narrow_light")]
     {
         let mut h = two(theme, size, true);
         h.snapshot(name);

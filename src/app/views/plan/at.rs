@@ -96,9 +96,9 @@ impl PlanView {
                 ui.label(text::display(Bytes(shown.peak_reserved_bytes).to_string()).color(t.text1));
                 let left = scene.limit.saturating_sub(shown.peak_reserved_bytes);
                 let words = match outcome(shown) {
-                    Outcome::Fits => format!("reserved, {} under the limit", Bytes(left)),
+                    Outcome::Fits => format!("reserved, {} left", Bytes(left)),
                     Outcome::May => "reserved; it may fit".to_owned(),
-                    _ => "reserved without the limit; it fails".to_owned(),
+                    _ => "without the limit; it fails".to_owned(),
                 };
                 let room = ui.available_width();
                 let (rect, _) = ui.allocate_exact_size(vec2(room, 28.0), Sense::hover());

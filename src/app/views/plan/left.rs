@@ -327,7 +327,7 @@ impl PlanView {
         let inner = response.rect.shrink2(vec2(16.0, 0.0));
         let p = ui.painter().clone();
         let name = inner.with_min_x(inner.left() + 22.0);
-        label::text_in(&p, name, "a cap of", if is_chosen { Type::Strong } else { Type::Body }, t.text1);
+        label::text_in(&p, name, "cap", if is_chosen { Type::Strong } else { Type::Body }, t.text1);
         if is_chosen && scene.knows {
             let (words, ink) = self.largest_on(scene, scene.limit);
             label::text_in_right(&p, inner, &words, Type::Mono, ink.unwrap_or(t.text3));

@@ -45,6 +45,7 @@ impl AutopsyView {
                 CaseKind::Failure(a) => {
                     headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
                     requested_at(ui, cx, a.stack);
+                    padded(ui, |ui| plan_link(ui, cx));
                     holders(ui, a);
                     if !smaller.is_empty() {
                         // Of a full device what to make smaller is the answer.
@@ -106,6 +107,7 @@ impl AutopsyView {
             CaseKind::Failure(a) => {
                 headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
                 requested_at(ui, cx, a.stack);
+                padded(ui, |ui| plan_link(ui, cx));
                 try_first(ui, cx, a, ready, smaller);
                 holders(ui, a);
             }
@@ -464,7 +466,6 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
             None => {}
         }
     });
-    padded(ui, |ui| plan_link(ui, cx));
 }
 
 fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {

@@ -119,6 +119,9 @@ impl View for PlanView {
             }
             return;
         }
+        if self.asked.take().is_some() {
+            self.runs = Runs::default();
+        }
         let areas = layout::areas(area, 0, true);
         let refusal = built.as_ref().and_then(|(built, _)| built.plan.as_ref().err());
         let said = match (&state, refusal) {

@@ -15,6 +15,7 @@ mod leaks;
 mod live;
 mod memory;
 mod menus;
+mod plan;
 mod probe;
 mod ranks;
 #[path = "../shared/mod.rs"]

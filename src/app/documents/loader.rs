@@ -10,6 +10,7 @@ use super::logs::messages_of;
 use crate::app::data::device::DeviceData;
 use crate::app::data::device::prepare;
 use crate::app::jobs::Jobs;
+use crate::app::state::action::PlannedRun;
 use crate::app::state::excerpt::Excerpt;
 use vramscope_core::compare::join::{Whose, lay_under};
 use vramscope_core::diagnose::source_limits::why_no_memory;
@@ -17,6 +18,7 @@ use vramscope_core::formats::folder::is_pattern;
 use vramscope_core::formats::{self, FormatError, PageSnapshot};
 use vramscope_core::inference::Question;
 use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
+use vramscope_core::plan::Change;
 
 /// What a loading thread ends with.
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
@@ -133,6 +135,15 @@ impl Loading {
             let whatif = data.what_if(progress).map_err(|e| e.to_string())?;
             let simulated = whatif.simulate(&data.recording, &question, progress).map_err(|e| e.to_string())?;
             first_device(simulated, "the simulation", progress)
+        })
+    }
+
+    /// Makes the recording of a planned run.
+    pub fn planned(jobs: &Jobs, run: PlannedRun) -> Self {
+        Self::start(jobs, "simulation", Stage::Replaying, move |progress| {
+            let changes = if run.changes.is_empty() { Vec::new() } else { Change::parse(&run.changes)? };
+            let planned = run.plan.recording(&run.size, &run.setting, &changes);
+            first_device(planned.ok_or("this run cannot be planned")?, &run.title, progress)
         })
     }
 

@@ -10,7 +10,7 @@ use crate::app::state::view_kind::ViewKind;
 const GAP: f32 = 1.0;
 
 /// Panes that give way, the first first. The timeline stays to the last.
-const GIVES_WAY: [ViewKind; 16] = [
+const GIVES_WAY: [ViewKind; 17] = [
     ViewKind::Contents,
     ViewKind::Accounting,
     ViewKind::Heatmap,
@@ -25,6 +25,7 @@ const GIVES_WAY: [ViewKind; 16] = [
     ViewKind::Memory,
     ViewKind::Flame,
     ViewKind::WhatIf,
+    ViewKind::Plan,
     ViewKind::Live,
     ViewKind::Autopsy,
 ];
@@ -41,6 +42,7 @@ fn least_of(kind: ViewKind) -> Vec2 {
         ViewKind::Flame => vec2(340.0, 120.0),
         ViewKind::Compare => vec2(420.0, 160.0),
         ViewKind::Events | ViewKind::Allocations => vec2(320.0, 130.0),
+        ViewKind::Plan => vec2(640.0, 360.0),
         ViewKind::WhatIf | ViewKind::Autopsy | ViewKind::Live => vec2(420.0, 220.0),
         ViewKind::Accounting | ViewKind::Leaks | ViewKind::Steps => vec2(240.0, 150.0),
     }

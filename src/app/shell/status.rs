@@ -14,7 +14,7 @@ use crate::app::widgets::term;
 use crate::app::widgets::term::Term;
 use crate::app::window::App;
 use vramscope_core::diagnose::source_limits::clock_time;
-use vramscope_core::model::{DeviceRecording, HelperState, LiveTrack, Sample};
+use vramscope_core::model::{DeviceRecording, Format, HelperState, LiveTrack, Sample};
 use vramscope_core::tables::State;
 use vramscope_core::units::{Bytes, count, counted, time_of_day};
 
@@ -257,6 +257,11 @@ fn hole_figures(state: &State) -> (u64, u64, u64) {
 }
 
 fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
+    if view.data.recording.source.format == Format::Plan {
+        ui.label(text::mono("predicted, not recorded").color(tokens.amber))
+            .on_hover_text("This run was never made: its requests follow from recordings of the program at other sizes.");
+        return;
+    }
     let report = &view.data.recording.report;
     let contradiction = view.data.tables.disagreement.as_ref();
     // A note may count thousands of places; it is one thing to read.

@@ -15,6 +15,7 @@ use super::selection::Item;
 use super::shared::{Axis, TrackLayout};
 use super::view_kind::ViewKind;
 use vramscope_core::anatomy::OwnBlocks;
+use vramscope_core::plan::{Plan, Setting, Size};
 
 /// One change of state.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +105,8 @@ pub enum Action {
         /// The most bytes that may be reserved.
         limit: Option<u64>,
     },
+    /// Open a planned run, which was never made, in a tab.
+    OpenPlanned(Box<PlannedRun>),
     /// Open a source location in the user's editor.
     OpenSource {
         /// File as recorded.
@@ -138,6 +141,28 @@ impl Choosing {
             Choosing::Log => Action::ExplainLog(path),
             Choosing::Sources => Action::SourcesIn(path),
         }
+    }
+}
+
+/// A run that a plan predicts, as a recording to look at.
+#[derive(Clone, Debug)]
+pub struct PlannedRun {
+    /// The program.
+    pub plan: Arc<Plan>,
+    /// What its tab is called.
+    pub title: String,
+    /// The size.
+    pub size: Size,
+    /// Changes, as they are written after `--change`; empty for none.
+    pub changes: String,
+    /// Settings and limit.
+    pub setting: Setting,
+}
+
+impl PartialEq for PlannedRun {
+    fn eq(&self, other: &Self) -> bool {
+        let told = |run: &PlannedRun| (run.size.clone(), run.changes.clone(), run.setting.clone());
+        Arc::ptr_eq(&self.plan, &other.plan) && told(self) == told(other)
     }
 }
 

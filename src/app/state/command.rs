@@ -362,7 +362,7 @@ impl Command {
             C::Quit => says("Quit").key(CTRL, Key::Q).in_dialogs(),
             C::Colour(by) => says(format!("Colour by {}", by.text())).needs(Needs::Recording),
             C::Workspace(w) => {
-                const KEYS: [Key; 5] = [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5];
+                const KEYS: [Key; 6] = [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5, Key::Num6];
                 let key = Workspace::ALL.iter().position(|&x| x == w).and_then(|i| KEYS.get(i));
                 let spec = says(format!("Workspace: {}", w.title())).needs(Needs::Recording);
                 match key {

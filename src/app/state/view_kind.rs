@@ -37,6 +37,8 @@ pub enum ViewKind {
     Accounting,
     /// The same requests under other settings.
     WhatIf,
+    /// The program at other sizes, on other cards, with changes.
+    Plan,
     /// The card over time, as it was watched.
     Live,
 }
@@ -146,6 +148,12 @@ const NAMES: &[Name] = &[
         title: "What-if",
         name: "what-if",
         about: "The same requests under other PYTORCH_CUDA_ALLOC_CONF settings: what each would reserve, and whether it fits a limit.",
+    },
+    Name {
+        kind: ViewKind::Plan,
+        title: "Plan",
+        name: "plan",
+        about: "What this program needs at other sizes and on other cards, the largest that fits, and what makes more fit; from one recording or several.",
     },
     Name {
         kind: ViewKind::Live,

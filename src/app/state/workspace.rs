@@ -17,6 +17,8 @@ pub enum Workspace {
     Autopsy,
     /// The same requests under other settings.
     WhatIf,
+    /// Other sizes, other cards, changes.
+    Plan,
     /// Which code holds the bytes.
     Flame,
     /// The card over time, as it is watched.
@@ -32,7 +34,7 @@ pub enum Workspace {
 impl Workspace {
     /// Every workspace that can be chosen, in the order of the tab bar.
     pub const ALL: &'static [Workspace] =
-        &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf, Workspace::Live];
+        &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf, Workspace::Plan, Workspace::Live];
 
     /// Its name.
     pub fn title(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Workspace {
             Workspace::Autopsy => "OOM autopsy",
             Workspace::Flame => "Flame and compare",
             Workspace::WhatIf => "What-if",
+            Workspace::Plan => "Plan",
             Workspace::Live => "Live",
             Workspace::Counters => "Counters",
             Workspace::State => "State",
@@ -55,6 +58,7 @@ impl Workspace {
             Workspace::Autopsy => "autopsy",
             Workspace::Flame => "flame-graph",
             Workspace::WhatIf => "whatif",
+            Workspace::Plan => "plan",
             Workspace::Live => "live",
             Workspace::Counters => "counters",
             Workspace::State => "state",
@@ -65,7 +69,7 @@ impl Workspace {
     /// The arrangement it starts with.
     pub fn default_tree(self) -> Tree<ViewKind> {
         let mut tiles = Tiles::default();
-        let root = self.plan().build(&mut tiles);
+        let root = self.shape().build(&mut tiles);
         let id = egui::Id::unique(("workspace", self.title()));
         match root {
             Some(root) => Tree::new(id, root, tiles),
@@ -75,11 +79,11 @@ impl Workspace {
 
     /// The arrangement it starts with has this view.
     pub fn starts_with(self, view: ViewKind) -> bool {
-        self.plan().has(view)
+        self.shape().has(view)
     }
 
-    fn plan(self) -> Plan {
-        use Plan::{Column, Pane, Row};
+    fn shape(self) -> Shape {
+        use Shape::{Column, Pane, Row};
         use ViewKind as V;
         match self {
             Workspace::Overview => Row(vec![
@@ -95,6 +99,7 @@ impl Workspace {
             ]),
             Workspace::Autopsy => Row(vec![(1.0, Pane(V::Autopsy))]),
             Workspace::WhatIf => Row(vec![(1.0, Pane(V::WhatIf))]),
+            Workspace::Plan => Row(vec![(1.0, Pane(V::Plan))]),
             Workspace::Flame => Column(vec![(0.23, Pane(V::Timeline)), (0.30, Pane(V::Flame)), (0.47, Pane(V::Compare))]),
             Workspace::Live => Row(vec![(1.0, Pane(V::Live))]),
             Workspace::Counters => Row(vec![(0.7, Pane(V::Accounting)), (0.3, Pane(V::Contents))]),
@@ -115,25 +120,25 @@ impl Workspace {
 }
 
 /// An arrangement as it is written down: rows and columns of panes, each with its share.
-enum Plan {
+enum Shape {
     Pane(ViewKind),
-    Row(Vec<(f32, Plan)>),
-    Column(Vec<(f32, Plan)>),
+    Row(Vec<(f32, Shape)>),
+    Column(Vec<(f32, Shape)>),
 }
 
-impl Plan {
+impl Shape {
     fn has(&self, view: ViewKind) -> bool {
         match self {
-            Plan::Pane(kind) => *kind == view,
-            Plan::Row(parts) | Plan::Column(parts) => parts.iter().any(|(_, plan)| plan.has(view)),
+            Shape::Pane(kind) => *kind == view,
+            Shape::Row(parts) | Shape::Column(parts) => parts.iter().any(|(_, plan)| plan.has(view)),
         }
     }
 
     fn build(self, tiles: &mut Tiles<ViewKind>) -> Option<TileId> {
         let (dir, parts) = match self {
-            Plan::Pane(kind) => return Some(tiles.insert_pane(kind)),
-            Plan::Row(parts) => (LinearDir::Horizontal, parts),
-            Plan::Column(parts) => (LinearDir::Vertical, parts),
+            Shape::Pane(kind) => return Some(tiles.insert_pane(kind)),
+            Shape::Row(parts) => (LinearDir::Horizontal, parts),
+            Shape::Column(parts) => (LinearDir::Vertical, parts),
         };
         let built: Vec<(TileId, f32)> = parts.into_iter().filter_map(|(share, plan)| Some((plan.build(tiles)?, share))).collect();
         (!built.is_empty()).then(|| split(tiles, dir, &built))

@@ -17,6 +17,8 @@ pub mod leaks;
 pub mod live;
 pub mod memory;
 mod place_link;
+pub mod plan;
+mod plan_link;
 mod query_field;
 mod query_help;
 pub mod registry;

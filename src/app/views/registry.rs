@@ -2,7 +2,7 @@
 
 use super::ViewInfo;
 use super::{
-    accounting, allocations, autopsy, compare, contents, events, findings, flame, heatmap, inspector, leaks, live, memory,
+    accounting, allocations, autopsy, compare, contents, events, findings, flame, heatmap, inspector, leaks, live, memory, plan,
     segment_map, steps, timeline, whatif,
 };
 use crate::app::state::view_kind::ViewKind;
@@ -25,6 +25,7 @@ pub const REGISTRY: &[ViewInfo] = &[
     steps::INFO,
     accounting::INFO,
     whatif::INFO,
+    plan::INFO,
     live::INFO,
 ];
 

@@ -264,9 +264,35 @@ fn snap(painter: &Painter, v: f32) -> f32 {
     (v * scale).round() / scale
 }
 
+/// Moves labels at `wanted` (any order) apart to at least `gap`, as little as needed, inside `range`; in the order given.
+pub fn spread(wanted: &[f32], gap: f32, range: Rangef) -> Vec<f32> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
+    let mut places = vec![0.0; wanted.len()];
+    let mut free = range.min;
+    for &i in &order {
+        places[i] = wanted[i].max(free);
+        free = places[i] + gap;
+    }
+    let mut free = range.max;
+    for &i in order.iter().rev() {
+        places[i] = places[i].min(free);
+        free = places[i] - gap;
+    }
+    places
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_keep_apart_and_inside() {
+        let at = spread(&[50.0, 52.0, 10.0, 98.0], 16.0, Rangef::new(8.0, 100.0));
+        assert_eq!(at, [50.0, 66.0, 10.0, 98.0]);
+        let at = spread(&[99.0, 98.0, 97.0], 16.0, Rangef::new(0.0, 100.0));
+        assert_eq!(at, [100.0, 84.0, 68.0]);
+    }
 
     fn labels(t: &Ticks) -> Vec<&str> {
         t.ticks.iter().map(|(_, l)| l.as_str()).collect()

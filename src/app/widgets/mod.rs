@@ -7,6 +7,7 @@ pub mod chip;
 pub mod code;
 pub mod field;
 pub mod icons;
+pub mod keys;
 pub mod label;
 pub mod legend;
 pub mod mesh;

@@ -93,6 +93,7 @@ impl App {
                 self.with_link(|shared, data| set_marker(shared, which, event.map(|e| clamp_event(data, e))))
             }
             Action::OpenSimulation { conf, limit } => self.open_simulation(&conf, limit),
+            Action::OpenPlanned(run) => self.open_planned(*run),
             Action::TrySettings(conf) => {
                 self.with_link(|shared, _| shared.to_try.push(conf));
                 if let Some(document) = self.active_document_mut() {

@@ -46,6 +46,7 @@ use super::state::document_id::DocumentId;
 use super::state::view_kind::ViewKind;
 use super::theme;
 use super::widgets::field::nobody_took_focus;
+use super::widgets::keys;
 use vramscope_core::anatomy::roles::Rule;
 
 /// What lies over the window.
@@ -270,7 +271,7 @@ impl App {
     }
 
     pub(in crate::app) fn read_shortcuts(&mut self, ctx: &Context) {
-        let typing = ctx.text_edit_focused();
+        let typing = ctx.text_edit_focused() || keys::are_taken(ctx);
         // An open menu takes Escape and the arrows for itself.
         let in_menu = egui::Popup::is_any_open(ctx);
         let in_dialog = !matches!(self.overlay, Overlay::None);

@@ -8,6 +8,7 @@ use crate::app::documents::document::{Content, Document};
 use crate::app::documents::loader::Loading;
 use crate::app::documents::samples::Sample;
 use crate::app::pages::ranks::Ranks;
+use crate::app::state::action::PlannedRun;
 use crate::app::state::document_id::DocumentId;
 use vramscope_core::inference::Question;
 use vramscope_core::units::Bytes;
@@ -107,6 +108,16 @@ impl App {
             None => format!("What-if: {settings}"),
         };
         let loading = Loading::simulation(&self.jobs, data, question);
+        self.open_tab(title, None, Content::Loading(loading));
+    }
+
+    /// Opens a planned run in a tab of its own.
+    pub(in crate::app) fn open_planned(&mut self, run: PlannedRun) {
+        let title = match run.setting.limit {
+            Some(limit) => format!("{}, {}", run.title, Bytes(limit).limit()),
+            None => run.title.clone(),
+        };
+        let loading = Loading::planned(&self.jobs, run);
         self.open_tab(title, None, Content::Loading(loading));
     }
 

@@ -130,6 +130,8 @@ pub enum Format {
     Session,
     /// Another allocator setting, simulated on the requests of a recording.
     WhatIf,
+    /// A run that was never made, predicted from recordings of its program.
+    Plan,
     /// The built-in CUDA workload.
     Probe,
     /// PyTorch's counters alone: `memory_stats()` and its relatives. Totals, without events, segments or blocks.
@@ -236,6 +238,7 @@ impl Format {
             Format::JaxMemoryProfile => "jax-memory-profile",
             Format::Session => "session",
             Format::WhatIf => "what-if",
+            Format::Plan => "plan",
             Format::Probe => "probe",
             Format::Counters => "counters",
         }

@@ -79,7 +79,7 @@ impl Plan {
     /// Whether the verdict would be another one with a little more or less room: sizes that follow no law may be a little more or less
     /// in truth.
     pub(super) fn turns_within_margin(&self, size: &Size, setting: &Setting, answer: &Predicted) -> bool {
-        let Some(limit) = setting.limit else { return false };
+        let Some(limit) = setting.limit.filter(|_| !self.is_recorded(size)) else { return false };
         let other = match (self.is_single(), answer.oom) {
             // What grows is likely, and not known.
             (true, true) => limit + limit / ONE_RECORDING,
@@ -93,6 +93,23 @@ impl Plan {
         };
         let other = self.under(size, &Setting { limit: Some(other), ..setting.clone() });
         other.oom != answer.oom || other.oom_varies
+    }
+
+    /// The setting under which something passes that passes whatever is not known: with less room, as in [`Self::largest`].
+    pub(super) fn with_margin(&self, size: &Size, setting: &Setting) -> Setting {
+        if self.is_recorded(size) {
+            return setting.clone();
+        }
+        let less = |limit: u64| {
+            let margin = if self.is_single() { limit / ONE_RECORDING } else { self.open(size).min(limit / 200) };
+            limit - if margin < 1 << 20 { 0 } else { margin }
+        };
+        Setting { limit: setting.limit.map(less), ..setting.clone() }
+    }
+
+    /// It was run at this size: what it asked for is known.
+    fn is_recorded(&self, size: &Size) -> bool {
+        self.programs().iter().any(|program| program.at == *size)
     }
 
     fn is_single(&self) -> bool {

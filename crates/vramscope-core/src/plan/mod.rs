@@ -14,6 +14,7 @@ pub mod changes;
 pub mod fit;
 mod largest;
 pub mod law;
+pub mod names;
 mod one_recording;
 mod predict;
 pub mod program;

@@ -191,7 +191,7 @@ impl Model {
         let mut out = self.answer(size, setting, &stream, others);
         // What follows no law may also become what none of these runs has.
         let open = self.open(&at);
-        if self.is_single {
+        if self.is_single && *size != self.program.at {
             // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
             let slack = out.peak_reserved_bytes / ONE_RECORDING;
             out.span = [out.span[0].saturating_sub(slack), out.span[1] + slack];

@@ -72,7 +72,7 @@ fn record(program: &Program, stream: &Stream, of: Vec<u32>, size: &Size, setting
     enter_held(&mut out, &held);
     let with: Vec<String> = changes.iter().map(|c| format!(", {}", c.name())).collect();
     Recording {
-        source: Source { name: format!("plan: {size}{}", with.concat()), path: None, format: Format::WhatIf, bytes: 0 },
+        source: Source { name: format!("plan: {size}{}", with.concat()), path: None, format: Format::Plan, bytes: 0 },
         devices: vec![out],
         stacks: program.recording.stacks.clone(),
         ..Recording::default()

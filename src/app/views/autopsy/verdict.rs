@@ -12,6 +12,7 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
 use crate::app::theme::{Type, text};
 use crate::app::views::ViewContext;
+use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::button::{external_link, icon_button};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::field::Field;
@@ -44,6 +45,7 @@ impl AutopsyView {
                 CaseKind::Failure(a) => {
                     headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
                     requested_at(ui, cx, a.stack);
+                    padded(ui, |ui| plan_link(ui, cx));
                     holders(ui, a);
                     if !smaller.is_empty() {
                         // Of a full device what to make smaller is the answer.
@@ -105,6 +107,7 @@ impl AutopsyView {
             CaseKind::Failure(a) => {
                 headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
                 requested_at(ui, cx, a.stack);
+                padded(ui, |ui| plan_link(ui, cx));
                 try_first(ui, cx, a, ready, smaller);
                 holders(ui, a);
             }
@@ -448,18 +451,19 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
         };
         let all = advice(a, helped);
         let best = best_advice(&all).filter(|best| smaller.is_empty() || best.setting.is_some());
-        let Some(best) = best else {
-            if !smaller.is_empty() {
-                return;
+        match best {
+            Some(best) => {
+                said(ui, cx, best);
+                // Where no setting helps, that is said as well.
+                for other in all.iter().filter(|x| x.setting.is_none() && x.support == Support::Simulation && *x != best) {
+                    ui.add_space(6.0);
+                    label::paragraph(ui, &other.sentence, Type::Body, t.text2);
+                }
             }
-            label::paragraph(ui, "These figures suggest nothing. The largest stacks are listed.", Type::Body, t.text2);
-            return;
-        };
-        said(ui, cx, best);
-        // Where no setting helps, that is said as well.
-        for other in all.iter().filter(|x| x.setting.is_none() && x.support == Support::Simulation && *x != best) {
-            ui.add_space(6.0);
-            label::paragraph(ui, &other.sentence, Type::Body, t.text2);
+            None if smaller.is_empty() => {
+                label::paragraph(ui, "These figures suggest nothing. The largest stacks are listed.", Type::Body, t.text2);
+            }
+            None => {}
         }
     });
 }

@@ -8,6 +8,7 @@ use super::{ViewContext, ViewKind};
 use crate::app::state::command::Command;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
+use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::button::{focus_ring, link_with};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
@@ -50,6 +51,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             }
         }
         label::paragraph(ui, &found.lead(), Type::Lead, t.text1);
+        plan_link(ui, cx);
     });
     ui.add_space(8.0);
 }

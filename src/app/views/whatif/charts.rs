@@ -3,11 +3,11 @@
 use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
 use super::ViewContext;
-use super::layout::{StepBox, resample, short, spread, step_lane};
+use super::layout::{StepBox, resample, short, step_lane};
 use super::model::{WhatIfView, outcome};
 use crate::app::state::action::Action;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
+use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, spread};
 use crate::app::widgets::chip::{paint_chip_in, paint_flag};
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};

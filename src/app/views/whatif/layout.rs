@@ -115,24 +115,6 @@ pub(super) const ROW: f32 = 36.0;
 /// Height of the two header rows.
 pub(super) const HEAD: f32 = 48.0;
 
-/// Moves labels at `wanted` (any order) apart to at least `gap`, as little as needed, inside `range`; in the order given.
-pub(super) fn spread(wanted: &[f32], gap: f32, range: Rangef) -> Vec<f32> {
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
-    let mut places = vec![0.0; wanted.len()];
-    let mut free = range.min;
-    for &i in &order {
-        places[i] = wanted[i].max(free);
-        free = places[i] + gap;
-    }
-    let mut free = range.max;
-    for &i in order.iter().rev() {
-        places[i] = places[i].min(free);
-        free = places[i] - gap;
-    }
-    places
-}
-
 /// Cuts a setting that does not fit on one line behind a comma, with as much on the first line as fits; `None` where one line is
 /// enough or no comma helps.
 pub(super) fn two_lines(text: &str, fits: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
@@ -261,14 +243,6 @@ mod tests {
         let a = areas(pane(600.0, 300.0), 13);
         assert_eq!((a.side, a.charts), (None, None));
         assert_eq!(a.table.bottom(), 364.0);
-    }
-
-    #[test]
-    fn labels_keep_apart_and_inside() {
-        let at = spread(&[50.0, 52.0, 10.0, 98.0], 16.0, Rangef::new(8.0, 100.0));
-        assert_eq!(at, [50.0, 66.0, 10.0, 98.0]);
-        let at = spread(&[99.0, 98.0, 97.0], 16.0, Rangef::new(0.0, 100.0));
-        assert_eq!(at, [100.0, 84.0, 68.0]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::law::QUANTITIES;
 use super::predict::{Pick, Predicted, Stream};
 use super::{Model, Plan, Setting, Size};
+use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::{Ask, Asked};
 use draft::{Draft, scaled};
 
@@ -81,6 +82,8 @@ pub struct Changed {
     pub span: [u64; 2],
     /// A request fails under the limit.
     pub oom: bool,
+    /// It passes in some of the runs tried, or with a little more or less room.
+    pub oom_varies: bool,
     /// By how much the peak of allocated bytes falls; negative where it rises.
     pub saves_bytes: i64,
     /// The largest size that fits the limit; `null` without one.
@@ -199,7 +202,8 @@ impl Change {
     }
 
     /// How much it asks of a user and a run, for the search of the cheapest: time, results, work.
-    fn price(&self) -> u32 {
+    #[must_use]
+    pub fn price(&self) -> u32 {
         match self {
             Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) => 1,
             Change::NoForeach => 2,
@@ -233,7 +237,27 @@ impl Change {
         }
     }
 
+    /// What the recording lacks that this changes.
+    fn lacks(&self, draft: &Draft<'_>) -> Option<&'static str> {
+        let has = |role: Role| draft.rows.iter().any(|row| row.role == role);
+        match self {
+            Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward | Change::Lora(_) => {
+                let has_step = has(Role::OptimizerState) || draft.rows.iter().any(|row| row.phase == Phase::Optimizer);
+                (!has_step).then_some("no optimizer is in the recording")
+            }
+            Change::Bf16 => (!has(Role::Weights)).then_some("the recording does not tell which blocks are weights"),
+            Change::Offload => {
+                (!has(Role::Activations)).then_some("the recording shows no tensors that are kept for a backward pass")
+            }
+            _ => None,
+        }
+    }
+
     fn apply(&self, draft: &mut Draft<'_>, edited: &mut Edited) {
+        if let Some(why) = self.lacks(draft) {
+            edited.reason.get_or_insert(why.to_owned());
+            return;
+        }
         let mut nothing = |applies: bool, why: &str| {
             if !applies {
                 edited.reason.get_or_insert(why.to_owned());
@@ -339,11 +363,14 @@ impl Plan {
         let edited = edit(model, changes);
         let unlimited = Setting { limit: None, ..setting.clone() };
         let now = self.under(size, &unlimited);
-        let answer = |size: &Size| predict(model, &edited, size, setting);
-        let under = answer(size);
+        let under = predict(model, &edited, size, setting);
         let then = if under.oom { predict(model, &edited, size, &unlimited) } else { under.clone() };
+        let passes = |size: &Size| {
+            let answer = predict(model, &edited, size, &self.with_margin(size, setting));
+            !answer.oom && !answer.oom_varies
+        };
         let largest = match (name, setting.limit) {
-            (Some(name), Some(_)) => Some(largest(|value| !answer(&size.with(name, value)).oom, size.get(name).unwrap_or(1))),
+            (Some(name), Some(_)) => Some(largest(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1))),
             _ => None,
         };
         // What it costs grows with the program.
@@ -362,6 +389,7 @@ impl Plan {
             peak_allocated_bytes: then.peak_allocated_bytes,
             span: then.span,
             oom: under.oom,
+            oom_varies: under.oom_varies || (!under.oom && setting.limit.is_some() && !passes(size)),
             saves_bytes: now.peak_allocated_bytes as i64 - then.peak_allocated_bytes as i64,
             largest,
             recomputed_requests: edited.again,
@@ -402,10 +430,11 @@ impl Plan {
             let longer: Vec<Vec<Change>> = longer.collect();
             sets.extend(longer);
         }
+        let sure = self.with_margin(size, setting);
         sets.sort_by_key(|set| (set.iter().map(Change::price).sum::<u32>(), set.len()));
         sets.dedup();
         sets.into_iter().find(|set| {
-            let answer = predict(model, &edit(model, set), size, setting);
+            let answer = predict(model, &edit(model, set), size, &sure);
             !answer.oom && !answer.oom_varies
         })
     }

@@ -1,0 +1,305 @@
+//! What stands at the right: the chosen size by role, and the code of the chosen change.
+
+use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+use super::ViewContext;
+use super::model::{Kind, Outcome, PlanView, Scene, outcome};
+use crate::app::data::colours::role_paint;
+use crate::app::state::action::{Action, PlannedRun};
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::button::{Push, segmented};
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::pane::{padded, section};
+use crate::app::widgets::row::ListRow;
+use vramscope_core::anatomy::Role;
+use vramscope_core::plan::Predicted;
+use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn};
+
+/// Libraries that code is shown for.
+const LIBRARIES: [&str; 3] = ["PyTorch", "HF Trainer", "Lightning"];
+
+/// The roles that take something in some of these, in the order in which they are stacked: what is fixed first.
+pub(super) fn roles_of<'a>(all: impl Iterator<Item = &'a Predicted>) -> Vec<Role> {
+    let mut has = [false; Role::ALL.len()];
+    for predicted in all {
+        for (i, role) in Role::ALL.iter().enumerate() {
+            has[i] |= predicted.by_role.get(role.name()).is_some_and(|bytes| *bytes > 0);
+        }
+    }
+    const ORDER: [Role; 11] = [
+        Role::Weights,
+        Role::OptimizerState,
+        Role::Gradients,
+        Role::Buckets,
+        Role::Workspaces,
+        Role::Unknown,
+        Role::KvCache,
+        Role::AutocastCopies,
+        Role::Inputs,
+        Role::Activations,
+        Role::Temporaries,
+    ];
+    ORDER.into_iter().filter(|role| has[role.index()]).collect()
+}
+
+impl PlanView {
+    /// Opens the run at the chosen size, with the selected row's changes.
+    pub(super) fn open_run(&self, cx: &ViewContext<'_>, scene: &Scene) {
+        let (changes, conf) = match scene.rows.get(scene.selected).map(|r| &r.kind) {
+            Some(Kind::Changes(changes, conf)) if self.row.is_some() => (changes.clone(), conf.clone()),
+            Some(Kind::Setting(conf)) if self.row.is_some() => (String::new(), conf.clone()),
+            _ => (String::new(), scene.own.clone()),
+        };
+        cx.actions.send(Action::OpenPlanned(Box::new(PlannedRun {
+            plan: std::sync::Arc::clone(&scene.plan),
+            title: match changes.as_str() {
+                "" => format!("Plan: {}", scene.named(scene.chosen)),
+                changes => format!("Plan: {}, {}", scene.named(scene.chosen), changes.replace('+', " and ").replace('_', " ")),
+            },
+            size: scene.size(scene.chosen),
+            changes,
+            setting: super::runs::setting(&scene.plan, &conf, Some(scene.limit)),
+        })));
+    }
+
+    /// The button that opens the run.
+    pub(super) fn open_button(&self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        let with = match scene.rows.get(scene.selected).filter(|row| self.row.is_some() && row.kind != Kind::Own) {
+            Some(row) => format!(" with {}", row.title),
+            None => String::new(),
+        };
+        let about = format!(
+            "Timeline, segment map and autopsy of {}{with}. This run was never made, and is marked as predicted.",
+            scene.named(scene.chosen)
+        );
+        if Push::plain("Open as recording").small().show(ui).on_hover_text(about).clicked() {
+            self.open_run(cx, scene);
+        }
+    }
+
+    /// Figures at the chosen size, and its roles.
+    pub(super) fn roles(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        let t = cx.tokens;
+        let Some(point) = &scene.at else {
+            ui.add_space(14.0);
+            padded(ui, |ui| label::paragraph(ui, "Running this size on the model\u{2026}", Type::Body, t.text3));
+            return;
+        };
+        let shown = &point.capped;
+        ui.add_space(10.0);
+        padded(ui, |ui| {
+            ui.horizontal(|ui| {
+                ui.spacing_mut().item_spacing.x = 8.0;
+                ui.label(text::display(Bytes(shown.peak_reserved_bytes).to_string()).color(t.text1));
+                let left = scene.limit.saturating_sub(shown.peak_reserved_bytes);
+                let words = match outcome(shown) {
+                    Outcome::Fits => format!("reserved, {} left", Bytes(left)),
+                    Outcome::May => "reserved; it may fit".to_owned(),
+                    _ => "without the limit; it fails".to_owned(),
+                };
+                let room = ui.available_width();
+                let (rect, _) = ui.allocate_exact_size(vec2(room, 28.0), Sense::hover());
+                let place = rect.with_min_y(rect.top() + 6.0);
+                let ink = if outcome(shown) == Outcome::Fails { t.red } else { t.text2 };
+                label::text_in(ui.painter(), place, &words, Type::Body, ink);
+            });
+            for sentence in notes(scene, point) {
+                label::paragraph(ui, &sentence, Type::Body, t.text2);
+            }
+        });
+        section(ui, "By role, at the peak", "", false);
+        self.role = self.role_list(ui, cx, scene, shown);
+    }
+
+    /// The bar and the list; gives the role under the pointer.
+    fn role_list(&self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, shown: &Predicted) -> Option<&'static str> {
+        let t = cx.tokens;
+        let roles = roles_of(std::iter::once(shown));
+        let bytes = |role: &Role| shown.by_role.get(role.name()).copied().unwrap_or(0);
+        let free = shown.peak_reserved_bytes.saturating_sub(shown.peak_allocated_bytes);
+        let (bar, response) = ui.allocate_exact_size(vec2(ui.available_width(), 14.0), Sense::hover());
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Image, true, "Memory by role"));
+        let bar = bar.shrink2(vec2(16.0, 0.0));
+        let all = shown.peak_reserved_bytes.max(1) as f32;
+        let mut batch = Batch::new(ui.painter()).hatch_origin(bar.min);
+        let mut x = bar.left();
+        let mut hovered = None;
+        let dim =
+            |role: &Role, ink| if self.role.is_some_and(|r| r != role.name()) { Tokens::over(ink, t.s1, 0.25) } else { ink };
+        for role in &roles {
+            let to = x + bytes(role) as f32 / all * bar.width();
+            let part = Rect::from_min_max(pos2(x, bar.top()), pos2((to - 0.8).max(x), bar.bottom()));
+            batch.rect(part, dim(role, role_paint(*role).colour(t)));
+            if response.hover_pos().is_some_and(|p| part.contains(p)) {
+                hovered = Some(role.name());
+            }
+            x = to;
+        }
+        batch.hole(bar.with_min_x(x), egui::Color32::TRANSPARENT, t.hatch, t.line2);
+        batch.paint(ui.painter());
+        ui.add_space(6.0);
+        let mut sorted = roles.clone();
+        sorted.sort_by_key(|role| std::cmp::Reverse(bytes(role)));
+        let unit = SizeColumn::of(sorted.iter().map(bytes).chain([free]));
+        let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 18.0), Sense::hover());
+        let places = |row: Rect| {
+            let inner = row.shrink2(vec2(16.0, 0.0));
+            let figure = inner.with_min_x(inner.right() - 68.0);
+            let slope = Rect::from_min_max(pos2(figure.left() - 84.0, row.top()), pos2(figure.left() - 8.0, row.bottom()));
+            (inner, slope, figure)
+        };
+        let (_, slope, figure) = places(head);
+        if scene.knows {
+            label::text_in_right(ui.painter(), slope, &format!("per {}", scene.name), Type::Column, t.text3);
+        }
+        label::text_in_right(ui.painter(), figure, unit.unit(), Type::Column, t.text3);
+        for role in &sorted {
+            let row = ListRow::new(role.text()).height(20.0).show_painted(ui);
+            let (inner, slope, figure) = places(row.rect);
+            let p = ui.painter();
+            let ink = dim(role, role_paint(*role).colour(t));
+            Swatch::Fill(ink).paint(p, t, inner.left_center());
+            label::text_in_right(p, figure, &unit.figure(bytes(role)), Type::Mono, t.text1);
+            if let Some(per) = slope_of(scene, role.name()) {
+                label::text_in_right(p, slope, &per, Type::Mono, t.text3);
+            }
+            let name = Rect::from_min_max(pos2(inner.left() + 16.0, row.rect.top()), pos2(slope.left(), row.rect.bottom()));
+            label::text_in(p, name, role.text(), Type::Body, t.text1);
+            if row.hovered() {
+                hovered = Some(role.name());
+            }
+            row.on_hover_text(role.about());
+        }
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+        let (inner, _, figure) = places(rect);
+        Swatch::Free.paint(ui.painter(), t, inner.left_center());
+        let name = Rect::from_min_max(pos2(inner.left() + 16.0, rect.top()), pos2(figure.left() - 4.0, rect.bottom()));
+        label::text_in(ui.painter(), name, "free inside reserved", Type::Body, t.text2);
+        label::text_in_right(ui.painter(), figure, &unit.figure(free), Type::Mono, t.text1);
+        hovered
+    }
+
+    /// The code of the selected row, for each library.
+    pub(super) fn code(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        let t = cx.tokens;
+        let Some(row) = scene.rows.get(scene.selected) else { return };
+        let code = [&row.code.pytorch, &row.code.hf_trainer, &row.code.lightning];
+        let head = match (row.is_best, &row.kind) {
+            (true, _) => format!("Cheapest for {}", scene.named(scene.wanted)),
+            (false, _) => "Chosen".to_owned(),
+        };
+        let peak = row.figures.as_ref().map_or(String::new(), |f| Bytes(f.peak).to_string());
+        section(ui, &head, &peak, false);
+        padded(ui, |ui| {
+            let (title, kind) = match row.kind {
+                Kind::Setting(_) => (row.title.clone(), Type::MonoStrong),
+                _ => (vramscope_core::units::capital(&row.title), Type::Strong),
+            };
+            label::paragraph(ui, &title, kind, t.text1);
+            if let Some(figures) = &row.figures {
+                let words = match &figures.outcome {
+                    Outcome::Useless(why) => format!("It does nothing here: {why}."),
+                    _ if figures.cost.is_empty() => String::new(),
+                    _ => format!("It costs: {}.", figures.cost),
+                };
+                if !words.is_empty() {
+                    label::paragraph(ui, &words, Type::Body, t.text2);
+                }
+            }
+            let is_useless = row.figures.as_ref().is_some_and(|f| matches!(f.outcome, Outcome::Useless(_)));
+            if code[0].is_empty() || is_useless {
+                if row.kind == Kind::Own {
+                    let words = if scene.own.is_empty() { "PyTorch's default settings" } else { scene.own.as_str() };
+                    label::paragraph(ui, words, Type::Body, t.text2);
+                    label::paragraph(ui, "Click a row of the table for the lines to paste.", Type::Body, t.text3);
+                }
+                return;
+            }
+            ui.add_space(8.0);
+            if !matches!(row.kind, Kind::Setting(_)) {
+                segmented(ui, "Library", &mut self.library, &LIBRARIES);
+                ui.add_space(8.0);
+            }
+            let at = if matches!(row.kind, Kind::Setting(_)) { 0 } else { self.library.min(2) };
+            CodeWell::new(code[at]).python().copy(true).show(ui);
+        });
+        ui.add_space(12.0);
+    }
+
+    /// The column.
+    pub(super) fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        let named = scene.named(scene.chosen);
+        let title = if scene.knows { format!("At {named}") } else { "This run".to_owned() };
+        crate::app::widgets::pane::PaneHeader::new(&title)
+            .caption(if scene.recorded.contains(&scene.chosen) { "recorded" } else { "predicted" })
+            .show(ui, |ui| self.open_button(ui, cx, scene));
+        ScrollArea::vertical().id_salt("plan right").auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+            self.roles(ui, cx, scene);
+            self.code(ui, cx, scene);
+        });
+    }
+
+    /// Where there is one column, roles stand beside the code.
+    pub(super) fn right_across(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        let area = ui.available_rect_before_wrap();
+        ScrollArea::vertical().id_salt("plan across").auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+            let half = (area.width() / 2.0).floor();
+            let top = ui.cursor().min;
+            let mut bottom = top.y;
+            for i in 0..2 {
+                let place = Rect::from_min_size(top + vec2(half * i as f32, 0.0), vec2(half, 2000.0));
+                let layout = Layout::top_down(Align::Min);
+                let mut child = ui.new_child(UiBuilder::new().id_salt(("across", i)).max_rect(place).layout(layout));
+                child.spacing_mut().item_spacing = vec2(0.0, 0.0);
+                if i == 0 {
+                    self.roles(&mut child, cx, scene)
+                } else {
+                    self.code(&mut child, cx, scene)
+                }
+                bottom = bottom.max(child.min_rect().bottom());
+            }
+            ui.allocate_rect(Rect::from_min_max(top, pos2(top.x + area.width(), bottom + 8.0)), Sense::hover());
+        });
+    }
+}
+
+/// How much a role grows with each more of the size: between the known sizes around the chosen one.
+fn slope_of(scene: &Scene, role: &str) -> Option<String> {
+    if !scene.knows {
+        return None;
+    }
+    let at = scene.points.partition_point(|(v, _)| *v < scene.chosen);
+    let from = scene.points.get(at.saturating_sub(2).min(scene.points.len().checked_sub(2)?))?;
+    let to = scene.points.get((at + 2).min(scene.points.len() - 1))?;
+    let bytes = |p: &super::runs::Point| p.free.by_role.get(role).copied().unwrap_or(0) as f64;
+    let per = (bytes(&to.1) - bytes(&from.1)) / (to.0.checked_sub(from.0).filter(|d| *d > 0)? as f64);
+    let mib = per / MEBIBYTE as f64;
+    Some(if mib.abs() < 0.05 { "fixed".to_owned() } else { format!("{mib:+.2} MiB") })
+}
+
+/// What is to be said of the size beside its figures.
+fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
+    let mut out = Vec::new();
+    let (free, capped) = (&point.free, &point.capped);
+    if !capped.oom && capped.peak_reserved_bytes < free.peak_reserved_bytes {
+        out.push(format!(
+            "Without the limit it would reserve {}: PyTorch gives cached memory back and asks again.",
+            Bytes(free.peak_reserved_bytes)
+        ));
+    }
+    let [low, high] = capped.span;
+    if low < high {
+        let why = match capped.uncertain_because {
+            Some("placement") => ", by where the driver puts segments",
+            _ if scene.is_single() => ", since one recording leaves open what grows",
+            _ => ", by what follows no law",
+        };
+        out.push(format!("Between {} and {}{why}.", Bytes(low), Bytes(high)));
+    }
+    out
+}

@@ -1,0 +1,490 @@
+//! The middle: the peak against the size, how each size ends, the slider, and roles against the size.
+
+use egui::{Align2, Color32, CursorIcon, Pos2, Rangef, Rect, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2};
+
+use super::ViewContext;
+use super::at::roles_of;
+use super::layout::{between, grid};
+use super::model::{Kind, Outcome, PlanView, Scene, outcome};
+use crate::app::data::colours::role_paint;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::axis::{byte_ticks, byte_unit, event_ticks, most_across, most_down, spread};
+use crate::app::widgets::chip::{paint_chip, paint_chip_in, paint_flag};
+use crate::app::widgets::keys;
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
+use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::viewport::Scale;
+use vramscope_core::units::{Bytes, count};
+
+/// Left of the plots: their names and axis labels.
+const GUTTER: f32 = 84.0;
+/// Right of them: the names of curves.
+const MARGIN: f32 = 132.0;
+
+/// Where the parts of the middle stand.
+struct Parts {
+    peak: Rect,
+    outcome: Rect,
+    slider: Rect,
+    roles: Option<Rect>,
+}
+
+fn parts(area: Rect) -> Parts {
+    let margin = if area.width() >= 620.0 { MARGIN } else { 92.0 };
+    let (left, right) = (area.left() + GUTTER, area.right() - margin);
+    let strip = |top: f32, height: f32| Rect::from_min_max(pos2(left, top), pos2(right, top + height));
+    // Outcome 16 with 10 above, slider 36 with 4 above, and the roles below where there is room.
+    let rest = area.height() - 18.0 - 26.0 - 42.0;
+    let roles = if rest >= 300.0 { (rest * 0.34).round() } else { 0.0 };
+    let peak = strip(area.top() + 18.0, (rest - roles - if roles > 0.0 { 18.0 } else { 0.0 }).max(60.0));
+    let outcome = strip(peak.bottom() + 10.0, 16.0);
+    let slider = strip(outcome.bottom() + 4.0, 36.0);
+    Parts { peak, outcome, slider, roles: (roles > 0.0).then(|| strip(slider.bottom() + 14.0, roles - 8.0)) }
+}
+
+impl PlanView {
+    /// Draws the middle.
+    pub(super) fn charts(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        let parts = parts(ui.max_rect());
+        let pad = (scene.high - scene.low).max(1) as f64 * 0.012;
+        let x = Scale::horizontal(scene.low as f64 - pad, scene.high as f64 + pad, parts.peak.x_range());
+        let greatest = self.peak_chart(ui, cx, scene, parts.peak, &x);
+        self.outcomes(ui, cx, scene, parts.outcome, &x);
+        self.slider(ui, cx, scene, parts.slider, &x);
+        if let Some(rect) = parts.roles {
+            self.role_chart(ui, cx, scene, rect, &x, greatest);
+        }
+        let t = cx.tokens;
+        let down = Rangef::new(parts.peak.top() - 6.0, parts.outcome.bottom());
+        let mut batch = Batch::new(ui.painter());
+        let at = x.at(scene.chosen as f64);
+        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
+            let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+            for rect in [Some(parts.peak), parts.roles].into_iter().flatten() {
+                batch.vline(edge, rect.y_range(), 1.0, t.red);
+            }
+        }
+        batch.vline(at, down, 1.0, t.text1);
+        if let Some(rect) = parts.roles {
+            batch.vline(at, rect.y_range(), 1.0, t.text1);
+        }
+        batch.paint(ui.painter());
+        cliff(ui.painter(), cx, scene, parts.peak, &x);
+        self.readout(ui, cx, scene, parts.peak, &x, greatest);
+    }
+
+    /// The curve; gives the top of its scale in bytes.
+    fn peak_chart(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) -> f64 {
+        let t = cx.tokens;
+        let known = |f: &dyn Fn(&super::runs::Point) -> u64| -> Vec<(f64, f64)> {
+            scene.points.iter().map(|(v, p)| (*v as f64, f(p) as f64)).collect()
+        };
+        let free = known(&|p| p.free.peak_reserved_bytes);
+        let most = scene.points.iter().map(|(_, p)| p.free.span[1].max(p.free.peak_reserved_bytes)).max().unwrap_or(0);
+        let limit = scene.limit;
+        // A limit far above everything would press the curve flat.
+        let shows_limit = limit < most.saturating_mul(3);
+        let greatest = (most.max(if shows_limit { limit } else { 0 }).max(1) as f64 * 1.06).max(1.0);
+        let y = Scale::vertical(0.0, greatest, rect.y_range());
+        let p = ui.painter().clone();
+        axis(&p, t, rect, &y, greatest, "Peak");
+        let allocated = known(&|p| p.free.peak_allocated_bytes);
+        let mut batch = Batch::new(&p).hatch_origin(rect.min);
+        let columns = columns_of(&batch, rect);
+        let at = |points: &[(f64, f64)], px: f32| between(points, x.value(px)).map(|v| y.at(v));
+        let fill: Vec<Option<PixelColumn>> =
+            columns.iter().map(|&px| at(&allocated, px).map(|y| PixelColumn { top: y, bottom: y, last: y })).collect();
+        batch.fill_under(&fill, rect.left(), rect.bottom(), Tokens::over(t.slot(0), t.s1, 0.18));
+        let free_columns: Vec<(f32, f32)> = columns
+            .iter()
+            .map(|&px| at(&free, px).zip(at(&allocated, px)).map_or((0.0, 0.0), |(top, bottom)| (top, bottom)))
+            .collect();
+        batch.hatch_between(&free_columns, rect.left(), t.hatch_large);
+        let low = known(&|p| p.free.span[0].min(p.free.peak_reserved_bytes));
+        let high = known(&|p| p.free.span[1].max(p.free.peak_reserved_bytes));
+        let band = columns.iter().map(|&px| at(&high, px).zip(at(&low, px)));
+        batch.bands(band, rect.left(), Tokens::at(t.text1, 0.2));
+        batch.paint(&p);
+        line(&p, &allocated, x, &y, 1.25, t.slot(0));
+        line(&p, &free, x, &y, 1.25, t.text2);
+        let plotted: Vec<(f64, f64)> = scene.plotted.iter().map(|(v, b)| (*v as f64, *b as f64)).collect();
+        let plotted_ink = t.slot(2);
+        line(&p, &plotted, x, &y, 1.5, plotted_ink);
+        // What fits is drawn as it would be under the limit.
+        let fitting: Vec<(f64, f64)> = scene
+            .points
+            .iter()
+            .filter(|(_, p)| !p.capped.oom)
+            .map(|(v, p)| (*v as f64, p.capped.peak_reserved_bytes as f64))
+            .collect();
+        let mut veil = Batch::new(&p);
+        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
+            let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+            veil.rect(rect.with_min_x(edge), Tokens::at(t.s1, 0.45));
+        }
+        if shows_limit {
+            veil.dashed_hline(rect.x_range(), y.at(limit as f64), 1.0, DASH_LIMIT, t.red);
+        }
+        veil.paint(&p);
+        line(&p, &fitting, x, &y, 2.0, t.text1);
+        dots(&p, t, scene, x, &y);
+        if shows_limit {
+            let words = format!("limit {}", Bytes(limit));
+            let place = pos2(rect.left() + 6.0, y.at(limit as f64) - 3.0);
+            label::text(&p, place, Align2::LEFT_BOTTOM, &words, Type::Mono, t.red);
+        }
+        ends(&p, t, scene, rect, &y, [&free, &allocated, &plotted], ui.max_rect().right());
+        if scene.points.len() < scene.all {
+            let words = format!("{} of {} sizes", scene.points.len(), scene.all);
+            label::text(&p, rect.right_bottom() - vec2(6.0, 4.0), Align2::RIGHT_BOTTOM, &words, Type::Caption, t.text3);
+        }
+        self.pick(ui, scene, rect, x, "Peak against size");
+        greatest
+    }
+
+    /// A click or a drag in a chart chooses the size there.
+    fn pick(&mut self, ui: &Ui, scene: &Scene, rect: Rect, x: &Scale, name: &str) {
+        let response = ui.interact(rect, ui.scope_id().with(name), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Image, true, name));
+        if let Some(at) = response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged()) {
+            self.choose(scene, x.value(at.x));
+        }
+        response.on_hover_cursor(CursorIcon::Crosshair);
+    }
+
+    /// Takes the size that is nearest to a place of the axis.
+    fn choose(&mut self, scene: &Scene, value: f64) {
+        let values = grid(scene.low, scene.high, scene.step);
+        let all = values.iter().chain(&scene.recorded).copied();
+        let near = all.min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
+        self.chosen = near.or(self.chosen);
+    }
+
+    /// The figures at the chosen size, beside the line that marks it.
+    fn readout(&self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale, greatest: f64) {
+        let Some(point) = &scene.at else { return };
+        let t = cx.tokens;
+        let y = Scale::vertical(0.0, greatest, rect.y_range());
+        let at = x.at(scene.chosen as f64);
+        let is_left = at > rect.center().x;
+        let (place, anchor) = if is_left { (at - 8.0, Align2::RIGHT_TOP) } else { (at + 8.0, Align2::LEFT_TOP) };
+        let shown = &point.capped;
+        // Under the curves, where nothing else stands.
+        let far = x.value(if is_left { at - 150.0 } else { at }).max(scene.low as f64);
+        let known: Vec<(f64, f64)> = scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_allocated_bytes as f64)).collect();
+        let lowest = between(&known, far).unwrap_or(0.0).min(shown.peak_allocated_bytes as f64);
+        let top = (y.at(lowest) + 10.0).min(rect.bottom() - 44.0).max(rect.top() + 4.0);
+        let reserved = match outcome(shown) {
+            Outcome::Fails => format!("{} reserved without the limit", Bytes(shown.peak_reserved_bytes)),
+            _ => format!("{} reserved", Bytes(shown.peak_reserved_bytes)),
+        };
+        let allocated = format!("{} allocated", Bytes(shown.peak_allocated_bytes));
+        paint_chip(ui.painter(), t, pos2(place, top), anchor, &reserved);
+        paint_chip(ui.painter(), t, pos2(place, top + 20.0), anchor, &allocated);
+    }
+
+    /// A cell for each size: how it ends.
+    fn outcomes(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
+        let t = cx.tokens;
+        let p = ui.painter().clone();
+        label::text(&p, pos2(rect.left() - GUTTER + 12.0, rect.center().y), Align2::LEFT_CENTER, "Outcome", Type::Body, t.text2);
+        let half = scene.step as f64 / 2.0;
+        let cells = grid(scene.low, scene.high, scene.step);
+        let mut batch = Batch::new(&p).hatch_origin(rect.min);
+        let cell = |value: u64| {
+            let from = x.at(value as f64 - half).max(rect.left());
+            Rect::from_min_max(pos2(from, rect.top()), pos2(x.at(value as f64 + half).min(rect.right()), rect.bottom()))
+        };
+        let gap = if cell(scene.low).width() >= 4.0 { 1.0 } else { 0.0 };
+        // A size that was not run ends as those on both sides of it do.
+        let ends = |value: u64| -> Option<Outcome> {
+            let at = scene.points.partition_point(|(v, _)| *v < value);
+            let of = |i: usize| scene.points.get(i).map(|(v, p)| (*v, outcome(&p.capped)));
+            match (at.checked_sub(1).and_then(of), of(at)) {
+                (_, Some((v, end))) if v == value => Some(end),
+                (Some((_, a)), Some((_, b))) if a == b => Some(a),
+                _ => None,
+            }
+        };
+        let (mut fits, mut fails): (Option<Rect>, Option<Rect>) = (None, None);
+        for &value in &cells {
+            let place = cell(value);
+            let inner = place.with_max_x(place.right() - gap);
+            let union = |all: &mut Option<Rect>| *all = Some(all.map_or(inner, |r: Rect| r.union(inner)));
+            match ends(value) {
+                Some(Outcome::Fits) => {
+                    batch.rect(inner, t.s3);
+                    union(&mut fits);
+                }
+                Some(Outcome::May) => batch.hole(inner, t.s2, t.hatch, t.line2),
+                Some(Outcome::Fails) => {
+                    batch.rect(inner, t.redbg);
+                    union(&mut fails);
+                }
+                _ => batch.outline(inner, 1.0, t.line),
+            }
+        }
+        batch.outline(cell(scene.chosen).expand2(vec2(1.0, 1.0)), 1.0, t.text1);
+        batch.paint(&p);
+        for (all, words, ink) in [(fits, "fits", t.text2), (fails, "fails", t.red)] {
+            if let Some(all) = all.filter(|r| r.width() >= 36.0) {
+                label::text(&p, pos2(all.left() + 6.0, all.center().y), Align2::LEFT_CENTER, words, Type::Caption, ink);
+            }
+        }
+        let response = ui.interact(rect, ui.scope_id().with("outcome"), Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::Image, true, "Outcome of each size"));
+        if let Some(at) = response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged()) {
+            self.choose(scene, x.value(at.x));
+        }
+        if let Some(at) = response.hover_pos() {
+            let value = x.value(at.x);
+            let near = cells.iter().copied().min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
+            if let Some(near) = near {
+                let words = match ends(near) {
+                    Some(Outcome::Fits) => "fits",
+                    Some(Outcome::May) => "may fit: what is not known decides",
+                    Some(Outcome::Fails) => "fails",
+                    _ => "not tried yet",
+                };
+                Tip::new(scene.named(near)).note(words).show(&response);
+            }
+        }
+    }
+
+    /// The slider: drag, click, arrows, Shift and arrows, Home, End, L, W.
+    fn slider(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
+        let t = cx.tokens;
+        let response = ui.interact(rect.expand2(vec2(6.0, 0.0)), ui.scope_id().with("size slider"), Sense::click_and_drag());
+        response.widget_info(|| {
+            WidgetInfo::slider(ui.is_enabled(), scene.chosen as f64, vramscope_core::units::capital(&scene.name))
+        });
+        if response.clicked() || response.dragged() {
+            response.request_focus();
+            if let Some(at) = response.interact_pointer_pos() {
+                self.choose(scene, x.value(at.x));
+            }
+        }
+        keys::take_bare_keys(&response);
+        if response.has_focus() {
+            self.slider_keys(ui, scene);
+        }
+        let p = ui.painter().clone();
+        let y = rect.top() + 8.0;
+        let name = vramscope_core::units::capital(&scene.name);
+        label::text(&p, pos2(rect.left() - GUTTER + 12.0, y), Align2::LEFT_CENTER, &name, Type::Body, t.text2);
+        let at = x.at(scene.chosen as f64);
+        let bar = |from: f32, to: f32| Rect::from_min_max(pos2(from, y - 1.5), pos2(to, y + 1.5));
+        p.rect_filled(bar(rect.left(), rect.right()), 1, t.s4);
+        p.rect_filled(bar(rect.left(), at), 1, t.accent);
+        let ticks = event_ticks(scene.low as f64, scene.high as f64, most_across(rect.width()));
+        let chip_text = count(scene.chosen);
+        let half = label::width(&p, &chip_text, Type::Mono) / 2.0 + 10.0;
+        for (value, words) in &ticks.ticks {
+            let place = x.at(*value);
+            if value.fract() != 0.0 || (place - at).abs() < half + label::width(&p, words, Type::Mono) / 2.0 {
+                continue;
+            }
+            p.vline(place, Rangef::new(y + 5.0, y + 9.0), Stroke::new(1.0, t.line2));
+            label::text(&p, pos2(place, y + 19.0), Align2::CENTER_CENTER, words, Type::Mono, t.text3);
+        }
+        let knob = Rect::from_center_size(pos2(at, y), vec2(7.0, 17.0));
+        p.rect_filled(
+            knob,
+            2,
+            if response.hovered() || response.dragged() { Tokens::over(t.text1, t.accent, 0.2) } else { t.accent },
+        );
+        paint_chip(&p, t, pos2(at, y + 11.0), Align2::CENTER_TOP, &chip_text);
+        if response.has_focus() {
+            p.rect_stroke(knob.expand(2.0), 3, Stroke::new(1.0, t.accent), egui::StrokeKind::Outside);
+        }
+        response.on_hover_cursor(CursorIcon::ResizeHorizontal);
+    }
+
+    fn slider_keys(&mut self, ui: &Ui, scene: &Scene) {
+        use egui::{Key, Modifiers};
+        let mut steps = 0i64;
+        let mut to = None;
+        ui.input_mut(|i| {
+            let shifted = i.count_and_consume_key(Modifiers::SHIFT, Key::ArrowRight) as i64
+                - i.count_and_consume_key(Modifiers::SHIFT, Key::ArrowLeft) as i64;
+            let single = i.count_and_consume_key(Modifiers::NONE, Key::ArrowRight) as i64
+                - i.count_and_consume_key(Modifiers::NONE, Key::ArrowLeft) as i64;
+            steps = single + 8 * shifted;
+            for (key, value) in [
+                (Key::Home, Some(scene.low)),
+                (Key::End, Some(scene.high)),
+                (Key::L, scene.fits.map(|f| f.0).filter(|f| *f > 0)),
+                (Key::W, Some(scene.wanted)),
+            ] {
+                if i.consume_key(Modifiers::NONE, key) {
+                    to = value.or(to);
+                }
+            }
+        });
+        let step = i64::try_from(scene.step).unwrap_or(1);
+        let at = i64::try_from(scene.chosen).unwrap_or(1);
+        let moved = (at / step + steps) * step;
+        let target = to.or((steps != 0).then(|| u64::try_from(moved).unwrap_or(scene.low)));
+        if let Some(target) = target {
+            self.chosen = Some(target.clamp(scene.low, scene.high));
+        }
+    }
+
+    /// What each role takes, stacked.
+    fn role_chart(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale, greatest: f64) {
+        let t = cx.tokens;
+        let p = ui.painter().clone();
+        let y = Scale::vertical(0.0, greatest, rect.y_range());
+        axis(&p, t, rect, &y, greatest, "By role");
+        let mut batch = Batch::new(&p).hatch_origin(rect.min);
+        let columns = columns_of(&batch, rect);
+        let order = roles_of(scene.points.iter().map(|(_, p)| &p.free));
+        let mut below: Vec<(f64, f64)> = scene.points.iter().map(|(v, _)| (*v as f64, 0.0)).collect();
+        for role in &order {
+            let above: Vec<(f64, f64)> = scene
+                .points
+                .iter()
+                .zip(&below)
+                .map(|((v, p), (_, base))| (*v as f64, base + p.free.by_role.get(role.name()).copied().unwrap_or(0) as f64))
+                .collect();
+            let ink = role_paint(*role).colour(t);
+            let ink = if self.role.is_some_and(|r| r != role.name()) { Tokens::over(ink, t.s1, 0.25) } else { ink };
+            let spans = columns.iter().map(|&px| {
+                let value = x.value(px);
+                Some((y.at(between(&above, value)?), y.at(between(&below, value)?)))
+            });
+            batch.bands(spans, rect.left(), ink);
+            below = above;
+        }
+        let reserved: Vec<(f64, f64)> =
+            scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_reserved_bytes as f64)).collect();
+        let free: Vec<(f32, f32)> = columns
+            .iter()
+            .map(|&px| {
+                let value = x.value(px);
+                between(&reserved, value).zip(between(&below, value)).map_or((0.0, 0.0), |(top, low)| (y.at(top), y.at(low)))
+            })
+            .collect();
+        batch.hatch_between(&free, rect.left(), t.hatch_large);
+        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
+            batch.rect(rect.with_min_x(x.at(fails as f64 - scene.step as f64 / 2.0)), Tokens::at(t.s1, 0.62));
+        }
+        if (scene.limit as f64) < greatest {
+            batch.dashed_hline(rect.x_range(), y.at(scene.limit as f64), 1.0, DASH_LIMIT, t.red);
+        }
+        batch.paint(&p);
+        line(&p, &reserved, x, &y, 1.25, t.text2);
+        if let (Some((_, last)), Some(role)) = (scene.points.last(), order.last()) {
+            let most = order.iter().max_by_key(|r| last.free.by_role.get(r.name()).copied().unwrap_or(0)).unwrap_or(role);
+            let bytes = last.free.by_role.get(most.name()).copied().unwrap_or(0);
+            let left = rect.right() + 12.0;
+            let place = |top: f32| Rect::from_min_max(pos2(left, top), pos2(ui.max_rect().right() - 6.0, top + 14.0));
+            label::text_in(&p, place(rect.center().y - 14.0), most.text(), Type::Caption, t.text2);
+            label::text_in(&p, place(rect.center().y), &Bytes(bytes).to_string(), Type::Mono, t.text1);
+        }
+        self.pick(ui, scene, rect, x, "Roles against size");
+    }
+}
+
+/// Where it fails: a flag and its sentence.
+fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
+    let t = cx.tokens;
+    let Some(fails) = scene.fails().filter(|f| *f <= scene.high) else { return };
+    let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+    let flag = paint_flag(p, t, pos2(edge + 15.0, rect.top() + 1.0), "OOM");
+    let words = match &scene.failure {
+        Some((size, f)) => format!("{} first fails at event {}", count(*size), count(u64::from(f.event))),
+        None => format!("{} fails", count(fails)),
+    };
+    let width = label::width(p, &words, Type::Body);
+    let room = p.clip_rect().right() - 8.0;
+    let (at, anchor) = if flag.right() + 6.0 + width <= room {
+        (pos2(flag.right() + 6.0, flag.center().y), Align2::LEFT_CENTER)
+    } else {
+        (pos2(flag.left() - 6.0, flag.center().y), Align2::RIGHT_CENTER)
+    };
+    // On the surface: the line of the chosen size may stand there.
+    paint_chip_in(p, at, anchor, &words, Type::Body, t.text1, t.s1);
+}
+
+/// The name of a plot, its grid and its labels.
+fn axis(p: &egui::Painter, t: &Tokens, rect: Rect, y: &Scale, greatest: f64, name: &str) {
+    let ticks = byte_ticks(0.0, greatest, most_down(rect.height()));
+    let mut batch = Batch::new(p);
+    ticks.grid_down(&mut batch, t, y, rect);
+    batch.hline(rect.x_range(), rect.bottom(), 1.0, t.line2);
+    batch.paint(p);
+    let left = rect.left() - GUTTER + 12.0;
+    label::text(p, pos2(left, rect.top() - 6.0), Align2::LEFT_TOP, name, Type::Body, t.text2);
+    label::text(p, pos2(left, rect.top() + 9.0), Align2::LEFT_TOP, byte_unit(greatest).0, Type::Caption, t.text3);
+    for (value, words) in &ticks.ticks {
+        let at = y.at(*value);
+        let half = label::width(p, words, Type::Mono);
+        // The name of the plot stands where the topmost label would.
+        if rect.left() - 8.0 - half < left + 40.0 && at < rect.top() + 30.0 {
+            continue;
+        }
+        label::text(p, pos2(rect.left() - 8.0, at), Align2::RIGHT_CENTER, words, Type::Mono, t.text3);
+    }
+}
+
+/// The middles of the physical pixel columns of a rectangle.
+fn columns_of(batch: &Batch, rect: Rect) -> Vec<f32> {
+    let pixel = batch.pixel();
+    let left = batch.snap(rect.left());
+    (0..(rect.width() / pixel).round() as usize).map(|i| left + (i as f32 + 0.5) * pixel).collect()
+}
+
+fn line(p: &egui::Painter, points: &[(f64, f64)], x: &Scale, y: &Scale, width: f32, ink: Color32) {
+    let at: Vec<Pos2> = points.iter().map(|&(v, b)| pos2(x.at(v), y.at(b))).collect();
+    if at.len() > 1 {
+        p.add(Shape::line(at, Stroke::new(width, ink)));
+    }
+}
+
+/// Recorded sizes as rings, predicted ones as dots.
+fn dots(p: &egui::Painter, t: &Tokens, scene: &Scene, x: &Scale, y: &Scale) {
+    let mut is_named = false;
+    for (value, point) in &scene.points {
+        let shown = if point.capped.oom { &point.free } else { &point.capped };
+        let at = pos2(x.at(*value as f64), y.at(shown.peak_reserved_bytes as f64));
+        if !scene.recorded.contains(value) {
+            if scene.points.len() <= 40 {
+                p.circle_filled(at, 2.0, if point.capped.oom { t.text2 } else { t.text1 });
+            }
+            continue;
+        }
+        p.circle(at, 4.5, t.s1, Stroke::new(1.5, t.text1));
+        let below = pos2(at.x, y.at(shown.peak_allocated_bytes as f64));
+        p.circle(below, 3.5, t.s1, Stroke::new(1.5, t.slot(0)));
+        if !is_named {
+            label::text(p, at - vec2(8.0, 8.0), Align2::RIGHT_BOTTOM, "recorded", Type::Caption, t.text2);
+            is_named = true;
+        }
+    }
+}
+
+/// The names and figures of the curves at their right ends.
+fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, curves: [&[(f64, f64)]; 3], right: f32) {
+    let row = scene.rows.get(scene.selected);
+    let plotted = match row.map(|r| &r.kind) {
+        Some(Kind::Own | Kind::Passes(..)) | None => String::new(),
+        Some(Kind::Setting(conf)) => conf.replace(":True", ""),
+        Some(Kind::Changes(..)) => row.map_or(String::new(), |r| r.title.clone()),
+    };
+    let names = [("reserved, no limit".to_owned(), t.text2), ("allocated".to_owned(), t.slot(0)), (plotted, t.slot(2))];
+    let named: Vec<(f64, String, Color32)> = curves
+        .iter()
+        .zip(names)
+        .filter_map(|(curve, (name, ink))| Some((curve.last()?.1, name, ink)).filter(|(_, name, _)| !name.is_empty()))
+        .collect();
+    let wanted: Vec<f32> = named.iter().map(|(v, ..)| y.at(*v)).collect();
+    let places = spread(&wanted, 32.0, Rangef::new(rect.top() + 8.0, rect.bottom() - 12.0));
+    for (((value, name, ink), from), to) in named.iter().zip(&wanted).zip(&places) {
+        p.line_segment([pos2(rect.right() + 1.0, *from), pos2(rect.right() + 8.0, *to)], Stroke::new(1.0, *ink));
+        let place = |top: f32| Rect::from_min_max(pos2(rect.right() + 12.0, top), pos2(right - 6.0, top + 14.0));
+        label::text_in(p, place(to - 14.0), name, Type::Caption, t.text2);
+        label::text_in(p, place(*to), &Bytes(*value as u64).to_string(), Type::Mono, t.text1);
+    }
+}

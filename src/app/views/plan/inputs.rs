@@ -1,0 +1,384 @@
+//! The recordings of a plan and what each was run at: the one in front, other tabs, files of the folder; guessed from names, editable.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::ViewContext;
+use crate::app::data::device::{DeviceData, prepare};
+use crate::app::jobs::Derived;
+use crate::app::state::document_id::DocumentId;
+use crate::app::widgets::sparkline::Sparkline;
+use vramscope_core::formats;
+use vramscope_core::inference::whatif::WhatIf;
+use vramscope_core::model::Progress;
+use vramscope_core::plan::names::{are_siblings, sizes_of, value_of};
+use vramscope_core::plan::{Input, NoPlan, Plan, Size};
+use vramscope_core::tables::{DeviceTables, Quantity};
+
+/// Files of the folder that are offered at most.
+const OFFERS: usize = 5;
+/// Points of a small curve.
+const POINTS: usize = 96;
+
+/// Where a recording comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Origin {
+    /// The recording of this tab.
+    Here,
+    /// One that is open in another tab.
+    Tab(DocumentId),
+    /// A file.
+    File(PathBuf),
+}
+
+/// A recording of the plan.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    pub origin: Origin,
+    /// Its file's name, or its tab's.
+    pub name: String,
+    /// What was typed for each quantity.
+    pub texts: Vec<String>,
+    /// It is what the file's name tells, and nobody changed it.
+    pub is_guess: bool,
+}
+
+/// What is shown of a recording.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub events: u64,
+    pub peak: u64,
+    pub sparkline: Sparkline,
+}
+
+/// A plan and its recordings.
+pub(super) struct Built {
+    pub plan: Result<Arc<Plan>, Refusal>,
+    pub shown: Vec<Shown>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Refusal {
+    /// One sentence without a full stop.
+    pub sentence: String,
+    /// The recordings are of different programs.
+    pub parts: bool,
+}
+
+/// What a plan is made of: the recordings, and their sizes.
+type Key = Vec<(Origin, Size)>;
+
+/// The recordings, what they were run at, and the plan made of them.
+#[derive(Default)]
+pub(super) struct Inputs {
+    pub chosen: Vec<Chosen>,
+    /// The quantities as they were typed: `batch`, or `batch, seq`.
+    pub names: String,
+    /// Nobody typed the quantities.
+    is_guessed: bool,
+    built: Derived<Key, Built>,
+    offers: Derived<PathBuf, Vec<PathBuf>>,
+    /// Files that were read, so that another size does not read them again.
+    read: Arc<Mutex<HashMap<PathBuf, Arc<DeviceData>>>>,
+}
+
+/// Where the plan stands.
+pub(super) enum State {
+    /// It is being made; how far.
+    Making(Option<f32>),
+    /// There is one.
+    Ready(Arc<Built>),
+    /// The sizes do not tell the recordings apart, or one is missing: what to type.
+    Incomplete(String),
+}
+
+impl Inputs {
+    /// Begins with the recording in front.
+    pub fn begin(&mut self, cx: &ViewContext<'_>) {
+        if self.chosen.is_empty() {
+            let name = cx.data.recording.source.name.clone();
+            self.is_guessed = true;
+            self.chosen.push(Chosen { origin: Origin::Here, name, texts: Vec::new(), is_guess: true });
+            self.guess();
+        }
+    }
+
+    /// The quantities.
+    pub fn quantities(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.names.split(',').map(|n| n.trim().to_lowercase()) {
+            if !name.is_empty() && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if names.is_empty() { vec!["batch".to_owned()] } else { names }
+    }
+
+    /// False where nobody knows what the only recording was run at: it is planned as it is, and at no other size.
+    pub fn knows_sizes(&self) -> bool {
+        self.chosen.iter().all(|c| c.texts.iter().all(|t| !t.trim().is_empty()))
+    }
+
+    /// Fills in what file names tell, unless somebody typed something else.
+    fn guess(&mut self) {
+        let names: Vec<&str> = self.chosen.iter().map(|c| c.name.as_str()).collect();
+        if self.is_guessed {
+            let told = sizes_of(&names);
+            let quantities: Vec<String> =
+                told.as_ref().and_then(|s| s.first()).map_or_else(Vec::new, |s| s.names().map(str::to_owned).collect());
+            self.names = if quantities.is_empty() { "batch".to_owned() } else { quantities.join(", ") };
+        }
+        let quantities = self.quantities();
+        for chosen in &mut self.chosen {
+            if chosen.is_guess {
+                let told = |quantity: &String| value_of(&chosen.name, quantity).map_or_else(String::new, |v| v.to_string());
+                chosen.texts = quantities.iter().map(told).collect();
+            }
+            chosen.texts.resize(quantities.len(), String::new());
+        }
+    }
+
+    /// Takes the quantities that were typed.
+    pub fn take_names(&mut self) {
+        self.is_guessed = self.names.trim().is_empty();
+        self.guess();
+        self.names = self.quantities().join(", ");
+    }
+
+    /// Adds a recording.
+    pub fn add(&mut self, origin: Origin, name: String) {
+        if self.chosen.iter().all(|c| c.origin != origin) {
+            self.chosen.push(Chosen { origin, name, texts: Vec::new(), is_guess: true });
+            self.guess();
+        }
+    }
+
+    /// Takes a recording away; that of the tab stays.
+    pub fn remove(&mut self, at: usize) {
+        if at > 0 && at < self.chosen.len() {
+            self.chosen.remove(at);
+            self.guess();
+        }
+    }
+
+    /// Takes a size of a recording.
+    pub fn set(&mut self, at: usize, quantity: &str, value: u64) {
+        let Some(i) = self.quantities().iter().position(|name| name == quantity) else { return };
+        if let Some(chosen) = self.chosen.get_mut(at)
+            && let Some(text) = chosen.texts.get_mut(i)
+        {
+            (*text, chosen.is_guess) = (value.to_string(), false);
+        }
+    }
+
+    /// Uses only the recording of the tab.
+    pub fn only_first(&mut self) {
+        self.chosen.truncate(1);
+        self.guess();
+    }
+
+    /// The size of each recording, or what is missing.
+    fn sizes(&self) -> Result<Vec<Size>, String> {
+        let quantities = self.quantities();
+        if self.chosen.len() == 1 && !self.knows_sizes() {
+            // As it was run, whatever that is.
+            return Ok(vec![quantities.iter().fold(Size::default(), |size, name| size.with(name, 1))]);
+        }
+        self.chosen
+            .iter()
+            .map(|chosen| {
+                let mut size = Size::default();
+                for (name, text) in quantities.iter().zip(&chosen.texts) {
+                    let value = text.trim().parse::<u64>().ok().filter(|v| (1..1 << 32).contains(v));
+                    let Some(value) = value else {
+                        return Err(match text.trim() {
+                            "" => format!("Type the {name} that {} was run at.", chosen.name),
+                            text => format!("\"{text}\" is no {name}: type a whole number above 0 for {}.", chosen.name),
+                        });
+                    };
+                    size = size.with(name, value);
+                }
+                Ok(size)
+            })
+            .collect()
+    }
+
+    /// The plan, made off the window's thread.
+    pub fn plan(&mut self, cx: &ViewContext<'_>) -> State {
+        let sizes = match self.sizes() {
+            Ok(sizes) => sizes,
+            Err(sentence) => return State::Incomplete(sentence),
+        };
+        let open = cx.comparing.open();
+        let key: Key = self.chosen.iter().map(|c| c.origin.clone()).zip(sizes).collect();
+        let own = Arc::clone(cx.data);
+        let tabs: Vec<(DocumentId, Arc<DeviceData>)> = open.into_iter().map(|o| (o.id, o.data)).collect();
+        let (read, wanted) = (Arc::clone(&self.read), key.clone());
+        let shown = self.built.get(cx.jobs, "plan", &key, move |progress| build(&own, &tabs, &read, wanted, progress));
+        match shown.value.filter(|_| shown.is_fresh) {
+            Some(built) => State::Ready(built),
+            None => State::Making(shown.fraction),
+        }
+    }
+
+    /// The newest plan, also one of other recordings.
+    pub fn latest(&self) -> Option<&Arc<Built>> {
+        self.built.latest()
+    }
+
+    /// Files beside the recording in front whose names differ from its in nothing but sizes.
+    pub fn offered(&mut self, cx: &ViewContext<'_>) -> Vec<PathBuf> {
+        let Some(path) = cx.data.recording.source.path.clone() else { return Vec::new() };
+        let offers = self.offers.get(cx.jobs, "folder", &path, {
+            let path = path.clone();
+            move |_| Some(siblings(&path))
+        });
+        let is_new = |path: &&PathBuf| self.chosen.iter().all(|c| c.name != name_of(path));
+        offers.value.iter().flat_map(|all| all.iter()).filter(is_new).take(OFFERS).cloned().collect()
+    }
+}
+
+/// A file's name.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
+}
+
+/// Files of the same folder that are most likely runs of the same program, those at the nearest sizes first.
+fn siblings(path: &Path) -> Vec<PathBuf> {
+    let own = name_of(path);
+    let Some(entries) = path.parent().and_then(|folder| std::fs::read_dir(folder).ok()) else { return Vec::new() };
+    let mut found: Vec<PathBuf> =
+        entries.flatten().map(|e| e.path()).filter(|p| p.is_file() && are_siblings(&own, &name_of(p))).collect();
+    let apart = |path: &PathBuf| -> (usize, u64, String) {
+        let other = name_of(path);
+        let sizes = sizes_of(&[&own, &other]).unwrap_or_default();
+        let [mine, theirs] = sizes.as_slice() else { return (usize::MAX, 0, other) };
+        let ratio = |(name, v): (&str, u64)| theirs.get(name).map_or(0, |w| v.max(w) * 16 / v.min(w).max(1));
+        // One quantity after the other: what differs in one tells most.
+        (mine.names().count(), mine.iter().map(ratio).sum(), other)
+    };
+    found.sort_by_cached_key(apart);
+    found
+}
+
+/// Reads what is not open, and lays the recordings over each other. `None` when cancelled.
+fn build(
+    own: &Arc<DeviceData>,
+    tabs: &[(DocumentId, Arc<DeviceData>)],
+    read: &Mutex<HashMap<PathBuf, Arc<DeviceData>>>,
+    wanted: Key,
+    progress: &Progress,
+) -> Option<Built> {
+    let refused = |sentence: String, shown| Some(Built { plan: Err(Refusal { sentence, parts: false }), shown });
+    let mut all: Vec<(Arc<DeviceData>, Size)> = Vec::new();
+    for (origin, size) in wanted {
+        let data = match origin {
+            Origin::Here => Arc::clone(own),
+            Origin::Tab(id) => match tabs.iter().find(|(tab, _)| *tab == id) {
+                Some((_, data)) => Arc::clone(data),
+                None => return refused("the tab of a recording was closed: add it again as a file".to_owned(), Vec::new()),
+            },
+            Origin::File(path) => {
+                let known = read.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
+                match known.map_or_else(|| open(&path, progress), Ok) {
+                    Ok(data) => {
+                        read.lock().unwrap_or_else(PoisonError::into_inner).insert(path, Arc::clone(&data));
+                        data
+                    }
+                    Err(_) if progress.check().is_err() => return None,
+                    Err(sentence) => return refused(sentence, Vec::new()),
+                }
+            }
+        };
+        all.push((data, size));
+    }
+    let shown: Vec<Shown> = all.iter().map(|(data, _)| show(data)).collect();
+    if let Some((data, _)) = all.iter().find(|(data, _)| !WhatIf::has_requests(data.device())) {
+        let sentence = format!("{} holds no request for memory, so nothing of it can be planned", data.recording.source.name);
+        return refused(sentence, shown);
+    }
+    let inputs = all.iter().map(|(data, at)| Input {
+        recording: Arc::clone(&data.recording),
+        device: data.index,
+        tables: &data.tables,
+        at: at.clone(),
+    });
+    let plan = match Plan::of(inputs.collect(), progress) {
+        Ok(plan) => Ok(Arc::new(plan)),
+        Err(NoPlan::Cancelled(_)) => return None,
+        Err(NoPlan::Parts(parting)) => Err(Refusal { sentence: parting.sentence, parts: true }),
+        Err(NoPlan::Sizes(sentence)) => Err(Refusal { sentence, parts: false }),
+    };
+    Some(Built { plan, shown })
+}
+
+fn open(path: &Path, progress: &Progress) -> Result<Arc<DeviceData>, String> {
+    let recording = Arc::new(formats::open(path, progress).map_err(|e| e.to_string())?);
+    let index = recording.busiest_device().ok_or_else(|| format!("{} holds no device's memory", path.display()))?;
+    prepare(&recording, index, progress)
+}
+
+fn show(data: &DeviceData) -> Shown {
+    let (device, tables): (_, &DeviceTables) = (data.device(), &data.tables);
+    let n = device.events.len() as u64;
+    let bounds: Vec<u32> = (0..=POINTS as u64).map(|i| (n * i / POINTS as u64) as u32).collect();
+    let curve = |quantity| {
+        let cells = tables.curves.columns(device, &tables.lifetimes, quantity, &bounds);
+        cells.iter().map(|cell| cell.max as f32).collect()
+    };
+    let sparkline =
+        Sparkline { reserved: curve(Quantity::Reserved), allocated: curve(Quantity::Allocated), oom: !data.ooms.is_empty() };
+    Shown { events: n, peak: tables.curves.peak(Quantity::Reserved).0, sparkline }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(names: &[&str]) -> Inputs {
+        let mut inputs = Inputs { is_guessed: true, ..Inputs::default() };
+        for (i, name) in names.iter().enumerate() {
+            let origin = if i == 0 { Origin::Here } else { Origin::File((*name).into()) };
+            inputs.add(origin, (*name).to_owned());
+        }
+        inputs
+    }
+
+    #[test]
+    fn sizes_are_guessed_and_what_is_typed_stays() {
+        let mut i = inputs(&["r_b16_s224.pickle", "r_b32_s224.pickle"]);
+        assert_eq!((i.names.as_str(), i.chosen[1].texts.clone()), ("batch", vec!["32".to_owned()]));
+        (i.chosen[1].texts, i.chosen[1].is_guess) = (vec!["30".to_owned()], false);
+        i.add(Origin::File("r_b64_s112.pickle".into()), "r_b64_s112.pickle".to_owned());
+        assert_eq!(i.names, "batch, s", "the third differs in two");
+        assert_eq!(i.chosen[1].texts, ["30", ""], "what was typed stays, what was not is asked for");
+        assert_eq!(i.sizes(), Err("Type the s that r_b32_s224.pickle was run at.".to_owned()));
+        i.remove(2);
+        assert_eq!(i.sizes().map(|s| s[1].to_string()), Ok("batch 30".to_owned()));
+        i.remove(0);
+        assert_eq!(i.chosen.len(), 2, "the tab's own recording stays");
+    }
+
+    #[test]
+    fn a_single_recording_of_unknown_size_is_planned_as_it_is() {
+        let i = inputs(&["oom.pickle"]);
+        assert!(!i.knows_sizes());
+        assert_eq!(i.sizes().map(|s| s[0].to_string()), Ok("batch 1".to_owned()));
+        let two = inputs(&["a.pickle", "b.pickle"]);
+        assert_eq!(two.sizes(), Err("Type the batch that a.pickle was run at.".to_owned()));
+    }
+
+    #[test]
+    fn runs_of_the_same_program_are_offered_nearest_first() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in
+            ["g_b4_s512.pickle", "g_b8_s512.pickle", "g_b16_s512.pickle", "g_b8_s256.pickle", "other.pickle", "g_b64_s8.pickle"]
+        {
+            std::fs::write(folder.path().join(name), b"x").unwrap();
+        }
+        let names: Vec<String> = siblings(&folder.path().join("g_b8_s512.pickle")).iter().map(|p| name_of(p)).collect();
+        assert_eq!(names, ["g_b16_s512.pickle", "g_b4_s512.pickle", "g_b8_s256.pickle", "g_b64_s8.pickle"]);
+    }
+}

@@ -1,0 +1,498 @@
+//! The left column: the answer, the recordings with their sizes, what was explained, the memory to fit in.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use egui::text::LayoutJob;
+use egui::{Align, Key, Layout, Popup, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+
+use super::ViewContext;
+use super::inputs::{Built, Origin, name_of};
+use super::model::{PlanView, Scene};
+use super::runs::{Answer, Ask};
+use super::sizes::{Ink, LISTED, Room, card, card_size, headline, lead, number};
+use crate::app::state::action::Action;
+use crate::app::theme::{Type, text};
+use crate::app::widgets::button::{icon_button_sized, link_with, menu_item, selector_button};
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::field::Field;
+use crate::app::widgets::icons::Icon;
+use crate::app::widgets::label;
+use crate::app::widgets::pane::{padded, section};
+use crate::app::widgets::row::{KeyValue, ListRow};
+use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
+use vramscope_core::units::{Bytes, capital, count, counted};
+
+/// A file dialog that is open.
+#[derive(Default)]
+pub(super) struct Dialog(Option<Receiver<Option<PathBuf>>>);
+
+impl PlanView {
+    /// The column. Without a scene there is no plan yet: what is missing stands in the answer's place.
+    pub(super) fn left(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: Option<&Scene>, said: Option<&str>) {
+        ScrollArea::vertical().id_salt("plan left").auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+            match scene {
+                Some(scene) => self.answer(ui, cx, scene),
+                None => {
+                    ui.add_space(14.0);
+                    let (ink, kind) = if said.is_some() { (cx.tokens.text1, Type::Lead) } else { (cx.tokens.text3, Type::Lead) };
+                    padded(ui, |ui| {
+                        label::paragraph(ui, said.unwrap_or("Laying the recordings over each other\u{2026}"), kind, ink)
+                    });
+                }
+            }
+            self.recordings(ui, cx);
+            if let Some(scene) = scene {
+                explained(ui, cx, scene);
+                self.rooms(ui, cx, scene);
+            }
+            ui.add_space(16.0);
+        });
+    }
+
+    fn answer(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        let t = cx.tokens;
+        ui.add_space(12.0);
+        padded(ui, |ui| {
+            let top = ui.cursor().top();
+            match headline(scene) {
+                Some((words, is_no)) => {
+                    let ink = if is_no { t.red } else { t.text1 };
+                    label::paragraph(ui, &words, Type::Display, ink);
+                }
+                None => {
+                    let words = format!("Trying {} of {} sizes\u{2026}", count(scene.points.len() as u64), scene.all);
+                    label::paragraph(ui, &words, Type::Lead, t.text3);
+                }
+            }
+            ui.add_space(4.0);
+            let mut job = LayoutJob::default();
+            job.wrap.max_width = ui.available_width();
+            for (piece, ink) in lead(scene) {
+                let (kind, colour) = match ink {
+                    Ink::Plain => (Type::Lead, t.text2),
+                    Ink::Strong => (Type::LeadStrong, t.text1),
+                    Ink::Red => (Type::Lead, t.red),
+                };
+                job.append(&piece, 0.0, label::format(kind, colour));
+            }
+            if !job.is_empty() {
+                ui.add(egui::Label::new(job).wrap());
+            }
+            if scene.plan.programs().iter().any(|p| p.ends_at_failure) {
+                ui.add_space(4.0);
+                let words = "The recording ends where it failed: what would have come after is not in it.";
+                label::paragraph(ui, words, Type::Body, t.amber);
+            }
+            // What stands below does not move as the sentence fills in.
+            ui.add_space((top + 132.0 - ui.cursor().top()).max(0.0));
+        });
+        ui.add_space(10.0);
+        if !scene.knows {
+            return;
+        }
+        ui.horizontal(|ui| {
+            ui.add_space(16.0);
+            ui.spacing_mut().item_spacing.x = 8.0;
+            ui.label(text::body("in steps of").color(t.text2));
+            if let Some(step) = self.number_field(ui, "Step", scene.step, 44.0) {
+                self.step = Some(step);
+            }
+            ui.add_space(8.0);
+            ui.label(text::body("wanted").color(t.text2));
+            if let Some(wanted) = self.number_field(ui, "Wanted", scene.wanted, 60.0) {
+                self.wanted = Some(wanted);
+            }
+        });
+        if scene.plan.names().len() > 1 {
+            ui.add_space(8.0);
+            ui.horizontal(|ui| {
+                ui.add_space(16.0);
+                ui.spacing_mut().item_spacing.x = 8.0;
+                for name in scene.plan.names().iter().filter(|n| **n != scene.name) {
+                    ui.label(text::body(name.as_str()).color(t.text2));
+                    let at = scene.base.get(name).unwrap_or(1);
+                    if let Some(value) = self.number_field(ui, &capital(name), at, 60.0) {
+                        self.others.insert(name.clone(), value);
+                    }
+                }
+            });
+        }
+    }
+
+    /// A field of a number that is taken with Enter or when it is left; the new number.
+    pub(super) fn number_field(&mut self, ui: &mut Ui, name: &str, value: u64, width: f32) -> Option<u64> {
+        let mut typed = self.typed.remove(name).unwrap_or_else(|| if value == 0 { String::new() } else { count(value) });
+        let response = Field::new(name).hint("").mono().width(width).show(ui, &mut typed);
+        let taken = response.lost_focus().then(|| number(&typed)).flatten();
+        if response.has_focus() {
+            self.typed.insert(name.to_owned(), typed);
+        }
+        taken.filter(|new| *new != value)
+    }
+
+    fn recordings(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
+        let head = section(ui, "Recordings", "", false);
+        let right = Layout::right_to_left(Align::Center);
+        let inner = head.rect.shrink2(vec2(16.0, 0.0)).expand2(vec2(0.0, 3.0));
+        let mut beside = ui.new_child(UiBuilder::new().id_salt("add").max_rect(inner).layout(right));
+        self.add_menu(&mut beside, cx);
+        let shown = self.inputs.latest().cloned();
+        let mut removed = None;
+        for at in 0..self.inputs.chosen.len() {
+            if self.recording(ui, cx, at, shown.as_deref()) {
+                removed = Some(at);
+            }
+        }
+        if let Some(at) = removed {
+            self.inputs.remove(at);
+        }
+        self.offers(ui, cx);
+        ui.add_space(6.0);
+        ui.horizontal(|ui| {
+            ui.add_space(16.0);
+            ui.spacing_mut().item_spacing.x = 8.0;
+            ui.label(text::body("they differ in").color(t.text2));
+            let width = (ui.available_width() - 16.0).clamp(60.0, 140.0);
+            let field = Field::new("Quantities").hint("batch, seq").width(width).show(ui, &mut self.inputs.names);
+            if field.lost_focus() {
+                self.inputs.take_names();
+            }
+            field.on_hover_text("The quantities that the recordings differ in, by names of your own, with commas between.");
+        });
+    }
+
+    /// A recording: its name, its sizes, its small curve. True when it is to go.
+    fn recording(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, at: usize, built: Option<&Built>) -> bool {
+        let t = cx.tokens;
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 52.0), Sense::hover());
+        let p = ui.painter().clone();
+        p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
+        let inner = rect.shrink2(vec2(16.0, 0.0));
+        let spark = Rect::from_min_size(pos2(inner.right() - 72.0, rect.top() + 7.0), vec2(72.0, 20.0));
+        let mut is_removed = false;
+        let mut name_right = spark.left() - 8.0;
+        if at > 0 {
+            let close = Rect::from_center_size(pos2(spark.left() - 14.0, rect.top() + 16.0), egui::Vec2::splat(20.0));
+            let mut place = ui.new_child(UiBuilder::new().id_salt(("remove", at)).max_rect(close));
+            let name = format!("Leave out {}", self.inputs.chosen[at].name);
+            is_removed = icon_button_sized(&mut place, Icon::Close, &name, 20.0, 12.0).clicked();
+            name_right = close.left() - 4.0;
+        }
+        let chosen = &mut self.inputs.chosen[at];
+        let place = Rect::from_min_max(pos2(inner.left(), rect.top() + 8.0), pos2(name_right, rect.top() + 24.0));
+        let shown_name = label::without_middle(&p, &chosen.name, Type::Strong, place.width());
+        label::text_in(&p, place, &shown_name, Type::Strong, t.text1);
+        if let Some(shown) = built.and_then(|b| b.shown.get(at)) {
+            shown.sparkline.paint(&p, t, spark);
+            let low = Rect::from_min_max(pos2(spark.left() - 30.0, rect.top() + 29.0), pos2(inner.right(), rect.top() + 45.0));
+            label::text_in_right(&p, low, &Bytes(shown.peak).to_string(), Type::Mono, t.text2);
+        }
+        let line = Rect::from_min_max(pos2(inner.left(), rect.top() + 26.0), pos2(spark.left() - 2.0, rect.top() + 48.0));
+        let mut row =
+            ui.new_child(UiBuilder::new().id_salt(("sizes", at)).max_rect(line).layout(Layout::left_to_right(Align::Center)));
+        row.spacing_mut().item_spacing.x = 6.0;
+        let quantities = {
+            let mut names: Vec<String> = self.inputs.names.split(',').map(|n| n.trim().to_owned()).collect();
+            names.resize(self.inputs.chosen[at].texts.len(), String::new());
+            names
+        };
+        for (i, quantity) in quantities.iter().enumerate() {
+            row.push_id((at, i), |ui| {
+                ui.label(Type::Body.text(quantity.as_str()).color(t.text2));
+                let chosen = &mut self.inputs.chosen[at];
+                let field = Field::new("Size").hint("?").mono().width(46.0).height(20.0);
+                let response = field.show(ui, &mut chosen.texts[i]);
+                if response.changed() {
+                    chosen.is_guess = false;
+                }
+                let about = match (chosen.is_guess, chosen.texts[i].is_empty()) {
+                    (true, false) => "Read out of the file's name; type another number where it is wrong.",
+                    (_, true) => "What this recording was run at.",
+                    (false, false) => "As you typed it.",
+                };
+                response.on_hover_text(about);
+            });
+        }
+        if let Some(shown) = built.and_then(|b| b.shown.get(at)) {
+            let words = counted(shown.events, "event", "events");
+            if row.available_width() >= label::width(&p, &words, Type::Mono) {
+                row.label(Type::Mono.text(words).color(t.text3));
+            }
+        }
+        is_removed
+    }
+
+    /// Files of the folder that fit; a click adds one.
+    fn offers(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let offered = self.inputs.offered(cx);
+        if offered.is_empty() {
+            return;
+        }
+        let t = cx.tokens;
+        ui.add_space(4.0);
+        padded(ui, |ui| ui.label(text::caption("In the same folder").color(t.text3)));
+        for path in offered {
+            let name = name_of(&path);
+            let row = ListRow::new(&name).height(22.0).show_painted(ui);
+            let inner = row.rect.shrink2(vec2(16.0, 0.0));
+            Icon::Plus.paint(ui.painter(), pos2(inner.left() + 5.0, inner.center().y), 12.0, t.accent);
+            let place = inner.with_min_x(inner.left() + 16.0);
+            let words = label::without_middle(ui.painter(), &name, Type::Body, place.width());
+            label::text_in(ui.painter(), place, &words, Type::Body, t.text2);
+            if row.clicked() {
+                self.inputs.add(Origin::File(path), name);
+            }
+        }
+    }
+
+    /// Other tabs, or a file.
+    fn add_menu(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        if let Some(answer) = &self.dialog.0 {
+            match answer.try_recv() {
+                Ok(Some(path)) => {
+                    self.inputs.add(Origin::File(path.clone()), name_of(&path));
+                    self.dialog.0 = None;
+                }
+                Ok(None) => {
+                    let tip =
+                        "No file was chosen. Where the desktop has no file dialog, open the file in a tab and choose it here.";
+                    cx.actions.send(Action::Notify(tip.to_owned()));
+                    self.dialog.0 = None;
+                }
+                Err(TryRecvError::Disconnected) => self.dialog.0 = None,
+                Err(TryRecvError::Empty) => {}
+            }
+        }
+        let button = link_with(ui, "+ Add one", Type::Body, None);
+        Popup::menu(&button).gap(4.0).show(|ui| {
+            ui.set_width(280.0);
+            for open in cx.comparing.open() {
+                let is_new = self.inputs.chosen.iter().all(|c| c.origin != Origin::Tab(open.id));
+                if is_new && menu_item(ui, &open.title, None, None, true).clicked() {
+                    self.inputs.add(Origin::Tab(open.id), open.title.clone());
+                    ui.close();
+                }
+            }
+            if menu_item(ui, "A file\u{2026}", None, None, true).clicked() {
+                let pick = || {
+                    rfd::FileDialog::new()
+                        .set_title("Choose another recording of the same program")
+                        .add_filter("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html"])
+                        .add_filter("All files", &["*"])
+                        .pick_file()
+                };
+                self.dialog.0 = Some(cx.jobs.spawn("dialog", pick));
+                ui.close();
+            }
+        });
+    }
+
+    /// The cards, and a cap of one's own.
+    fn rooms(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        let t = cx.tokens;
+        let trailing = if scene.knows { format!("largest {}", scene.name) } else { String::new() };
+        section(ui, "Memory to fit in", &trailing, false);
+        let room = self.room.unwrap_or(Room::Cap(scene.limit));
+        let own_card = match room {
+            Room::Card(card) if !LISTED.contains(&card.name) => Some(card.name),
+            _ => None,
+        };
+        self.more_card = own_card.or(self.more_card);
+        let listed: Vec<Card> = LISTED.iter().copied().chain(self.more_card).filter_map(card).collect();
+        for card in listed {
+            let is_chosen = matches!(room, Room::Card(c) if c.name == card.name);
+            let response = ListRow::new(card.name).height(24.0).selected(is_chosen).show_painted(ui);
+            radio(ui, cx, response.rect, is_chosen);
+            let inner = response.rect.shrink2(vec2(16.0, 0.0));
+            let p = ui.painter();
+            let figure = inner.with_min_x(inner.right() - if scene.knows { 84.0 } else { 0.0 });
+            if scene.knows {
+                let (words, ink) = self.largest_on(scene, Room::Card(card).limit(self.held));
+                label::text_in_right(p, figure, &words, Type::Mono, ink.unwrap_or(t.text3));
+            }
+            let size = inner.with_max_x(figure.left() - 8.0);
+            let covered = label::text_in_right(p, size, &card_size(card), Type::Mono, t.text2);
+            let name = Rect::from_min_max(pos2(inner.left() + 22.0, inner.top()), pos2(covered.left() - 6.0, inner.bottom()));
+            label::text_in(p, name, card.name, if is_chosen { Type::Strong } else { Type::Body }, t.text1);
+            if response.clicked() {
+                self.choose_room(Room::Card(card));
+            }
+        }
+        let is_chosen = matches!(room, Room::Cap(_));
+        let response = ListRow::new("a cap of your own").height(28.0).selected(is_chosen).show_painted(ui);
+        radio(ui, cx, response.rect, is_chosen);
+        let inner = response.rect.shrink2(vec2(16.0, 0.0));
+        let p = ui.painter().clone();
+        let name = inner.with_min_x(inner.left() + 22.0);
+        label::text_in(&p, name, "cap", if is_chosen { Type::Strong } else { Type::Body }, t.text1);
+        if is_chosen && scene.knows {
+            let (words, ink) = self.largest_on(scene, scene.limit);
+            label::text_in_right(&p, inner, &words, Type::Mono, ink.unwrap_or(t.text3));
+        }
+        let place = Rect::from_min_size(pos2(inner.right() - 84.0 - 8.0 - 84.0, inner.top() + 3.0), vec2(84.0, 22.0));
+        let mut beside = ui.new_child(UiBuilder::new().id_salt("cap").max_rect(place));
+        let field = Field::new("Cap").hint("24 GiB").mono().width(84.0).invalid(self.cap_error.is_some());
+        let typed = field.show(&mut beside, &mut self.cap_text);
+        if typed.changed() {
+            self.cap_error = None;
+        }
+        if response.clicked() || (typed.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter))) {
+            self.take_cap();
+        } else if typed.lost_focus()
+            && let Room::Cap(bytes) = room
+        {
+            // What was typed and not taken does not stand beside figures of another cap.
+            self.cap_text = Bytes(bytes).limit();
+        }
+        if let Some(error) = &self.cap_error {
+            padded(ui, |ui| label::paragraph(ui, error, Type::Caption, t.text2));
+        }
+        ui.add_space(4.0);
+        padded(ui, |ui| self.more_cards(ui));
+        if matches!(room, Room::Card(_)) {
+            section(ui, "Taken off the card first", "", false);
+            KeyValue::new("CUDA context of the process", &Bytes(CONTEXT).to_string()).show(ui);
+            self.held_field(ui, cx);
+            KeyValue::new("left for PyTorch", &Bytes(scene.limit).to_string()).strong().show(ui);
+        }
+    }
+
+    fn held_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 26.0), Sense::hover());
+        let inner = rect.shrink2(vec2(16.0, 2.0));
+        label::text_in(ui.painter(), inner, "other programs", Type::Body, cx.tokens.text2);
+        let place = inner.with_min_x(inner.right() - 92.0);
+        let mut beside = ui.new_child(UiBuilder::new().id_salt("held").max_rect(place));
+        let response = Field::new("Other programs").hint("0 MiB").mono().width(92.0).show(&mut beside, &mut self.held_text);
+        if response.lost_focus() {
+            self.held = match self.held_text.trim() {
+                "" | "0" => 0,
+                typed => Bytes::parse_limit(typed).map_or(self.held, |b| b.0),
+            };
+            self.held_text = if self.held == 0 { String::new() } else { Bytes(self.held).to_string() };
+        }
+    }
+
+    fn more_cards(&mut self, ui: &mut Ui) {
+        let button = selector_button(ui, "another card", self.more_card.unwrap_or("choose"));
+        Popup::menu(&button).gap(4.0).show(|ui| {
+            ui.set_width(200.0);
+            ScrollArea::vertical().max_height(360.0).show(ui, |ui| {
+                for card in CARDS.into_iter().filter(|card| !LISTED.contains(&card.name)) {
+                    if menu_item(ui, card.name, None, Some(&card_size(card)), true).clicked() {
+                        self.more_card = Some(card.name);
+                        self.choose_room(Room::Card(card));
+                        ui.close();
+                    }
+                }
+            });
+        });
+    }
+
+    /// The largest size on a card, as it is known.
+    fn largest_on(&self, scene: &Scene, limit: u64) -> (String, Option<egui::Color32>) {
+        let ask = card_ask(scene, limit);
+        match self.runs.get(&ask) {
+            Some(Answer::Largest(l)) => {
+                let floor = |n: u64| n / scene.step * scene.step;
+                let words = match (floor(l.span[0]), floor(l.span[1])) {
+                    (0, 0) => "none".to_owned(),
+                    (sure, may) if may > sure && scene.is_single() => format!("{}\u{2013}{}", count(sure), count(may)),
+                    (sure, _) => count(sure),
+                };
+                (words, None)
+            }
+            _ => ("\u{2026}".to_owned(), None),
+        }
+    }
+
+    pub(super) fn choose_room(&mut self, room: Room) {
+        self.room = Some(room);
+        self.chosen = None;
+        self.row = None;
+        if let Room::Cap(bytes) = room {
+            self.cap_text = Bytes(bytes).limit();
+        }
+    }
+
+    fn take_cap(&mut self) {
+        match Bytes::parse_limit(self.cap_text.trim()) {
+            Ok(Bytes(cap)) if self.room != Some(Room::Cap(cap)) => self.choose_room(Room::Cap(cap)),
+            Ok(_) => {}
+            Err(error) => self.cap_error = Some(capital(&error.to_string())),
+        }
+    }
+}
+
+/// The question for the largest size in some memory.
+pub(super) fn card_ask(scene: &Scene, limit: u64) -> Ask {
+    Ask::Largest {
+        name: scene.name.clone(),
+        others: scene.size(scene.recorded.last().copied().unwrap_or(1)),
+        conf: scene.own.clone(),
+        limit,
+    }
+}
+
+fn radio(ui: &Ui, cx: &ViewContext<'_>, row: Rect, is_chosen: bool) {
+    let t = cx.tokens;
+    let centre = pos2(row.left() + 22.0, row.center().y);
+    let ink = if is_chosen { t.accent } else { t.line2 };
+    ui.painter().circle_stroke(centre, 5.5, egui::Stroke::new(1.0, ink));
+    if is_chosen {
+        ui.painter().circle_filled(centre, 3.0, t.accent);
+    }
+}
+
+/// How much of the program follows from the recordings; with one of them, how to make a second.
+fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+    let t = cx.tokens;
+    if scene.is_single() {
+        section(ui, "One recording is a span", "", false);
+        padded(ui, |ui| {
+            let words = "What grows with the size is guessed from what each block is for. A second recording, three steps long and of \
+                         another size, makes it exact:";
+            label::paragraph(ui, words, Type::Body, t.text2);
+            ui.add_space(6.0);
+            let line = second_line(scene);
+            CodeWell::new(&line).python().copy(true).show(ui);
+        });
+        return;
+    }
+    let Some(model) = scene.plan.model() else { return };
+    section(ui, "What was explained", "", false);
+    let (explained, open) = model.explained();
+    let all = explained + open;
+    let response = KeyValue::new("explained", &format!("{} of {}", Bytes(explained), Bytes(all))).show(ui);
+    response.on_hover_text("Bytes at once, in the largest recording, of requests whose sizes follow a law of the quantities.");
+    let shown = model.unexplained();
+    if let Some(first) = shown.first() {
+        let requests: u64 = shown.iter().map(|u| u.requests).sum();
+        let name = format!("not explained: {}", counted(requests, "request", "requests"));
+        let response = KeyValue::new(&name, &Bytes(open).to_string()).show(ui);
+        let more = |u: &vramscope_core::plan::Unexplained| format!("{} at {}, {}", Bytes(u.bytes), u.place, u.role.text());
+        let lines: Vec<String> = shown.iter().take(6).map(more).collect();
+        response.on_hover_text(lines.join("\n"));
+        padded(ui, |ui| {
+            let words = format!("Most of it at {}. The spans hold what it may become.", first.place);
+            label::paragraph(ui, &words, Type::Caption, t.text3);
+        });
+    } else {
+        padded(ui, |ui| label::paragraph(ui, "Every request's size follows from the recordings.", Type::Caption, t.text3));
+    }
+}
+
+/// The line that runs a plan of two recordings.
+fn second_line(scene: &Scene) -> String {
+    let half = |v: u64| if v > 1 { v / 2 } else { 2 };
+    let at = scene.recorded.last().copied().unwrap_or(1);
+    let name = if scene.knows { format!("{}={}", scene.name, half(at)) } else { format!("half the {}", scene.name) };
+    format!(
+        "torch.cuda.memory._record_memory_history()\n# three steps at {name}\ntorch.cuda.memory._dump_snapshot(\"{}_{}.pickle\")",
+        scene.name,
+        if scene.knows { half(at).to_string() } else { "half".to_owned() }
+    )
+}

@@ -1,0 +1,268 @@
+//! Plan: what the program would need at other sizes, on other cards, with changes; from recordings of it at known sizes.
+
+use std::sync::Arc;
+
+use egui::{Rect, Stroke, Ui, pos2};
+
+use super::{View, ViewContext, ViewInfo};
+use crate::app::state::view_kind::ViewKind;
+use crate::app::theme::Type;
+use crate::app::widgets::button::{Push, segmented};
+use crate::app::widgets::pane::{self, PaneHeader};
+use inputs::State;
+use model::{PlanView, Scene};
+use runs::Runs;
+use sizes::{Room, room_for};
+use vramscope_core::diagnose::source_limits::no_history;
+use vramscope_core::inference::whatif::WhatIf;
+use vramscope_core::model::{DeviceKind, Format};
+use vramscope_core::plan::cards::Card;
+use vramscope_core::tables::Quantity;
+use vramscope_core::units::{capital, counted};
+
+mod at;
+mod chart;
+mod inputs;
+mod layout;
+mod left;
+mod model;
+mod runs;
+mod sizes;
+mod table;
+
+/// Registry entry.
+pub const INFO: ViewInfo = ViewInfo {
+    kind: ViewKind::Plan,
+    legend: &[
+        ("rings, dots", "recorded sizes, and sizes that were run on the model of the allocator"),
+        ("band", "the span in which the peak lies: what one recording, or what follows no law, leaves open"),
+        ("limit", "what PyTorch may reserve: a cap, or a card less its CUDA context and other programs"),
+        ("OOM", "the first size that fails in every run that was tried"),
+        ("hatched", "free inside reserved memory; in the row of outcomes a size that may fit"),
+        ("slider", "arrows move one step, with Shift eight; Home and End; L the largest that fits, W the wanted size"),
+        ("click a row", "plots the change and shows the lines to paste; a double click opens the run as a recording"),
+        ("replay", "requests only go away or move to places that the recording shows"),
+        ("close", "what is made again, and when, is taken from the recorded forward pass"),
+        ("estimate", "sizes or places rest on assumptions; the truth may be some percent off"),
+    ],
+    create: || Box::new(PlanView::default()),
+};
+
+impl View for PlanView {
+    fn subtitle(&self, _cx: &ViewContext<'_>) -> String {
+        match &self.asked {
+            Some(plan) => {
+                let from = counted(plan.programs().len() as u64, "recording", "recordings");
+                format!("from {from}; each size is run on the model of the allocator")
+            }
+            None => String::new(),
+        }
+    }
+
+    fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        if let Some((done, all)) = self.runs.progress() {
+            if Push::plain("Stop").small().show(ui).clicked() {
+                self.runs.stop();
+            }
+            ui.label(Type::Caption.text(format!("{done} of {all} answers")).color(cx.tokens.text2));
+        } else if self.runs.is_stopped() {
+            if Push::primary("Go on").small().show(ui).clicked() {
+                self.runs.resume();
+            }
+            ui.label(Type::Caption.text("stopped").color(cx.tokens.text2));
+        }
+    }
+
+    fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let device = cx.data.device();
+        if matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
+            let sentence = format!("{} is not managed by the CUDA caching allocator, so there is nothing to plan.", device.id);
+            pane::empty_state(ui, &sentence, None);
+            return;
+        }
+        if cx.data.recording.source.format == Format::Plan {
+            let sentence =
+                "This run is predicted already: it was never made. Plan from the recordings that it follows from, in their tabs.";
+            pane::empty_state(ui, sentence, None);
+            return;
+        }
+        if !WhatIf::has_requests(device) {
+            let sentence =
+                "A plan is made of the requests for memory of some training steps, and this recording has none. Record them:";
+            let (sentence, line) = no_history(&cx.data.recording, sentence);
+            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            return;
+        }
+        self.inputs.begin(cx);
+        let room = self.room(cx);
+        let state = self.inputs.plan(cx);
+        let area = ui.max_rect();
+        let built = match (&state, room) {
+            (State::Ready(built), Some(room)) => Some((Arc::clone(built), room)),
+            _ => None,
+        };
+        let planned = built.as_ref().and_then(|(built, room)| Some((built.plan.as_ref().ok()?, *room)));
+        if let Some((plan, room)) = planned {
+            if self.asked.as_ref().is_none_or(|asked| !Arc::ptr_eq(asked, plan)) {
+                (self.asked, self.runs) = (Some(Arc::clone(plan)), Runs::default());
+            }
+            let (scene, mut asks) = self.scene(plan, room, !cx.data.ooms.is_empty());
+            if scene.knows {
+                let cards = sizes::LISTED.iter().copied().chain(self.more_card).filter_map(sizes::card);
+                asks.extend(cards.map(|card| left::card_ask(&scene, Room::Card(card).limit(self.held))));
+            }
+            asks.sort_by_key(|ask| ask.urgency(&scene.own, scene.limit));
+            self.runs.want(cx.jobs, plan, &asks);
+            self.planned(ui, cx, area, &scene);
+            if let Some((done, all)) = self.runs.progress() {
+                pane::progress_line(ui, area, Some(done as f32 / all.max(1) as f32));
+            }
+            return;
+        }
+        if self.asked.take().is_some() {
+            self.runs = Runs::default();
+        }
+        let areas = layout::areas(area, 0, true);
+        let refusal = built.as_ref().and_then(|(built, _)| built.plan.as_ref().err());
+        let said = match (&state, refusal) {
+            (State::Incomplete(sentence), _) => Some(sentence.clone()),
+            (_, Some(refusal)) if refusal.parts => Some("These are not the same program.".to_owned()),
+            (_, Some(refusal)) => Some(format!("{}.", capital(&refusal.sentence))),
+            _ => None,
+        };
+        self.column(ui, cx, areas.left, None, said.as_deref());
+        let rest = area.with_min_x(areas.left.right() + 1.0);
+        let mut only_first = false;
+        pane::inside(ui, rest, "no plan", |ui| match (refusal, &state) {
+            (Some(refusal), _) => {
+                pane::empty_state(ui, &format!("{}.", capital(&refusal.sentence)), None);
+                if self.inputs.chosen.len() > 1 {
+                    ui.add_space(10.0);
+                    ui.vertical_centered(|ui| only_first = Push::outlined("Use only the first").show(ui).clicked());
+                }
+            }
+            (None, State::Incomplete(_)) => {
+                pane::empty_state(ui, "The curve appears here when the size of each recording is known.", None);
+            }
+            _ => {}
+        });
+        if only_first {
+            self.inputs.only_first();
+        }
+        if let State::Making(share) = state {
+            pane::progress_line(ui, area, share);
+            ui.request_repaint_after(std::time::Duration::from_millis(100));
+        }
+    }
+}
+
+impl PlanView {
+    /// The memory to fit in: what was chosen, else what the recording tells, else a card that holds it.
+    fn room(&mut self, cx: &ViewContext<'_>) -> Option<Room> {
+        if let Some(room) = self.room {
+            return Some(room);
+        }
+        let data = Arc::clone(cx.data);
+        let found = self.own_room.get(cx.jobs, "plan", &(), move |progress| {
+            let limit = data.what_if(progress).ok()?.own_limit();
+            let device = data.device();
+            let peak = data.tables.curves.peak(Quantity::Reserved).0;
+            let own_card = device.name.as_deref().and_then(|name| Card::find(name).ok()).filter(|card| card.usable() >= peak);
+            Some(match (limit, own_card) {
+                (Some(limit), _) => Room::Cap(limit),
+                (None, Some(card)) => Room::Card(card),
+                (None, None) => room_for(peak),
+            })
+        });
+        let room = *found.value?;
+        self.choose_room(room);
+        Some(room)
+    }
+
+    fn column(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rect: Rect, scene: Option<&Scene>, said: Option<&str>) {
+        ui.painter().vline(rect.right() + 0.5, rect.y_range(), Stroke::new(1.0, cx.tokens.line));
+        pane::inside(ui, rect, "plan left", |ui| self.left(ui, cx, scene, said));
+    }
+
+    fn planned(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, area: Rect, scene: &Scene) {
+        let t = cx.tokens;
+        let areas = layout::areas(area, scene.rows.len(), scene.knows);
+        self.column(ui, cx, areas.left, Some(scene), None);
+        if let Some(rect) = areas.right {
+            ui.painter().vline(rect.left() - 0.5, rect.y_range(), Stroke::new(1.0, t.line));
+            pane::inside(ui, rect, "plan right", |ui| self.right(ui, cx, scene));
+        }
+        pane::inside(ui, areas.charts, "plan charts", |ui| {
+            self.chart_head(ui, cx, scene, areas.right.is_none());
+            if scene.knows {
+                let below = ui.available_rect_before_wrap();
+                pane::inside(ui, below, "plan plots", |ui| self.charts(ui, cx, scene));
+            } else {
+                self.ask_size(ui, cx, scene);
+            }
+        });
+        let line =
+            Rect::from_min_max(pos2(areas.below.left(), areas.below.top() - 1.0), pos2(areas.below.right(), areas.below.top()));
+        ui.painter().rect_filled(line, 0, t.line);
+        let has_right = areas.right.is_some();
+        pane::inside(ui, areas.below, "plan below", |ui| self.below(ui, cx, scene, has_right));
+    }
+
+    fn chart_head(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, has_button: bool) {
+        let title = if scene.knows { format!("Peak against {}", scene.name) } else { "Peak against size".to_owned() };
+        let names = scene.plan.names().to_vec();
+        let mut axis = self.axis.min(names.len().saturating_sub(1));
+        PaneHeader::new(&title).show(ui, |ui| {
+            if has_button {
+                self.open_button(ui, cx, scene);
+            }
+            if names.len() > 1 {
+                let words: Vec<&str> = names.iter().map(String::as_str).collect();
+                if crate::app::widgets::button::selector(ui, "x", &mut axis, &words) {
+                    (self.axis, self.chosen, self.wanted, self.step) = (axis, None, None, None);
+                }
+            }
+        });
+    }
+
+    /// Asks what the run was run at: nothing tells, and other sizes follow from it.
+    fn ask_size(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
+        ui.add_space(14.0);
+        ui.horizontal(|ui| {
+            ui.add_space(16.0);
+            ui.spacing_mut().item_spacing.x = 8.0;
+            ui.label(Type::LeadStrong.text(format!("Which {} was this run at?", scene.name)).color(cx.tokens.text1));
+            if let Some(value) = self.number_field(ui, &format!("The {} of this run", scene.name), 0, 64.0) {
+                self.inputs.set(0, &scene.name, value);
+            }
+        });
+        ui.add_space(4.0);
+        let sentence =
+            "The file's name does not tell. With the number the curve of all sizes appears here, and the largest that fits.";
+        pane::padded(ui, |ui| crate::app::widgets::label::paragraph(ui, sentence, Type::Body, cx.tokens.text2));
+    }
+
+    /// The table, and where there is no room at the right also what would stand there.
+    fn below(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, has_right: bool) {
+        let fails = scene.at_wanted().is_some_and(|p| model::outcome(&p.capped) != model::Outcome::Fits);
+        let named = scene.named(scene.wanted);
+        let title = if fails { format!("What would let {named} fit") } else { format!("What would save memory at {named}") };
+        let tried = scene.rows.iter().filter(|r| r.figures.is_some()).count();
+        let caption =
+            format!("{tried} of {} tried", counted(scene.rows.len() as u64, "change or setting", "changes and settings"));
+        let mut page = if has_right { 0 } else { self.page };
+        PaneHeader::new(&title).caption(&caption).show(ui, |ui| {
+            if !has_right {
+                segmented(ui, "Below", &mut page, &["Changes", "Roles and code"]);
+            }
+        });
+        if !has_right {
+            self.page = page;
+        }
+        if page == 0 {
+            self.table(ui, cx, scene);
+        } else {
+            self.right_across(ui, cx, scene);
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! What the user chose, and what is known by now: one [`Scene`] a frame, which everything is drawn from.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::inputs::Inputs;
+use super::layout::{extent, grid, order, passes, step_for};
+use super::runs::{Answer, Ask, Failure, Point, Runs};
+use super::sizes::{Room, room_words};
+use crate::app::jobs::Derived;
+use vramscope_core::inference::whatif::SUGGESTED;
+use vramscope_core::plan::changes::Code;
+use vramscope_core::plan::{Change, Changed, Largest, Plan, Predicted, Size, Trust};
+use vramscope_core::units::{MEBIBYTE, count};
+
+/// Sizes that a curve is run at; those between them lie on straight lines.
+const MOST_POINTS: usize = 56;
+
+/// The view's state.
+#[derive(Default)]
+pub struct PlanView {
+    pub(super) inputs: Inputs,
+    pub(super) runs: Runs,
+    /// The plan that `runs` asks.
+    pub(super) asked: Option<Arc<Plan>>,
+    /// The memory to fit in, once chosen.
+    pub(super) room: Option<Room>,
+    /// What the recording itself tells of that.
+    pub(super) own_room: Derived<(), Room>,
+    /// A card beyond those listed.
+    pub(super) more_card: Option<&'static str>,
+    pub(super) cap_text: String,
+    pub(super) cap_error: Option<String>,
+    /// Taken by other programs on a card, bytes.
+    pub(super) held: u64,
+    pub(super) held_text: String,
+    /// The quantity on the axis.
+    pub(super) axis: usize,
+    /// Values of the others.
+    pub(super) others: HashMap<String, u64>,
+    /// The size in sight, the wanted one, and the step between sizes, once chosen.
+    pub(super) chosen: Option<u64>,
+    pub(super) wanted: Option<u64>,
+    pub(super) step: Option<u64>,
+    /// What is being typed into fields of numbers, by their names.
+    pub(super) typed: HashMap<String, String>,
+    /// The row that is plotted; the best one until one is clicked.
+    pub(super) row: Option<Kind>,
+    /// Brings the row into view.
+    pub(super) reveal: bool,
+    /// PyTorch, HF Trainer, Lightning.
+    pub(super) library: usize,
+    /// Changes, roles, code: where there is room for one of them.
+    pub(super) page: usize,
+    /// The role under the pointer.
+    pub(super) role: Option<&'static str>,
+    pub(super) dialog: super::left::Dialog,
+}
+
+/// What a row of the table is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The recorded settings, nothing changed.
+    Own,
+    /// Other settings of the allocator.
+    Setting(String),
+    /// Changes to the program, and settings.
+    Changes(String, String),
+    /// So many passes of a part of the size.
+    Passes(u64, u64),
+}
+
+/// How a row ends under the limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Fits,
+    May,
+    Fails,
+    /// Why it does nothing here.
+    Useless(String),
+}
+
+/// What a row says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Figures {
+    /// Reserved, without a limit.
+    pub peak: u64,
+    pub span: [u64; 2],
+    pub outcome: Outcome,
+    /// The largest size that fits; `None` until it is known.
+    pub largest: Option<u64>,
+    pub cost: String,
+    pub sure: &'static str,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub kind: Kind,
+    pub title: String,
+    pub is_best: bool,
+    pub figures: Option<Figures>,
+    pub code: Code,
+    price: u32,
+}
+
+/// Everything that is known by now.
+pub(super) struct Scene {
+    pub plan: Arc<Plan>,
+    /// The quantity on the axis.
+    pub name: String,
+    /// The size that others are at.
+    pub base: Size,
+    /// False where nobody knows what the recording was run at.
+    pub knows: bool,
+    pub limit: u64,
+    /// `in 4 GiB`, `on the H100`.
+    pub place: String,
+    /// The recorded settings.
+    pub own: String,
+    pub recorded: Vec<u64>,
+    pub wanted: u64,
+    pub step: u64,
+    pub low: u64,
+    pub high: u64,
+    pub largest: Option<Arc<Largest>>,
+    /// The largest size of the steps that is sure to fit, and the largest that may; 0 for none.
+    pub fits: Option<(u64, u64)>,
+    pub chosen: u64,
+    /// The sizes of the curve that are known, ascending.
+    pub points: Vec<(u64, Arc<Point>)>,
+    /// How many it will have.
+    pub all: usize,
+    /// The chosen size, once it is known.
+    pub at: Option<Arc<Point>>,
+    /// The first failure, at that size.
+    pub failure: Option<(u64, Failure)>,
+    pub rows: Vec<Row>,
+    pub selected: usize,
+    /// The curve of the selected row: peaks without a limit.
+    pub plotted: Vec<(u64, u64)>,
+    /// Nothing makes the wanted size fit, and everything was tried.
+    pub is_hopeless: bool,
+}
+
+impl Scene {
+    /// A size of the axis.
+    pub fn size(&self, value: u64) -> Size {
+        self.base.with(&self.name, value)
+    }
+
+    /// `batch 44`, or what the run is called where nobody knows its size.
+    pub fn named(&self, value: u64) -> String {
+        if self.knows { format!("{} {}", self.name, count(value)) } else { "this run".to_owned() }
+    }
+
+    /// Something of the answers rests on one recording.
+    pub fn is_single(&self) -> bool {
+        self.plan.programs().len() == 1
+    }
+
+    /// The first size of the steps that fails in every run tried.
+    pub fn fails(&self) -> Option<u64> {
+        self.fits.map(|(_, may)| may + self.step)
+    }
+
+    /// The wanted size, once it is known.
+    pub fn at_wanted(&self) -> Option<&Arc<Point>> {
+        self.points.iter().find(|p| p.0 == self.wanted).map(|p| &p.1)
+    }
+
+    /// The row that makes the wanted size fit with the least cost.
+    pub fn best(&self) -> Option<&Row> {
+        self.rows.iter().find(|row| row.is_best)
+    }
+}
+
+/// How a size ends.
+pub(super) fn outcome(p: &Predicted) -> Outcome {
+    match (p.oom, p.oom_varies) {
+        (_, true) => Outcome::May,
+        (true, false) => Outcome::Fails,
+        (false, false) => Outcome::Fits,
+    }
+}
+
+impl PlanView {
+    /// What is known by now, and the questions for what is not.
+    pub(super) fn scene(&self, plan: &Arc<Plan>, room: Room, oomed: bool) -> (Scene, Vec<Ask>) {
+        let names = plan.names();
+        let name = names.get(self.axis).or(names.first()).cloned().unwrap_or_default();
+        let largest_at = &plan.programs()[plan.largest_at()].at;
+        let base = largest_at.iter().fold(largest_at.clone(), |size, (n, v)| {
+            size.with(n, self.others.get(n).copied().filter(|_| n != name).unwrap_or(v))
+        });
+        let mut recorded: Vec<u64> = plan.programs().iter().filter_map(|p| p.at.get(&name)).collect();
+        recorded.sort_unstable();
+        recorded.dedup();
+        let most = recorded.last().copied().unwrap_or(1);
+        let knows = self.inputs.knows_sizes();
+        let wanted = match self.wanted.filter(|_| knows) {
+            Some(wanted) => wanted,
+            None if !knows || oomed => most,
+            None => most * 2,
+        };
+        let step = self.step.unwrap_or_else(|| step_for(most.max(wanted))).max(1);
+        let limit = room.limit(self.held);
+        let own = plan.own_setting(None).text;
+        let mut asks = Vec::new();
+        let mut ask = |ask: Ask| -> Option<Answer> {
+            let answer = self.runs.get(&ask);
+            asks.push(ask);
+            answer
+        };
+        let point_ask = |value: u64, conf: &str| Ask::Point { size: base.with(&name, value), conf: conf.to_owned(), limit };
+        let largest_ask = |conf: &str, limit: u64| Ask::Largest {
+            name: name.clone(),
+            others: base.with(&name, most),
+            conf: conf.to_owned(),
+            limit,
+        };
+        let as_point = |answer: Option<Answer>| match answer {
+            Some(Answer::Point(p)) => Some(p),
+            _ => None,
+        };
+        let as_largest = |answer: Option<Answer>| match answer {
+            Some(Answer::Largest(l)) => Some(l),
+            _ => None,
+        };
+        let chosen_first = self.chosen.filter(|_| knows);
+        if let Some(chosen) = chosen_first {
+            ask(point_ask(chosen, &own));
+        }
+        let largest = if knows { as_largest(ask(largest_ask(&own, limit))) } else { None };
+        let fits = largest.as_ref().map(|l| (l.span[0] / step * step, l.span[1] / step * step));
+        let (low, high) = extent(&recorded, wanted, fits.map(|f| f.1), step);
+        // What fits far beyond the wanted size is told in words; the figures are those of the wanted one.
+        let chosen = chosen_first.unwrap_or_else(|| match fits {
+            Some((sure, _)) if (low..=high).contains(&sure) => sure,
+            Some((0, may)) if (low..=high).contains(&may) => may,
+            _ if !knows => most,
+            _ => wanted.clamp(low, high),
+        });
+        let fails_as_it_is = || {
+            let own = as_point(self.runs.get(&point_ask(most, &own)))?;
+            (!knows && outcome(&own.capped) == Outcome::Fails).then_some(most)
+        };
+        let failure = fits.map(|(_, may)| may + step).or_else(fails_as_it_is).and_then(|size| {
+            match ask(Ask::Failure { size: base.with(&name, size), limit }) {
+                Some(Answer::Failure(Some(failure))) => Some((size, failure)),
+                _ => None,
+            }
+        });
+        let sizes = if knows {
+            let edge = fits.map_or(Vec::new(), |(sure, may)| vec![sure, may, may + step]);
+            let first: Vec<u64> = [chosen, wanted].into_iter().chain(recorded.iter().copied()).chain(edge).collect();
+            order(low, high, step, &first).into_iter().take(MOST_POINTS).collect()
+        } else {
+            vec![most]
+        };
+        let all = sizes.len();
+        let mut points: Vec<(u64, Arc<Point>)> =
+            sizes.iter().filter_map(|&v| Some((v, as_point(ask(point_ask(v, &own)))?))).collect();
+        points.sort_by_key(|p| p.0);
+        let at = points.iter().find(|p| p.0 == chosen).map(|p| Arc::clone(&p.1)).or_else(|| {
+            // Beyond the axis, or a size between the steps.
+            as_point(ask(point_ask(chosen, &own)))
+        });
+        let mut scene = Scene {
+            plan: Arc::clone(plan),
+            knows,
+            limit,
+            place: room_words(room),
+            own: own.clone(),
+            recorded,
+            wanted,
+            step,
+            low,
+            high,
+            largest,
+            fits,
+            chosen,
+            points,
+            all,
+            at,
+            failure,
+            rows: Vec::new(),
+            selected: 0,
+            plotted: Vec::new(),
+            is_hopeless: false,
+            name,
+            base,
+        };
+        self.rows(&mut scene, &mut ask);
+        self.plot(&mut scene, &mut ask);
+        (scene, asks)
+    }
+
+    /// The rows, best first, and what is not known of them yet.
+    fn rows(&self, scene: &mut Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) {
+        let (limit, wanted, own) = (scene.limit, scene.wanted, scene.own.clone());
+        let size = scene.size(wanted);
+        // At its own size one recording leaves nothing open.
+        let is_single = scene.is_single() && !scene.recorded.contains(&wanted);
+        let fails = scene.at_wanted().map(|p| outcome(&p.capped) != Outcome::Fits);
+        let floor = |n: u64| n / scene.step * scene.step;
+        let name = scene.knows.then(|| scene.name.clone());
+        let mut rows: Vec<Row> = Vec::new();
+        let own_figures = scene.at_wanted().map(|p| Figures {
+            peak: p.free.peak_reserved_bytes,
+            span: p.free.span,
+            outcome: outcome(&p.capped),
+            largest: scene.fits.map(|f| f.0),
+            cost: String::new(),
+            sure: if is_single { "likely" } else { "replay" },
+        });
+        let first = Row {
+            kind: Kind::Own,
+            title: "as recorded".to_owned(),
+            is_best: false,
+            figures: own_figures,
+            code: Code::default(),
+            price: 0,
+        };
+        let point_of = |ask: &mut dyn FnMut(Ask) -> Option<Answer>, conf: &str| match ask(Ask::Point {
+            size: size.clone(),
+            conf: conf.to_owned(),
+            limit,
+        }) {
+            Some(Answer::Point(p)) => Some(p),
+            _ => None,
+        };
+        let settings: Vec<(&str, &str)> = SUGGESTED.into_iter().filter(|(conf, _)| *conf != own).collect();
+        for (i, (conf, _)) in settings.iter().enumerate() {
+            let figures = point_of(ask, conf).map(|p| Figures {
+                peak: p.free.peak_reserved_bytes,
+                span: p.free.span,
+                outcome: outcome(&p.capped),
+                largest: None,
+                cost: "nothing in the program".to_owned(),
+                sure: if is_single { "likely" } else { "replay" },
+            });
+            let title = if conf.is_empty() { "PyTorch's default settings" } else { conf };
+            let code = with_conf(Code::default(), conf);
+            let kind = Kind::Setting((*conf).to_owned());
+            rows.push(Row { kind, title: title.to_owned(), is_best: false, figures, code, price: i as u32 + 1 });
+        }
+        if let Some(row) = self.accumulation(scene, ask) {
+            rows.push(row);
+        }
+        let changed =
+            |ask: &mut dyn FnMut(Ask) -> Option<Answer>, changes: &str, conf: &str, largest: bool| match ask(Ask::Change {
+                changes: changes.to_owned(),
+                size: size.clone(),
+                conf: conf.to_owned(),
+                limit,
+                name: name.clone().filter(|_| largest),
+            }) {
+                Some(Answer::Change(Some(c))) => Some(c),
+                _ => None,
+            };
+        let setting_fits =
+            |row: &Row| matches!(row.kind, Kind::Setting(_)) && row.figures.as_ref().is_some_and(|f| f.outcome == Outcome::Fits);
+        let settings_known = rows.iter().filter(|r| matches!(r.kind, Kind::Setting(_))).all(|r| r.figures.is_some());
+        let mut best: Option<Kind> = None;
+        if fails == Some(true) && settings_known {
+            if let Some(row) = rows.iter().find(|row| setting_fits(row)) {
+                best = Some(row.kind.clone());
+            } else {
+                match ask(Ask::Cheapest { size: size.clone(), limit }) {
+                    Some(Answer::Cheapest(Some((changes, conf)))) => {
+                        best = Some(Kind::Changes(changes.clone(), conf.clone()));
+                        if changes.contains('+') || conf != own {
+                            let figures = changed(ask, &changes, &conf, true);
+                            rows.push(change_row((&changes, &conf), &own, is_single, figures.as_deref(), &floor));
+                        }
+                    }
+                    Some(Answer::Cheapest(None)) => scene.is_hopeless = true,
+                    _ => {}
+                }
+            }
+        }
+        for change in Change::all() {
+            let changes = change.name();
+            let figures = changed(ask, &changes, &own, true);
+            rows.push(change_row((&changes, &own), &own, is_single, figures.as_deref(), &floor));
+        }
+        // The largest sizes of settings come last: they take longest.
+        for row in rows.iter_mut().filter(|_| scene.knows) {
+            if let Kind::Setting(conf) = &row.kind
+                && let Some(figures) = &mut row.figures
+                && let Some(Answer::Largest(l)) = ask(Ask::Largest {
+                    name: scene.name.clone(),
+                    others: scene.size(scene.recorded.last().copied().unwrap_or(1)),
+                    conf: conf.clone(),
+                    limit,
+                })
+            {
+                figures.largest = Some(floor(l.span[0]));
+            }
+        }
+        for row in &mut rows {
+            row.is_best = best.as_ref() == Some(&row.kind);
+        }
+        let rank = |row: &Row| match row.figures.as_ref().map(|f| &f.outcome) {
+            _ if row.is_best => 0,
+            Some(Outcome::Fits) => 1,
+            Some(Outcome::May) => 2,
+            Some(Outcome::Fails) => 3,
+            None => 4,
+            Some(Outcome::Useless(_)) => 5,
+        };
+        rows.sort_by_key(|row| {
+            let figures = row.figures.as_ref();
+            // Of what lets the size fit the cheapest stands first, of everything else what saves most.
+            let is_by_price = fails == Some(true) && rank(row) <= 1;
+            let then = if is_by_price { u64::from(row.price) } else { figures.map_or(u64::MAX, |f| f.peak) };
+            (rank(row), then, row.price)
+        });
+        scene.rows = std::iter::once(first).chain(rows).collect();
+        let chosen = self.row.as_ref().and_then(|kind| scene.rows.iter().position(|row| row.kind == *kind));
+        scene.selected = chosen.or_else(|| scene.rows.iter().position(|row| row.is_best)).unwrap_or(0);
+    }
+
+    /// The wanted batch in several passes whose gradients add up, where that fits.
+    fn accumulation(&self, scene: &Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) -> Option<Row> {
+        let (sure, _) = scene.fits.filter(|f| scene.name == "batch" && scene.knows && scene.wanted > f.1)?;
+        let mut found = None;
+        // A part that fits alone may not fit with the gradients of the part before.
+        let mut n = passes(scene.wanted, |part| part <= sure)?.0;
+        while n <= 64 && found.is_none() {
+            let part = scene.wanted.div_ceil(n);
+            let Some(Answer::Point(point)) =
+                ask(Ask::Point { size: scene.size(part), conf: scene.own.clone(), limit: scene.limit })
+            else {
+                return None;
+            };
+            let role = |role: &str| point.free.by_role.get(role).copied().unwrap_or(0);
+            let kept = role("weights").saturating_sub(role("gradients"));
+            if point.free.span[1] + kept <= scene.limit {
+                found = Some((n, part, point, kept));
+            } else if part <= 1 {
+                return None;
+            }
+            n += 1;
+        }
+        let (n, part, point, kept) = found?;
+        let peak = point.free.peak_reserved_bytes;
+        let figures = Figures {
+            peak: (peak + kept).div_ceil(MEBIBYTE) * MEBIBYTE,
+            span: [peak, point.free.span[1] + kept],
+            outcome: Outcome::Fits,
+            largest: None,
+            cost: format!("{n} passes in place of one; BatchNorm sees {part} at once"),
+            sure: "at most",
+        };
+        let code = Code {
+            pytorch: format!(
+                "for i, part in enumerate(batch.chunk({n})):\n    (compute_loss(model, part) / {n}).backward()\noptimizer.step(); \
+                 optimizer.zero_grad()"
+            ),
+            hf_trainer: format!("TrainingArguments(..., per_device_train_batch_size={part}, gradient_accumulation_steps={n})"),
+            lightning: format!("Trainer(..., accumulate_grad_batches={n})  # and a data loader with batch_size={part}"),
+        };
+        let title = format!("gradient accumulation, {n} \u{d7} {part}");
+        Some(Row { kind: Kind::Passes(n, part), title, is_best: false, figures: Some(figures), code, price: 30 })
+    }
+
+    /// The curve of the selected row, coarse.
+    fn plot(&self, scene: &mut Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) {
+        const POINTS: usize = 9;
+        if !scene.knows || scene.low >= scene.high {
+            return;
+        }
+        let all = grid(scene.low, scene.high, scene.step);
+        let stride = (all.len() / POINTS).max(1);
+        let values: Vec<u64> = all.iter().copied().step_by(stride).chain([scene.low, scene.wanted, scene.high]).collect();
+        let Some(row) = scene.rows.get(scene.selected) else { return };
+        let mut plotted: Vec<(u64, u64)> = Vec::new();
+        for value in values {
+            let size = scene.base.with(&scene.name, value);
+            let peak = match &row.kind {
+                Kind::Own | Kind::Passes(..) => None,
+                Kind::Setting(conf) => match ask(Ask::Point { size, conf: conf.clone(), limit: scene.limit }) {
+                    Some(Answer::Point(p)) => Some(p.free.peak_reserved_bytes),
+                    _ => None,
+                },
+                Kind::Changes(changes, conf) => {
+                    let (changes, conf) = (changes.clone(), conf.clone());
+                    match ask(Ask::Change { changes, size, conf, limit: scene.limit, name: None }) {
+                        Some(Answer::Change(Some(c))) => Some(c.peak_reserved_bytes),
+                        _ => None,
+                    }
+                }
+            };
+            plotted.extend(peak.map(|peak| (value, peak)));
+        }
+        plotted.sort_unstable();
+        plotted.dedup();
+        scene.plotted = plotted;
+    }
+}
+
+fn change_row(
+    (changes, conf): (&str, &str),
+    own: &str,
+    is_single: bool,
+    found: Option<&Changed>,
+    floor: &dyn Fn(u64) -> u64,
+) -> Row {
+    let parsed = Change::parse(changes).unwrap_or_default();
+    let title = found.map_or_else(|| changes.replace(['_', '+'], " "), |c| c.title.clone());
+    let title = match conf {
+        _ if conf == own => title,
+        "" => format!("{title}; default settings"),
+        "expandable_segments:True" => format!("{title}; expandable segments"),
+        conf => format!("{title}; {conf}"),
+    };
+    let figures = found.map(|c| Figures {
+        peak: c.peak_reserved_bytes,
+        span: c.span,
+        outcome: match (&c.reason, c.oom_varies, c.oom) {
+            (Some(why), ..) => Outcome::Useless(why.clone()),
+            (None, true, _) => Outcome::May,
+            (None, false, true) => Outcome::Fails,
+            (None, false, false) => Outcome::Fits,
+        },
+        largest: c.largest.map(floor),
+        cost: cost(c),
+        sure: match c.trust {
+            Trust::Estimate => "estimate",
+            _ if is_single => "likely",
+            Trust::Exact => "replay",
+            Trust::Close => "close",
+        },
+    });
+    let code = found.map_or_else(Code::default, |c| c.code.clone());
+    let code = if conf == own { code } else { with_conf(code, conf) };
+    Row {
+        kind: Kind::Changes(changes.to_owned(), conf.to_owned()),
+        title,
+        is_best: false,
+        figures,
+        code,
+        price: parsed.iter().map(Change::price).sum::<u32>() + u32::from(conf != own),
+    }
+}
+
+/// What a change costs, with the bytes that are made again or moved.
+fn cost(c: &Changed) -> String {
+    use vramscope_core::units::Bytes;
+    match (c.recomputed_bytes, c.moved_bytes) {
+        (0, 0) => c.cost.to_owned(),
+        (again, 0) => format!("{} made again in each step: {}", Bytes(again), c.cost),
+        (_, moved) => format!("{} moved in each step: {}", Bytes(moved), c.cost),
+    }
+}
+
+/// Settings before the lines of changes.
+fn with_conf(code: Code, conf: &str) -> Code {
+    let line = match conf {
+        "" => "unset PYTORCH_CUDA_ALLOC_CONF  # in the shell".to_owned(),
+        conf => format!("export PYTORCH_CUDA_ALLOC_CONF={conf}  # in the shell"),
+    };
+    let join = |lines: String| if lines.is_empty() { line.clone() } else { format!("{line}\n{lines}") };
+    Code { pytorch: join(code.pytorch), hf_trainer: join(code.hf_trainer), lightning: join(code.lightning) }
+}

@@ -1,0 +1,174 @@
+//! The memory to fit in, sizes as text, and the sentences that answer.
+
+use vramscope_core::plan::cards::{CARDS, Card};
+use vramscope_core::units::{Bytes, GIBIBYTE, NBSP, capital, count};
+
+use super::model::{Outcome, Row, Scene, outcome};
+
+/// Cards that are listed; a menu has the others.
+pub(super) const LISTED: [&str; 5] = ["RTX 4090", "A100", "L40S", "H100", "H200"];
+
+/// The memory to fit in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Room {
+    /// So many bytes for PyTorch.
+    Cap(u64),
+    /// A whole card.
+    Card(Card),
+}
+
+impl Room {
+    /// What PyTorch may reserve, where other programs hold some of a card.
+    pub fn limit(self, held: u64) -> u64 {
+        match self {
+            Room::Cap(bytes) => bytes,
+            Room::Card(card) => card.usable().saturating_sub(held).max(1 << 20),
+        }
+    }
+}
+
+/// The card of this name, exactly as it is listed.
+pub(super) fn card(name: &str) -> Option<Card> {
+    CARDS.into_iter().find(|card| card.name == name)
+}
+
+/// What a recording is to fit in where it tells nothing of its card: the least listed one that holds its peak.
+pub(super) fn room_for(peak: u64) -> Room {
+    let mut listed = LISTED.iter().filter_map(|name| card(name));
+    let holds = listed.find(|card| card.usable() >= peak);
+    holds.or(LISTED.last().and_then(|name| card(name))).map_or(Room::Cap(peak), Room::Card)
+}
+
+/// `in 4 GiB`, `on the H100`.
+pub(super) fn room_words(room: Room) -> String {
+    match room {
+        Room::Cap(bytes) => format!("in {}", Bytes(bytes).limit()),
+        Room::Card(card) => format!("on the {}", card.name.replace(' ', &NBSP.to_string())),
+    }
+}
+
+/// The memory of a card in whole GiB.
+pub(super) fn card_size(card: Card) -> String {
+    format!("{}{NBSP}GiB", card.bytes.div_ceil(GIBIBYTE / 2) / 2)
+}
+
+/// How a piece of a sentence is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ink {
+    Plain,
+    Strong,
+    Red,
+}
+
+/// The answer in a few words, and whether it is a no.
+pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
+    let place = &scene.place;
+    if !scene.knows {
+        let point = scene.at.as_ref()?;
+        return Some(match outcome(&point.capped) {
+            Outcome::Fits => (format!("This run fits {place}"), false),
+            Outcome::May => (format!("This run may fit {place}"), false),
+            _ => (format!("This run does not fit {place}"), true),
+        });
+    }
+    let name = capital(&scene.name);
+    Some(match scene.fits? {
+        (0, 0) => (format!("Not even {} {} fits {place}", scene.name, scene.step), true),
+        (0, may) => (format!("At most {} {} may fit {place}", scene.name, count(may)), false),
+        (sure, may) if may > sure && scene.is_single() => {
+            (format!("{name} {} to {} fits {place}", count(sure), count(may)), false)
+        }
+        (sure, _) => (format!("{name} {} fits {place}", count(sure)), false),
+    })
+}
+
+/// Why no more fits, and what would make the wanted size fit.
+pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
+    let mut out: Vec<(String, Ink)> = Vec::new();
+    let mut say = |text: String, ink| out.push((text, ink));
+    if let Some((size, failure)) = &scene.failure {
+        let words = if scene.knows { format!("{} first fails", count(*size)) } else { "It fails".to_owned() };
+        say(format!("{words} at event {}", count(u64::from(failure.event))), Ink::Red);
+        let doing = if failure.doing.is_empty() { String::new() } else { format!(", {}", failure.doing) };
+        say(format!("{doing}: {} is asked for and does not fit. ", Bytes(failure.bytes)), Ink::Plain);
+    }
+    if let Some((sure, may)) = scene.fits.filter(|f| f.0 > 0 && f.1 > f.0 && !scene.is_single()) {
+        let words = if may == sure + scene.step { count(may) } else { format!("Up to {}", count(may)) };
+        say(format!("{words} may fit. "), Ink::Plain);
+    }
+    if scene.fits.is_some_and(|f| f.0 > 0 && f.0 == f.1) && scene.largest.as_ref().is_some_and(|l| !l.certain) {
+        say("Most likely: some sizes follow no law. ".to_owned(), Ink::Plain);
+    }
+    let Some(point) = scene.at_wanted() else { return out };
+    let wanted = if scene.knows { count(scene.wanted) } else { "It".to_owned() };
+    if outcome(&point.capped) == Outcome::Fits {
+        let peak = point.capped.peak_reserved_bytes;
+        let left = scene.limit.saturating_sub(peak);
+        if scene.knows {
+            say(wanted, Ink::Strong);
+            say(format!(", which is wanted, reserves {} and leaves {}. ", Bytes(peak), Bytes(left)), Ink::Plain);
+        } else {
+            say(format!("{wanted} reserves {} and leaves {}. ", Bytes(peak), Bytes(left)), Ink::Plain);
+        }
+    } else {
+        match scene.best() {
+            Some(best) => {
+                say(format!("{wanted} would fit"), Ink::Strong);
+                say(format!(" with {}. ", means(best)), Ink::Plain);
+            }
+            None if scene.is_hopeless => {
+                say(format!("No change that was tried makes {} fit. ", scene.named(scene.wanted)), Ink::Plain);
+            }
+            None => say("Trying what would make it fit\u{2026} ".to_owned(), Ink::Plain),
+        }
+        if let Some(super::model::Kind::Passes(n, part)) =
+            scene.rows.iter().map(|r| &r.kind).find(|k| matches!(k, super::model::Kind::Passes(..)))
+        {
+            say(format!("Or run it in {n} passes of {part}."), Ink::Plain);
+        }
+    }
+    out
+}
+
+/// What a row is, inside a sentence.
+fn means(row: &Row) -> String {
+    match &row.kind {
+        super::model::Kind::Setting(conf) if conf == "expandable_segments:True" => "expandable segments".to_owned(),
+        super::model::Kind::Setting(conf) if conf.is_empty() => "PyTorch's default settings".to_owned(),
+        super::model::Kind::Setting(conf) => format!("the setting {conf}"),
+        _ => row.title.clone(),
+    }
+}
+
+/// A number of a field: `64`, `1,024`.
+pub(super) fn number(text: &str) -> Option<u64> {
+    let plain: String = text.chars().filter(|c| !matches!(c, ',' | ' ') && *c != NBSP).collect();
+    plain.parse().ok().filter(|v| (1..1 << 32).contains(v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_have_the_memory_people_call_them_by() {
+        let size = |name| card(name).map(card_size);
+        assert_eq!(size("RTX 4090"), Some(format!("24{NBSP}GiB")));
+        assert_eq!(size("H100"), Some(format!("80{NBSP}GiB")));
+        assert_eq!(size("A100"), Some(format!("40{NBSP}GiB")));
+        assert!(LISTED.iter().all(|name| card(name).is_some()));
+    }
+
+    #[test]
+    fn without_a_word_of_its_card_a_recording_is_held_against_the_least_that_holds_it() {
+        assert!(matches!(room_for(20 << 30), Room::Card(card) if card.name == "RTX 4090"));
+        assert!(matches!(room_for(60 << 30), Room::Card(card) if card.name == "H100"));
+        assert!(matches!(room_for(900 << 30), Room::Card(card) if card.name == "H200"));
+        assert_eq!(Room::Cap(5 << 30).limit(1 << 30), 5 << 30, "nothing comes off a cap");
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_are_shown() {
+        assert_eq!((number("1,024"), number(" 64"), number("0"), number("x")), (Some(1024), Some(64), None, None));
+    }
+}

@@ -1,0 +1,203 @@
+//! Plan in pictures, and by pointer and keys: recordings added, sizes chosen, changes clicked, refusals told.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::alone::{Alone, alone, has_adapter, sample};
+use egui::accesskit::Role;
+use egui::{Key, Theme};
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use egui_kittest::{Harness, SnapshotResults};
+use vramscope::app::data::device::{DeviceData, prepare};
+use vramscope::app::state::action::{Action, PlannedRun};
+use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::workspace::Workspace;
+use vramscope_core::formats;
+use vramscope_core::model::{Format, Progress};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan").join(name)
+}
+
+/// A small GPT at one batch, as its file was opened.
+fn gpt(name: &str) -> Arc<DeviceData> {
+    let progress = Progress::new();
+    let recording = Arc::new(formats::open(&file(name), &progress).expect("a recording"));
+    let index = recording.busiest_device().expect("a device");
+    prepare(&recording, index, &progress).expect("not cancelled")
+}
+
+fn view(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2], draws: bool) -> Harness<'static, Alone> {
+    alone(data, ViewKind::Plan, theme, size, draws, |_| {})
+}
+
+fn says(h: &Harness<'_, Alone>, part: &str) -> bool {
+    h.query_all_by_label_contains(part).next().is_some()
+}
+
+/// Types into a field of the view and takes it.
+fn enter(h: &mut Harness<'static, Alone>, field: &str, text: &str) {
+    h.get_by_label(field).focus();
+    h.run_steps(2);
+    h.key_press_modifiers(egui::Modifiers::COMMAND, Key::A);
+    h.get_by_label(field).type_text(text);
+    h.run_steps(2);
+    h.key_press(Key::Enter);
+    h.run_steps(6);
+}
+
+/// The plan of two recordings under a cap.
+fn two(theme: Theme, size: [f32; 2], draws: bool) -> Harness<'static, Alone> {
+    let mut h = view(&gpt("gpt.b4.pickle.zst"), theme, size, draws);
+    h.get_by_label("gpt.b8.pickle.zst").click();
+    h.run_steps(6);
+    enter(&mut h, "Cap", "4 GiB");
+    h
+}
+
+#[test]
+fn pictures_in_both_themes() {
+    if !has_adapter() {
+        return;
+    }
+    let mut results = SnapshotResults::new();
+    for (theme, size, name) in [(Theme::Dark, [1280.0, 760.0], "plan_dark"), (Theme::Light, [1024.0, 590.0], "plan_narrow_light")]
+    {
+        let mut h = two(theme, size, true);
+        h.snapshot(name);
+        results.extend_harness(&mut h);
+    }
+}
+
+/// What was measured for this program under this cap stands in docs/PLAN.md: 14 fits.
+#[test]
+fn two_recordings_tell_the_largest_batch_and_what_would_let_more_fit() {
+    let mut h = two(Theme::Dark, [1600.0, 880.0], false);
+    assert!(says(&h, "Batch 14 fits in 4"), "the answer");
+    assert!(says(&h, "15 first fails at event"), "and why no more");
+    enter(&mut h, "Wanted", "24");
+    assert!(says(&h, "24 would fit"), "what makes the wanted size fit");
+    let best = h.query_all_by_label_contains(", fits").count();
+    assert!(best > 0, "rows that fit");
+}
+
+#[test]
+fn the_slider_moves_by_keys_and_snaps_to_sizes() {
+    let mut h = two(Theme::Dark, [1600.0, 880.0], false);
+    let at = |h: &Harness<'_, Alone>| h.get_by_role(Role::Slider).accesskit_node().numeric_value().map(|v| v as u64);
+    assert_eq!(at(&h), Some(14), "the largest that fits is shown first");
+    h.get_by_role(Role::Slider).focus();
+    h.run_steps(2);
+    for (key, modifiers, to) in [
+        (Key::ArrowLeft, egui::Modifiers::NONE, 13),
+        (Key::ArrowLeft, egui::Modifiers::SHIFT, 5),
+        (Key::ArrowRight, egui::Modifiers::NONE, 6),
+        (Key::W, egui::Modifiers::NONE, 16),
+        (Key::L, egui::Modifiers::NONE, 14),
+        (Key::Home, egui::Modifiers::NONE, 1),
+    ] {
+        h.key_press_modifiers(modifiers, key);
+        h.run_steps(4);
+        assert_eq!(at(&h), Some(to), "{key:?}");
+        assert!(says(&h, &format!("At batch {to}")), "the figures follow");
+    }
+}
+
+#[test]
+fn a_row_shows_its_code_for_each_library_and_the_run_opens_as_a_recording() {
+    let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
+    h.get_by_label_contains("optimizer state in 8 bits").click();
+    h.run_steps(4);
+    assert!(says(&h, "optim.AdamW8bit("), "PyTorch");
+    h.get_by_label("HF Trainer").click();
+    h.run_steps(4);
+    assert!(says(&h, "adamw_bnb_8bit"), "HF Trainer");
+    h.get_by_label("Open as recording").click();
+    h.run_steps(3);
+    let run: Option<PlannedRun> = h.state().asked.iter().find_map(|a| match a {
+        Action::OpenPlanned(run) => Some(PlannedRun::clone(run)),
+        _ => None,
+    });
+    let run = run.expect("it asks for the run");
+    assert_eq!((run.title.as_str(), run.changes.as_str()), ("Plan: batch 14, 8bit", "8bit"));
+    let recording = run.plan.recording(&run.size, &run.setting, &[]).expect("a run");
+    assert_eq!(recording.source.format, Format::Plan, "marked as planned");
+    assert!(recording.devices[0].events.last_oom().is_none(), "14 fits");
+}
+
+#[test]
+fn one_recording_answers_with_a_span_and_says_how_to_make_it_exact() {
+    let mut h = view(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1400.0], false);
+    enter(&mut h, "Cap", "4 GiB");
+    assert!(says(&h, " to "), "a span");
+    assert!(!says(&h, "Batch 14 fits"), "and no bare number");
+    assert!(says(&h, "One recording is a span") && says(&h, "three steps at batch=4"), "and the way out");
+}
+
+#[test]
+fn recordings_of_two_programs_are_refused_with_the_place() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (first, second) = (dir.path().join("run_b4.pickle.zst"), dir.path().join("run_b8.pickle"));
+    std::fs::copy(file("gpt.b4.pickle.zst"), &first).expect("copied");
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/leak.pickle");
+    std::fs::copy(other, &second).expect("copied");
+    let progress = Progress::new();
+    let recording = Arc::new(formats::open(&first, &progress).expect("a recording"));
+    let data = prepare(&recording, recording.busiest_device().expect("a device"), &progress).expect("not cancelled");
+    let mut h = view(&data, Theme::Dark, [1600.0, 880.0], false);
+    h.get_by_label("run_b8.pickle").click();
+    h.run_steps(6);
+    assert!(says(&h, "These are not the same program."));
+    assert!(says(&h, "they part where"), "with the place");
+    h.get_by_label("Use only the first").click();
+    h.run_steps(6);
+    assert!(says(&h, "One recording is a span"), "and goes on with one");
+}
+
+#[test]
+fn a_run_of_unknown_size_is_planned_as_it_is_until_the_size_is_typed() {
+    let mut h = view(&sample("gpt_train.pickle"), Theme::Dark, [1600.0, 880.0], false);
+    assert!(says(&h, "This run fits"), "as it is");
+    assert!(says(&h, "Which batch was this run at?"), "and what to type");
+    enter(&mut h, "The batch of this run", "4");
+    assert!(!says(&h, "Which batch was this run at?") && says(&h, "At batch"), "then sizes");
+}
+
+/// Nothing lies over anything else, and no text is cut where it matters, in the smallest window.
+#[test]
+fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
+    let mut h = two(Theme::Dark, [1024.0, 590.0], false);
+    for label in ["Batch 14 fits in 4", "Outcome of each size", "as recorded"] {
+        let node = h.get_by_label_contains(label);
+        let rect = node.rect();
+        assert!(rect.left() >= 0.0 && rect.right() <= 1024.0 && rect.bottom() <= 590.0, "{label}: {rect:?}");
+    }
+    h.get_by_label("Roles and code").click();
+    h.run_steps(4);
+    assert!(says(&h, "per batch") || says(&h, "Memory by role"), "what stands at the right in a wide window");
+}
+
+/// From the overview by its link, the slider by keys, and a planned run in a tab of its own that says what it is.
+#[test]
+fn a_walk_from_the_peak_to_a_planned_run() {
+    let mut h = crate::whole::opened(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1000.0]);
+    let front = |h: &crate::whole::Whole| crate::whole::app(h).active_document().map(|d| (d.title.clone(), d.workspace));
+    h.get_by_label("What would make it fit?").click();
+    h.run_steps(6);
+    assert_eq!(front(&h).map(|f| f.1), Some(Workspace::Plan));
+    let cursor = crate::whole::link(&h).cursor;
+    let slider = |h: &crate::whole::Whole| h.get_by_role(Role::Slider).accesskit_node().numeric_value();
+    let before = slider(&h).expect("a size");
+    h.get_by_role(Role::Slider).focus();
+    h.run_steps(3);
+    h.key_press(Key::ArrowLeft);
+    h.run_steps(4);
+    assert_eq!(slider(&h), Some(before - 1.0));
+    assert_eq!(crate::whole::link(&h).cursor, cursor, "the arrow is the slider's while it has the keyboard");
+    h.get_by_label("Open as recording").click();
+    h.run_steps(8);
+    let (title, workspace) = front(&h).expect("a tab");
+    assert!(title.starts_with("Plan: batch ") && workspace == Workspace::Overview, "{title}");
+    assert!(h.query_all_by_label_contains("predicted, not recorded").next().is_some(), "the status bar says so");
+    assert!(h.query_all_by_label("What would make it fit?").next().is_none(), "a plan is not planned from");
+}

@@ -28,6 +28,6 @@ fn the_python_package_does_what_it_says() {
     let text = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && text.contains("Ran "), "{text}");
     if text.contains("there is no pytest") {
-        eprintln!("skipped: the markers for pytest, which is not installed");
+        crate::shared::not_run("the markers for pytest, which is not installed");
     }
 }

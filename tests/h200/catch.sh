@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Crashes real programs under `vramscope run --at-oom` in every way, checks what was caught, and measures what recording costs.
 #
-#   VRAMSCOPE=target/release/vramscope OUT=/tmp/out bash catch_real.sh [quick]
+#   VRAMSCOPE=target/release/vramscope OUT=/tmp/out bash tests/h200/catch.sh [quick]
 #
 # In the repository's root, on a machine with a GPU and PyTorch; no network. Each check prints PASS or FAIL with its figures; everything goes
 # to $OUT/catch_real.txt and $OUT/catch_real.json. "quick" leaves the overhead out. At most 8 minutes.

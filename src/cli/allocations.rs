@@ -167,7 +167,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
             Bytes(l.block).to_string(),
             at(l.born, "before"),
             at(l.gone, "kept"),
-            roles.of(l.id).text().to_owned(),
+            roles.of(l.id).words(roles.is_probable(device, &tables, l.id)),
             names.of_stack(l.stack).to_owned(),
         ]);
     }

@@ -57,7 +57,7 @@ fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> s
 
 fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
     let doubt = e.doubt.filter(|_| e.contradictions.is_empty()).map_or(String::new(), |why| format!(" (Not certain: {why}.)"));
-    writeln!(out, "{}: {}{doubt}", e.cause.replace('_', " "), e.sentence)?;
+    writeln!(out, "{}{}{doubt}", named(e.cause), e.sentence)?;
     writeln!(out, "\nMessage of {}, line {}", e.dialect, e.line)?;
     for name in e.figures.keys() {
         let label = name.trim_end_matches("_bytes").replace('_', " ");
@@ -91,7 +91,7 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
         writeln!(out, "\nAll {} messages in the text:", all.len())?;
         for m in all {
             let rank = m.rank.map_or(String::new(), |r| format!(", rank {r}"));
-            writeln!(out, "  line {}{rank}: {}: {}", m.line, m.cause.replace('_', " "), m.sentence)?;
+            writeln!(out, "  line {}{rank}: {}{}", m.line, named(m.cause), m.sentence)?;
         }
     }
     Ok(())
@@ -117,6 +117,15 @@ fn section<'a>(out: &mut dyn Write, title: &str, lines: impl Iterator<Item = &'a
         writeln!(out, "  - {line}")?;
     }
     Ok(())
+}
+
+/// The cause before a sentence: `fragmentation: `; nothing where it is unknown, for the sentence says what is known.
+fn named(cause: &str) -> String {
+    match cause {
+        "unknown" => String::new(),
+        "non_pytorch" => "outside PyTorch: ".to_owned(),
+        cause => format!("{}: ", cause.replace('_', " ")),
+    }
 }
 
 #[cfg(test)]

@@ -104,8 +104,8 @@ const TOLD: [(&str, &[&str]); 7] = [
     ("leak.", &["leak"]),
     // More than three quarters of its peak are activations, by the profiler's own categories.
     ("resnet.memory_timeline.", &["activations"]),
-    // So are those of this one, by its own weights and optimizer state, and its cap leaves a tenth.
-    ("gpt_train.default.x110.", &["activations"]),
+    // So are those of this one.
+    ("gpt_train.", &["activations"]),
     ("gpt_varlen.", &["variable_sizes", "idle_threshold"]),
     ("kv_decode.", &["variable_sizes", "grows_by_copy", "idle_threshold"]),
     // It keeps a small block of every step between large ones: so much is wrong with it by design.

@@ -172,6 +172,7 @@ impl App {
             }
             Command::Colour(by) => self.apply(Action::SetColourBy(by), ctx),
             Command::Workspace(w) => {
+                self.maximised = None;
                 if let Some(document) = self.active_document_mut() {
                     document.go_to(w);
                 }

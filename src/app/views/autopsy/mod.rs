@@ -309,7 +309,7 @@ impl AutopsyView {
             (false, true) => &["By stack"],
         };
         // Until the user chooses: of a full device what holds it, else the blockers, where there are any.
-        let is_full = matches!(&case.kind, CaseKind::Failure(a) if !a.holders().is_empty());
+        let is_full = matches!(&case.kind, CaseKind::Failure(a) if a.is_simply_full());
         let first = if case.listed.is_empty() || is_full { "By stack" } else { "Blockers" };
         let chosen = self.table.filter(|name| tables.contains(name)).unwrap_or(first);
         let (title, caption) = match chosen {

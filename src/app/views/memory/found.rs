@@ -61,6 +61,10 @@ impl Whole {
                     .to_owned(),
             ),
             _ if self.made.0 == 0 => Some("It tells what was live, and no allocation or free before that.".to_owned()),
+            (0, _) if found.held.before > 0 => Some(format!(
+                "{} of what is live here were allocated before profiling began. Profile from the start to see them.",
+                Bytes(found.held.before)
+            )),
             (0, _) => Some("Complete: nothing that is live here is older than its first event.".to_owned()),
             (blocks, bytes) => {
                 let are = if blocks == 1 { "is" } else { "are" };

@@ -188,8 +188,7 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
         }
     }
     let key = ["ProfilerStep", "Optimizer.step"].into_iter().find(|k| ranges.get(k).is_some_and(|r| r.len() >= 2))?;
-    let mut zeroed = ranges.remove("Optimizer.zero_grad").unwrap_or_default();
-    zeroed.sort_unstable();
+    let zeroed = ranges.remove("Optimizer.zero_grad").unwrap_or_default();
     let mut ranges = ranges.remove(key)?;
     ranges.sort_unstable();
     let begins = ranges.first().filter(|_| key == "ProfilerStep").map(|r| r.0 as u32);
@@ -204,15 +203,6 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
             }
             is_same
         });
-        // Where gradients are set to zero right after it the step ends with that: `opt.step(); opt.zero_grad()`.
-        for range in &mut ranges {
-            for zero in &zeroed[zeroed.partition_point(|z| z.0 < range.1)..] {
-                if allocates(range.1, zero.1) {
-                    break;
-                }
-                range.1 = range.1.max(zero.1);
-            }
-        }
     }
     let mut bounds: Vec<u32> = ranges.iter().map(|r| r.1 as u32).collect();
     bounds.push(begins.unwrap_or(0));

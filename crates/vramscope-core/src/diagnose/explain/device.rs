@@ -270,7 +270,9 @@ pub(super) fn listed(words: &[&str]) -> String {
 
 /// `PyTorch has 2.30 GiB free inside its own memory, but scattered; no single gap fits 1.70 GiB`.
 fn scattered(c: &Case<'_>) -> String {
-    format!("PyTorch has {} free inside its own memory, but scattered; no single gap fits {}", c.holes, c.q)
+    // Some of it may do together with what is free on the card.
+    let all = if c.holes.bytes < c.q.bytes { "and all of it is less than" } else { "but scattered; no single gap fits" };
+    format!("PyTorch has {} free inside its own memory, {all} {}", c.holes, c.q)
 }
 
 fn holes_under_the_limit(c: &mut Case<'_>) -> Reason {

@@ -9,6 +9,14 @@ use crate::units::{Bytes, capital, told_apart};
 const REST: &str = "other processes, or outside PyTorch";
 
 impl Autopsy {
+    /// Whether the device was full, and no few blocks were in the way: what takes most of it is the answer then.
+    #[must_use]
+    pub fn is_simply_full(&self) -> bool {
+        /// So many blocks somebody may look at one by one.
+        const FEW: usize = 20;
+        !self.holders().is_empty() && self.room_plan.as_ref().is_none_or(|plan| plan.blocks.len() > FEW)
+    }
+
     /// Who holds a full device, as rows; empty where the device was not full, for pinned host memory and without segments. `None` for
     /// the others where the size of the device is not recorded.
     #[must_use]

@@ -157,9 +157,6 @@ impl Helped {
     }
 }
 
-/// So many blocks somebody may look at one by one.
-const FEW_BLOCKS: usize = 20;
-
 /// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
 #[must_use]
 pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
@@ -254,8 +251,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         )),
         _ => {}
     }
-    // Of a full device a long list of small blocks is no answer, but what takes most of it.
-    if let Some(plan) = a.room_plan.as_ref().filter(|plan| plan.blocks.len() <= FEW_BLOCKS || a.holders().is_empty()) {
+    if let Some(plan) = a.room_plan.as_ref().filter(|_| !a.is_simply_full()) {
         all.push(formula(plan.advice(a.words), None));
     }
     all

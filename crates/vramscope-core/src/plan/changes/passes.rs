@@ -22,7 +22,17 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(S
         let of_autocast =
             draft.which(|r| r.role == Role::AutocastCopies && r.step == step && r.freed != NEVER && r.freed > forward_end);
         let context_end = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
-        for (instance, begin) in found.instances.iter().zip(begins) {
+        let has_backward = draft.reach(step, Phase::Backward).is_some();
+        for (i, (instance, begin)) in found.instances.iter().zip(begins).enumerate() {
+            if !has_backward {
+                // The recording ends before the backward pass, which makes one layer at a time again: the last one stays for it.
+                for &row in instance.inner.iter().filter(|_| i + 1 < found.instances.len()) {
+                    edits.free_at(draft, row, instance.end);
+                    bytes += draft.size(row);
+                    requests += 1;
+                }
+                continue;
+            }
             let Some(begin) = begin else { continue };
             for &row in &instance.inner {
                 let is_copy = draft.rows[row as usize].role == Role::AutocastCopies;

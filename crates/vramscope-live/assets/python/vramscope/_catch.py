@@ -22,6 +22,15 @@ MAX_ENTRIES, MAX_SNAPSHOTS, MAX_BYTES = 100000, 8, 20 << 30
 PATIENCE = 60
 
 
+def _ends_by_ctrl_c():
+    """Python ends by the signal where Ctrl+C is the last that a piece of source code ended with. What is imported meanwhile may run such
+    pieces, as namedtuple does; this is one more, which ends with Ctrl+C."""
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        pass
+
+
 class Settings:
     """What to catch, and how much of it."""
 
@@ -235,6 +244,8 @@ class Catcher:
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None and not hasattr(sys, "ps1") and "IPython" not in sys.modules:
             self.uncaught(error)
+            if isinstance(error, KeyboardInterrupt):
+                _ends_by_ctrl_c()
 
     def uncaught(self, error):
         try:

@@ -361,6 +361,7 @@ fn a_click_on_a_source_line_gives_the_editor_one_path_and_never_a_command() {
     let wanted = format!("<+2><{}>", source.display());
     wait_for("the editor", || (!given().is_empty()).then_some(()));
     std::thread::sleep(Duration::from_secs(1));
-    assert_eq!(given(), wanted);
+    // The line stands in the verdict and in the stack; each click gives the same.
+    assert_eq!(given().replace(&wanted, ""), "", "{}", given());
     assert!(!root.join("OWNED").exists(), "a name was run");
 }

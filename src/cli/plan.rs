@@ -228,7 +228,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
     }
     if !report.changes.is_empty() {
         let mut table = Table::new("lrrrl");
-        table.row(["change", "peak reserved", "saves", "largest", "costs"]);
+        table.row(["change", "peak reserved", "saves, allocated", "largest", "costs"]);
         for c in &report.changes {
             let saves = match c.saves_bytes {
                 0 => "nothing".to_owned(),

@@ -1,11 +1,11 @@
-//! `vramscope state FILE --event N|--peak|--oom|--end`: segments, blocks and live memory at one instant.
+//! `vramscope state FILE [--event N|--peak|--oom|--end]`: segments, blocks and live memory at one instant.
 
 use std::io::Write;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::args::{InstantArgs, LiveBy, StateArgs};
+use super::args::{Curve, InstantArgs, LiveBy, StateArgs};
 use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
 use vramscope_core::anatomy::roles::{Rules, Tally};
 use vramscope_core::anatomy::{Role, Roles};
@@ -191,8 +191,8 @@ fn find_event(
         }
         return Ok(event);
     }
-    if let Some(curve) = instant.peak {
-        return Ok(tables.curves.settled_peak(device, curve.quantity()).1);
+    if instant.end {
+        return Ok((events as u32).checked_sub(1).unwrap_or(NO_EVENT));
     }
     if let Some(nth) = instant.oom {
         let ooms = device.events.ooms();
@@ -205,7 +205,8 @@ fn find_event(
             _ => format!("{file}: no out-of-memory event was recorded; use --peak, --end or --event N"),
         });
     }
-    Ok((events as u32).checked_sub(1).unwrap_or(NO_EVENT))
+    let curve = instant.peak.unwrap_or(Curve::Requested);
+    Ok(tables.curves.settled_peak(device, curve.quantity()).1)
 }
 
 fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, state: &State, file: String) -> Report {

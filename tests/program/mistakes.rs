@@ -50,7 +50,6 @@ fn wrong_usage_exits_with_two() {
     for args in [
         vec!["summary"],
         vec!["summary", "--frobnicate", &file],
-        vec!["state", &file],
         vec!["state", &file, "--event", "-1"],
         vec!["state", &file, "--event", "many"],
         vec!["state", &file, "--peak", "--end"],

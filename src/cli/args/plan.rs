@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::values::{parse_conf, parse_limit, parse_size_of_run};
+use super::values::{parse_cap, parse_conf, parse_limit, parse_size_of_run};
 use vramscope_core::plan::Size;
 
 /// Arguments of `plan`.
@@ -20,7 +20,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "NAME=N", value_parser = parse_size_of_run)]
     pub want: Vec<Size>,
     /// The most bytes that PyTorch may reserve, as in 24GiB
-    #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_cap, allow_hyphen_values = true)]
     pub cap: Option<u64>,
     /// The card by name, "RTX 4090": its memory less a CUDA context is the cap
     #[arg(long, value_name = "NAME", conflicts_with = "cap")]
@@ -31,7 +31,8 @@ pub struct PlanArgs {
     /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated; the recording's own when absent
     #[arg(long, value_name = "CONF", value_parser = parse_conf)]
     pub conf: Vec<String>,
-    /// A change to the program, as in checkpoint:Block; may be repeated; "all" tries each; vramscope plan --help lists them
+    /// A change to the program; may be repeated; "all" tries each: checkpoint or checkpoint:NAME, no_foreach, fused, 8bit, sgd, set_to_none,
+    /// in_backward, bf16, cache_off, chunks:N, offload, del:FILE:LINE, lora:RANK, or several with a plus between
     #[arg(long, value_name = "CHANGE")]
     pub change: Vec<String>,
     /// The largest value of this quantity that fits the cap

@@ -56,7 +56,7 @@ pub struct SummaryArgs {
 pub struct StateArgs {
     /// The recording
     pub file: PathBuf,
-    /// Which instant
+    /// Which instant; the peak when absent
     #[command(flatten)]
     pub instant: InstantArgs,
     /// The device, by the number the process knew it by; the busiest when absent
@@ -83,9 +83,9 @@ pub enum LiveBy {
     Role,
 }
 
-/// Exactly one instant.
+/// One instant; without any the peak.
 #[derive(Debug, ClapArgs)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub struct InstantArgs {
     /// After event N, counted from 0
     #[arg(long, value_name = "N")]

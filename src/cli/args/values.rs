@@ -26,6 +26,14 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
     vramscope_core::units::Bytes::parse_limit(text).map(|b| b.0).map_err(|e| e.to_string())
 }
 
+/// Reads the memory of a card: no more than a TiB, which is more than any has.
+pub(super) fn parse_cap(text: &str) -> Result<u64, String> {
+    match parse_limit(text)? {
+        cap if cap > 1 << 40 => Err("no GPU has more than 1 TiB".to_owned()),
+        cap => Ok(cap),
+    }
+}
+
 /// Reads what a recording was run at, `batch=8,seq=512`.
 pub(super) fn parse_size_of_run(text: &str) -> Result<vramscope_core::plan::Size, String> {
     vramscope_core::plan::Size::parse(text)

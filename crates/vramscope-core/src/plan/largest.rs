@@ -85,10 +85,11 @@ impl Plan {
             (true, true) => limit + limit / ONE_RECORDING,
             (true, false) => limit - limit / ONE_RECORDING,
             (false, true) => return false,
-            // Half a percent at most, which is less than a step of any batch.
-            (false, false) => match self.open(size).min(limit / 200) {
-                margin if margin < 1 << 20 => return false,
-                margin => limit - margin,
+            // Half a percent at most, which is less than a step of any batch; all of it where much follows no law.
+            (false, false) => match self.open(size) {
+                open if open < 1 << 20 => return false,
+                open if open > limit / 10 => limit - open.min(limit / 2),
+                open => limit - open.min(limit / 200),
             },
         };
         let other = self.under(size, &Setting { limit: Some(other), ..setting.clone() });

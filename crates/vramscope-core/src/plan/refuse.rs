@@ -14,6 +14,27 @@ pub struct Parting {
     pub sentence: String,
 }
 
+/// Why sizes can not be right: a run that is larger in every quantity needs less memory. One that failed ends before its peak.
+pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
+    let peak = |p: &Program| p.most_live(&p.rows.iter().map(|row| row.size).collect::<Vec<_>>(), |_| true);
+    let known: Vec<(&Program, Vec<u64>, u64)> =
+        programs.iter().filter_map(|p| Some((p.as_ref(), p.at.values(names)?, peak(p)))).collect();
+    let failed = |p: &Program| p.recording.devices.iter().any(|d| d.events.last_oom().is_some());
+    known.iter().find_map(|(small, low, more)| {
+        let is_larger = |high: &[u64]| high != low.as_slice() && high.iter().zip(low).all(|(h, l)| h >= l);
+        let less = known.iter().find(|(p, high, peak)| is_larger(high) && *peak < more - more / 50 && !failed(p))?;
+        Some(format!(
+            "{} at {} needs {}, and {} at {} needs {}: a larger run that needs less means that the sizes are swapped or wrong",
+            small.recording.source.name,
+            small.at,
+            Bytes(*more),
+            less.0.recording.source.name,
+            less.0.at,
+            Bytes(less.2)
+        ))
+    })
+}
+
 /// The share of requests that two recordings of one program have in common at least.
 const LEAST_COMMON: f64 = 0.6;
 /// The share of bytes handed out that may be made at places which the other recording does not know.

@@ -180,7 +180,13 @@ pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) 
             let search = if alone.is_empty() { "" } else { " For a single block, every live block was tried by itself." };
             let needs = cx.roles.as_ref().and_then(|roles| a.room_plan_needs(&case.state, |id| roles.of(id)));
             let needs = needs.map_or(String::new(), |needs| format!(" {needs}"));
-            (format!("What to free: {}{needs}{alone}", plan.sentence(a.words)), format!("{}{search}", plan.why()))
+            let these = format!("{}{needs}", plan.sentence(a.words));
+            // One large block is easier to do without than a long list of small ones.
+            let text = match a.is_simply_full() && !alone.is_empty() {
+                true => format!("What to free:{} {these}", alone.replacen(" instead is also enough", " is enough", 1)),
+                false => format!("What to free: {these}{alone}"),
+            };
+            (text, format!("{}{search}", plan.why()))
         }
         None => (format!("What to free: {}", a.room_plan_sentence(&case.state)), String::new()),
     };

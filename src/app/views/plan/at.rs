@@ -56,6 +56,7 @@ impl PlanView {
         cx.actions.send(Action::OpenPlanned(Box::new(PlannedRun {
             plan: std::sync::Arc::clone(&scene.plan),
             title: match changes.as_str() {
+                "" if conf != scene.own => format!("Plan: {}, {conf}", scene.named(scene.chosen)),
                 "" => format!("Plan: {}", scene.named(scene.chosen)),
                 changes => format!("Plan: {}, {}", scene.named(scene.chosen), changes.replace('+', " and ").replace('_', " ")),
             },

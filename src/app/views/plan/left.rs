@@ -420,6 +420,7 @@ impl PlanView {
 
     fn take_cap(&mut self) {
         match Bytes::parse_limit(self.cap_text.trim()) {
+            Ok(Bytes(cap)) if cap > 1 << 40 => self.cap_error = Some("No GPU has more than 1 TiB".to_owned()),
             Ok(Bytes(cap)) if self.room != Some(Room::Cap(cap)) => self.choose_room(Room::Cap(cap)),
             Ok(_) => {}
             Err(error) => self.cap_error = Some(capital(&error.to_string())),

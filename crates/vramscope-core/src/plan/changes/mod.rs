@@ -207,10 +207,11 @@ impl Change {
         match self {
             Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) => 1,
             Change::NoForeach => 2,
-            Change::Chunks(_) => 4,
             Change::InBackward => 6,
-            Change::EightBit => 8,
             Change::Checkpoint(_) => 12,
+            // What is only estimated comes after what is known.
+            Change::Chunks(_) => 14,
+            Change::EightBit => 16,
             Change::Bf16 => 20,
             Change::Offload => 30,
             Change::Sgd => 60,
@@ -411,7 +412,9 @@ impl Plan {
         } else {
             None
         };
-        cheapest.into_iter().chain(singles).collect()
+        let mut all: Vec<Changed> = cheapest.into_iter().collect();
+        all.extend(singles.into_iter().filter(|single| all.iter().all(|best| best.title != single.title)).collect::<Vec<_>>());
+        all
     }
 
     /// The cheapest changes, three at most, under which a size fits.

@@ -302,7 +302,9 @@ impl Accounting {
             .get(cx.jobs, "roles at the cursor", &key, move |_| Some(held.live_by_role(data.device(), &data.tables, event)));
         let Some(live) = live.value else { return };
         ui.add_space(10.0);
-        section(ui, "Tensors by role", "requested, at the cursor, on the scale above", false);
+        let waits = waterfall.rows.iter().any(|r| r.part == Part::PendingFree && r.bytes.is_some_and(|bytes| bytes > 0));
+        let what = if waits { "requested, with what waits for a stream" } else { "requested, at the cursor, on the scale above" };
+        section(ui, "Tensors by role", what, false);
         let whole: u64 = live.iter().map(|tally| tally.bytes).sum();
         let a_byte = layout::share_of_a_byte(waterfall);
         let mut at = (1.0 - whole as f64 * a_byte).max(0.0);

@@ -85,7 +85,9 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let born_before = |event: u32| event.checked_sub(1).map_or(case.phases.first_row, |e| case.tables.lifetimes.born_by(e));
         let rows: Vec<LifetimeId> = (born_before(bounds[step])..born_before(bounds[step + 1])).map(LifetimeId).collect();
         let height = trains.then(|| height(case, &rows));
-        for id in rows {
+        // What outlives the next step too is neither; what it is for nothing tells.
+        let next_over = bounds.get(step + 2).copied().unwrap_or(NO_EVENT);
+        for id in rows.into_iter().filter(|&id| case.gone(id) <= next_over) {
             let is_kept = height.is_some_and(|at| case.born(id) <= at && case.gone(id) > at);
             put(id, if is_kept { Role::Activations } else { Role::Temporaries });
         }

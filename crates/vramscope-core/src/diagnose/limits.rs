@@ -73,6 +73,15 @@ impl Limit {
             let sentence = "Recorded without stacks, so no module and no line can be named. This records them:".to_owned();
             return Some(Limit { sentence, line: Some(records_stacks(recording)) });
         }
+        let has_python = || {
+            let stacks = &recording.stacks;
+            let mut frames = (0..stacks.frame_count()).filter_map(|i| stacks.frame(crate::model::FrameId(i as u32)));
+            frames.any(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"))
+        };
+        if recording.source.format == Format::KinetoTrace && !has_python() {
+            let sentence = "The trace has no Python stacks, so no module and no line can be named. This records them:".to_owned();
+            return Some(Limit { sentence, line: Some(records_stacks(recording)) });
+        }
         if bare.saturating_mul(PART) <= all {
             return None;
         }

@@ -18,6 +18,7 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::anatomy::{Composition, Role, Which};
+use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, count, counted};
 
 /// The bar and the table by role; gives the role under the pointer.
@@ -78,6 +79,10 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
                 cx.actions.send(Action::SetColourBy(ColourBy::Role));
             }
             cx.actions.send(Action::SetFocusClasses(if is_chosen { Vec::new() } else { vec![class] }));
+            // The other views show the instant of the table, as for its lines.
+            if !is_chosen && held.event != NO_EVENT {
+                cx.actions.send(Action::SetCursor(held.event));
+            }
         }
     }
     let (last, response) = ui.allocate_exact_size(vec2(width, 22.0), Sense::hover());

@@ -251,13 +251,13 @@ fn siblings(path: &Path) -> Vec<PathBuf> {
     let Some(entries) = path.parent().and_then(|folder| std::fs::read_dir(folder).ok()) else { return Vec::new() };
     let mut found: Vec<PathBuf> =
         entries.flatten().map(|e| e.path()).filter(|p| p.is_file() && are_siblings(&own, &name_of(p))).collect();
-    let apart = |path: &PathBuf| -> (usize, u64, String) {
+    let apart = |path: &PathBuf| -> (usize, bool, u64, String) {
         let other = name_of(path);
         let sizes = sizes_of(&[&own, &other]).unwrap_or_default();
-        let [mine, theirs] = sizes.as_slice() else { return (usize::MAX, 0, other) };
+        let [mine, theirs] = sizes.as_slice() else { return (usize::MAX, true, 0, other) };
         let ratio = |(name, v): (&str, u64)| theirs.get(name).map_or(0, |w| v.max(w) * 16 / v.min(w).max(1));
-        // One quantity after the other: what differs in one tells most.
-        (mine.names().count(), mine.iter().map(ratio).sum(), other)
+        // What differs in one quantity tells most, and of one the batch is asked for most.
+        (mine.names().count(), mine.get("batch").is_none(), mine.iter().map(ratio).sum(), other)
     };
     found.sort_by_cached_key(apart);
     found

@@ -22,7 +22,9 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(S
         let of_autocast =
             draft.which(|r| r.role == Role::AutocastCopies && r.step == step && r.freed != NEVER && r.freed > forward_end);
         let context_end = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
-        let has_backward = draft.reach(step, Phase::Backward).is_some();
+        // A part of the program may have run backward before.
+        let over = found.instances.last().map_or(0, |last| last.end);
+        let has_backward = draft.reach(step, Phase::Backward).is_some_and(|(_, last)| last >= over);
         for (i, (instance, begin)) in found.instances.iter().zip(begins).enumerate() {
             if !has_backward {
                 // The recording ends before the backward pass, which makes one layer at a time again: the last one stays for it.

@@ -198,9 +198,7 @@ impl Score {
 
 /// The rows of `whatif_truth.json` and the folder they are in; `None`, and why on the standard output, without a corpus.
 fn truth() -> Option<(PathBuf, Vec<serde_json::Value>)> {
-    let Some(corpus) = crate::shared::corpus() else {
-        return None;
-    };
+    let corpus = crate::shared::corpus()?;
     let Ok(text) = std::fs::read_to_string(corpus.join("whatif_truth.json")) else {
         crate::shared::not_run("no whatif_truth.json in VRAMSCOPE_CORPUS");
         return None;

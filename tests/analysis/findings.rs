@@ -106,7 +106,7 @@ const TOLD: [(&str, &[&str]); 7] = [
     ("resnet.memory_timeline.", &["activations"]),
     // So are those of this one.
     ("gpt_train.", &["activations"]),
-    ("gpt_varlen.", &["variable_sizes", "idle_threshold"]),
+    ("gpt_varlen.", &["activations", "variable_sizes", "idle_threshold"]),
     ("kv_decode.", &["variable_sizes", "grows_by_copy", "idle_threshold"]),
     // It keeps a small block of every step between large ones: so much is wrong with it by design.
     ("split_fragment.", &["leak", "variable_sizes", "pinned_segments", "idle_threshold"]),

@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_is_named_exactly_once() {
-        assert!(parse("vramscope state f.pickle").is_err());
+    fn an_instant_is_named_at_most_once() {
+        assert!(parse("vramscope state f.pickle").is_ok());
         assert!(parse("vramscope state f.pickle --peak --oom").is_err());
         for (line, want) in [("--peak", Curve::Requested), ("--peak=reserved", Curve::Reserved)] {
             let Some(Command::State(s)) = parse(&format!("vramscope state {line} f.pickle")).unwrap().command else { panic!() };

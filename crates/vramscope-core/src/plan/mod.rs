@@ -126,13 +126,13 @@ impl Plan {
         for input in inputs {
             programs.push(Arc::new(Program::read(input.recording, input.device, input.tables, input.at, progress)?));
         }
-        if let Some(sentence) = refuse::falls(&programs, &names) {
-            return Err(NoPlan::Sizes(sentence));
-        }
         let weight = |p: &Program| p.at.iter().fold(1u128, |all, (_, v)| all.saturating_mul(u128::from(v)));
         let largest = (0..programs.len()).max_by_key(|&i| weight(&programs[i])).unwrap_or(0);
         let models: Vec<OnceLock<Option<Model>>> = programs.iter().map(|_| OnceLock::new()).collect();
         let model = Model::of(&programs, largest, &names).map_err(NoPlan::Parts)?;
+        if let Some(sentence) = refuse::falls(&programs, &names) {
+            return Err(NoPlan::Sizes(sentence));
+        }
         if models[largest].set(Some(model)).is_err() {
             return Err(NoPlan::Sizes("the recordings changed while they were read".to_owned()));
         }

@@ -152,7 +152,7 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, before: u64)
     let of = |(size, line)| {
         let text = Bytes(size).to_string();
         let is_alone = alike.get(&text).is_none_or(|&n| n == 1);
-        let text = if is_alone { text } else { format!("{text} ({} bytes)", count(size)) };
+        let text = if is_alone { text } else { format!("{} B", count(size)) };
         LineHeld { place: format!("blocks of {text}"), size: Some(size), ..line }
     };
     let before = LineHeld { place: BEFORE_PROFILING.to_owned(), bytes: before, ..LineHeld::default() };

@@ -326,7 +326,7 @@ fn the_real_window_shows_the_card() {
     let out = out.unwrap();
     let errors = String::from_utf8_lossy(&out.stderr).into_owned();
     if errors.contains("window cannot be opened") {
-        crate::shared::not_run(&format!("{errors}"));
+        crate::shared::not_run(&errors);
         return;
     }
     assert!(out.status.success(), "{errors}");

@@ -103,7 +103,7 @@ fn the_corpus_is_diagnosed_as_what_it_is() {
 const TOLD: [(&str, &[&str]); 7] = [
     ("leak.", &["leak"]),
     // More than three quarters of its peak are activations, by the profiler's own categories.
-    ("resnet.memory_timeline.", &["activations"]),
+    ("resnet.", &["activations"]),
     // So are those of this one.
     ("gpt_train.", &["activations"]),
     ("gpt_varlen.", &["activations", "variable_sizes", "idle_threshold"]),
@@ -144,8 +144,10 @@ fn nothing_is_said_of_the_corpus_that_is_not_so() {
             let told = TOLD.iter().find(|(program, _)| name.starts_with(program)).map_or(&[][..], |t| t.1);
             let strange: Vec<_> = found.iter().filter(|rule| !told.contains(rule)).collect();
             assert!(strange.is_empty(), "{name}: {strange:?}");
-            healthy += usize::from(found.is_empty());
-            others += usize::from(!found.is_empty());
+            // That most of a peak is activations says what could be made smaller, and no fault.
+            let is_healthy = found.iter().all(|rule| *rule == "activations");
+            healthy += usize::from(is_healthy);
+            others += usize::from(!is_healthy);
         }
     }
     assert!(healthy > 50 && others > 100, "{healthy} healthy, {others} others");

@@ -100,13 +100,11 @@ fn the_corpus_is_diagnosed_as_what_it_is() {
 }
 
 /// What may be said of a program of the corpus in which nothing failed; of the others nothing at all.
-const TOLD: [(&str, &[&str]); 7] = [
+const TOLD: [(&str, &[&str]); 6] = [
     ("leak.", &["leak"]),
     // More than three quarters of its peak are activations, by the profiler's own categories.
-    ("resnet.", &["activations"]),
-    // So are those of this one.
-    ("gpt_train.", &["activations"]),
-    ("gpt_varlen.", &["activations", "variable_sizes", "idle_threshold"]),
+    ("resnet.memory_timeline.", &["activations"]),
+    ("gpt_varlen.", &["variable_sizes", "idle_threshold"]),
     ("kv_decode.", &["variable_sizes", "grows_by_copy", "idle_threshold"]),
     // It keeps a small block of every step between large ones: so much is wrong with it by design.
     ("split_fragment.", &["leak", "variable_sizes", "pinned_segments", "idle_threshold"]),
@@ -144,10 +142,8 @@ fn nothing_is_said_of_the_corpus_that_is_not_so() {
             let told = TOLD.iter().find(|(program, _)| name.starts_with(program)).map_or(&[][..], |t| t.1);
             let strange: Vec<_> = found.iter().filter(|rule| !told.contains(rule)).collect();
             assert!(strange.is_empty(), "{name}: {strange:?}");
-            // That most of a peak is activations says what could be made smaller, and no fault.
-            let is_healthy = found.iter().all(|rule| *rule == "activations");
-            healthy += usize::from(is_healthy);
-            others += usize::from(!is_healthy);
+            healthy += usize::from(found.is_empty());
+            others += usize::from(!found.is_empty());
         }
     }
     assert!(healthy > 50 && others > 100, "{healthy} healthy, {others} others");

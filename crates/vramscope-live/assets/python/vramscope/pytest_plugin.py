@@ -15,6 +15,7 @@ from typing import Any, Dict, Generator, List, Optional, Tuple
 import pytest
 
 from . import _agent, _open
+from ._record import _cuda
 
 UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40, "kb": 10**3, "mb": 10**6, "gb": 10**9,
          "tb": 10**12}
@@ -61,17 +62,6 @@ def pytest_collection_modifyitems(items: List[Any]) -> None:
     # A size that is none is told before any test runs.
     for item in items:
         _limit(item, "limit_vram"), _limit(item, "limit_vram_leaks")
-
-
-def _cuda() -> Any:
-    try:
-        import torch
-    except ImportError:
-        return None
-    if not torch.cuda.is_available():
-        return None
-    torch.cuda.init()
-    return torch
 
 
 class _Watch:

@@ -34,7 +34,7 @@ const GIVES_WAY: [ViewKind; 17] = [
 fn least_of(kind: ViewKind) -> Vec2 {
     match kind {
         ViewKind::Timeline => vec2(340.0, 82.0),
-        ViewKind::Findings | ViewKind::Memory => vec2(208.0, 200.0),
+        ViewKind::Findings | ViewKind::Memory => vec2(272.0, 200.0),
         ViewKind::Inspector => vec2(228.0, 160.0),
         ViewKind::SegmentMap => vec2(250.0, 120.0),
         ViewKind::Heatmap => vec2(240.0, 190.0),

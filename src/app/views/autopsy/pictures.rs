@@ -80,7 +80,7 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
     };
     let over = a.segment.saturating_sub(room);
     let room_text = match (a.limit.is_some(), over > 0) {
-        (true, true) if is_span => format!("the cap is not in the file; a new segment of {} would exceed it", Bytes(a.segment)),
+        (true, true) if is_span => format!("a new {} segment would exceed it", Bytes(a.segment)),
         (true, true) => format!("a new {} segment would exceed the cap by {}", Bytes(a.segment), Bytes(over)),
         (false, true) => format!("a new {} segment needs {} more than the device has", Bytes(a.segment), Bytes(over)),
         (_, false) => format!("a new segment needs {}", Bytes(a.segment)),
@@ -304,7 +304,16 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         // Off the bar's own line: before the request's line where it fits there, else behind it.
         let off = y + pitch / 2.0 * if last { -1.0 } else { 1.0 };
         let before = line - 8.0 - width;
-        let at = if fits(beside[0]) && !crosses {
+        // A dashed outline has room for words in its open part.
+        let inside = match row.fill {
+            Fill::RoomFrom(least) => {
+                Some(place(i, 0.0, least as f64).right() + 6.0).filter(|x| x + width < bar.right().min(line) - 4.0)
+            }
+            _ => None,
+        };
+        let at = if let Some(x) = inside {
+            pos2(x, y)
+        } else if fits(beside[0]) && !crosses {
             pos2(beside[0], y)
         } else if fits(beside[1]) {
             pos2(beside[1], y)

@@ -467,12 +467,12 @@ fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut 
     *out += &format!("\n{table}");
 }
 
-/// `train.py:99  step, by linear.py:134 forward`: the program's own line, and what it called to get memory.
+/// `train.py:99  step, in linear.py:134 forward`: the program's own line, and what it called to get memory.
 fn place_text(stacks: &StackTable, stack: StackId, name: &str) -> String {
     let frame = |f: Option<FrameId>| f.and_then(|f| stacks.frame(f));
     let (own, inner) = (own_frame(stacks, stack), innermost(stacks, stack));
     let function = frame(own).map_or("", |f| function_label(stacks.text(f.name)));
-    let by = frame(inner.filter(|_| inner != own)).map_or_else(String::new, |f| format!(", by {}", frame_text(stacks, f)));
+    let by = frame(inner.filter(|_| inner != own)).map_or_else(String::new, |f| format!(", in {}", frame_text(stacks, f)));
     // What has no place goes by its function.
     let function = if function == name { String::new() } else { format!("  {function}") };
     format!("{name}{function}{by}").trim_end().to_owned()

@@ -8,7 +8,7 @@ use std::fmt;
 use super::own::first_reading;
 use super::requests::Requests;
 use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
-use crate::units::{Bytes, KIBIBYTE, told_apart};
+use crate::units::{Bytes, GIBIBYTE, KIBIBYTE, SizeColumn, told_apart};
 
 /// How a cap is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,11 +51,16 @@ impl CapRange {
 }
 
 impl fmt::Display for CapRange {
-    /// `1,760 MiB`, or `1.56 to 2.05 GiB` where only that much is known. The upper end is exclusive then: so much was refused.
+    /// `1,760 MiB`, or `1,600 to 2,100 MiB` where only that much is known. The upper end is exclusive then: so much was refused.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A range narrower than figures show is one figure.
         if self.most.saturating_sub(self.least) < 10 * KIBIBYTE {
             return f.pad(&Bytes(self.most).limit());
+        }
+        // Both ends are limits: their digits count.
+        if (GIBIBYTE..10 * GIBIBYTE).contains(&self.most) && self.least > 0 {
+            let figure = |bytes| SizeColumn::default().figure(bytes);
+            return f.pad(&format!("{} to {}", figure(self.least), SizeColumn::default().sized(self.most)));
         }
         let [least, most] = told_apart([self.least, self.most]);
         if self.least == 0 {

@@ -217,13 +217,15 @@ pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     runs.map(line).collect()
 }
 
-/// The innermost frame that tells anything: not the recorder's own, nor the allocator's, which stand innermost in stacks with C++.
-/// O(such frames).
+/// The innermost frame that tells anything: Python's where the stack has any, else the first that is neither the recorder's nor the
+/// allocator's own. O(frames inside it).
 #[must_use]
 pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
-    let name = |f: FrameId| stacks.frame(f).map_or("", |f| stacks.text(f.name));
-    frames.iter().copied().find(|&f| !cpp::is_plumbing(name(f))).or_else(|| frames.first().copied())
+    let find = |is: &dyn Fn(Frame) -> bool| frames.iter().copied().find(|&f| stacks.frame(f).is_some_and(is));
+    find(&|f| !is_compiled(stacks, f))
+        .or_else(|| find(&|f| !cpp::is_plumbing(stacks.text(f.name))))
+        .or_else(|| frames.first().copied())
 }
 
 /// The innermost frame of the user's own code; without any the one that best tells what allocates: the node of the backward pass, the

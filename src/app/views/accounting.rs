@@ -311,11 +311,12 @@ impl Accounting {
         for role in Role::ALL.into_iter().filter(|c| live[c.index()].count > 0) {
             let tally = live[role.index()];
             let figure = sizes.sized(tally.bytes);
-            let name = format!("{}: {figure} in {}", role.text(), counted(tally.count, "allocation", "allocations"));
+            let words = tally.words(role);
+            let name = format!("{words}: {figure} in {}", counted(tally.count, "allocation", "allocations"));
             let ink = role_paint(role).colour(t);
             let (from, to) = (at, (at + tally.bytes as f64 * a_byte).min(1.0));
             at = to;
-            let response = line(ui, role.text(), &figure, Type::Body, height, |p, bar| {
+            let response = line(ui, &words, &figure, Type::Body, height, |p, bar| {
                 let x = |share: f64| bar.left() + (share * f64::from(bar.width())) as f32;
                 let mut batch = Batch::new(p);
                 let y = half_of(bar);

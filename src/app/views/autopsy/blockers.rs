@@ -8,6 +8,7 @@ use crate::app::state::action::Action;
 use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
+use crate::app::views::block_name::role_words;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term;
@@ -202,13 +203,13 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
 pub(super) fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: Option<usize>) -> (String, Vec<String>) {
     let stack = cx.data.tables.lifetimes.stack(cx.data.device(), id);
     let role = cx.roles.map_or(Role::Unknown, |roles| roles.of(id));
+    let words = role_words(cx.data, cx.roles.map(|roles| &**roles), id);
     let Some(own) = cx.data.names.index(stack).map(|i| cx.data.names.text(i).to_owned()) else {
         let place = segment.map(|segment| format!("in segment {}", count(segment as u64 + 1)));
-        return (role.text().to_owned(), place.into_iter().collect());
+        return (words.unwrap_or_else(|| role.text().to_owned()), place.into_iter().collect());
     };
     let library = Some(made_at(&cx.data.recording.stacks, &cx.data.names, stack, role)).filter(|line| *line != own);
-    let role = (role != Role::Unknown).then(|| role.text().to_owned());
-    (own, role.into_iter().chain(library).collect())
+    (own, words.into_iter().chain(library).collect())
 }
 
 /// How the figures are written, and how wide they are: what the longest of the first ones takes.

@@ -210,7 +210,7 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
         for role in &rows {
             let c = held[role.index()];
             let colour = role_paint(*role).colour(cx.tokens);
-            row(ui, cx, role.text(), colour, c.bytes, c.count, total, greatest).on_hover_text(role.about());
+            row(ui, cx, &c.words(*role), colour, c.bytes, c.count, total, greatest).on_hover_text(role.about());
         }
         if let Some(sentence) = cx.roles.and_then(|c| c.changed.rules_sentence()) {
             ui.add_space(8.0);

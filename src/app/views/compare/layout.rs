@@ -158,7 +158,7 @@ mod tests {
     use vramscope_core::model::StackId;
 
     fn group(a: u64, b: u64) -> Group {
-        let held = |bytes| Held { bytes, requested: bytes, count: u64::from(bytes > 0) };
+        let held = |bytes| Held { bytes, requested: bytes, count: u64::from(bytes > 0), probable: 0 };
         Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), role: Role::Unknown, purposes: Vec::new() }
     }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_place_of_several_purposes_has_the_colours_of_the_two_largest() {
-        let held = |bytes| Held { bytes, requested: bytes, count: 1 };
+        let held = |bytes| Held { bytes, requested: bytes, count: 1, probable: 0 };
         let of = |role, a, b| (role, held(a), held(b));
         let mixed = [of(Role::Activations, 10, 30), of(Role::Weights, 50, 50), of(Role::Workspaces, 1, 2)];
         assert_eq!(two_largest(&mixed), Some((Role::Weights, Role::Activations)));

@@ -21,7 +21,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::compare::diff::{Group, Held, purposes_text};
+use vramscope_core::compare::diff::{Group, Held, purpose_words, purposes_text};
 use vramscope_core::model::StackTable;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
@@ -233,10 +233,10 @@ fn tip(g: &Group, stacks: &StackTable, t: &Tokens) -> Tip {
     tip = tip.row("blocks, A → B", format!("{} → {}", count(g.a.count), count(g.b.count)));
     let purposes = layout::by_weight(&g.purposes);
     match purposes.as_slice() {
-        [one] => tip = tip.row("for", one.0.text()),
+        [one] => tip = tip.row("for", purpose_words(one)),
         several => {
-            for (role, a, b) in several {
-                tip = tip.row(format!("of it {}", role.text()), sides(a, b));
+            for of in several {
+                tip = tip.row(format!("of it {}", purpose_words(of)), sides(&of.1, &of.2));
             }
         }
     }

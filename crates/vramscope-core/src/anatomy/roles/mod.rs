@@ -36,6 +36,8 @@ pub struct Tally {
     pub bytes: u64,
     /// Bytes of their whole blocks.
     pub block_bytes: u64,
+    /// Of `bytes` those whose role is inferred; told of what is live at an instant only.
+    pub probable: u64,
 }
 
 impl Tally {
@@ -52,8 +54,15 @@ impl Tally {
         })
     }
 
+    /// The role these are in, with "probably" where that of most of them is inferred.
+    #[must_use]
+    pub fn words(&self, role: Role) -> String {
+        role.words(self.probable * 2 > self.bytes)
+    }
+
     fn add(&mut self, other: Tally) {
         self.count += other.count;
+        self.probable = self.probable.saturating_add(other.probable);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.block_bytes = self.block_bytes.saturating_add(other.block_bytes);
     }
@@ -191,7 +200,9 @@ impl Roles {
     pub fn live_by_role(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> ByRole {
         let mut sums = ByRole::default();
         for id in tables.states.live_at(&tables.lifetimes, event) {
-            sums[self.of(id).index()].add(tally(device, tables, id));
+            let mut tally = tally(device, tables, id);
+            tally.probable = if self.is_probable(device, tables, id) { tally.bytes } else { 0 };
+            sums[self.of(id).index()].add(tally);
         }
         sums
     }
@@ -204,5 +215,5 @@ impl Roles {
 }
 
 fn tally(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Tally {
-    Tally { count: 1, bytes: tables.lifetimes.requested(device, id), block_bytes: tables.lifetimes.block_size(id) }
+    Tally { count: 1, bytes: tables.lifetimes.requested(device, id), block_bytes: tables.lifetimes.block_size(id), probable: 0 }
 }

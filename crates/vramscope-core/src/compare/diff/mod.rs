@@ -36,6 +36,8 @@ pub struct Held {
     pub requested: u64,
     /// Number of blocks.
     pub count: u64,
+    /// Of `bytes` those in blocks whose role is inferred.
+    pub probable: u64,
 }
 
 impl Held {
@@ -44,6 +46,7 @@ impl Held {
         self.bytes += other.bytes;
         self.requested += other.requested;
         self.count += other.count;
+        self.probable += other.probable;
     }
 }
 
@@ -69,6 +72,13 @@ pub struct Row {
 /// What is live for one purpose, in A and in B.
 pub type Purpose = (Role, Held, Held);
 
+/// A role with "probably" where that of most bytes of the larger side is inferred.
+#[must_use]
+pub fn purpose_words((role, a, b): &Purpose) -> String {
+    let more = if a.bytes > b.bytes { a } else { b };
+    role.words(more.probable * 2 > more.bytes)
+}
+
 /// `activations`; where there are several purposes, each with the larger of its two sides: `activations 180 MiB, workspaces 33 MiB`.
 #[must_use]
 pub fn purposes_text(purposes: &[Purpose]) -> String {
@@ -77,8 +87,8 @@ pub fn purposes_text(purposes: &[Purpose]) -> String {
     order.sort_by_key(|p| (std::cmp::Reverse(weight(p)), p.0));
     match order.as_slice() {
         [] => String::new(),
-        [one] => one.0.text().to_owned(),
-        all => all.iter().map(|p| format!("{} {}", p.0.text(), Bytes(weight(p)))).collect::<Vec<_>>().join(", "),
+        [one] => purpose_words(one),
+        all => all.iter().map(|p| format!("{} {}", purpose_words(p), Bytes(weight(p)))).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -263,7 +273,10 @@ fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Role::A
 
 fn held(at: &Instant<'_>, id: LifetimeId) -> Held {
     let lifetimes = &at.tables.lifetimes;
-    Held { bytes: lifetimes.block_size(id), requested: lifetimes.requested(at.device, id), count: 1 }
+    let bytes = lifetimes.block_size(id);
+    let is_probable = at.roles.is_some_and(|roles| roles.is_probable(at.device, at.tables, id));
+    let probable = if is_probable { bytes } else { 0 };
+    Held { bytes, requested: lifetimes.requested(at.device, id), count: 1, probable }
 }
 
 /// Compares two instants. O(live + stacks × depth), and one state of each side.
@@ -498,7 +511,7 @@ mod tests {
 
     #[test]
     fn a_line_that_makes_several_kinds_of_tensor_says_how_much_of_each() {
-        let held = |bytes| Held { bytes, requested: bytes, count: 1 };
+        let held = |bytes| Held { bytes, requested: bytes, count: 1, probable: 0 };
         let activations = (Role::Activations, held(9 << 20), held(180 << 20));
         let workspaces = (Role::Workspaces, held(33 << 20), held(33 << 20));
         let text = purposes_text(&[workspaces, activations]).replace('\u{a0}', " ");

@@ -57,6 +57,7 @@ impl Comparison {
             bytes: of.bytes.saturating_sub(alike.bytes),
             requested: of.requested.saturating_sub(alike.requested),
             count: of.count.saturating_sub(alike.count),
+            probable: of.probable.saturating_sub(alike.probable),
         };
         [less(group.a), less(group.b)]
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::names::{last_span, told_span, unpacked_name, without};
+use super::names::{last_span, told_span, unpacked_name, without, without_cause};
 use super::{Overview, RankRow, assign, lay_counters_beside, overview};
 use crate::units::counted;
 
@@ -41,7 +41,7 @@ pub fn sort(rows: &mut [RankRow]) {
 /// Sorts rows into jobs, by folder and name, jobs in the order of their names; recordings that no other belongs to come last, together.
 /// What rank each row is [`assign`] decides, anew at every call.
 ///
-/// Files are of one job when they stand in one folder, differ only in numbers, and no two have the same rank; where two have, only
+/// Files are of one job when they stand in one folder, differ only in numbers (or in what `run --at-oom` caught them at), and no two have the same rank; where two have, only
 /// files that differ in nothing but the rank are. Folders that differ in one part of their path, whose files are named alike and of which
 /// no two hold the same rank, are one job: a folder a node. Folders named after a step stay apart.
 /// Traces that tell how many processes there are (`distributedInfo`) need no names. Files without any number are of one job when each is
@@ -218,7 +218,7 @@ fn likeness(row: &RankRow, is_named: bool) -> String {
         return format!("world of {processes}");
     }
     match told_span(&row.file) {
-        Some(_) => without_numbers(unpacked_name(&row.file)),
+        Some(_) => without_numbers(without_cause(unpacked_name(&row.file))),
         None if is_named => without_rank(unpacked_name(&row.file)),
         None => String::new(),
     }
@@ -305,7 +305,10 @@ fn pattern(names: &[&str]) -> Option<String> {
         let first = f(names.first()?);
         names.iter().all(|name| f(name) == first).then_some(first)
     };
-    same(&|name: &str| name.to_owned()).or_else(|| same(&without_rank)).or_else(|| same(&without_numbers))
+    same(&|name: &str| name.to_owned()).or_else(|| same(&without_rank)).or_else(|| same(&without_numbers)).or_else(|| {
+        let any_cause = |name: &str| format!("*_{}", without_numbers(without_cause(name)));
+        same(&any_cause)
+    })
 }
 
 /// The beginning and the end that names have in common.
@@ -382,7 +385,12 @@ mod tests {
         assert_eq!(jobs(&verl), std::slice::from_ref(&both));
         let megatron =
             ["d/snapshot_0.pickle", "d/snapshot_1.pickle", "d/snapshot_oom_rank_0.pickle", "d/snapshot_oom_rank_1.pickle"];
-        assert_eq!(jobs(&megatron), [both.clone(), both]);
+        assert_eq!(jobs(&megatron), [both.clone(), both.clone()]);
+        let caught = ["c/oom_rank1_20261124-152256_pid3157.pickle", "c/sigterm_rank0_20261124-152257_pid3156.pickle"];
+        assert_eq!(jobs(&caught), [both]);
+        assert_eq!(by_job(caught.iter().map(|path| row(path, 1)).collect())[0].name, "*_rank*_*-*_pid*.pickle");
+        let apart = ["c/a_rank0_1.pickle", "c/b_rank1_2.pickle"];
+        assert!(jobs(&apart).is_empty(), "any other word tells jobs apart");
     }
 
     #[test]

@@ -85,6 +85,14 @@ pub(super) fn unpacked_name(file: &str) -> &str {
     end.map_or(file, |end| &file[..file.len() - end.len()])
 }
 
+/// The name without the word that `vramscope run --at-oom` begins it with: what each rank of a job was caught at. One runs out of memory,
+/// the others are told to end. Other names stay.
+pub(super) fn without_cause(file: &str) -> &str {
+    const CAUSES: [&str; 5] = ["oom", "exception", "sigterm", "sigint", "asked"];
+    let rest = file.split_once('_').filter(|(word, rest)| CAUSES.contains(word) && rest.starts_with("rank"));
+    rest.map_or(file, |(_, rest)| rest)
+}
+
 /// The name with `*` for a part of it.
 pub(super) fn without(file: &str, span: Range<usize>) -> String {
     format!("{}*{}", &file[..span.start], &file[span.end..])

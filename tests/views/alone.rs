@@ -23,9 +23,14 @@ use vramscope_core::model::{Progress, StackId};
 
 /// The busiest device of a bundled sample.
 pub fn sample(name: &str) -> Arc<DeviceData> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
+    recorded(&format!("sample_snapshots/{name}"))
+}
+
+/// A recording of this repository, by its path in it, on the device that does most.
+pub fn recorded(path: &str) -> Arc<DeviceData> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let progress = Progress::new();
-    let recording = Arc::new(formats::open(&path, &progress).expect("a bundled sample"));
+    let recording = Arc::new(formats::open(&path, &progress).expect("a bundled recording"));
     let index = recording.busiest_device().expect("a device");
     device::prepare(&recording, index, &progress).expect("not cancelled")
 }

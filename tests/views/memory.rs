@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::alone::{alone, has_adapter, sample};
+use crate::alone::{alone, has_adapter, recorded, sample};
 use crate::whole::{Whole, click, link, move_to, only, opened, send};
 use egui::accesskit::Role;
 use egui::{Theme, pos2};
@@ -35,6 +35,29 @@ fn pictures_in_both_themes() {
     picture("memory_without_stacks_light", &fragment, Theme::Light, [288.0, 1100.0]);
     picture("memory_wide_dark", &train, Theme::Dark, [480.0, 700.0]);
     picture("memory_narrow_light", &train, Theme::Light, [208.0, 420.0]);
+}
+
+/// The whole Overview of what people record: a program begun after its warm-up, sharded over two GPUs, compiled, serving with a KV cache,
+/// two models against each other, without stacks.
+#[test]
+fn pictures_of_the_overview_of_six_kinds() {
+    if !has_adapter() {
+        return;
+    }
+    let mut results = SnapshotResults::new();
+    for (kind, file, theme, size) in [
+        ("lora", "llama_lora.mid.python", Theme::Dark, [1600.0, 1000.0]),
+        ("fsdp", "fsdp2.start.python", Theme::Light, [1600.0, 1000.0]),
+        ("compiled", "compiled_gpt.start.python", Theme::Dark, [1280.0, 800.0]),
+        ("server", "leak_server_kv.healthy.python", Theme::Light, [1280.0, 800.0]),
+        ("gan", "gan.mid.python", Theme::Dark, [1024.0, 700.0]),
+        ("no_stacks", "leak_batches.healthy.none", Theme::Light, [1024.0, 700.0]),
+    ] {
+        let data = recorded(&format!("tests/recordings/{file}.pickle.zst"));
+        let mut h = opened(&data, theme, size);
+        h.snapshot(format!("overview_{kind}"));
+        results.extend_harness(&mut h);
+    }
 }
 
 /// The rows of a kind that are on screen, by what they begin with, up to the colon.

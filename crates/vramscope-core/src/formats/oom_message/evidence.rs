@@ -61,7 +61,7 @@ const LONG: usize = 4_000;
 pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bool {
     let line = window.raw_line();
     // Of a line of megabytes only what stands around the words, without its white space.
-    let near = [window.low_before(AROUND), super::text::clamped(window.low_after(), AROUND)].concat();
+    let near = [window.before(AROUND).low, super::text::clamped(window.after().low, AROUND)].concat();
     let line = if line.len() > LONG { near.as_str() } else { stripped(line).rest.trim() };
     let low = line.to_ascii_lowercase();
     let words = anchor.to_ascii_lowercase();

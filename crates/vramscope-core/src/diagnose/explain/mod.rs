@@ -302,6 +302,7 @@ fn known(m: &OomMessage, is_consistent: bool) -> Vec<String> {
 
 fn not_known(m: &OomMessage) -> Vec<String> {
     const LINES: &str = "Which lines of code own the live memory, and whether it was growing.";
+    let f = &m.figures;
     let of_machine = m.dialect.writer.is_host() || m.dialect.platform == Platform::Cpu;
     let lines: &[&str] = match m.dialect.writer {
         Writer::PyTorch if m.has_figures() && m.processes.is_empty() => &[
@@ -316,6 +317,7 @@ fn not_known(m: &OomMessage) -> Vec<String> {
             &["How much freed memory the driver's pool keeps: the message counts what tensors hold, not what is reserved.", LINES]
         }
         Writer::Shm => &["How much shared memory there is, and what else is in it."],
+        _ if of_machine && f.limit.or(f.capacity).is_some() => &["What else held the machine's memory."],
         _ if of_machine => &["How much of the machine's memory there is and who holds it."],
         writer if writer.neighbour().is_some() => &[
             "What else held the device. It is {program}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it.",

@@ -19,11 +19,22 @@ const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you mig
 const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got an|gives me|encountered|ran into|i receive|i am facing|throws|\
     threw|when calling|tried to allocate|crashed|returns ze_|returned ze_|terminated with|: terminated|what():|died|exited with";
 
+/// What comes before an error that a text explains, and does not report.
+const EXPLAINED: &str = "if you|when you|whenever you|you may|you might|how to|what does|what is|what causes|why does|such as|errors like|why am i|sets reason|\
+    is set by|when the pod|when a |faq:";
+/// What follows it there.
+const GOES_ON: &str = "occur|mean|indicate|signif|errors|error stops|error is|error occurs|error means|is a |is an |is the |\
+    or |happens|refers|: reduce|: lower|: use|: try|: increase|: check|: set";
+/// What stands in the lines around it: so many above and below.
+const EXPLAINS: &str = "if you encounter|if you see|if you get|like the one below|usually means|usually happens|this error occurs|this error means|\
+    this occurs when|this happens when|here's how to";
+const AROUND_EXPLAINED: (usize, usize) = (8, 3);
+
 /// What stands beside a name where it is the error itself.
 const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
 
 /// What opens an argument, a list or a value in code, before its text in quotes.
-const OPENS: [char; 6] = ['(', '{', '[', '=', '+', '<'];
+const OPENS: [char; 7] = ['(', '{', '[', '=', '+', '<', ','];
 /// What follows the text.
 const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 
@@ -37,12 +48,39 @@ pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
     let line = line.to_ascii_lowercase();
     let place = line.find(&words).or_else(|| line.find(first));
     let Some((before, after)) = place.and_then(|at| line.split_at_checked(at)) else { return false };
-    let (Some((opens, _)), Some((inside, closes))) = (before.rsplit_once('"'), after.split_once('"')) else { return false };
+    // A template of JavaScript, after its key.
+    let is_template = before.rsplit_once('`').is_some_and(|(key, _)| key.trim_end().ends_with(':')) && after.contains("`,");
+    let quoted = before.rsplit_once('"').zip(after.split_once('"'));
+    let Some(((opens, _), (inside, closes))) = quoted else { return is_template };
     // A raw text of Python, C++ or Rust, and a format: `r"`, `L"`, `f"`.
     let opens = opens.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
     // A line of a longer text, which the next line goes on with.
     let goes_on = opens.is_empty() && closes.trim().is_empty() && inside.ends_with(' ');
     goes_on || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
+}
+
+/// True where the words, with what stands before and behind them in their line, are explained to readers: a guide, a FAQ, documentation.
+fn is_explained(window: &Window<'_>, before: &str, after: &str) -> bool {
+    let whole = window.around(0, 0).trim_start();
+    let after = after.trim_start_matches(|c: char| c == ' ' || "\"'`*”’).,".contains(c));
+    let goes_on = GOES_ON.split('|').any(|word| after.starts_with(word));
+    whole.starts_with("##")
+        || has(before, EXPLAINED)
+        || goes_on
+        || before.starts_with("the ") && after.starts_with(char::is_alphabetic)
+}
+
+/// True where the lines around the words introduce or explain an error to readers.
+fn is_introduced(window: &Window<'_>) -> bool {
+    let (above, below) = AROUND_EXPLAINED;
+    has(&window.around(above, below).to_ascii_lowercase().replace('’', "'"), EXPLAINS)
+}
+
+/// True where a text explains the words without having happened to its writer.
+pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
+    let line = window.raw_line().to_ascii_lowercase();
+    let Some((before, after)) = line.split_once(&words.to_ascii_lowercase()).filter(|_| line.len() <= LONG) else { return false };
+    !has(before, HAPPENED) && is_explained(window, before, after)
 }
 
 /// True for a line of a comment between `/*` and `*/`, of which the text shows the beginning.
@@ -82,6 +120,9 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     // `Memory = cudaErrorMemoryAllocation`: a name is given a value.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
     if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_comment(window) {
+        return false;
+    }
+    if !has(&both, HAPPENED) && (is_explained(window, before, after) || is_introduced(window)) {
         return false;
     }
     // A name with a comma, alone on its line, is one of a list.

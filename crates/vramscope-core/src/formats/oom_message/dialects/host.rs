@@ -4,6 +4,10 @@ use super::Trust::{Figures, Line, Phrase, Sure};
 use super::{Platform as P, Row, Writer as W, row};
 
 const RSS: &str = "anon-rss:{allocated}";
+/// What `kubectl describe` prints, a manifest, and what people write.
+const LIMITS: &str = "<limits: memory: {limit} | <limits: cpu: {_} memory: {limit} | limits: memory: {limit} | limits: cpu: {_} memory: {limit} \
+    | memory limit: {limit} | memory limit of {limit} | limit of {limit} | <limit of {limit} | (limit {limit} | limit {limit} ";
+const CONTAINER: &str = "The container reached its limit of the machine's memory (not the GPU's){?, {limit},} and was killed.";
 const SHARED: &str = "The shared memory (/dev/shm) that DataLoader workers pass their batches through is full; the GPU's memory is not what ran out.";
 pub(in super::super) const KILLED: &str = "The program was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out, or a container's limit of it.";
 pub(super) const PAGING: &str = "Windows could not promise more memory: what its programs requested exceeds the machine's memory and its paging file together. The GPU's memory is not what ran out.";
@@ -79,11 +83,10 @@ pub(super) const ROWS: &[Row] = &[
         .near("anon-rss").says(KERNEL),
     row(W::Killer, P::Cpu, Sure, "Out of memory: Kill", "",
         "kernel: Out of memory: Kill process 4242 (python) score 901 or sacrifice child", "").near("process").says(KERNEL_UNTOLD),
-    row(W::Killer, P::Cpu, Phrase, "OOMKilled", "", "    Last State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137", "")
-        .near("reason|exit code|container|pod").whole()
-        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
-    row(W::Killer, P::Cpu, Sure, "OOMKilled\": true", "", "\"OOMKilled\": true,", "")
-        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
+    row(W::Killer, P::Cpu, Phrase, "OOMKilled", LIMITS,
+        "    Last State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137\n    Limits:\n      cpu: 8\n      memory: 16Gi", "limit 16 GiB")
+        .near("reason|exit code|container|pod").whole().says(CONTAINER),
+    row(W::Killer, P::Cpu, Sure, "OOMKilled\": true", "", "\"OOMKilled\": true,", "").says(CONTAINER),
     row(W::Killer, P::Cpu, Line, "Killed", "", "Killed", "").says(KILLED),
     row(W::Killer, P::Cpu, Line, "Killed: 9", "", "Killed: 9", "").says(KILLED),
     row(W::Killer, P::Cpu, Sure, "terminated with signal SIGKILL", "",
@@ -98,7 +101,7 @@ pub(super) const ROWS: &[Row] = &[
         "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 137(SIGKILL).", "").says(KILLED),
     row(W::Killer, P::Cpu, Sure, "OutOfMemoryError: Container killed due to memory usage", "",
         "OutOfMemoryError: Container killed due to memory usage", "")
-        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
+        .says(CONTAINER),
     row(W::Killer, P::Cpu, Phrase, "System OOM encountered, victim process", "",
         "Warning  SystemOOM  4m  kubelet  System OOM encountered, victim process: python, pid: 4711", "").says(KERNEL_UNTOLD),
     row(W::Killer, P::Cpu, Sure, "killed by YARN for exceeding", "limits. {allocated} of {limit} physical memory used",
@@ -129,7 +132,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Phrase, "exit status 137", "", "make: *** [train] error: exit status 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Sure, "died with <Signals.SIGKILL: 9>", "",
         "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.", "").says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "failed (exitcode: -9)", "", "failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python", "")
+    row(W::Killer, P::Cpu, Phrase, "failed (exitcode: -9)", "", "failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python", "")
         .says(KILLED),
     row(W::Killer, P::Cpu, Sure, "Signal 9 (SIGKILL) received by PID", "", "traceback : Signal 9 (SIGKILL) received by PID 77", "")
         .says(KILLED),
@@ -191,6 +194,10 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Sure, "memorystatus: killing", "", JETSAM, "").says(APPLE),
     row(W::Killer, P::Cpu, Sure, "killing_specific_process pid", "", "kernel: killing_specific_process pid 1879 [python3.11] (per-process-limit 10)",
         "").says(APPLE),
+    row(W::Killer, P::Cpu, Sure, "] Error 137", "", "make[2]: *** [build/train.o] Error 137", "").near("***").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "return code: 137", "", "[Service log] Training ended with return code: 137", "").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "with code -9", "", "RuntimeError: worker exited during startup with code -9", "").says(KILLED),
+    row(W::Killer, P::Cpu, Line, "killed", "", "killed", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exit code is 137", "", "Container killed on request. Exit code is 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exited with code 137", "", "trainer-1 exited with code 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exit code -9", "", "Process train finished with exit code -9", "").says(KILLED),

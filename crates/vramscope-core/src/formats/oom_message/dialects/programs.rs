@@ -195,6 +195,8 @@ pub(super) const ROWS: &[Row] = &[
         "",
         "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: \
         Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "").whole(),
+    row(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory", "",
+        "terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory", ""),
     row(W::Metal, P::Metal, Sure, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "",
         "Execution of the command buffer was aborted due to an error during execution. Insufficient Memory \
         (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", ""),

@@ -83,6 +83,10 @@ pub(super) const ROWS: &[Row] = &[
         .near("anon-rss").says(KERNEL),
     row(W::Killer, P::Cpu, Sure, "Out of memory: Kill", "",
         "kernel: Out of memory: Kill process 4242 (python) score 901 or sacrifice child", "").near("process").says(KERNEL_UNTOLD),
+    row(W::Killer, P::Cpu, Sure, "invoked oom-killer:", "",
+        "[2612362.231458] python invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), nodemask=(null), order=0, oom_score_adj=829", "")
+        .says("The machine's memory (not the GPU's), or a container's limit of it, ran out, and the system chose a process to kill: the lines \
+        below in the kernel's log name it."),
     row(W::Killer, P::Cpu, Phrase, "OOMKilled", LIMITS,
         "    Last State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137\n    Limits:\n      cpu: 8\n      memory: 16Gi", "limit 16 GiB")
         .near("reason|exit code|container|pod").whole().says(CONTAINER),

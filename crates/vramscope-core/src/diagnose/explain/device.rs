@@ -102,8 +102,8 @@ const SOMETHING_ELSE: &str = "{requested} was requested and {free} is free on th
     memory back since, or a limit of the system, container or driver.";
 const OUTSIDE: &str = "{? {much outside} of the card is held outside PyTorch, by other processes or this one's libraries.}";
 const HOLES: &str = "PyTorch has {unallocated} free inside its own memory, but scattered; no single gap fits {requested}; the card has {free} free.";
-const HOLES_AND_CARD: &str = "PyTorch has {unallocated} free inside its own memory, and all of it is less than {requested}. Together with the \
-    {free} free on the card it would be enough.";
+const HOLES_AND_CARD: &str = "PyTorch has {unallocated} free inside its own memory and the card has {free} free. Together that is enough \
+    for {requested}, but they cannot be joined.";
 
 #[rustfmt::skip]
 const WHOLE: &[Rule] = &[
@@ -172,7 +172,7 @@ const WHOLE: &[Rule] = &[
         let applies = is_most && is_untold && !c.limit_is_short();
         Some(applies)
     },
-        "{unattributed} of the card's {capacity} is held outside PyTorch, by other processes in all likelihood; PyTorch holds {held}. {requested} \
+        "{unattributed} of the card's {capacity} is held outside PyTorch, very likely by other processes; PyTorch holds {held}. {requested} \
          was requested and {free} is free.").doubt("the message lists no process: it may be this one's, outside PyTorch"),
     rule(Capacity, |c| {
         let is_full = c.f.free?.bytes < c.f.capacity?.bytes / 10 && c.few_holes();
@@ -232,14 +232,14 @@ const WHOLE: &[Rule] = &[
         "{requested} was requested on a full card: PyTorch holds {held}, more than the card's {capacity}. Windows' driver has moved the rest to the \
          machine's memory, which is slow, and refused more.").sure(),
     rule(Capacity, |c| Some(c.m.this_process().is_some()),
-        "{requested} was requested and only {own} is left, holes included. Live tensors take {live} of {capacity}, and {deciding} is this process's \
-         own outside PyTorch, its context and libraries; without that it would fit."),
+        "{requested} was requested and only {own} is left, with the holes inside PyTorch's own memory. Live tensors take {live} of {capacity}, and {deciding} is this process's \
+         own outside PyTorch, its context and libraries; the request would fit without that."),
     rule(Capacity, |_| Some(true),
-        "{requested} was requested and only {own} is left, holes included. Live tensors take {live} of {capacity}, and {deciding} is outside PyTorch, \
-         in other processes or in this one's context and libraries; without that it would fit."),
+        "{requested} was requested and only {own} is left, with the holes inside PyTorch's own memory. Live tensors take {live} of {capacity}, and {deciding} is outside PyTorch, \
+         in other processes or in this one's context and libraries; the request would fit without that."),
     rule(Capacity, |c| {
         let is_async = c.m.dialect.writer == Writer::CudaMallocAsync;
-        c.also.push(if is_async { " is free beside what the driver's pool keeps, which the message does not tell" } else { " is left, holes included" });
+        c.also.push(if is_async { " is free beside what the driver's pool keeps, which the message does not tell" } else { " is left, with the holes inside PyTorch's own memory" });
         let is_little = c.m.live().or(c.held)?.bytes / 3 < c.f.capacity?.bytes / 4;
         c.also.push(if is_little { ": live tensors take {live} of {capacity}." } else { "." });
         Some(is_little)
@@ -247,10 +247,10 @@ const WHOLE: &[Rule] = &[
         "{requested} was requested at once, and only {own}"),
     rule(Capacity, |c| {
         let is_async = c.m.dialect.writer == Writer::CudaMallocAsync;
-        c.also.push(if is_async { " is free beside what the driver's pool keeps, which the message does not tell." } else { " is left, holes included." });
+        c.also.push(if is_async { " is free beside what the driver's pool keeps, which the message does not tell." } else { " is left, with the holes inside PyTorch's own memory." });
         Some(true)
     },
-        "Live tensors fill the card: they take {live} of {capacity}, {requested} was requested, and only {own}"),
+        "Live tensors fill the card: they take {live} of {capacity}. {requested} was requested, and only {own}"),
 ];
 
 impl Case<'_> {

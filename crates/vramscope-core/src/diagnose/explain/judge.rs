@@ -123,10 +123,10 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         writer if writer.neighbour().is_some() => neighbour(case),
         _ if m.is_pinned => of(
             Unknown,
-            "The call pins memory of the machine, and the driver could not get that; CUDA has the same words for a full card.",
+            "The call pins memory of the machine (not the GPU's), and the driver could not get it. CUDA uses the same words for a full card.",
         ),
-        _ if m.figures.requested.is_none() => case.judged(&[NO_REQUEST]),
         _ if m.is_warning => case.judged(&[RETRIED]),
+        _ if m.figures.requested.is_none() => case.judged(&[NO_REQUEST]),
         _ => case.judged(super::device::rules(m)),
     }
 }
@@ -152,8 +152,8 @@ const RETRIED: &[Rule] = &[
     rule(TooLarge, |c| Some(c.q.bytes > c.f.capacity?.bytes),
         "{requested} was requested at once, and the whole card has {capacity}. No setting makes that fit."),
     rule(Unknown, |_| Some(true),
-        "PyTorch warns that the driver did not give it {requested}{?; {free} of the card's {capacity} was free}. It then hands back its cache and \
-         asks again, so this alone is no failure: where it fails in the end an error follows, and that tells more."),
+        "PyTorch warns that the driver did not give it {?{requested}|what it requested}{?; {free} of the card's {capacity} was free}. It then \
+         gives back its cache and asks again, so this alone is no failure. If that fails too, an error follows; look at that one."),
 ];
 
 /// MPS has one limit for everything the process holds.
@@ -171,7 +171,7 @@ const MPS: &[Rule] = &[
         c.at_most(c.held?.plus(c.q), c.f.limit?);
         Some(!fits || !sure)
     },
-        "The {held} held and the {requested} requested exceed the high watermark of {limit}.{? Most of it, {mostly other}, is outside PyTorch's \
+        "This process holds {held} and requested {requested} more, which exceeds its limit of {limit} (the high watermark).{? Most of it, {mostly other}, is outside PyTorch's \
          tensors: other allocations of this process on the GPU.}"),
     rule(Unknown, |_| Some(true), "The figures fit below the limit, so the message does not say why it failed."),
 ];
@@ -196,15 +196,15 @@ const NEIGHBOUR: &[Rule] = &[
     rule(Unknown, |c| Some(c.m.dialect.platform == Platform::Cpu),
         "{program} could not get {?{requested}|what it requested} of the machine's memory: that ran out, not the GPU's."),
     rule(Unknown, |c| Some(c.m.is_warning),
-        "{program} could not get {?{requested}|what it requested} at once and says that this is no failure: it goes on in another way, which \
-         may be slower. If the program stopped, its error stands further down."),
+        "{program} could not get {?{requested}|what it requested} at once. It says that this is no failure and goes on in another way, which may \
+         be slower. If the program stopped, its error stands further down."),
     rule(Unknown, |c| Some(c.f.requested.is_none()),
         "{program} ran out of memory; {?{free} of {capacity} was free, and what it requested is not in the message|the message has no figures, \
          so the reason is unknown}."),
     rule(TooLarge, |c| Some(c.f.capacity.is_none() && c.q.bytes >= ABOVE_ANY),
-        "{program} asked for {requested} at once, more than any device has: the size, or what the device was read to have, is wrong."),
+        "{program} asked for {requested} at once, more than any device has. That size is wrong, or the device was misread."),
     rule(TooLarge, |c| Some(c.m.dialect.platform == Platform::Tpu && !c.at_most(c.q, c.f.capacity?)),
-        "The compiled program needs {requested} of the TPU's memory, which has {capacity}: it has to be made smaller or spread over more chips."),
+        "The compiled program needs {requested}, and the TPU has {capacity}. Make it smaller or spread it over more chips."),
     rule(TooLarge, |c| Some(!c.at_most(c.q, c.f.capacity?)),
         "{program} needs {requested} at once, and the device has {capacity}: no setting makes that fit."),
     rule(Contention, |c| {

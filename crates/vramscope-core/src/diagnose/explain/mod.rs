@@ -270,24 +270,24 @@ type Known = (bool, fn(&OomMessage) -> bool, &'static str);
 const KNOWN: &[Known] = &[
     (false, |_| true, "The requested tensor is {tensor}."),
     (true, |m| m.dialect.writer == Writer::PyTorch,
-        "PyTorch holds {reserved} and {unallocated} of it ({share}) is holes between live blocks: before it gave up it had already handed back \
-        every cached segment that was wholly free."),
+        "PyTorch holds {reserved}. {unallocated} of it ({share}) is free, in holes between live blocks. It had already given back every cached \
+        segment that was wholly free."),
     (true, |_| true,
         "{private_pool} is free in private pools (CUDA graphs, MemPool); the message counts it as allocated. Live tensors take {live}."),
     (true, |_| true, "{outside_pytorch} of this process is outside PyTorch's allocator: its context, kernels, libraries and graphs."),
     (true, |_| true,
-        "Process {own pid} is this process under the number that it has outside its container: beside it, what PyTorch holds would not fit on a \
-        card of {capacity}."),
+        "Process {own pid} is this process, under the number that it has outside its container. As another process it would not fit beside \
+        PyTorch on a card of {capacity}."),
     (false, |_| true,
-        "The driver does not tell how much {untold} holds: it prints 2^64 bytes where it cannot (WSL, some containers, MIG)."),
+        "The driver does not tell how much memory {untold} holds: it prints 2^64 bytes where it cannot (WSL, some containers, MIG)."),
     (false, |m| m.is_warning,
         "PyTorch (2.13 and later) warned {times} of a request of this size; the figures are those of the last time."),
     (false, |m| !m.is_warning, "PyTorch had warned {times} of this request; the warning tells its bytes in full."),
     (false, |_| true, "It is rank {rank}'s message; other ranks may have failed only because this one did."),
-    (false, |_| true, "GPU {gpu} is counted inside the process, after {visible name}."),
+    (false, |_| true, "GPU {gpu} is how this process numbers it, after {visible name}."),
     (false, breaks_off, "The message breaks off: what PyTorch holds is in the part that is missing."),
     (false, |m| !breaks_off(m),
-        "PyTorch always prints {unread}: that part of the message is missing here, or stands between other text."),
+        "The text does not give {unread}. PyTorch always prints that: it was cut off, or stands between other lines."),
 ];
 
 fn breaks_off(m: &OomMessage) -> bool {

@@ -191,7 +191,7 @@ fn tensor(m: &OomMessage) -> Option<String> {
 fn untold(m: &OomMessage) -> Option<String> {
     let untold = m.processes.iter().filter(|p| p.bytes.is_unlimited());
     let names: Vec<String> = untold.map(|p| p.pid.map_or("this process".to_owned(), |pid| format!("process {pid}"))).collect();
-    (!names.is_empty()).then(|| names.join(", "))
+    (!names.is_empty()).then(|| listed(&names))
 }
 
 /// The other processes, largest first.

@@ -10,7 +10,7 @@ const CUDNN: &str = "cuDNN could not get memory, which it takes from the card it
 const NCCL: &str = "NCCL could not get memory for its buffers, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
 
 const NVML: &str = "PyTorch could not get memory from the driver, and then failed to ask NVML how much was free, which it needs for its message: the card was full most likely. On Jetson and in some containers NVML does not answer.";
-const SAVER: &str = "torch_memory_saver, which keeps tensors of SGLang or a trainer so that their memory can be given back and taken again, could not get memory from the driver: the card is full.";
+const SAVER: &str = "torch_memory_saver could not get memory from the driver: the card is full. SGLang and trainers use it to give memory back and take it again.";
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[

@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Vllm, P::Cuda, Sure, "CUDA out of memory occurred when warming up sampler", "",
         "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering `max_num_seqs` or \
         `gpu_memory_utilization` when initializing the engine.", "")
-        .says("vLLM's share of the card leaves no room outside it to draw tokens for as many requests as may run at once (max_num_seqs).")
+        .says("vLLM tried to draw tokens for as many requests as may run at once (max_num_seqs). The memory outside its share of the card was too small for that.")
         .tips(&["Run fewer requests at once: a lower `--max-num-seqs` (the default of 1024 needs most with a large vocabulary).",
             "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.", "See who else holds the card: `{tool}`."]),
     row(W::Sglang, P::Cuda, Sure, "Not enough memory. Please try to increase --mem-fraction-static", "",
@@ -43,8 +43,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Tgi, P::Cuda, Sure, "Not enough memory to handle", "",
         "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`", "")
         .near("prefill tokens")
-        .says("The weights of the model leave no room on the card for the activations of the longest batch that may come \
-        (--max-batch-prefill-tokens), which text-generation-inference tries first."),
+        .says("text-generation-inference tries the longest batch that may come (--max-batch-prefill-tokens) when it starts. The weights of \
+        the model leave no room on the card for its activations."),
     row(W::CuPy, P::Cuda, Figures, "Out of memory allocating",
         "allocating {requested} | (allocated so far: {allocated} | limit set to: {limit} | limit set to {limit}",
         "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,165,824 bytes (allocated so far: 3,221,225,472 bytes, limit set \

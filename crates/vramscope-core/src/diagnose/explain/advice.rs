@@ -304,12 +304,12 @@ pub(super) const FULL: Advice = &[
 ];
 /// Where the request would have fitted without what is outside PyTorch, that is the first thing to look at.
 pub(super) const OUTSIDE: Advice = &[
-    "[own] Find what takes the {deciding} outside PyTorch in this process: some hundred MiB are its context, which stays; the rest is {collectives}, graphs, workspaces or another library on the same card.",
-    "[not own] Find what takes the {deciding} outside PyTorch (another program, the desktop, a second context of this one): `{tool}` lists the processes; stop them, or run on a card without a display.",
+    "[process told] Find what takes the {deciding} outside PyTorch in this process: some hundred MiB are its context, which stays; the rest is {collectives}, graphs, workspaces or another library on the same card.",
+    "[not process told] Find what takes the {deciding} outside PyTorch (another program, the desktop, a second context of this one): `{tool}` lists the processes; stop them, or run on a card without a display.",
 ];
 /// Behind what makes a full card hold less.
 pub(super) const FEW_HOLES: Advice = &[
-    "[joined, 2.1, not windows, not expands] Then let segments grow in place, which wins back a part of the {unallocated} in holes: `{conf}=expandable_segments:True`.",
+    "[own >= requested, 2.1, not windows, not expands] Then let segments grow in place, which wins back a part of the {unallocated} in holes: `{conf}=expandable_segments:True`.",
 ];
 pub(super) const HOLES: Advice = &[
     "[expands] Expandable segments are on already; what is left between live blocks are pages that a small tensor keeps mapped. Allocate long-lived tensors before short-lived ones.",

@@ -14,10 +14,12 @@ use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, Platform, Writ
 use crate::units::pytorch_size;
 
 mod advice;
+mod condition;
 mod contradict;
 mod device;
 mod judge;
 mod remedies;
+mod rules;
 mod words;
 
 /// One thing to do about it. In JSON it is its sentence, which holds the setting.
@@ -263,41 +265,35 @@ fn largest(message: &OomMessage) -> Vec<&PeakBuffer> {
     buffers
 }
 
-/// Whether the sentence rests on figures, which must not contradict each other; of which messages; what.
-type Known = (bool, fn(&OomMessage) -> bool, &'static str);
+/// Whether the sentence rests on figures, which must not contradict each other; and what.
+type Known = (bool, &'static str);
 
 #[rustfmt::skip]
 const KNOWN: &[Known] = &[
-    (false, |_| true, "The requested tensor is {tensor}."),
-    (true, |m| m.dialect.writer == Writer::PyTorch,
-        "PyTorch holds {reserved}. {unallocated} of it ({share}) is free, in holes between live blocks. It had already given back every cached \
-        segment that was wholly free."),
-    (true, |_| true,
-        "{private_pool} is free in private pools (CUDA graphs, MemPool); the message counts it as allocated. Live tensors take {live}."),
-    (true, |_| true, "{outside_pytorch} of this process is outside PyTorch's allocator: its context, kernels, libraries and graphs."),
-    (true, |_| true,
+    (false, "The requested tensor is {tensor}."),
+    (true,
+        "[pytorch] PyTorch holds {reserved}. {unallocated} of it ({share}) is free, in holes between live blocks. It had already given back every \
+        cached segment that was wholly free."),
+    (true, "{private_pool} is free in private pools (CUDA graphs, MemPool); the message counts it as allocated. Live tensors take {live}."),
+    (true, "{outside_pytorch} of this process is outside PyTorch's allocator: its context, kernels, libraries and graphs."),
+    (true,
         "Process {own pid} is this process, under the number that it has outside its container. As another process it would not fit beside \
         PyTorch on a card of {capacity}."),
-    (false, |_| true,
+    (false,
         "The driver does not tell how much memory {untold} holds: it prints 2^64 bytes where it cannot (WSL, some containers, MIG)."),
-    (false, |m| m.is_warning,
-        "PyTorch (2.13 and later) warned {times} of a request of this size; the figures are those of the last time."),
-    (false, |m| !m.is_warning, "PyTorch had warned {times} of this request; the warning tells its bytes in full."),
-    (false, |_| true, "It is rank {rank}'s message; other ranks may have failed only because this one did."),
-    (false, |_| true, "GPU {gpu} is how this process numbers it, after {visible name}."),
-    (false, breaks_off, "The message breaks off: what PyTorch holds is in the part that is missing."),
-    (false, |m| !breaks_off(m),
-        "The text does not give {unread}. PyTorch always prints that: it was cut off, or stands between other lines."),
+    (false,
+        "[warning] PyTorch (2.13 and later) warned {times} of a request of this size; the figures are those of the last time."),
+    (false, "[not warning] PyTorch had warned {times} of this request; the warning tells its bytes in full."),
+    (false, "It is rank {rank}'s message; other ranks may have failed only because this one did."),
+    (false, "GPU {gpu} is how this process numbers it, after {visible name}."),
+    (false, "[breaks off] The message breaks off: what PyTorch holds is in the part that is missing."),
+    (false, "[not breaks off] The text does not give {unread}. PyTorch always prints that: it was cut off, or stands between other lines."),
 ];
 
-fn breaks_off(m: &OomMessage) -> bool {
-    m.unread().len() == 2 && m.figures.allocated.is_none() && m.reserved().is_none()
-}
-
 fn known(m: &OomMessage, is_consistent: bool) -> Vec<String> {
-    let said = KNOWN.iter().filter(|(rests_on_figures, when, _)| (is_consistent || !rests_on_figures) && when(m));
+    let said = KNOWN.iter().filter(|(rests_on_figures, _)| is_consistent || !rests_on_figures);
     let of_xla = m.extra.iter().map(|(name, figure)| format!("XLA's {name}: {}.", figure.printed()));
-    said.filter_map(|(.., says)| words::fill(m, says)).chain(of_xla).collect()
+    said.filter_map(|(_, says)| Some(words::fill(m, says)?.trim_start().to_owned())).chain(of_xla).collect()
 }
 
 fn not_known(m: &OomMessage) -> Vec<String> {

@@ -1,55 +1,16 @@
 //! What to change, by verdict, in the words of the card's vendor and with what the release that wrote the message has.
 
 use super::advice::{self, Advice};
-use super::words::{fill, has, own};
+use super::condition::is;
+use super::words::fill;
 use super::{Remedy, Verdict};
-use crate::formats::oom_message::{Cause, OomMessage, Platform, Release, Writer};
+use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
 
-/// A line of advice in the message's words; `None` where one of its conditions is not met, or where it names what is not told.
+/// A line of advice in the message's words; `None` where it does not apply.
 fn tip(m: &OomMessage, line: &str) -> Option<Remedy> {
-    let (conditions, line) = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")).unwrap_or(("", line));
-    if !conditions.split(", ").all(|condition| is_met(m, condition)) {
-        return None;
-    }
     let text = fill(m, line)?;
     let setting = text.split('`').nth(1).map(str::to_owned);
-    Some(Remedy { sentence: text.replace('`', ""), setting })
-}
-
-/// What a condition in brackets before a line says of the message.
-fn is_met(m: &OomMessage, condition: &str) -> bool {
-    if let Some(condition) = condition.strip_prefix("not ") {
-        return !is_met(m, condition);
-    }
-    let release = |text: &str| -> Option<Release> {
-        let (major, minor) = text.split_once('.')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
-    };
-    match condition {
-        "" => true,
-        "expands" => m.expandable_segments == Some(true),
-        // Windows' PyTorch has no expandable segments.
-        "windows" => m.on_windows,
-        "own" => m.this_process().is_some(),
-        "cut" => !m.unread().is_empty(),
-        // The holes would have been enough.
-        "joined" => {
-            m.figures.requested.zip(m.figures.free).is_some_and(|(q, free)| own(m, free).is_some_and(|own| q.bytes <= own.bytes))
-        }
-        "foreign" => m.is_foreign,
-        "nvidia" => !matches!(m.dialect.platform, Platform::Hip | Platform::Xpu | Platform::Npu),
-        // The card had what was requested.
-        "free" => m.figures.requested.zip(m.figures.free).is_some_and(|(q, free)| q.bytes <= free.bytes),
-        // PyTorch's own allocator has handed its cache back before it gives up; others fail beside a full cache.
-        "pytorch" => m.dialect.writer == Writer::PyTorch,
-        "cublas" => m.dialect.writer == Writer::Cublas,
-        "nccl" => m.dialect.writer == Writer::Nccl,
-        _ if condition == m.dialect.platform.name() => true,
-        _ => match condition.strip_prefix('-').and_then(release) {
-            Some(last) => m.dialect.until.is_some_and(|until| until <= last),
-            None => release(condition).is_some_and(|first| has(m, first)),
-        },
-    }
+    Some(Remedy { sentence: text.trim_start().replace('`', ""), setting })
 }
 
 pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
@@ -97,7 +58,7 @@ fn lines(m: &OomMessage, verdict: Verdict) -> Vec<&'static str> {
         Verdict::NonPytorch => &[advice::NON_PYTORCH],
         Verdict::TooLarge if platform == Platform::Xpu && is_below_the_card => &[advice::BLOCK],
         Verdict::TooLarge => &[advice::SPLIT, &full[1..]],
-        Verdict::Unknown if is_met(m, "free") => &[advice::REFUSED],
+        Verdict::Unknown if is(m, "fits") => &[advice::REFUSED],
         Verdict::Unknown if m.around.is_some() => &[advice::CUT, &full[..2], advice::UNKNOWN],
         Verdict::Unknown => &[advice::CUT, advice::UNKNOWN],
     };

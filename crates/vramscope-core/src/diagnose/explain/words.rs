@@ -3,9 +3,10 @@
 //! `{free}` in a sentence is that figure as it was printed; `{tool}` and its like are the words of the card's vendor. A sentence that names
 //! what the message does not tell cannot be said. `{? of {limit}}` is left out then; of `{?a|b}` the first that can be said stands.
 
+use super::condition::holds;
 use super::{device, unattributed};
 use crate::diagnose::vendor::Words;
-use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Release, Writer};
+use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
 
 type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
@@ -30,8 +31,12 @@ pub(super) const FIGURES: [Named<Figure>; 15] = [
 ];
 
 /// Figures that only sentences have.
-const DERIVED: [Named<Figure>; 11] = [
+const DERIVED: [Named<Figure>; 15] = [
     ("free", |m| m.figures.free),
+    ("holes", |m| Some(m.unallocated().unwrap_or(Figure::exact(0)))),
+    ("room", |m| m.figures.free.or_else(|| Some(m.figures.capacity?.minus(held(m)?)))),
+    ("usual outside", |m| Some(device::usual_outside(m))),
+    ("most others", |m| Some(device::most_of_others(m, m.figures.capacity?)?.0)),
     ("held", held),
     ("left", left),
     ("own", |m| own(m, m.figures.free?)),
@@ -87,8 +92,12 @@ const WORDS: [Named<String>; 29] = [
     ("collectives", |m| Some(vendor(m).collectives.to_owned())),
 ];
 
-/// The sentence with what it names; `None` where the message does not tell that.
+/// The sentence with what it names; `None` where the message does not tell that, or where a condition in brackets before it does not hold.
 pub(super) fn fill(m: &OomMessage, text: &str) -> Option<String> {
+    let (condition, text) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')).unwrap_or(("", text));
+    if !holds(m, condition)?.0 {
+        return None;
+    }
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, inside)) = rest.split_once('{') {
         out.push_str(before);
@@ -120,14 +129,25 @@ fn closing(text: &str) -> Option<usize> {
 }
 
 fn word(m: &OomMessage, name: &str) -> Option<String> {
-    let figure = FIGURES.iter().chain(&DERIVED).find(|(known, _)| known.strip_suffix("_bytes").unwrap_or(known) == name);
-    if let Some((_, of)) = figure {
-        let figure = of(m).filter(|f| !f.is_unlimited())?;
+    if let Some(figure) = figure(m, name) {
         let printed = figure.printed();
         // The kernel counts in KiB, whatever the size.
         return Some(if printed.ends_with("KiB") { pytorch_size(figure.bytes) } else { printed });
     }
     WORDS.iter().find(|(known, _)| *known == name)?.1(m)
+}
+
+pub(super) fn figure(m: &OomMessage, name: &str) -> Option<Figure> {
+    figures().find(|(known, _)| *known == name)?.1(m).filter(|figure| !figure.is_unlimited())
+}
+
+fn figures() -> impl Iterator<Item = Named<Figure>> {
+    FIGURES.iter().chain(&DERIVED).map(|&(name, of)| (name.strip_suffix("_bytes").unwrap_or(name), of))
+}
+
+#[cfg(test)]
+pub(super) fn is_figure(name: &str) -> bool {
+    figures().any(|(known, _)| known == name)
 }
 
 /// What PyTorch holds of the device; on Apple's everything that the process does.
@@ -165,11 +185,6 @@ fn variable(m: &OomMessage) -> &'static str {
         None if m.dialect.since >= Some((2, 10)) => "PYTORCH_ALLOC_CONF",
         None => vendor(m).conf,
     }
-}
-
-/// False where every release that writes the message is older.
-pub(super) fn has(m: &OomMessage, release: Release) -> bool {
-    m.dialect.until.is_none_or(|until| until >= release)
 }
 
 /// The size of the tensor behind a request that PyTorch rounded up to a segment.
@@ -243,15 +258,14 @@ mod tests {
     /// A name that is mistyped would never be told.
     #[test]
     fn every_sentence_names_what_there_is() {
-        let rules = [super::super::judge::all_rules(), device::all_rules()].concat();
-        let mut sentences: Vec<&str> = rules.iter().map(|rule| rule.says).collect();
-        sentences.extend(super::super::KNOWN.iter().map(|known| known.2));
+        let rules = super::super::rules::ALL.iter().copied().flatten();
+        let mut sentences: Vec<&str> = rules.map(|rule| rule.says).collect();
+        sentences.extend(super::super::KNOWN.iter().map(|known| known.1));
         sentences.extend(super::super::advice::ALL.iter().flat_map(|lines| lines.iter().copied()));
         for says in sentences {
             for name in says.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name) {
                 let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b' ');
-                let is_known = FIGURES.iter().chain(&DERIVED).any(|(n, _)| n.strip_suffix("_bytes").unwrap_or(n) == name)
-                    || WORDS.iter().any(|(n, _)| *n == name);
+                let is_known = is_figure(name) || WORDS.iter().any(|(n, _)| *n == name);
                 assert!(!is_name || is_known, "{name}: {says}");
             }
         }

@@ -72,6 +72,7 @@ pub(super) fn regroup(
     let own = lines.first()?.stream;
     let of_writer: Vec<Line<'_>> = lines.iter().copied().filter(|l| l.stream == own).collect();
     let is_mixed = of_writer.len() < lines.len();
+    *left = left.saturating_sub(bytes);
     // What each reading lacks, and how much it leaves out: of equal ones that which leaves more, as `train.py:12` before a line is no part
     // of a figure. The plain one comes first.
     let mut readings = vec![(lacking(plain), Reverse(0), None)];

@@ -1,6 +1,7 @@
 //! What to do, as text by program and case. A setting to copy stands between backticks. `{tool}`, `{holders}`, `{watch}`, `{module}`,
-//! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor. `[2.1]` before a line: only for releases that have it;
-//! `[-1.15]`: only where the message is of that release or an older one.
+//! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor, other names are figures (`words`). `[2.1]` before a line: only for
+//! releases that have it; `[-1.15]`: only where the message is of that release or an older one; `[windows]`, `[not windows]`: what
+//! `remedies` knows of the message.
 
 use crate::formats::oom_message::{Platform, Writer};
 
@@ -244,15 +245,26 @@ pub(super) const IN_TGI: Advice = &[
     "Capture fewer CUDA graphs: `--cuda-graphs 0` captures none.",
 ];
 pub(super) const VLLM_LARGER: Advice = &[
+    "Bound the longest input: {?`--max-model-len {fits}`|a lower `--max-model-len`}.",
     "Store the cache in half the bytes: `--kv-cache-dtype fp8`.",
-    "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9).",
-    "Spread the weights over more cards: `--tensor-parallel-size 2`.",
+    LARGER_SHARE,
+    MORE_CARDS,
+    "Or load quantised weights (AWQ, GPTQ, FP8).",
+];
+pub(super) const VLLM_NOTHING_LEFT: Advice = &[
+    "Bound the longest input: a lower `--max-model-len` (the activations of one such input are set aside first).",
+    LARGER_SHARE,
+    MORE_CARDS,
     "Or load quantised weights (AWQ, GPTQ, FP8).",
     WHO,
 ];
+const LARGER_SHARE: &str =
+    "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9).";
+const MORE_CARDS: &str = "Spread the weights over more cards: `--tensor-parallel-size 2`.";
 pub(super) const VLLM_START: Advice = &[
     "See what holds the card and stop what should not: `{tool}`.",
     "Find holders that it does not name, of other containers or dead programs: `{holders}`.",
+    "Or take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
 ];
 pub(super) const POOL_ALLOCATOR: Advice = &[
     "Look into the allocator that the program gave to `torch.cuda.MemPool`: it returned a null pointer; log its size, device and stream there.",
@@ -267,6 +279,7 @@ pub(super) const SEGMENT_RESERVE: Advice = &[
 pub(super) const RETRIED: Advice = &[
     GOES_ON[0],
     "Many of these cost time: every one synchronises the device and gives the cache back. Leave it a little more room.",
+    "[2.1, not windows, not expands] Where memory lies in holes, let segments grow in place: `{conf}=expandable_segments:True`.",
 ];
 pub(super) const BROKEN_SIZE: Advice =
     &["Print the shape right before the failing line: a dimension is negative, uninitialised or multiplied twice."];
@@ -289,22 +302,81 @@ pub(super) const FULL: Advice = &[
     "[2.0] Take less for the optimizer's step: `torch.optim.AdamW(model.parameters(), fused=True)` needs no temporary copies; 8-bit or sharded optimizer states need less for good.",
     "[1.9] In evaluation keep no graph: `torch.inference_mode()`.",
 ];
+/// Where the request would have fitted without what is outside PyTorch, that is the first thing to look at.
+pub(super) const OUTSIDE: Advice = &[
+    "[process told] Find what takes the {deciding} outside PyTorch in this process: some hundred MiB are its context, which stays; the rest is {collectives}, graphs, workspaces or another library on the same card.",
+    "[not process told] Find what takes the {deciding} outside PyTorch (another program, the desktop, a second context of this one): `{tool}` lists the processes; stop them, or run on a card without a display.",
+];
+/// Behind what makes a full card hold less.
+pub(super) const FEW_HOLES: Advice = &[
+    "[own >= requested, 2.1, not windows, not expands] Then let segments grow in place, which wins back a part of the {unallocated} in holes: `{conf}=expandable_segments:True`.",
+];
 pub(super) const HOLES: Advice = &[
+    "[expands] Expandable segments are on already; what is left between live blocks are pages that a small tensor keeps mapped. Allocate long-lived tensors before short-lived ones.",
+    "[2.1, not windows, not expands] Set `{conf}=expandable_segments:True` before the process starts: segments then grow in place and holes can be joined.",
+    "[not 2.1, not windows, not expands] Use PyTorch 2.1 or later, which has expandable segments: they remove most of this.",
+    // With expandable segments on, PyTorch does not look at it (`should_split`).
+    "[1.10, windows, not expands] Set `{conf}=max_split_size_mb:128`: larger blocks are no longer cut up by small tensors (try 128 to 512).",
+    "[1.10, not windows, not expands] Or set `{conf}=max_split_size_mb:128`: larger blocks are no longer cut up by small tensors (try 128 to 512).",
     "If sizes vary from step to step, pad or bucket them to a few lengths and warm up with the longest.",
     "torch.{module}.empty_cache() does not help here: PyTorch had already given back every segment that was wholly free.",
 ];
+pub(super) const CAP: Advice = &[
+    "Raise {?the limit: `torch.{module}.set_per_process_memory_fraction({fraction})` would have let this request through ({needed} of {capacity})|or remove the limit: `torch.{module}.set_per_process_memory_fraction(1.0)`}.",
+    "Look for who set it: set_per_process_memory_fraction in the code, or per_process_memory_fraction in the allocator's settings.",
+];
 pub(super) const SHARE: Advice = &[
+    "Stop what should not run beside this ({others}); see what the largest is with {?`ps -o pid,user,etime,cmd -p {largest pid}`|`{tool}`}.",
     "Find every holder, also those that {tool} does not name: `{holders}`.",
     "Give each process its own card: `{visible}` (and torch.{module}.set_device(local_rank) before any other use of the card).",
 ];
-pub(super) const CUBLAS: Advice = &[
-    "Leave memory for cuBLAS, or make its workspace smaller: `CUBLAS_WORKSPACE_CONFIG=:4096:2`.",
-    "The same error appears when an index is out of range in an earlier kernel: run once with {blocking}.",
+pub(super) const NON_PYTORCH: Advice = &[
+    "[nvidia] Load kernels only when used: `CUDA_MODULE_LOADING=LAZY` (the default since PyTorch 1.13; libraries may turn it off).",
+    "[xpu] Use fewer process groups and communicators: each {collectives} communicator holds its own buffers.",
+    "[npu] Use fewer process groups and communicators: each {collectives} communicator holds its own buffers. HCCL_BUFFSIZE makes them smaller.",
+    "[not xpu, not npu] Use fewer process groups and communicators: each {collectives} communicator holds its own buffers. NCCL_BUFFSIZE makes them smaller.",
+    "Capture fewer graphs, and check extensions that call {malloc} themselves.",
 ];
-pub(super) const NCCL: Advice = &["Make NCCL's buffers smaller: `NCCL_BUFFSIZE=1048576`, and create fewer process groups."];
-pub(super) const BARE: Advice = &["Hand PyTorch's cache back before the failing call: `torch.{module}.empty_cache()`."];
-pub(super) const BARE_FOREIGN: Advice = &[
-    "The text does not say which program this is of. Where PyTorch is in the same process, its cache counts as used: torch.{module}.empty_cache() hands it back.",
+pub(super) const LARGER_SLICE: Advice =
+    &["Take a larger slice of the card: `nvidia-smi mig -lgip` lists the profiles it can be cut into."];
+pub(super) const CUT: Advice = &[
+    "[cut] Paste the whole message as it was printed, up to \"reserved by PyTorch but unallocated\": what it lacks here decides.",
 ];
-pub(super) const HOLDS: Advice = &["See who holds the card: `{tool}`."];
-pub(super) const RECORD: Advice = &["Record a snapshot with the lines below and open it: it shows every block and who owns it."];
+/// The card had room for what was refused.
+pub(super) const REFUSED: Advice = &[
+    CUT[0],
+    "[expands] Each expandable segment reserves address space for the whole card: look for a limit with `ulimit -v`.",
+    "Watch the card while it happens, for a process that comes and goes: `{watch}`.",
+    "[hip] Check for a limit outside PyTorch: a partition of the card (CPX, NPS), a container's quota, or Windows' own budget.",
+    "[npu] Check for a limit outside PyTorch: a virtual part of the card, or a container's quota.",
+    "[xpu] Check for a limit outside PyTorch: one tile or a virtual function of the card, the driver's largest single allocation, a container's quota.",
+    "[nvidia, windows] Give Windows a larger paging file: it promises as much memory of its own as a program takes on the card, and refuses where it cannot.",
+    "[nvidia, not windows] Check for a limit outside PyTorch: a vGPU or MIG profile, MPS (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), a container's quota, or Windows' own budget.",
+];
+pub(super) const UNKNOWN: Advice = &[
+    "[cublas] Leave memory for cuBLAS, or make its workspace smaller: `CUBLAS_WORKSPACE_CONFIG=:4096:2`.",
+    "[cublas] The same error appears when an index is out of range in an earlier kernel: run once with {blocking}.",
+    "[nccl] Make NCCL's buffers smaller: `NCCL_BUFFSIZE=1048576`, and create fewer process groups.",
+    "[not pytorch, not foreign] Hand PyTorch's cache back before the failing call: `torch.{module}.empty_cache()`.",
+    "[not pytorch, foreign] The text does not say which program this is of. Where PyTorch is in the same process, its cache counts as used: torch.{module}.empty_cache() hands it back.",
+    "See who holds the card: `{tool}`.",
+    "[not foreign] Record a snapshot with the lines below and open it: it shows every block and who owns it.",
+];
+
+#[cfg(test)]
+pub(super) const ALL: &[Advice] = &[
+    VLLM_LARGER,
+    VLLM_NOTHING_LEFT,
+    VLLM_START,
+    RETRIED,
+    SEGMENT_RESERVE,
+    FULL,
+    OUTSIDE,
+    FEW_HOLES,
+    HOLES,
+    CAP,
+    SHARE,
+    NON_PYTORCH,
+    REFUSED,
+    UNKNOWN,
+];

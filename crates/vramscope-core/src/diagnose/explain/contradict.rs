@@ -1,106 +1,70 @@
 //! Figures of one message that cannot all be true: pasted together from two messages, of two devices, or damaged on the way.
 //!
-//! Every comparison leaves the room that printed decimals need, and 2 % (or 64 MiB) of the card beside it: a message reads its figures one after
-//! the other while other processes go on.
+//! Every comparison leaves the room that printed decimals need, and 2 % (or 64 MiB) of the card beside it where a message reads its
+//! figures one after the other while other processes go on.
 
 use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
+const OTHER_DEVICE: &str = "the two are of different devices, or of two messages";
+const ON_CARD: &str = "on the whole card";
+
+/// A figure, what it is, the whole that it cannot exceed, what that is, whether other processes may have gone on in between, and why it cannot.
+type Pair =
+    (fn(&OomMessage) -> Option<Figure>, &'static str, fn(&OomMessage) -> Option<Figure>, &'static str, bool, &'static str);
+
+#[rustfmt::skip]
+const PAIRS: [Pair; 10] = [
+    (|m| m.figures.allocated, "allocated by PyTorch", |m| m.figures.reserved, "reserved in all", false,
+        "what is allocated is part of what is reserved, so one of the two is of another device or message"),
+    (|m| m.figures.private_pools, "in private pools", |m| m.figures.allocated, "allocated", false,
+        "the pools are counted in what is allocated, so one of the two is of another message"),
+    (|m| m.figures.free.filter(|_| m.dialect.platform != Platform::Hip), "free", capacity, ON_CARD, false, OTHER_DEVICE),
+    (|m| m.figures.free.filter(|_| m.dialect.platform == Platform::Hip), "free", capacity, ON_CARD, false,
+        "on an AMD chip that shares the machine's memory (APU) what is free counts all of that and the capacity only the part set aside for the \
+        GPU, in the BIOS; else the two are of different devices"),
+    (|m| m.figures.limit, "allowed", capacity, ON_CARD, false, "a limit is a share of its card, so the two are of different devices"),
+    // Windows' driver moves memory to the host where the card is full.
+    (|m| held(m).filter(|_| !m.on_windows && m.figures.free.is_none_or(|free| free.bytes > 0)), "held by PyTorch", capacity, ON_CARD, false,
+        "unless the driver moves memory to the host (managed memory, WSL), the two are of different devices"),
+    (OomMessage::this_process, "in use by this process", capacity, ON_CARD, false, OTHER_DEVICE),
+    (OomMessage::reserved, "held by PyTorch", OomMessage::this_process, "in use by this process in all", true,
+        "PyTorch's part is larger than the whole, so one of the two is of another process or message"),
+    (|m| beside_free(m, held(m)), "free and held by PyTorch together", capacity, ON_CARD, true,
+        "what is free is of another card or another moment than what is held"),
+    (|m| beside_free(m, m.listed_processes()), "free and in use by the listed processes together", capacity, ON_CARD, true,
+        "the list is of another card or another moment"),
+];
+
+fn capacity(m: &OomMessage) -> Option<Figure> {
+    m.figures.capacity
+}
+
+fn held(m: &OomMessage) -> Option<Figure> {
+    m.reserved().or(m.figures.allocated)
+}
+
+/// With what is free, where each alone fits on the card.
+fn beside_free(m: &OomMessage, used: Option<Figure>) -> Option<Figure> {
+    let (free, used, capacity) = (m.figures.free?, used?, m.figures.capacity?);
+    (free.low().max(used.low()) <= capacity.high()).then(|| free.plus(used))
+}
+
 /// What contradicts what, a sentence each; empty for a message whose figures can stand together.
 pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
-    let mut out: Vec<String> = m
-        .negative
-        .iter()
-        .map(|printed| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here"))
-        .collect();
+    let below_zero =
+        |printed: &String| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here");
+    let mut out: Vec<String> = m.negative.iter().map(below_zero).collect();
     // Other programs' figures are not of one card.
     if m.dialect.writer.neighbour().is_some() || m.dialect.writer == Writer::Cpu {
         return out;
     }
-    let f = &m.figures;
-    let capacity = f.capacity;
-    let room = capacity.map_or(0, |c| c.bytes / 50).max(64 * MEBIBYTE);
-    let mut above = |a: Option<Figure>, what: &str, b: Option<Figure>, whole: &str, room: u64, why: &str| {
-        let (Some(a), Some(b)) = (a, b) else { return };
-        if a.low() > b.high().saturating_add(room) {
-            out.push(format!("{} {what}, but {} {whole}: {why}", pytorch_size(a.bytes), pytorch_size(b.bytes)));
+    let room = m.figures.capacity.map_or(0, |c| c.bytes / 50).max(64 * MEBIBYTE);
+    for (part, what, whole, of, goes_on, why) in PAIRS {
+        let (Some(a), Some(b)) = (part(m), whole(m)) else { continue };
+        if a.low() > b.high().saturating_add(if goes_on { room } else { 0 }) {
+            out.push(format!("{} {what}, but {} {of}: {why}", pytorch_size(a.bytes), pytorch_size(b.bytes)));
         }
-    };
-    const OTHER_DEVICE: &str = "the two are of different devices, or of two messages";
-    let reserved = m.reserved();
-    above(
-        f.allocated,
-        "allocated by PyTorch",
-        f.reserved,
-        "reserved in all",
-        0,
-        "what is allocated is part of what is reserved, so one of the two is of another device or message",
-    );
-    above(
-        f.private_pools,
-        "in private pools",
-        f.allocated,
-        "allocated",
-        0,
-        "the pools are counted in what is allocated, so one of the two is of another message",
-    );
-    let shared = if m.dialect.platform == Platform::Hip {
-        "on an AMD chip that shares the machine's memory (APU) what is free counts all of that and the capacity only the part set aside for the GPU, in the BIOS; else the two are of different devices"
-    } else {
-        OTHER_DEVICE
-    };
-    above(f.free, "free", capacity, "on the whole card", 0, shared);
-    above(
-        f.limit,
-        "allowed",
-        capacity,
-        "on the whole card",
-        0,
-        "a limit is a share of its card, so the two are of different devices",
-    );
-    above(
-        // Windows' driver moves memory to the host where the card is full.
-        reserved.or(f.allocated).filter(|_| !m.on_windows && f.free.is_none_or(|free| free.bytes > 0)),
-        "held by PyTorch",
-        capacity,
-        "on the whole card",
-        0,
-        "unless the driver moves memory to the host (managed memory, WSL), the two are of different devices",
-    );
-    above(m.this_process(), "in use by this process", capacity, "on the whole card", 0, OTHER_DEVICE);
-    above(
-        reserved,
-        "held by PyTorch",
-        m.this_process(),
-        "in use by this process in all",
-        room,
-        "PyTorch's part is larger than the whole, so one of the two is of another process or message",
-    );
-    // Each alone fits; together they do not.
-    let each_fits = |a: Figure, b: Figure| capacity.is_some_and(|c| a.low() <= c.high() && b.low() <= c.high());
-    if let (Some(free), Some(held)) = (f.free, reserved.or(f.allocated))
-        && each_fits(free, held)
-    {
-        above(
-            Some(free.plus(held)),
-            "free and held by PyTorch together",
-            capacity,
-            "on the whole card",
-            room,
-            "what is free is of another card or another moment than what is held",
-        );
-    }
-    if let (Some(free), Some(listed)) = (f.free, m.listed_processes())
-        && each_fits(free, listed)
-    {
-        above(
-            Some(free.plus(listed)),
-            "free and in use by the listed processes together",
-            capacity,
-            "on the whole card",
-            room,
-            "the list is of another card or another moment",
-        );
     }
     out
 }

@@ -10,14 +10,17 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 pub use super::oom::Verdict;
-use crate::formats::oom_message::{Cause, Figure, OomMessage, PeakBuffer, Platform, Writer};
+use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, Platform, Writer};
 use crate::units::pytorch_size;
 
 mod advice;
+mod condition;
 mod contradict;
 mod device;
 mod judge;
 mod remedies;
+mod rules;
+mod words;
 
 /// One thing to do about it. In JSON it is its sentence, which holds the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,27 +114,11 @@ pub fn explain(message: &OomMessage) -> Explanation {
     let contradictions = contradict::contradictions(message);
     let judged = if contradictions.is_empty() { judge::judge(message) } else { judge::contradicted(message, &contradictions) };
     let is_consistent = contradictions.is_empty();
-    let mut figures = BTreeMap::new();
-    let mut rounding = BTreeMap::new();
-    let f = &message.figures;
-    for (name, figure) in [
-        ("requested_bytes", f.requested),
-        ("capacity_bytes", f.capacity),
-        ("device_free_bytes", f.free),
-        ("limit_bytes", f.limit),
-        ("allocated_bytes", f.allocated),
-        ("private_pool_bytes", f.private_pools),
-        ("live_bytes", message.live()),
-        ("reserved_bytes", message.reserved()),
-        ("unallocated_bytes", message.unallocated()),
-        ("process_bytes", message.this_process()),
-        ("outside_pytorch_bytes", message.outside_pytorch()),
-        ("other_processes_bytes", message.other_processes()),
-        ("other_allocations_bytes", f.other_allocations),
-        ("largest_block_bytes", f.largest_block),
-        ("unattributed_bytes", unattributed(message).filter(|_| is_consistent)),
-    ] {
-        let Some(figure) = figure.filter(|f| !f.is_unlimited()) else { continue };
+    let (mut figures, mut rounding) = (BTreeMap::new(), BTreeMap::new());
+    for (name, of) in words::FIGURES {
+        let Some(figure) = of(message).filter(|f| !f.is_unlimited() && (is_consistent || name != "unattributed_bytes")) else {
+            continue;
+        };
         figures.insert(name, figure.bytes);
         if figure.slack > 0 {
             rounding.insert(name, figure.slack);
@@ -271,24 +258,6 @@ impl Explanation {
     }
 }
 
-/// The size of the tensor behind a request that PyTorch rounded up to a segment.
-fn tensor_size(message: &OomMessage) -> Option<String> {
-    const MIB: u64 = crate::units::MEBIBYTE;
-    let q = message.figures.requested?.bytes;
-    let is_segment = message.dialect.writer == Writer::PyTorch
-        && matches!(message.dialect.platform, Platform::Cuda | Platform::Hip | Platform::Xpu);
-    if !is_segment || message.cause == Some(Cause::Rejected) {
-        return None;
-    }
-    Some(match q / MIB {
-        2 => "The requested tensor is at most 1 MiB: PyTorch takes 2 MiB from the device for those.".to_owned(),
-        20 => "The requested tensor is over 1 MiB and under 10 MiB (PyTorch takes 20 MiB from the device for those), or between 18 and 20 MiB."
-            .to_owned(),
-        n if n < 1024 && n > 2 => format!("The requested tensor is between {} and {n} MiB: PyTorch rounds up to 2 MiB.", n - 2),
-        _ => return None,
-    })
-}
-
 /// What the report of XLA lists, largest first.
 fn largest(message: &OomMessage) -> Vec<&PeakBuffer> {
     let mut buffers: Vec<&PeakBuffer> = message.peak_buffers.iter().collect();
@@ -296,104 +265,65 @@ fn largest(message: &OomMessage) -> Vec<&PeakBuffer> {
     buffers
 }
 
-/// With figures that contradict each other nothing is said that would rest on them.
-fn known(message: &OomMessage, is_consistent: bool) -> Vec<String> {
-    let mut out: Vec<String> = tensor_size(message).into_iter().collect();
-    if let (Some(holes), Some(reserved)) = (message.unallocated(), message.reserved())
-        && reserved.bytes > 0
-        && message.dialect.writer == Writer::PyTorch
-        && is_consistent
-    {
-        let share = holes.bytes as f64 * 100.0 / reserved.bytes as f64;
-        out.push(format!("PyTorch holds {} and {} of it ({share:.1} %) is holes between live blocks: before it gave up it had already handed back every cached segment that was wholly free.", reserved.printed(), holes.printed()));
-    }
-    if let (Some(pool), Some(live), true) = (message.figures.private_pools, message.live(), is_consistent) {
-        out.push(format!(
-            "{} sit free in private pools (CUDA graphs, MemPool); the message counts them as allocated. Live tensors take {}.",
-            pool.printed(),
-            live.printed()
-        ));
-    }
-    if let Some(outside) = message.outside_pytorch().filter(|_| is_consistent) {
-        out.push(format!(
-            "{} of this process is outside PyTorch's allocator: its context, kernels, libraries and graphs.",
-            outside.printed()
-        ));
-    }
-    if let (Some(pid), Some(capacity), true) =
-        (message.processes.iter().find(|p| p.is_this).and_then(|p| p.pid), message.figures.capacity, is_consistent)
-    {
-        out.push(format!("Process {pid} is this process under the number that it has outside its container: beside it, what PyTorch holds would not fit on a card of {}.", capacity.printed()));
-    }
-    let untold: Vec<String> = message
-        .processes
-        .iter()
-        .filter(|p| p.bytes.is_unlimited())
-        .map(|p| p.pid.map_or("this process".to_owned(), |pid| format!("process {pid}")))
-        .collect();
-    if !untold.is_empty() {
-        out.push(format!(
-            "The driver does not tell how much {} holds: it prints 2^64 bytes where it cannot (WSL, some containers, MIG).",
-            untold.join(", ")
-        ));
-    }
-    if message.warnings > 0 {
-        let times = if message.warnings == 1 { "once".to_owned() } else { format!("{} times", message.warnings) };
-        out.push(if message.is_warning {
-            format!("PyTorch (2.13 and later) warned {times} of a request of this size; the figures are those of the last time.")
-        } else {
-            format!("PyTorch had warned {times} of this request; the warning tells its bytes in full.")
-        });
-    }
-    if let Some(rank) = message.rank {
-        out.push(format!("It is rank {rank}'s message; other ranks may have failed only because this one did."));
-    }
-    if let Some(gpu) = message.gpu.filter(|_| message.dialect.writer.neighbour().is_none()) {
-        out.push(format!("GPU {gpu} is counted inside the process, after {}.", remedies::visible(message)));
-    }
-    let unread = message.unread();
-    if unread.len() == 2 && message.figures.allocated.is_none() && message.reserved().is_none() {
-        out.push("The message breaks off: what PyTorch holds is in the part that is missing.".to_owned());
-    } else if !unread.is_empty() {
-        out.push(format!(
-            "PyTorch always prints {}: that part of the message is missing here, or stands between other text.",
-            device::listed(&unread)
-        ));
-    }
-    for (name, figure) in &message.extra {
-        out.push(format!("XLA's {name}: {}.", figure.printed()));
-    }
-    out
+/// Whether the sentence rests on figures, which must not contradict each other; and what.
+type Known = (bool, &'static str);
+
+#[rustfmt::skip]
+const KNOWN: &[Known] = &[
+    (false, "The requested tensor is {tensor}."),
+    (true,
+        "[pytorch] PyTorch holds {reserved}. {unallocated} of it ({share}) is free, in holes between live blocks. It had already given back every \
+        cached segment that was wholly free."),
+    (true, "{private_pool} is free in private pools (CUDA graphs, MemPool); the message counts it as allocated. Live tensors take {live}."),
+    (true, "{outside_pytorch} of this process is outside PyTorch's allocator: its context, kernels, libraries and graphs."),
+    (true,
+        "Process {own pid} is this process, under the number that it has outside its container. As another process it would not fit beside \
+        PyTorch on a card of {capacity}."),
+    (false,
+        "The driver does not tell how much memory {untold} holds: it prints 2^64 bytes where it cannot (WSL, some containers, MIG)."),
+    (false,
+        "[warning] PyTorch (2.13 and later) warned {times} of a request of this size; the figures are those of the last time."),
+    (false, "[not warning] PyTorch had warned {times} of this request; the warning tells its bytes in full."),
+    (false, "It is rank {rank}'s message; other ranks may have failed only because this one did."),
+    (false, "GPU {gpu} is how this process numbers it, after {visible name}."),
+    (false, "[breaks off] The message breaks off: what PyTorch holds is in the part that is missing."),
+    (false, "[not breaks off] The text does not give {unread}. PyTorch always prints that: it was cut off, or stands between other lines."),
+];
+
+fn known(m: &OomMessage, is_consistent: bool) -> Vec<String> {
+    let said = KNOWN.iter().filter(|(rests_on_figures, _)| is_consistent || !rests_on_figures);
+    let of_xla = m.extra.iter().map(|(name, figure)| format!("XLA's {name}: {}.", figure.printed()));
+    said.filter_map(|(_, says)| Some(words::fill(m, says)?.trim_start().to_owned())).chain(of_xla).collect()
 }
 
-fn not_known(message: &OomMessage) -> Vec<String> {
-    let mut out = Vec::new();
-    match message.dialect.writer {
-        Writer::PyTorch if message.has_figures() => {
-            out.push("How large the largest hole is, and which live blocks stand between the holes.".to_owned());
-            out.push("Which lines of code own the live memory, and whether it was growing.".to_owned());
-            if message.processes.is_empty() {
-                out.push(
-                    "Whether memory outside PyTorch belongs to this process or to others: the message lists no process."
-                        .to_owned(),
-                );
-            }
+fn not_known(m: &OomMessage) -> Vec<String> {
+    const LINES: &str = "Which lines of code own the live memory, and whether it was growing.";
+    let f = &m.figures;
+    let of_machine = m.dialect.writer.is_host() || m.dialect.platform == Platform::Cpu;
+    let lines: &[&str] = match m.dialect.writer {
+        Writer::PyTorch if m.has_figures() && m.processes.is_empty() => &[
+            "How large the largest hole is, and which live blocks stand between the holes.",
+            LINES,
+            "Whether memory outside PyTorch belongs to this process or to others: the message lists no process.",
+        ],
+        Writer::PyTorch if m.has_figures() => {
+            &["How large the largest hole is, and which live blocks stand between the holes.", LINES]
         }
         Writer::CudaMallocAsync => {
-            out.push("How much freed memory the driver's pool keeps: the message counts what tensors hold, not what is reserved.".to_owned());
-            out.push("Which lines of code own the live memory, and whether it was growing.".to_owned());
+            &["How much freed memory the driver's pool keeps: the message counts what tensors hold, not what is reserved.", LINES]
         }
-        Writer::Shm => out.push("How much shared memory there is, and what else is in it.".to_owned()),
-        writer if writer.is_host() || message.dialect.platform == Platform::Cpu => out.push("How much of the machine's memory there is and who holds it.".to_owned()),
-        writer if let Some(name) = writer.neighbour() => out.push(format!(
-            "What else held the device. It is {name}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it."
-        )),
-        Writer::Vllm if message.context.is_some() || !message.has_figures() => out.push("How much the weights and the activations take.".to_owned()),
-        Writer::Vllm => out.push("Which programs hold what is not free.".to_owned()),
-        _ if !message.has_figures() => out.push("Everything about sizes: the message has no figures.".to_owned()),
-        _ => out.push("Which lines of code own the live memory, and whether it was growing.".to_owned()),
-    }
-    out
+        Writer::Shm => &["How much shared memory there is, and what else is in it."],
+        _ if of_machine && f.limit.or(f.capacity).is_some() => &["What else held the machine's memory."],
+        _ if of_machine => &["How much of the machine's memory there is and who holds it."],
+        writer if writer.neighbour().is_some() => &[
+            "What else held the device. It is {program}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it.",
+        ],
+        Writer::Vllm if m.context.is_some() || !m.has_figures() => &["How much the weights and the activations take."],
+        Writer::Vllm => &["Which programs hold what is not free."],
+        _ if !m.has_figures() => &["Everything about sizes: the message has no figures."],
+        _ => &[LINES],
+    };
+    lines.iter().filter_map(|says| words::fill(m, says)).collect()
 }
 
 /// Dumps a snapshot at the failure, on CUDA and AMD.

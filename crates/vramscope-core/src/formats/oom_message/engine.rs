@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 
 use super::dialects::{ROWS, Trust};
-use super::text::{Window, clamped};
-use super::{Context, Dialect, Figure, OomMessage, Platform, ProcessUse, Release, Writer};
+use super::text::{Span, Window, clamped};
+use super::{Dialect, Figure, OomMessage, Platform, ProcessUse, Release, Writer};
 
 /// One wording of one program.
 pub(super) struct Row {
@@ -48,35 +48,15 @@ impl Row {
     }
 }
 
-macro_rules! fields {
-    ($($field:ident $name:literal),*) => {
-        /// What a captured number is.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        enum Field { $($field,)* }
-
-        const FIELDS: &[(&str, Field)] = &[$(($name, Field::$field),)*];
-    };
-}
-
-// `more` adds to the request, `exact` is it in full where it was also printed rounded, `whole` is it cut off to whole GiB, `total` is what is
-// allocated with the request in it, and `used` is all of the card that is not free, whoever holds it: it follows `free` or `capacity`.
-fields!(
-    Requested "requested", More "more", Exact "exact", Whole "whole", Capacity "capacity", Free "free", Limit "limit", Allocated "allocated",
-    Total "total", Used "used", Pools "pools", Unallocated "unallocated", Reserved "reserved", Other "other", Largest "largest", Gpu "gpu",
-    Wanted "wanted", Fits "fits", Tensor "tensor", Processes "processes", Skipped "_"
-);
-
-impl Field {
-    /// No size: an index, or tokens.
-    fn is_count(self) -> bool {
-        matches!(self, Field::Gpu | Field::Wanted | Field::Fits)
-    }
+/// A figure that is no size: an index, or tokens.
+fn is_count(name: &str) -> bool {
+    matches!(name, "gpu" | "wanted" | "fits")
 }
 
 enum Part {
     Words(String),
-    /// The unit it has where none is printed, as a power of two; `None` where one must be.
-    Number(Field, Option<u32>),
+    /// What a captured number is, and the unit it has where none is printed, as a power of two; `None` where one must be.
+    Number(&'static str, Option<u32>),
 }
 
 struct Clause {
@@ -166,10 +146,10 @@ pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
     let row = TABLE.patterns.iter().find(|p| p.row.fields == super::dialects::NATIVE)?;
     let mut message = OomMessage::new(Dialect { platform: Platform::Unknown, ..row.dialect() });
     for clause in &row.clauses {
-        clause.read(window.low(), window.text(), 0, usize::MAX, &mut message);
+        clause.read(window.own(), usize::MAX, &mut message);
     }
     let f = &message.figures;
-    let is_pytorchs = f.allocated.is_some() || f.unallocated.is_some() || window.low().contains("reservedintotalbypytorch");
+    let is_pytorchs = f.allocated.is_some() || f.unallocated.is_some() || window.own().low.contains("reservedintotalbypytorch");
     message.line = 1;
     (is_pytorchs && message.has_figures()).then_some(message)
 }
@@ -197,35 +177,33 @@ impl Pattern {
 
     /// The message that starts with the window, and how much of it that takes.
     pub(super) fn read(&self, window: &Window<'_>) -> Option<(OomMessage, usize)> {
-        let (before, behind) = (window.low_before(NEAR.0), clamped(window.low_after(), NEAR.1));
-        if !self.near.is_empty() && !self.near.iter().any(|word| before.contains(word.as_str()) || behind.contains(word.as_str()))
-        {
+        let (before, behind) = (window.before(NEAR.0).low, clamped(window.after().low, NEAR.1));
+        let is_near = |word: &String| before.contains(word.as_str()) || behind.contains(word.as_str());
+        if !self.near.is_empty() && !self.near.iter().any(is_near) {
             return None;
         }
         let mut message = OomMessage::new(self.dialect());
         message.is_warning = self.row.is_warning;
         message.says = self.row.says;
         message.tips = self.row.tips;
-        let (low, text) = if self.row.is_whole {
-            let (low, text) = (window.low_after(), window.text_after());
-            let again = low.get(self.anchor.len()..).and_then(|rest| rest.find(self.anchor.as_str()));
-            let end = again.map_or(low.len(), |at| at + self.anchor.len());
-            (clamped(low, end), clamped(text, end))
-        } else {
-            (window.low(), window.text())
-        };
+        let mut span = window.own();
+        if self.row.is_whole {
+            span = window.after();
+            let again = span.low.get(self.anchor.len()..).and_then(|rest| rest.find(self.anchor.as_str()));
+            span = span.clamped(again.map_or(usize::MAX, |at| at + self.anchor.len()));
+        }
         let gap = if self.row.is_whole { REPORT_GAP } else { GAP };
         let mut used = self.anchor.len();
         for clause in &self.clauses {
             if clause.is_before {
-                clause.read(window.low_before(BEFORE), window.before(BEFORE), 0, usize::MAX, &mut message);
-            } else if let [Part::Number(Field::Processes, _)] = clause.parts.as_slice() {
-                used = processes(low, text, used, &mut message);
-            } else if let Some(end) = clause.read(low, text, 0, used + gap, &mut message) {
+                clause.read(window.before(BEFORE), usize::MAX, &mut message);
+            } else if let [Part::Number("processes", _)] = clause.parts.as_slice() {
+                used = processes(span, used, &mut message);
+            } else if let Some(end) = clause.read(span, used + gap, &mut message) {
                 used = used.max(end);
             }
         }
-        if clamped(low, self.anchor.len() + 40).contains("morethan1eb") {
+        if clamped(span.low, self.anchor.len() + 40).contains("morethan1eb") {
             message.is_absurd_request = true;
         }
         if self.row.writer == Writer::PyTorch {
@@ -234,7 +212,9 @@ impl Pattern {
         // A text in quotes of a program's source has a size at most.
         let f = &message.figures;
         let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.context.is_some();
-        let is_literal = !has_a_card && super::evidence::is_literal(window, self.row.anchor);
+        let is_literal = !has_a_card
+            && (super::evidence::is_literal(window, self.row.anchor)
+                || message.has_figures() && super::evidence::is_quoted(window, self.row.anchor));
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,
@@ -246,131 +226,133 @@ impl Pattern {
 }
 
 impl Clause {
-    fn of(text: &str) -> Self {
+    fn of(text: &'static str) -> Self {
         let (is_before, text) = text.strip_prefix('<').map_or((false, text), |rest| (true, rest));
         let mut parts = Vec::new();
         for (i, piece) in text.split(['{', '}']).enumerate() {
-            let (name, unit) = piece.split_once('#').unwrap_or((piece, "-"));
-            let unit = match unit {
-                "-" => None,
-                "G" => Some(30),
-                "K" => Some(10),
-                _ => Some(0),
-            };
-            let field = FIELDS.iter().find(|(known, _)| i % 2 == 1 && *known == name);
-            match field {
-                Some(&(_, field)) => parts.push(Part::Number(field, if field.is_count() { Some(0) } else { unit })),
-                None if piece.trim().is_empty() => {}
-                None => parts.push(Part::Words(squeezed(piece))),
+            let (name, unit) = piece.split_once('#').map_or((piece, None), |(name, unit)| (name, Some(unit)));
+            let shift = unit.map(|unit| match unit {
+                "G" => 30,
+                "K" => 10,
+                _ => 0,
+            });
+            if i % 2 == 1 {
+                parts.push(Part::Number(name, if is_count(name) { Some(0) } else { shift }));
+            } else if !piece.trim().is_empty() {
+                parts.push(Part::Words(squeezed(piece)));
             }
         }
         Clause { is_before, parts }
     }
 
     /// Reads the clause where it stands first (before an anchor: last) in so much of the text; gives where it ends.
-    fn read(&self, low: &str, text: &str, from: usize, most: usize, message: &mut OomMessage) -> Option<usize> {
-        let low = clamped(low, most);
-        let text = text.get(..low.len())?;
-        let area = low.get(from..)?;
-        match self.parts.as_slice() {
-            [Part::Number(field, unit)] => {
-                set(message, *field, Figure::at_end(text, *unit)?);
-                Some(low.len())
+    fn read(&self, span: Span<'_>, most: usize, message: &mut OomMessage) -> Option<usize> {
+        let span = span.clamped(most);
+        let (first, words, rest) = match self.parts.as_slice() {
+            [Part::Number(name, unit)] => {
+                set(message, name, Figure::at_end(span.text, *unit)?);
+                return Some(span.low.len());
             }
-            [Part::Number(field, unit), Part::Words(words), rest @ ..] => {
-                let (figure, end, found) = area.match_indices(words.as_str()).find_map(|(at, _)| {
-                    let figure = Figure::at_end(&text[..from + at], *unit)?;
-                    let (end, found) = sequence(rest, text, low, from + at + words.len())?;
-                    Some((figure, end, found))
-                })?;
-                set(message, *field, figure);
-                found.into_iter().for_each(|(field, figure)| set(message, field, figure));
-                Some(end)
+            [Part::Number(name, unit), Part::Words(words), rest @ ..] => (Some((*name, *unit)), words, rest),
+            [Part::Words(words), rest @ ..] => (None, words, rest),
+            _ => return None,
+        };
+        let place = |(at, _): (usize, &str)| {
+            let mut found = Vec::new();
+            if let Some((name, unit)) = first {
+                found.push((name, Figure::at_end(&span.text[..at], unit)?));
             }
-            [Part::Words(words), rest @ ..] => {
-                let place = |(at, _): (usize, &str)| sequence(rest, text, low, from + at + words.len());
-                let (end, found) = if self.is_before {
-                    area.rmatch_indices(words.as_str()).find_map(place)?
-                } else {
-                    area.match_indices(words.as_str()).find_map(place)?
-                };
-                found.into_iter().for_each(|(field, figure)| set(message, field, figure));
-                Some(end)
-            }
-            _ => None,
+            Some((sequence(rest, span, at + words.len(), &mut found)?, found))
+        };
+        let (end, found) = if self.is_before && first.is_none() {
+            span.low.rmatch_indices(words.as_str()).find_map(place)?
+        } else {
+            span.low.match_indices(words.as_str()).find_map(place)?
+        };
+        for (name, figure) in found {
+            set(message, name, figure);
         }
+        Some(end)
     }
 }
 
-/// Reads parts one right behind the other.
-fn sequence(parts: &[Part], text: &str, low: &str, mut at: usize) -> Option<(usize, Vec<(Field, Figure)>)> {
-    let mut found = Vec::new();
+/// Reads parts one right behind the other; gives where the last ends.
+fn sequence(parts: &[Part], span: Span<'_>, mut at: usize, found: &mut Vec<(&'static str, Figure)>) -> Option<usize> {
     for part in parts {
+        let (text, low) = (span.text.get(at..)?, span.low.get(at..)?);
         at += match part {
             Part::Words(words) => {
-                low.get(at..)?.strip_prefix(words.as_str())?;
+                low.strip_prefix(words.as_str())?;
                 words.len()
             }
-            Part::Number(Field::Tensor, _) => {
-                let (bytes, length) = tensor_bytes(low.get(at..)?)?;
-                found.push((Field::Requested, Figure::exact(bytes)));
+            Part::Number("tensor", _) => {
+                let (bytes, length) = tensor_bytes(low)?;
+                found.push(("requested", Figure::exact(bytes)));
                 length
             }
-            Part::Number(Field::Skipped, _) => Figure::skip(text.get(at..)?)?,
+            Part::Number("_", _) => Figure::at_start(text, Some(ANY)).map(|(_, length)| length)?,
             // "0" before a line that begins with a year is no 02024.
-            Part::Number(field, _) if field.is_count() && text.get(at..)?.starts_with('0') => {
-                found.push((*field, Figure::exact(0)));
+            Part::Number(name, _) if is_count(name) && text.starts_with('0') => {
+                found.push((name, Figure::exact(0)));
                 1
             }
-            Part::Number(field, unit) => {
-                let text = text.get(at..)?;
-                let bare = || Figure::bare(text, (*unit)?);
-                let (figure, length) = if field.is_count() { bare()? } else { Figure::at_start(text).or_else(bare)? };
-                found.push((*field, figure));
+            Part::Number(name, unit) => {
+                let unitless = &text[..text.bytes().take_while(|b| b.is_ascii_digit() || *b == b',').count()];
+                let (mut figure, length) = Figure::at_start(if is_count(name) { unitless } else { text }, *unit)?;
+                if *name == "whole" {
+                    figure.slack = 1 << 30;
+                }
+                found.push((name, figure));
                 length
             }
         };
     }
-    Some((at, found))
+    Some(at)
 }
 
-/// The first reading of a figure stays.
-fn set(message: &mut OomMessage, field: Field, figure: Figure) {
+/// The unit of a number that is skipped.
+const ANY: u32 = 10;
+
+/// The first reading of a figure stays. False for a name that no figure has.
+fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
     let f = &mut message.figures;
     let first = |slot: &mut Option<Figure>| *slot = slot.or(Some(figure));
-    match field {
-        Field::Requested => first(&mut f.requested),
-        Field::More => f.requested = Some(f.requested.map_or(figure, |q| q.plus(figure))),
-        Field::Exact => {
-            if f.requested.is_none_or(|q| q.low() <= figure.bytes && figure.bytes <= q.high()) {
-                f.requested = Some(figure);
-            }
-        }
-        Field::Whole => f.requested = f.requested.or((figure.bytes > 0).then_some(Figure { slack: 1 << 30, ..figure })),
-        Field::Capacity => first(&mut f.capacity),
-        Field::Free => first(&mut f.free),
-        Field::Limit => f.limit = f.limit.or(Some(figure).filter(|l| !l.is_unlimited() && l.bytes > 0)),
-        Field::Allocated => first(&mut f.allocated),
-        Field::Total => f.allocated = f.allocated.or(f.requested.map(|q| figure.minus(q))),
-        Field::Used => {
+    match name {
+        "requested" => first(&mut f.requested),
+        // Adds to the request.
+        "more" => f.requested = Some(f.requested.map_or(figure, |q| q.plus(figure))),
+        // The request in full, where it was also printed rounded.
+        "exact" if f.requested.is_none_or(|q| q.low() <= figure.bytes && figure.bytes <= q.high()) => f.requested = Some(figure),
+        // The request cut off to whole GiB.
+        "whole" if figure.bytes > 0 => first(&mut f.requested),
+        "capacity" => first(&mut f.capacity),
+        "free" => first(&mut f.free),
+        "limit" if !figure.is_unlimited() && figure.bytes > 0 => first(&mut f.limit),
+        "allocated" => first(&mut f.allocated),
+        // What is allocated, with the request in it.
+        "total" => f.allocated = f.allocated.or(f.requested.map(|q| figure.minus(q))),
+        // All of the card that is not free, whoever holds it: it follows `free` or `capacity`.
+        "used" => {
             f.free = f.free.or(f.capacity.map(|capacity| capacity.minus(figure)));
             f.capacity = f.capacity.or(f.free.map(|free| figure.plus(free)));
         }
-        Field::Pools => first(&mut f.private_pools),
-        Field::Unallocated => first(&mut f.unallocated),
-        Field::Reserved => first(&mut f.reserved),
-        Field::Other => first(&mut f.other_allocations),
-        Field::Largest => first(&mut f.largest_block),
+        "pools" => first(&mut f.private_pools),
+        "unallocated" => first(&mut f.unallocated),
+        "reserved" => first(&mut f.reserved),
+        "other" => first(&mut f.other_allocations),
+        "largest" => first(&mut f.largest_block),
         // No machine has so many: the next line begins with digits too.
-        Field::Gpu => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
-        Field::Wanted => message.context.get_or_insert_with(Context::default).wanted = Some(figure.bytes),
-        Field::Fits => message.context.get_or_insert_with(Context::default).fits = Some(figure.bytes).filter(|&n| n > 0),
-        Field::Tensor | Field::Processes | Field::Skipped => {}
+        "gpu" => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
+        "wanted" => message.context.get_or_insert_default().wanted = Some(figure.bytes),
+        "fits" => message.context.get_or_insert_default().fits = Some(figure.bytes).filter(|&n| n > 0),
+        "exact" | "whole" | "limit" | "_" | "tensor" | "processes" => {}
+        _ => return false,
     }
+    true
 }
 
 /// `Process 77 has 12.00 GiB memory in use. Including non-PyTorch memory, this process has 10.50 GiB memory in use.`
-fn processes(low: &str, text: &str, mut used: usize, message: &mut OomMessage) -> usize {
+fn processes(Span { text, low }: Span<'_>, mut used: usize, message: &mut OomMessage) -> usize {
     const IN_USE: &str = "memoryinuse";
     let mut from = 0;
     for (at, _) in low.match_indices(IN_USE) {
@@ -487,7 +469,7 @@ mod tests {
         for row in ROWS.iter().flat_map(|rows| rows.iter()) {
             for name in row.fields.split(['{', '}']).skip(1).step_by(2) {
                 let name = name.split('#').next().unwrap();
-                assert!(FIELDS.iter().any(|(known, _)| *known == name), "{name} of {}", row.anchor);
+                assert!(set(&mut OomMessage::default(), name, Figure::exact(1)), "{name} of {}", row.anchor);
             }
             assert!(row.anchor.len() > 5 && row.example.len() > 5, "{}", row.anchor);
         }

@@ -8,7 +8,7 @@ use super::text::Window;
 const CODE: &str = "_t::|self(|==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
     raise |throw |assert|except |catch|\\s+|\\s*|\\d+|\\.|.*|r\"|r'|f\"|(f'|{}|%s|%d|%.|= \"|= '|=\"|.contains(|\
     .includes(|.find(|startswith(|indexof(|if (|if(|elif |import |def |->|=>|const |enum |printf|print(|logger.|logging.|\
-    _error(|new error(|runtimeerror(\"|runtimeerror('";
+    _error(|new error(|runtimeerror(\"|runtimeerror('|?:|']['|)  # |;  // ";
 
 /// Words of advice and of what may be, not of what was.
 const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you might|you can|avoid|prevent|may |might |could |can cause|\
@@ -19,11 +19,24 @@ const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you mig
 const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got an|gives me|encountered|ran into|i receive|i am facing|throws|\
     threw|when calling|tried to allocate|crashed|returns ze_|returned ze_|terminated with|: terminated|what():|died|exited with";
 
+/// What comes before an error that a text explains, and does not report.
+const EXPLAINED: &str = "if you|when you|whenever you|you may|you might|how to|what does|what is|what causes|why does|such as|errors like|why am i|sets reason|\
+    is set by|when the pod|when a |faq:|symptom|症状|如果|you will see|will show|kills the pod|you've probably|dreaded|most common";
+/// Writers of their own failure say so.
+const FIRST_PERSON: &str = "i get|i got|i just get|we get|we got|i am |i'm |i was|i have|i run|i ran|my ";
+/// What follows it there.
+const GOES_ON: &str = "occur|mean|indicate|signif|errors|error stops|error is|error occurs|error means|is a |is an |is the |\
+    or |happens|refers|(128|: reduce|: lower|: use|: try|: increase|: check|: set";
+/// What stands in the lines around it: so many above and below.
+const EXPLAINS: &str = "if you encounter|if you see|if you get|like the one below|usually means|usually happens|this error occurs|this error means|\
+    this occurs when|this happens when|here's how to";
+const AROUND_EXPLAINED: (usize, usize) = (8, 3);
+
 /// What stands beside a name where it is the error itself.
 const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
 
 /// What opens an argument, a list or a value in code, before its text in quotes.
-const OPENS: [char; 6] = ['(', '{', '[', '=', '+', '<'];
+const OPENS: [char; 7] = ['(', '{', '[', '=', '+', '<', ','];
 /// What follows the text.
 const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 
@@ -34,15 +47,58 @@ pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
     if line.len() > LONG {
         return false;
     }
+    // A comment of indented code.
+    if line.starts_with("    ") && line.trim_start().starts_with(['#', ';']) {
+        return true;
+    }
     let line = line.to_ascii_lowercase();
     let place = line.find(&words).or_else(|| line.find(first));
     let Some((before, after)) = place.and_then(|at| line.split_at_checked(at)) else { return false };
-    let (Some((opens, _)), Some((inside, closes))) = (before.rsplit_once('"'), after.split_once('"')) else { return false };
+    // A template of JavaScript, after its key.
+    let is_template = before.rsplit_once('`').is_some_and(|(key, _)| key.trim_end().ends_with(':')) && after.contains("`,");
+    let quoted = before.rsplit_once('"').zip(after.split_once('"'));
+    let Some(((opens, _), (inside, closes))) = quoted else { return is_template };
     // A raw text of Python, C++ or Rust, and a format: `r"`, `L"`, `f"`.
     let opens = opens.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    // A line of a longer text, which the next line goes on with.
-    let goes_on = opens.is_empty() && closes.trim().is_empty() && inside.ends_with(' ');
-    goes_on || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
+    // `message = "…"`, where logs write `message="…"`.
+    let is_value = opens.ends_with(" =") && closes.trim().is_empty();
+    // A line of a list of texts, or of a longer text which the next line goes on with.
+    let is_listed = window.around(1, 0).lines().next().is_some_and(|line| line.trim_end().ends_with("\","));
+    let goes_on = opens.is_empty() && closes.trim().is_empty() && (inside.ends_with(' ') || is_listed);
+    goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
+}
+
+/// True where the words, with what stands before and behind them in their line, are explained to readers: a guide, a FAQ, documentation.
+fn is_explained(window: &Window<'_>, before: &str, after: &str) -> bool {
+    let whole = window.around(0, 0).trim_start();
+    let before = before.replace('’', "'");
+    // A label of a list, `**GPU (CUDA out of memory):** …`.
+    let is_label = ["**:", ":**", "):**"].iter().any(|end| after.starts_with(end));
+    let after = after.trim_start_matches(|c: char| c == ' ' || "\"'`*”’).,".contains(c));
+    let goes_on = GOES_ON.split('|').any(|word| after.starts_with(word));
+    is_label
+        || whole.starts_with("##")
+        || has(&before, EXPLAINED)
+        || goes_on
+        || before.starts_with("the ") && after.starts_with(char::is_alphabetic)
+}
+
+/// True where the lines around the words introduce or explain an error to readers.
+fn is_introduced(window: &Window<'_>) -> bool {
+    let (above, below) = AROUND_EXPLAINED;
+    let around = window.around(above, below).to_ascii_lowercase().replace('’', "'");
+    let conditions = |line: &str| ["if ", "when "].iter().any(|word| line.starts_with(word)) && line.ends_with(':');
+    has(&around, EXPLAINS) || around.lines().any(|line| conditions(line.trim()))
+}
+
+/// True where a text explains the words without having happened to its writer.
+pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
+    if window.raw_line().len() > LONG {
+        return false;
+    }
+    let line = window.raw_line().to_ascii_lowercase();
+    let Some((before, after)) = line.split_once(&words.to_ascii_lowercase()) else { return false };
+    !has(before, FIRST_PERSON) && is_explained(window, before, after)
 }
 
 /// True for a line of a comment between `/*` and `*/`, of which the text shows the beginning.
@@ -61,7 +117,7 @@ const LONG: usize = 4_000;
 pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bool {
     let line = window.raw_line();
     // Of a line of megabytes only what stands around the words, without its white space.
-    let near = [window.low_before(AROUND), super::text::clamped(window.low_after(), AROUND)].concat();
+    let near = [window.before(AROUND).low, super::text::clamped(window.after().low, AROUND)].concat();
     let line = if line.len() > LONG { near.as_str() } else { stripped(line).rest.trim() };
     let low = line.to_ascii_lowercase();
     let words = anchor.to_ascii_lowercase();
@@ -78,10 +134,15 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "Could not" is an error's word, "could" alone is not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
+    // `msg="…"` of a log is no code.
+    let both = both.replace("msg=\"", "");
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
     // `Memory = cudaErrorMemoryAllocation`: a name is given a value.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
     if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_comment(window) {
+        return false;
+    }
+    if !has(&both, FIRST_PERSON) && (is_explained(window, before, after) || is_introduced(window)) {
         return false;
     }
     // A name with a comma, alone on its line, is one of a list.
@@ -174,6 +235,24 @@ mod tests {
             "exception MemoryError\nRaised when an operation runs out of memory.",
             "Effective GPU memory usage: 99.55% (11.688 GiB/11.741 GiB)\nMemory pool usage: 8.505 GiB (10.406 GiB reserved)",
             "  /**\n   * @throws on a\n   * CUDA out of memory error.\n   */",
+            "The RuntimeError: CUDA out of memory occurs where the model is larger than the card.",
+            "### CUDA out of memory\n\nLower the batch size in the configuration.",
+            "When you see \"CUDA out of memory. Tried to allocate 20.00 MiB\", look at nvidia-smi first.",
+            "- `RuntimeError: CUDA out of memory`: reduce the crop size.",
+            "- **GPU (CUDA out of memory):** the program ends by itself.",
+            "If you encounter an error like the one below, the card is full.\n```\ntorch.OutOfMemoryError: CUDA out of memory.\n```",
+            "If a worker prints:\n\n```text\nCUDA out of memory\n```\n\nlower its share.",
+            "**Symptom**: `RuntimeError: CUDA error: out of memory` at start",
+            "        log.warning(\"CUDA out of memory, batch %d is skipped\", n)",
+            "    logger.error(f\"CUDA out of memory on {device}, half the batch is tried\")",
+            "    warnings.warn(\n        \"CUDA out of memory; the CPU goes on\"\n    )",
+            "    message = \"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3800000000 bytes.\"",
+            "    loss = model(batch)  # RuntimeError: CUDA out of memory here",
+            "        # `slurmstepd: error: Detected 3 oom-kill event(s) in step 1.batch cgroup.`",
+            "  killed: `The process exited with code 137`,",
+            "  oomKilled?: boolean;",
+            "OOMKilled means that a container passed its limit: SIGKILL is signal 9, which gives exit code 137 (128 + 9).",
+            "A run that ends with exit code 137 signifies that the machine had no memory left.",
         ] {
             assert!(find_all(text).is_empty(), "{text}: {:?}", find_all(text));
         }
@@ -184,6 +263,9 @@ mod tests {
             "I set the fraction to 0.85 and I get a CUDA out of memory error. However, if I set it to 0.84 it loads.",
             "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  cudaErrorMemoryAllocation: out of memory",
             "CUDA out of memory.",
+            "If I use a batch of 8 I get a CUDA out of memory error after an hour.",
+            "level=error msg=\"CUDA out of memory\"",
+            "make[1]: *** [CMakeFiles/kernels.dir/all] Error 137",
             "{\"error\":\"cudaMalloc failed: out of memory\", \"code\": 500}",
         ] {
             assert_eq!(find_all(text).len(), 1, "{text}");

@@ -72,26 +72,14 @@ impl Figure {
         [40, 30, 20, 10].into_iter().find(|shift| self.slack > 0 && is_in(shift))
     }
 
-    /// Reads a figure at the start of white-space-free text; also says how long it is. All units are powers of 1024,
-    /// whatever their name, as the allocators' formatters divide (formats reference, 5.1).
-    pub(super) fn at_start(text: &str) -> Option<(Figure, usize)> {
+    /// Reads the figure that white-space-free text starts with, and how long it is; without a unit it is in the one given, and decimals are
+    /// no bytes. All units are powers of 1024, whatever their name, as the allocators' formatters divide (formats reference, 5.1).
+    pub(super) fn at_start(text: &str, bare: Option<u32>) -> Option<(Figure, usize)> {
         let (number, length) = leading(text);
-        let (shift, unit_length) = unit(text.get(length..)?, number.contains('.'))?;
+        let is_decimal = number.contains('.');
+        let (shift, unit_length) =
+            unit(text.get(length..)?, is_decimal).or_else(|| Some((bare.filter(|shift| *shift > 0 || !is_decimal)?, 0)))?;
         Some((from_decimal(&number, shift)?, length + unit_length))
-    }
-
-    /// Reads a number that is in a unit which is not printed; decimals are no bytes.
-    pub(super) fn bare(text: &str, shift: u32) -> Option<(Figure, usize)> {
-        let (number, length) = leading(text);
-        let figure = from_decimal(&number, shift).filter(|_| shift > 0 || !number.contains('.'))?;
-        Some((figure, length))
-    }
-
-    /// Length of the number that a text starts with, and of its unit.
-    pub(super) fn skip(text: &str) -> Option<usize> {
-        let (number, length) = leading(text);
-        let unit = unit(text.get(length..)?, number.contains('.')).map_or(0, |(_, length)| length);
-        (length > 0).then_some(length + unit)
     }
 
     /// Reads the figure that white-space-free text ends with; without a unit it is in the one given.
@@ -202,7 +190,7 @@ fn half_of_last(shift: u32, decimals: usize) -> u64 {
 /// Sizes with a minus sign in white-space-free text: `-9.00GiB`.
 pub(super) fn negative_sizes(text: &str) -> Vec<String> {
     let size_after = |(at, _): (usize, &str)| -> Option<String> {
-        let (figure, length) = Figure::at_start(text.get(at + 1..)?)?;
+        let (figure, length) = Figure::at_start(text.get(at + 1..)?, None)?;
         let printed = text.get(at..at + 1 + length)?;
         // "16-20MiB" is a range, and "GPU-8b3c" a name.
         let is_size =
@@ -219,25 +207,25 @@ mod tests {
 
     #[test]
     fn figures_know_how_exact_they_are() {
-        let (five, used) = Figure::at_start("5.50GiBreserved").unwrap();
+        let (five, used) = Figure::at_start("5.50GiBreserved", None).unwrap();
         assert_eq!((five.bytes, used), (5 * GIBIBYTE + GIBIBYTE / 2, 7));
         assert_eq!(five.slack, 5_368_710);
-        assert_eq!(Figure::at_start("4770354232bytes."), Some((Figure::exact(4_770_354_232), 15)));
+        assert_eq!(Figure::at_start("4770354232bytes.", None), Some((Figure::exact(4_770_354_232), 15)));
         assert_eq!(Figure::at_end("inuse.1024.00MiB", None).unwrap().bytes, 1024 * MEBIBYTE);
         assert_eq!(Figure::at_end("(GPU0;0bytes", None), Some(Figure::exact(0)));
-        assert!(Figure::at_start("17179869184.00GiB").unwrap().0.is_unlimited());
+        assert!(Figure::at_start("17179869184.00GiB", None).unwrap().0.is_unlimited());
         assert_eq!(negative_sizes("ofwhich-9.00GiBfree;-512bytes;16-20MiB,GPU-8b3c"), ["-9.00GiB", "-512bytes"]);
         assert_eq!(Figure::at_end("ofwhich-9.00GiB", None), None);
-        assert_eq!((Figure::at_end("which1e999GiB", None), Figure::at_start("1e999GiB")), (None, None));
-        assert_eq!(Figure::at_start("3.00apples"), None);
+        assert_eq!((Figure::at_end("which1e999GiB", None), Figure::at_start("1e999GiB", None)), (None, None));
+        assert_eq!(Figure::at_start("3.00apples", None), None);
         for text in ["1.00GiB", "1024.00MiB", "0.35GiB", "512.00KiB", "19.0MB", "4096bytes"] {
-            let (figure, _) = Figure::at_start(text).unwrap();
+            let (figure, _) = Figure::at_start(text, None).unwrap();
             let echoed = figure.printed().replace(' ', "").replace("19.0MiB", "19.0MB").replace("4.00KiB", "4096bytes");
             assert_eq!(echoed, text);
         }
         assert_eq!(Figure::exact(3 << 30).plus(five).printed(), "8.50 GiB");
         assert_eq!(five.plus(five).printed(), "11.00 GiB");
         assert_eq!(Figure::at_end("GiB", None), None);
-        assert_eq!(Figure::at_start("999999999999999999999999999999999999999999GiB"), None);
+        assert_eq!(Figure::at_start("999999999999999999999999999999999999999999GiB", None), None);
     }
 }

@@ -5,17 +5,69 @@ use super::{Figure, OomMessage, Platform, Writer};
 /// Lines apart that one failure's messages stand at most, with figures and without.
 const APART: (u32, u32) = (60, 30);
 /// So many messages back the same one may stand: other ranks write in between.
-const BACK: usize = 16;
+const BACK: usize = 64;
 
 pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
     let mut out: Vec<OomMessage> = Vec::with_capacity(found.len());
-    for message in found {
-        match out.iter_mut().rev().take(BACK).find(|o| o.rank == message.rank) {
+    for mut message in found {
+        message.warnings = u32::from(is_retry(&message));
+        let from = out.len().saturating_sub(BACK);
+        let recent = &mut out[from..];
+        if let Some(at) = recent.iter().rposition(|o| is_warned(o, &message)) {
+            take_warning(&mut recent[at], message);
+            continue;
+        }
+        match recent.iter_mut().rfind(|o| o.rank == message.rank) {
             Some(first) if is_same(first, &message) => absorb(first, message),
             _ => out.push(message),
         }
     }
+    out.sort_by_key(|m| m.line);
     out
+}
+
+/// PyTorch's warning, from 2.13 on, that it asks the driver again.
+fn is_retry(m: &OomMessage) -> bool {
+    m.is_warning && m.dialect.writer == Writer::PyTorch
+}
+
+/// True where PyTorch warned of this message's request before, in exact bytes.
+fn is_warned(warning: &OomMessage, m: &OomMessage) -> bool {
+    let (f, exact) = (&m.figures, &warning.figures);
+    is_retry(warning)
+        && m.dialect.writer == Writer::PyTorch
+        && warning.rank == m.rank
+        && (warning.gpu == m.gpu || m.gpu.is_none())
+        && if m.is_warning {
+            (f.requested, f.capacity) == (exact.requested, exact.capacity)
+        } else {
+            holds(f.requested, exact.requested)
+        }
+}
+
+/// True where a printed figure stands for these bytes.
+fn holds(printed: Option<Figure>, exact: Option<Figure>) -> bool {
+    printed.zip(exact).is_some_and(|(p, e)| p.low() <= e.bytes && e.bytes <= p.high())
+}
+
+/// Joins a failure with the warning before it, whose bytes it then has, or a warning with one of the same request.
+fn take_warning(warning: &mut OomMessage, mut message: OomMessage) {
+    if message.is_warning {
+        warning.warnings += 1;
+        warning.figures.free = message.figures.free;
+        return;
+    }
+    message.warnings = warning.warnings;
+    if message.dialect.until.is_none() {
+        message.dialect.since = message.dialect.since.max(warning.dialect.since);
+    }
+    let (f, exact) = (&mut message.figures, &warning.figures);
+    for (printed, exact) in [(&mut f.requested, exact.requested), (&mut f.capacity, exact.capacity), (&mut f.free, exact.free)] {
+        if holds(*printed, exact) {
+            *printed = exact;
+        }
+    }
+    *warning = message;
 }
 
 fn is_same(a: &OomMessage, b: &OomMessage) -> bool {

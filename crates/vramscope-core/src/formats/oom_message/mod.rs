@@ -375,7 +375,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         let window = text::Window { squeezed: &squeezed, from: at, to };
         let Some((mut message, used)) = pattern.read(&window) else { continue };
         message.line = squeezed.line_at(at);
-        message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
+        message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
         message.rank = squeezed.rank_at(at);
         if message.dialect.writer == Writer::Xla {
             // Words of a report begin other programs' messages; only XLA's next one ends it.
@@ -407,7 +407,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         let window = text::Window { squeezed: &squeezed, from: 0, to: low.len() };
         out.extend(engine::fragment(&window));
     }
-    let mut out = merge::merged(pytorch::with_warnings(out));
+    let mut out = merge::merged(out);
     for message in &mut out {
         message.recognise_own();
         // Only Windows' driver moves memory to the host where a card is full.

@@ -19,8 +19,8 @@ pub(super) fn stripped(line: &str) -> Stripped<'_> {
     for _ in 0..10 {
         let trimmed = out.rest.trim_start_matches(|c: char| c.is_whitespace() || c == '>' || c == '|' || is_frame(c));
         let colour = markup(trimmed);
-        let named = || worker(trimmed).or_else(|| container(trimmed)).or_else(|| host(trimmed)).map(|rest| (rest, None));
-        if let Some((rest, rank)) = bracketed_rank(trimmed).or_else(|| numbered(trimmed)).or_else(named) {
+        let named = || PREFIXES.iter().find_map(|pattern| prefix(trimmed, pattern));
+        if let Some((rest, rank)) = named().or_else(|| worker(trimmed).map(|rest| (rest, None))) {
             out.rank = out.rank.or(rank);
             out.stream = identity(out.stream, &trimmed[..trimmed.len() - rest.len()]);
             out.rest = rest;
@@ -44,19 +44,37 @@ fn identity(before: u64, prefix: &str) -> u64 {
     prefix.bytes().filter(u8::is_ascii_alphanumeric).fold(start, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// `[rank0]:`, `[default3]:`, `[1,3]<stderr>:`.
-fn bracketed_rank(line: &str) -> Option<(&str, Option<u32>)> {
-    let inner_and_rest = line.strip_prefix('[')?;
-    let (inner, rest) = inner_and_rest.split_once(']')?;
-    let digits = inner.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-    let word = &inner[..inner.len() - digits.len()];
-    if matches!(word, "rank" | "default" | "Rank") && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
-        return Some((rest.strip_prefix(':').unwrap_or(rest), digits.parse().ok()));
+/// What stands before lines: `#` is the rank, `@` another number, `%` a name and `+` spaces. Launchers of PyTorch and MPI, `srun --label`, docker
+/// compose, pdsh and DeepSpeed write so.
+const PREFIXES: [&str; 10] =
+    ["[rank#]:", "[rank#]", "[Rank#]:", "[Rank#]", "[default#]:", "[@,#]<stderr>:", "[@,#]<stdout>:", "#: ", "%+|", "@.@.@.@: "];
+
+/// What follows a prefix, and the rank it names.
+fn prefix<'a>(line: &'a str, pattern: &str) -> Option<(&'a str, Option<u32>)> {
+    let (mut rest, mut rank) = (line, None);
+    for c in pattern.chars() {
+        let is_part = |b: &u8| match c {
+            '#' | '@' => b.is_ascii_digit(),
+            '%' => b.is_ascii_alphanumeric() || b"-_.".contains(b),
+            '+' => *b == b' ',
+            _ => *b == c as u8,
+        };
+        let length = rest.bytes().take_while(is_part).count();
+        let (length, most) = match c {
+            '#' | '@' => (length, 5),
+            '%' | '+' => (length, 63),
+            _ => (length.min(1), 1),
+        };
+        if length == 0 || length > most {
+            return None;
+        }
+        let (part, after) = rest.split_at(length);
+        if c == '#' {
+            rank = part.parse().ok();
+        }
+        rest = after;
     }
-    let (job, task) = inner.split_once(',')?;
-    let is_number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    let after = rest.strip_prefix("<stderr>:").or_else(|| rest.strip_prefix("<stdout>:"))?;
-    (is_number(job) && is_number(task)).then(|| (after, task.parse().ok()))
+    Some((rest, rank))
 }
 
 /// `(RayWorkerWrapper pid=1234, ip=…)`, `(EngineCore_0 pid=7)`.
@@ -74,31 +92,6 @@ fn timestamp(line: &str) -> Option<&str> {
     }
     let end = b.iter().skip(11).position(|c| !(c.is_ascii_digit() || b":.,Z+-".contains(c)))?;
     line.get(11 + end..)
-}
-
-/// `trainer-1  | `, as docker compose writes.
-fn container(line: &str) -> Option<&str> {
-    let name = line.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b)).count();
-    let rest = line.get(name..)?;
-    let bar = rest.trim_start_matches(' ');
-    bar.strip_prefix('|').filter(|_| name > 0 && name < 64 && bar.len() < rest.len())
-}
-
-/// `10.0.0.1: `, as pdsh and DeepSpeed write.
-fn host(line: &str) -> Option<&str> {
-    let address = line.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-    let dots = line.get(..address)?.bytes().filter(|b| *b == b'.').count();
-    line.get(address..)?.strip_prefix(": ").filter(|_| dots == 3)
-}
-
-/// `3: `, as `srun --label` writes.
-fn numbered(line: &str) -> Option<(&str, Option<u32>)> {
-    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    if digits == 0 || digits > 5 {
-        return None;
-    }
-    let rest = line.get(digits..)?.strip_prefix(": ")?;
-    Some((rest, line[..digits].parse().ok()))
 }
 
 /// Box drawing, as rich and other printers frame an error. No message has such characters itself.

@@ -129,11 +129,8 @@ const AROUND: [(&str, W); 4] = [
 /// Ollama around llama.cpp.
 const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source=runner.go|llama runner process", W::Ollama)];
 /// What only TensorFlow 1 prints or has.
-#[rustfmt::skip]
-const TENSORFLOW_1: [&str; 12] = [
-    "(see above for traceback)", "client/session.py", "tf.session", "tf.contrib", "tensorflow/contrib", "tf.configproto", "memoryclockrate",
-    "totalmemory:", "total memory:", "tensorflow==1", "tensorflow-gpu==1", "tf_jenkins",
-];
+const TENSORFLOW_1: &str = "(see above for traceback)|client/session.py|tf.session|tf.contrib|tensorflow/contrib|tf.configproto\
+    |memoryclockrate|totalmemory:|total memory:|tensorflow==1|tensorflow-gpu==1|tf_jenkins";
 
 /// Lines before a message, and behind it, that tell whose it is.
 const LINES: (usize, usize) = (30, 12);
@@ -141,60 +138,54 @@ const LINES: (usize, usize) = (30, 12);
 /// So many lines above a message stands the call that failed.
 const PINNED: usize = 3;
 
-/// llama.cpp for AMD prints CUDA's names.
-fn on_amd(around: &str, message: &mut OomMessage) {
-    if message.dialect.writer == W::LlamaCpp && message.dialect.platform == Platform::Cuda && around.contains("rocm") {
+/// Reads from the text around a message which program it is of, and whether that ran on Windows.
+pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
+    let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
+    if !is_bare && !matches!(row.writer, W::PyTorch | W::CudaMallocAsync | W::LlamaCpp | W::TensorFlow) {
+        return;
+    }
+    let around = window.around(LINES.0, LINES.1);
+    message.on_windows = [":\\\\", ":\\", "WinError"].iter().any(|mark| around.contains(mark));
+    let around = around.to_ascii_lowercase();
+    let has = |cues: &str| cues.split('|').any(|cue| around.contains(cue));
+    if row.writer == W::TensorFlow && has(TENSORFLOW_1) {
+        message.dialect.until = Some((1, 15));
+    }
+    // A failed call that pins memory asks for the machine's, in the error's words for the device's.
+    message.is_pinned = is_bare && (row.platform == Platform::Cpu || window.around(PINNED, 0).contains("pin_memory"));
+    if is_bare {
+        let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);
+        match nearest(&around, place, window.raw_line().len()) {
+            Some(W::PyTorch) => {}
+            // What runs out in Ollama is its llama.cpp.
+            Some(W::Ollama) => message.dialect.writer = W::LlamaCpp,
+            Some(writer) => message.dialect.writer = writer,
+            None => message.is_foreign = row.trust == Trust::Name && row.writer == W::Runtime,
+        }
+    }
+    let servers: &[(&str, W)] = match message.dialect.writer {
+        W::LlamaCpp => &OLLAMA,
+        W::TensorFlow => &[],
+        _ if is_bare || matches!(row.writer, W::PyTorch | W::CudaMallocAsync) => &AROUND,
+        _ => &[],
+    };
+    message.around = servers.iter().find(|(cues, _)| has(cues)).map(|&(_, writer)| writer);
+    // llama.cpp for AMD prints CUDA's names.
+    if message.dialect.writer == W::LlamaCpp && message.dialect.platform == Platform::Cuda && has("rocm") {
         message.dialect.platform = Platform::Hip;
     }
 }
 
-/// Reads from the text around a message which program it is of, and whether that ran on Windows.
-pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
-    let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
-    let servers: &[(&str, W)] = match row.writer {
-        W::PyTorch | W::CudaMallocAsync => &AROUND,
-        W::LlamaCpp => &OLLAMA,
-        W::TensorFlow => &[],
-        _ if is_bare => &AROUND,
-        _ => return,
-    };
-    let around = window.around(LINES.0, LINES.1);
-    message.on_windows = [":\\\\", ":\\"].iter().any(|drive| around.contains(drive)) || around.contains("WinError");
-    let around = around.to_ascii_lowercase();
-    if row.writer == W::TensorFlow && TENSORFLOW_1.iter().any(|cue| around.contains(cue)) {
-        message.dialect.until = Some((1, 15));
-    }
-    message.around = servers.iter().find(|(cues, _)| cues.split('|').any(|cue| around.contains(cue))).map(|&(_, writer)| writer);
-    // A failed call that pins memory asks for the machine's, in the error's words for the device's.
-    message.is_pinned = is_bare && (row.platform == Platform::Cpu || window.around(PINNED, 0).contains("pin_memory"));
-    if !is_bare {
-        on_amd(&around, message);
-        return;
-    }
-    // From the message's own line outwards: what stands before it is more often its cause than what follows.
-    let line = window.raw_line();
-    let place = around.find(&super::text::clamped(line, 200).to_ascii_lowercase()).unwrap_or(0);
+/// The program whose words stand nearest to a place: outwards from the message's line, for what stands before it is more often its cause
+/// than what follows.
+fn nearest(around: &str, place: usize, line: usize) -> Option<W> {
     let distance = |cue: &str| {
-        let behind = around.get(place..).and_then(|t| t.find(cue)).map(|at| at.saturating_sub(line.len()) * 2);
+        let behind = around.get(place..).and_then(|t| t.find(cue)).map(|at| at.saturating_sub(line) * 2);
         let before = around.get(..place).and_then(|t| t.rfind(cue)).map(|at| place - at);
         behind.into_iter().chain(before).min()
     };
     let cues = CUES.iter().flat_map(|&(cues, writer)| cues.split('|').map(move |cue| (cue, writer)));
-    let nearest = cues.filter_map(|(cue, writer)| Some((distance(cue)?, writer))).min_by_key(|(distance, _)| *distance);
-    match nearest {
-        Some((_, W::PyTorch)) => {}
-        // What runs out in Ollama is its llama.cpp.
-        Some((_, W::Ollama)) => {
-            (message.dialect.writer, message.around) = (W::LlamaCpp, Some(W::Ollama));
-            on_amd(&around, message);
-        }
-        Some((_, writer)) => {
-            message.dialect.writer = writer;
-            on_amd(&around, message);
-            if writer == W::LlamaCpp && OLLAMA[0].0.split('|').any(|cue| around.contains(cue)) {
-                message.around = Some(W::Ollama);
-            }
-        }
-        None => message.is_foreign = row.trust == Trust::Name && row.writer == W::Runtime,
-    }
+    cues.filter_map(|(cue, writer)| Some((distance(cue)?, writer)))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, writer)| writer)
 }

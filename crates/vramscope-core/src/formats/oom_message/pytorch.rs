@@ -1,8 +1,7 @@
-//! What only PyTorch's messages have: the releases that their wording dates, and the warnings of 2.13 that belong to the failure that
-//! follows.
+//! What only PyTorch's messages have: the releases that their wording dates, and what their end says.
 
 use super::text::{Window, clamped};
-use super::{Cause, Figure, OomMessage, Platform, Release, Writer};
+use super::{Cause, OomMessage, Platform, Release};
 
 /// What stands in a message, and the releases that wrote it so: all words of the first row that fits.
 const WORDINGS: [(&str, Release, Option<Release>); 14] = [
@@ -36,13 +35,13 @@ const TAIL: usize = 900;
 
 /// Dates a message of PyTorch by its wording, and reads what its end says. `used` is where its last figure ends.
 pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage) {
-    let low = window.low();
+    let low = window.own().low;
     if message.dialect.since.is_some() || message.dialect.until.is_some() || !clamped(low, 60).contains(".triedtoallocate") {
         message.cause = low.starts_with("cudaoutofmemory.allocationwaspreempt").then_some(Cause::Rejected);
-        message.expandable_segments = window.low_before(60).ends_with("expandable_segments:").then_some(true);
+        message.expandable_segments = window.before(60).low.ends_with("expandable_segments:").then_some(true);
         return;
     }
-    let whole = [window.low_before(40), clamped(low, used + TAIL)].concat();
+    let whole = [window.before(40).low, clamped(low, used + TAIL)].concat();
     let tail = clamped(low.get(used..).unwrap_or(""), TAIL);
     let fits = |words: &str| words.split('+').all(|word| whole.contains(word));
     // The wording on other platforms never changed with CUDA's.
@@ -62,55 +61,4 @@ pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage)
         message.cause = Some(Cause::SegmentReserve);
         message.expandable_segments = Some(true);
     }
-}
-
-/// How many messages back a failure's warning may stand: other ranks write in between.
-const WARNED_BEFORE: usize = 64;
-
-/// Joins PyTorch's warnings with the failure that follows them, which then has their exact bytes, and those of one request with each
-/// other.
-pub(super) fn with_warnings(found: Vec<OomMessage>) -> Vec<OomMessage> {
-    let is_retry = |m: &OomMessage| m.is_warning && m.dialect.writer == Writer::PyTorch;
-    let holds = |printed: Option<Figure>, exact: Option<Figure>| {
-        printed.zip(exact).is_some_and(|(p, e)| p.low() <= e.bytes && e.bytes <= p.high())
-    };
-    let mut out: Vec<OomMessage> = Vec::with_capacity(found.len());
-    for mut message in found {
-        let from = out.len().saturating_sub(WARNED_BEFORE);
-        let is_same_place =
-            |o: &OomMessage, m: &OomMessage| is_retry(o) && o.rank == m.rank && (o.gpu == m.gpu || m.gpu.is_none());
-        if is_retry(&message) {
-            let same = out[from..].iter_mut().rev().find(|o| {
-                is_same_place(o, &message)
-                    && (o.figures.requested, o.figures.capacity) == (message.figures.requested, message.figures.capacity)
-            });
-            if let Some(same) = same {
-                same.warnings += 1;
-                same.figures.free = message.figures.free;
-                continue;
-            }
-            message.warnings = 1;
-        } else if message.dialect.writer == Writer::PyTorch {
-            let at = out[from..]
-                .iter()
-                .rposition(|o| is_same_place(o, &message) && holds(message.figures.requested, o.figures.requested));
-            if let Some(at) = at {
-                let warning = out.remove(from + at);
-                message.warnings = warning.warnings;
-                if message.dialect.until.is_none() {
-                    message.dialect.since = message.dialect.since.max(warning.dialect.since);
-                }
-                let (f, exact) = (&mut message.figures, &warning.figures);
-                f.requested = exact.requested;
-                if holds(f.capacity, exact.capacity) {
-                    f.capacity = exact.capacity;
-                }
-                if holds(f.free, exact.free) {
-                    f.free = exact.free;
-                }
-            }
-        }
-        out.push(message);
-    }
-    out
 }

@@ -4,6 +4,7 @@
 //! Nothing is assumed of such a prefix: what the message's lines share is taken for one, and the reading that leaves the fewest
 //! figures unread is kept.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::engine::{self, Pattern};
@@ -69,26 +70,31 @@ pub(super) fn regroup(
         return None;
     }
     let own = lines.first()?.stream;
-    let mut best = Best { lacking: lacking(plain), prefix: 0, found: None };
     let of_writer: Vec<Line<'_>> = lines.iter().copied().filter(|l| l.stream == own).collect();
     let is_mixed = of_writer.len() < lines.len();
     *left = left.saturating_sub(bytes);
-    if is_mixed && let Some(found) = read_group(&under_prefix(&of_writer, 0, false), pattern) {
+    // What each reading lacks, and how much it leaves out: of equal ones that which leaves more, as `train.py:12` before a line is no part
+    // of a figure. The plain one comes first.
+    let mut readings = vec![(lacking(plain), Reverse(0), None)];
+    let mut read = |base: &[Line<'_>], length: usize, is_blind: bool| {
+        *left = left.saturating_sub(bytes);
+        let Some(found) = read_group(&under_prefix(base, length, is_blind), pattern) else { return };
         // Lines of others in between: the plain reading may have taken figures of theirs.
-        let is_apart = found.lines.last().is_some_and(|l| l - first >= found.lines.len());
-        best.consider(found, 0, is_apart);
+        let is_apart = length == 0 && found.lines.last().is_some_and(|l| l - first >= found.lines.len());
+        let left_out = if found.lines.len() > 1 { 2 * length } else { 0 }.max(usize::from(is_apart));
+        readings.push((lacking(&found.message), Reverse(left_out), Some(found)));
+    };
+    if is_mixed {
+        read(&of_writer, 0, false);
     }
     for is_blind in [false, true] {
         for base in if is_mixed { vec![&of_writer, &lines] } else { vec![&lines] } {
             for length in shared_prefixes(base, is_blind) {
-                *left = left.saturating_sub(bytes);
-                if let Some(found) = read_group(&under_prefix(base, length, is_blind), pattern) {
-                    best.consider(found, length, false);
-                }
+                read(base, length, is_blind);
             }
         }
     }
-    best.found
+    readings.into_iter().min_by_key(|(lacking, left_out, _)| (*lacking, *left_out)).and_then(|(.., found)| found)
 }
 
 /// The lines in reach of a message that starts in one: up to the next that starts one in the same way, as its writer's next does.
@@ -113,25 +119,6 @@ fn lines_from<'a>(squeezed: &Squeezed<'a>, first: usize) -> Vec<Line<'a>> {
     out
 }
 
-/// The best reading so far; none where that is the plain one.
-struct Best {
-    lacking: usize,
-    /// Length of the prefix it leaves out.
-    prefix: usize,
-    found: Option<Regrouped>,
-}
-
-impl Best {
-    /// Takes a reading that lacks less. Of equal ones that which leaves more out: `train.py:12` before a line is no part of a figure.
-    fn consider(&mut self, found: Regrouped, prefix: usize, is_preferred: bool) {
-        let lacking = lacking(&found.message);
-        let leaves_more = found.lines.len() > 1 && prefix > self.prefix;
-        if lacking < self.lacking || (lacking == self.lacking && (is_preferred || leaves_more)) {
-            *self = Best { lacking, prefix, found: Some(found) };
-        }
-    }
-}
-
 /// How much of a message was not read: figures its form always has, or all of them.
 fn lacking(message: &OomMessage) -> usize {
     let f = &message.figures;
@@ -153,7 +140,7 @@ fn read_group(group: &[(usize, &str)], pattern: &'static Pattern) -> Option<Regr
     let to = engine::ends(&starts, body.len())[i];
     let window = Window { squeezed: &squeezed, from: at, to };
     let (mut message, used) = pattern.read(&window)?;
-    message.negative = figure::negative_sizes(window.text().get(..used).unwrap_or(window.text()));
+    message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
     message.rank = squeezed.rank_at(at);
     let last = squeezed.line_index((at + used).saturating_sub(1));
     let lines = group.get(..=last)?.iter().map(|&(index, _)| index).collect();

@@ -131,33 +131,39 @@ pub(super) struct Window<'a> {
     pub(super) to: usize,
 }
 
-impl<'a> Window<'a> {
-    /// The message and what follows it, white space removed.
-    pub(super) fn text(&self) -> &'a str {
-        self.part(self.squeezed.body(), self.from, self.to)
-    }
+/// A part of the text without white space, and the same in small letters.
+#[derive(Clone, Copy)]
+pub(super) struct Span<'a> {
+    pub(super) text: &'a str,
+    pub(super) low: &'a str,
+}
 
-    /// The same in small letters.
-    pub(super) fn low(&self) -> &'a str {
-        self.part(self.squeezed.low(), self.from, self.to)
+impl Span<'_> {
+    /// At most so many bytes of its beginning.
+    pub(super) fn clamped(self, most: usize) -> Self {
+        let low = clamped(self.low, most);
+        Span { text: self.text.get(..low.len()).unwrap_or(""), low }
+    }
+}
+
+impl<'a> Window<'a> {
+    /// The message and what follows it.
+    pub(super) fn own(&self) -> Span<'a> {
+        self.span(self.from, self.to)
     }
 
     /// What stands before the anchor, at most `most` bytes of it.
-    pub(super) fn before(&self, most: usize) -> &'a str {
-        self.part(self.squeezed.body(), self.from.saturating_sub(most), self.from)
-    }
-
-    pub(super) fn low_before(&self, most: usize) -> &'a str {
-        self.part(self.squeezed.low(), self.from.saturating_sub(most), self.from)
+    pub(super) fn before(&self, most: usize) -> Span<'a> {
+        self.span(self.from.saturating_sub(most), self.from)
     }
 
     /// What follows the anchor, whatever starts there.
-    pub(super) fn text_after(&self) -> &'a str {
-        self.part(self.squeezed.body(), self.from, self.from + FAR)
+    pub(super) fn after(&self) -> Span<'a> {
+        self.span(self.from, self.from + FAR)
     }
 
-    pub(super) fn low_after(&self) -> &'a str {
-        self.part(self.squeezed.low(), self.from, self.from + FAR)
+    fn span(&self, from: usize, to: usize) -> Span<'a> {
+        Span { text: self.part(self.squeezed.body(), from, to), low: self.part(self.squeezed.low(), from, to) }
     }
 
     fn part(&self, of: &'a str, mut from: usize, to: usize) -> &'a str {

@@ -73,7 +73,7 @@ fn statistic(line: &str) -> Option<(String, Figure)> {
 
 fn size(text: &str) -> Option<Figure> {
     let squeezed: String = text.chars().filter(|c| !c.is_whitespace()).take(60).collect();
-    Figure::at_start(&squeezed).map(|(figure, _)| figure)
+    Figure::at_start(&squeezed, None).map(|(figure, _)| figure)
 }
 
 fn quoted<'a>(text: &'a str, key: &str) -> Option<&'a str> {

@@ -10,7 +10,7 @@ const CUDNN: &str = "cuDNN could not get memory, which it takes from the card it
 const NCCL: &str = "NCCL could not get memory for its buffers, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
 
 const NVML: &str = "PyTorch could not get memory from the driver, and then failed to ask NVML how much was free, which it needs for its message: the card was full most likely. On Jetson and in some containers NVML does not answer.";
-const SAVER: &str = "torch_memory_saver, which keeps tensors of SGLang or a trainer so that their memory can be given back and taken again, could not get memory from the driver: the card is full.";
+const SAVER: &str = "torch_memory_saver could not get memory from the driver: the card is full. SGLang and trainers use it to give memory back and take it again.";
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
@@ -90,6 +90,8 @@ pub(super) const ROWS: &[Row] = &[
         "arena.cc:250] Init] cudaHostAlloc failed, ret[2], out of memory", "").near("out of memory"),
     row(W::Runtime, P::Hip, Name, "HSA_STATUS_ERROR_OUT_OF_RESOURCES", "",
         "RuntimeError: HSA Error 4104: HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.", ""),
+    row(W::CudaProgram, P::Cuda, Figures, "CudaCustomAllocator out of memory", "requestedSpace: {requested}",
+        "ERROR: CudaCustomAllocator out of memory\n [requestedSpace:             148560384 B]", "requested 141.68 MiB"),
     row(W::CudaProgram, P::Cuda, Phrase, "CUDA error 2: out of memory", "", "Warp CUDA error 2: out of memory (in function alloc_device_async)", ""),
     row(W::CudaProgram, P::Cuda, Figures, "bytes on device 'cuda:", "<failed to allocate {requested#} | on device 'cuda:{gpu}'",
         "RuntimeError: Failed to allocate 4294967296 bytes on device 'cuda:0'", "requested 4.00 GiB, gpu 0"),

@@ -4,6 +4,10 @@ use super::Trust::{Figures, Line, Phrase, Sure};
 use super::{Platform as P, Row, Writer as W, row};
 
 const RSS: &str = "anon-rss:{allocated}";
+/// What `kubectl describe` prints, a manifest, and what people write.
+const LIMITS: &str = "<limits: memory: {limit} | <limits: cpu: {_} memory: {limit} | limits: memory: {limit} | limits: cpu: {_} memory: {limit} \
+    | memory limit: {limit} | memory limit of {limit} | limit of {limit} | <limit of {limit} | (limit {limit} | limit {limit} ";
+const CONTAINER: &str = "The container reached its limit of the machine's memory (not the GPU's){?, {limit},} and was killed.";
 const SHARED: &str = "The shared memory (/dev/shm) that DataLoader workers pass their batches through is full; the GPU's memory is not what ran out.";
 pub(in super::super) const KILLED: &str = "The program was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out, or a container's limit of it.";
 pub(super) const PAGING: &str = "Windows could not promise more memory: what its programs requested exceeds the machine's memory and its paging file together. The GPU's memory is not what ran out.";
@@ -14,13 +18,14 @@ pub(super) const PAGING_TIPS: &[&str] = &[
 ];
 const SLURM: &str =
     "Slurm's limit for the job's memory on the machine (not the GPU's) was passed, and the system killed a task of it.";
-const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process, which held {allocated}.";
+const KERNEL: &str =
+    "The machine's memory (not the GPU's) ran out, and the system killed this process{?, which held {allocated}}.";
 const APPLE: &str = "The memory that this machine's processor and GPU share ran low, or the process reached its limit of it, and the system (jetsam) killed it.";
 const LOST: &str = "A process of the program ended without a word. Most often the system killed it because the machine's memory (not the GPU's) ran out; a crash of its own reads the same.";
 const MAPPED: &str = "A tensor that processes share could not be mapped: the number of mappings that one process may have is used up (vm.max_map_count), or shared memory (/dev/shm) is. The GPU's memory is not what ran out.";
 const NOTEBOOK: &str = "The notebook used all memory of its machine (not the GPU's), and was restarted.";
 const STORE: &str =
-    "Ray's object store, which lies in the machine's shared memory (not the GPU's), has no room for an object of {requested}.";
+    "Ray's object store, which lies in the machine's shared memory (not the GPU's), has no room for an object{? of {requested}}.";
 const JETSAM: &str = "kernel: memorystatus: killing largest compressed process python3.11 [1879] 48012 MB";
 const KERNEL_UNTOLD: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process.";
 
@@ -62,8 +67,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Figures, "due to memory used (", "used ({allocated#}) / total ({capacity#})",
         "systemd-oomd[842]: Killed /system.slice/train.service due to memory used (32305733632) / total (33046712320) and swap used \
         (7733248000) / total (8589930496) being more than 90.00%", "capacity 30.78 GiB, allocated 30.09 GiB").near("systemd-oomd")
-        .says("The machine's memory (not the GPU's) and its swap ran low, and systemd-oomd killed the program: {allocated} of \
-        {capacity} was in use."),
+        .says("The machine's memory (not the GPU's) and its swap ran low, and systemd-oomd killed the program{?: {allocated} of \
+        {capacity} was in use}."),
     row(W::Killer, P::Cpu, Sure, "due to memory pressure for", "",
         "systemd-oomd[840]: Killed /user.slice/run.scope due to memory pressure for /user.slice being 51.07% > 50.00% for > 20s with \
         reclaim activity", "").near("systemd-oomd")
@@ -71,18 +76,21 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Sure, "Memory cgroup out of memory: Kill", RSS,
         "Memory cgroup out of memory: Killed process 1440763 (python3) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB",
         "allocated 62914560 KiB")
-        .says("The container or job reached its limit of the machine's memory (not the GPU's), and the system killed this process, \
-        which held {allocated}."),
+        .says("The container or job reached its limit of the machine's memory (not the GPU's), and the system killed this process{?, \
+        which held {allocated}}."),
     row(W::Killer, P::Cpu, Sure, "Out of memory: Killed process", RSS,
         "Out of memory: Killed process 1440763 (perl) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB", "allocated 62914560 KiB")
         .near("anon-rss").says(KERNEL),
     row(W::Killer, P::Cpu, Sure, "Out of memory: Kill", "",
         "kernel: Out of memory: Kill process 4242 (python) score 901 or sacrifice child", "").near("process").says(KERNEL_UNTOLD),
-    row(W::Killer, P::Cpu, Phrase, "OOMKilled", "", "    Last State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137", "")
-        .near("reason|exit code|container|pod").whole()
-        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
-    row(W::Killer, P::Cpu, Sure, "OOMKilled\": true", "", "\"OOMKilled\": true,", "")
-        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
+    row(W::Killer, P::Cpu, Sure, "invoked oom-killer:", "",
+        "[2612362.231458] python invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), nodemask=(null), order=0, oom_score_adj=829", "")
+        .says("The machine's memory (not the GPU's), or a container's limit of it, ran out, and the system chose a process to kill: the lines \
+        below in the kernel's log name it."),
+    row(W::Killer, P::Cpu, Phrase, "OOMKilled", LIMITS,
+        "    Last State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137\n    Limits:\n      cpu: 8\n      memory: 16Gi", "limit 16 GiB")
+        .near("reason|exit code|container|pod").whole().says(CONTAINER),
+    row(W::Killer, P::Cpu, Sure, "OOMKilled\": true", "", "\"OOMKilled\": true,", "").says(CONTAINER),
     row(W::Killer, P::Cpu, Line, "Killed", "", "Killed", "").says(KILLED),
     row(W::Killer, P::Cpu, Line, "Killed: 9", "", "Killed: 9", "").says(KILLED),
     row(W::Killer, P::Cpu, Sure, "terminated with signal SIGKILL", "",
@@ -97,23 +105,23 @@ pub(super) const ROWS: &[Row] = &[
         "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 137(SIGKILL).", "").says(KILLED),
     row(W::Killer, P::Cpu, Sure, "OutOfMemoryError: Container killed due to memory usage", "",
         "OutOfMemoryError: Container killed due to memory usage", "")
-        .says("The container reached its limit of the machine's memory (not the GPU's) and was killed."),
+        .says(CONTAINER),
     row(W::Killer, P::Cpu, Phrase, "System OOM encountered, victim process", "",
         "Warning  SystemOOM  4m  kubelet  System OOM encountered, victim process: python, pid: 4711", "").says(KERNEL_UNTOLD),
     row(W::Killer, P::Cpu, Sure, "killed by YARN for exceeding", "limits. {allocated} of {limit} physical memory used",
         "Container killed by YARN for exceeding memory limits. 5.5 GB of 5.5 GB physical memory used.", "limit 5.5 GiB, allocated 5.5 GiB")
-        .says("The container reached its limit of the machine's memory (not the GPU's), {limit}, and YARN killed it.")
+        .says("The container reached its limit of the machine's memory (not the GPU's){?, {limit}}, and YARN killed it.")
         .tips(&["Give the executor more memory beside Java's heap: `spark.executor.memoryOverhead`, or fewer tasks at once: spark.executor.cores."]),
     row(W::Killer, P::Cpu, Sure, "TERM_MEMLIMIT: job killed after", "", "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "")
         .says("LSF's limit for the job's memory on the machine (not the GPU's) was passed, and LSF killed it.")
         .tips(&["Ask for more memory on the machine: `bsub -M` with `-R \"rusage[mem=...]\"`."]),
     row(W::Killer, P::Cpu, Sure, "PBS: job killed: mem", "killed: mem {allocated} exceeded limit {limit}",
         "=>> PBS: job killed: mem 3221340kb exceeded limit 3145728kb", "limit 3145728 KiB, allocated 3221340 KiB")
-        .says("The job's limit of the machine's memory (not the GPU's), {limit}, was passed, and PBS killed it.")
+        .says("The job's limit of the machine's memory (not the GPU's){?, {limit},} was passed, and PBS killed it.")
         .tips(&["Ask for more memory on the machine: `qsub -l mem=`."]),
     row(W::Killer, P::Cpu, Figures, "Job has gone over memory limit of", "limit of {limit} | peak usage: {allocated}",
         "Job has gone over memory limit of 2048 megabytes. Peak usage: 2800 megabytes.", "limit 2048 MiB, allocated 2800 MiB")
-        .says("The job's limit of the machine's memory (not the GPU's), {limit}, was passed, and HTCondor stopped it; it held up to {allocated}.")
+        .says("The job's limit of the machine's memory (not the GPU's){?, {limit},} was passed, and HTCondor stopped it{?; it held up to {allocated}}.")
         .tips(&["Ask for more memory on the machine: `request_memory` in the submit file."]),
     row(W::Killer, P::Cpu, Sure, "tried to allocate more memory than is available. It has restarted", "",
         "Your notebook tried to allocate more memory than is available. It has restarted.", "").says(NOTEBOOK),
@@ -128,7 +136,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Phrase, "exit status 137", "", "make: *** [train] error: exit status 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Sure, "died with <Signals.SIGKILL: 9>", "",
         "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.", "").says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "failed (exitcode: -9)", "", "failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python", "")
+    row(W::Killer, P::Cpu, Phrase, "failed (exitcode: -9)", "", "failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python", "")
         .says(KILLED),
     row(W::Killer, P::Cpu, Sure, "Signal 9 (SIGKILL) received by PID", "", "traceback : Signal 9 (SIGKILL) received by PID 77", "")
         .says(KILLED),
@@ -149,7 +157,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Slurm, P::Cpu, Phrase, "exceeded memory limit (", "limit ({allocated#K} > {limit#K}), being killed",
         "slurmstepd: error: Step 1141.0 exceeded memory limit (41943040 > 20971520), being killed",
         "limit 20971520 KiB, allocated 41943040 KiB").near("being killed")
-        .says("The job held {allocated} of the machine's memory (not the GPU's), more than Slurm's limit for it, {limit}, and Slurm killed it."),
+        .says("The job held {?{allocated}|more} of the machine's memory (not the GPU's){?, more than Slurm's limit for it, {limit}| than Slurm's limit for it}, and Slurm killed it."),
     row(W::Slurm, P::Cpu, Sure, "State: OUT_OF_MEMORY", "", "State: OUT_OF_MEMORY (exit code 0)", "").says(SLURM),
     row(W::Slurm, P::Cpu, Sure, "OUT_OF_ME+", "", "1234.0    python3.12               default          1 OUT_OF_ME+    0:125", "").says(SLURM),
     row(W::Ray, P::Cpu, Figures, "in object store because it is full", "object size is {requested} | capacity: {capacity#}",
@@ -166,7 +174,7 @@ pub(super) const ROWS: &[Row] = &[
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node (IP: 172.17.0.2, \
         ID: 8c) where the task (task ID: 41, name=f, pid=548, memory used=12.18GB) was running was 126.50GB / 128.00GB (0.988), which \
         exceeds the memory usage threshold of 0.95.", "capacity 128.00 GiB, allocated 126.50 GiB")
-        .says("The machine's memory (not the GPU's) ran low, so Ray killed a task of it: {allocated} of {capacity} was in use."),
+        .says("The machine's memory (not the GPU's) ran low, so Ray killed a task of it{?: {allocated} of {capacity} was in use}."),
     row(W::Ray, P::Cpu, Sure, "killed due to memory pressure (OOM)", "",
         "(raylet) node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other \
         reasons at node", "").says("The machine's memory (not the GPU's) ran low, so Ray killed workers on it."),
@@ -186,10 +194,14 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Sure, "The node was low on resource: memory", "using {allocated}, which exceeds",
         "Warning  Evicted  2m  kubelet  The node was low on resource: memory. Container trainer was using 62914560Ki, which exceeds its \
         request of 0.", "allocated 62914560 KiB")
-        .says("The node's memory (not the GPU's) ran low, and Kubernetes evicted the pod, whose container used {allocated}."),
+        .says("The node's memory (not the GPU's) ran low, and Kubernetes evicted the pod, whose container used {?{allocated}|more than it had requested}."),
     row(W::Killer, P::Cpu, Sure, "memorystatus: killing", "", JETSAM, "").says(APPLE),
     row(W::Killer, P::Cpu, Sure, "killing_specific_process pid", "", "kernel: killing_specific_process pid 1879 [python3.11] (per-process-limit 10)",
         "").says(APPLE),
+    row(W::Killer, P::Cpu, Sure, "] Error 137", "", "make[2]: *** [build/train.o] Error 137", "").near("***").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "return code: 137", "", "[Service log] Training ended with return code: 137", "").says(KILLED),
+    row(W::Killer, P::Cpu, Phrase, "with code -9", "", "RuntimeError: worker exited during startup with code -9", "").says(KILLED),
+    row(W::Killer, P::Cpu, Line, "killed", "", "killed", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exit code is 137", "", "Container killed on request. Exit code is 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exited with code 137", "", "trainer-1 exited with code 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exit code -9", "", "Process train finished with exit code -9", "").says(KILLED),
@@ -199,5 +211,5 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Ray, P::Cpu, Sure, "RayOutOfMemoryError: More than", "is used ({allocated#G} / {capacity}",
         "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node gpu-1 is used (61.25 / 62.50 GB).",
         "capacity 62.50 GiB, allocated 61.25 GiB")
-        .says("The machine's memory (not the GPU's) ran low, so Ray stopped a task: {allocated} of {capacity} was in use."),
+        .says("The machine's memory (not the GPU's) ran low, so Ray stopped a task{?: {allocated} of {capacity} was in use}."),
 ];

@@ -91,7 +91,7 @@ impl Row {
         self
     }
 
-    /// What it means, in a sentence. `{requested}`, `{free}` and their like are its figures.
+    /// What it means, in a sentence. Figures as in `diagnose::explain::words`.
     const fn says(mut self, sentence: &'static str) -> Self {
         self.says = sentence;
         self

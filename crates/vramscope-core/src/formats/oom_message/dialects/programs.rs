@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Vllm, P::Cuda, Sure, "CUDA out of memory occurred when warming up sampler", "",
         "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering `max_num_seqs` or \
         `gpu_memory_utilization` when initializing the engine.", "")
-        .says("vLLM's share of the card leaves no room outside it to draw tokens for as many requests as may run at once (max_num_seqs).")
+        .says("vLLM tried to draw tokens for as many requests as may run at once (max_num_seqs). The memory outside its share of the card was too small for that.")
         .tips(&["Run fewer requests at once: a lower `--max-num-seqs` (the default of 1024 needs most with a large vocabulary).",
             "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.", "See who else holds the card: `{tool}`."]),
     row(W::Sglang, P::Cuda, Sure, "Not enough memory. Please try to increase --mem-fraction-static", "",
@@ -43,8 +43,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Tgi, P::Cuda, Sure, "Not enough memory to handle", "",
         "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`", "")
         .near("prefill tokens")
-        .says("The weights of the model leave no room on the card for the activations of the longest batch that may come \
-        (--max-batch-prefill-tokens), which text-generation-inference tries first."),
+        .says("text-generation-inference tries the longest batch that may come (--max-batch-prefill-tokens) when it starts. The weights of \
+        the model leave no room on the card for its activations."),
     row(W::CuPy, P::Cuda, Figures, "Out of memory allocating",
         "allocating {requested} | (allocated so far: {allocated} | limit set to: {limit} | limit set to {limit}",
         "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,165,824 bytes (allocated so far: 3,221,225,472 bytes, limit set \
@@ -129,7 +129,7 @@ pub(super) const ROWS: &[Row] = &[
         "single GPU memory is {free} | model weight size ({requested}) and temporary buffer size ({more})",
         "TVMError: Insufficient GPU memory error: The available single GPU memory is 4762.535 MB, which is less than the sum of model weight \
         size (4958.250 MB) and temporary buffer size (609.250 MB).", "requested 5.44 GiB, free 4.65 GiB")
-        .says("The weights and temporary buffers of the model need {requested}, and MLC LLM's share of the card leaves {free}."),
+        .says("The weights and temporary buffers of the model {?need {requested}, and MLC LLM's share of the card leaves {free}|need more than MLC LLM's share of the card leaves}."),
     row(W::CudaJl, P::Cuda, Figures, "Out of GPU memory trying to allocate",
         "trying to allocate {requested} | GPU memory usage: {_}% ({_}/{capacity}) | GPU memory usage: {_}% ({used}/ | memory pool usage: {allocated} (",
         "ERROR: Out of GPU memory trying to allocate 1.907 GiB\nEffective GPU memory usage: 99.92% (7.919 GiB/7.926 GiB)\nMemory pool usage: \
@@ -159,7 +159,7 @@ pub(super) const ROWS: &[Row] = &[
         "allocating 51748.75 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n_impl: failed to allocate CUDA1 \
         buffer of size 54262497280\ngraph_reserve: compute buffer allocation failed, retrying without pipeline parallelism",
         "requested 50.54 GiB, gpu 1").near("retrying without").warning()
-        .says("llama.cpp could not get {requested} for its compute buffers and tried again without pipeline parallelism. Where the \
+        .says("llama.cpp could not get {?{requested}|memory} for its compute buffers and tried again without pipeline parallelism. Where the \
         model loaded after that, nothing failed.").tips(&[
     "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
     "If it did stop: a lower `--ubatch-size` makes the compute buffers smaller, a lower --ctx-size also the KV cache.",
@@ -167,7 +167,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_init_from_model: \
         failed to allocate buffer for kv cache", "requested 4096.00 MiB, gpu 0").near("for kv cache")
-        .says("The KV cache of {requested} did not fit on the card. A shorter context makes it smaller (--ctx-size; num_ctx in Ollama)."),
+        .says("The KV cache{? of {requested}} did not fit on the card. A shorter context makes it smaller (--ctx-size; num_ctx in Ollama)."),
     row(W::LlamaCpp, P::Hip, Sure, "cudaMalloc failed: out of memory", GGML,
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of \
         memory\nggml_gallocr_reserve_n: failed to allocate ROCm1 buffer of size 10345250816", "requested 9.63 GiB, gpu 1")
@@ -176,14 +176,14 @@ pub(super) const ROWS: &[Row] = &[
     row(W::LlamaCpp, P::Cuda, Sure, "CUDA error 2 at", "", "CUDA error 2 at ggml-cuda.cu:359: out of memory", "").near("out of memory"),
     row(W::LlamaCpp, P::Cpu, Sure, "of pinned memory: out of memory", "<failed to allocate {requested}",
         "ggml_cuda_host_malloc: failed to allocate 1024.00 MiB of pinned memory: out of memory", "requested 1024.00 MiB").warning()
-        .says("llama.cpp could not pin {requested} of the machine's memory (not the GPU's) and uses ordinary memory instead: slower, \
+        .says("llama.cpp could not pin {?{requested}|a part} of the machine's memory (not the GPU's) and uses ordinary memory instead: slower, \
         but no failure."),
     row(W::LlamaCpp, P::Vulkan, Figures, "Device memory allocation of size",
         "of size {requested#} failed | to allocate Vulkan{gpu} buffer",
         "ggml_vulkan: Device memory allocation of size 4757127168 failed.\nggml_vulkan: Requested buffer size exceeds device memory \
         allocation limit: ErrorOutOfDeviceMemory\nggml_gallocr_reserve_n: failed to allocate Vulkan0 buffer of size 4757127168",
         "requested 4.43 GiB, gpu 0").near("exceeds device").whole()
-        .says("{requested} was requested in one buffer, more than the Vulkan driver allows for one. Memory is not what ran out."),
+        .says("{?{requested} was requested in one buffer, more|A buffer was requested that is larger} than the Vulkan driver allows for one. Memory is not what ran out."),
     row(W::LlamaCpp, P::Vulkan, Figures, "Device memory allocation of size", "of size {requested#} failed",
         "ggml_vulkan: Device memory allocation of size 369098752 failed.\nggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
         "requested 352.00 MiB").whole(),
@@ -195,6 +195,8 @@ pub(super) const ROWS: &[Row] = &[
         "",
         "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: \
         Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "").whole(),
+    row(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory", "",
+        "terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory", ""),
     row(W::Metal, P::Metal, Sure, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "",
         "Execution of the command buffer was aborted due to an error during execution. Insufficient Memory \
         (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", ""),
@@ -213,7 +215,7 @@ pub(super) const ROWS: &[Row] = &[
         "RuntimeError: [malloc_or_wait] Unable to allocate 1073741824 bytes.", "requested 1024.00 MiB"),
     row(W::Ollama, P::Cpu, Figures, "model requires more system memory", "system memory ({requested}) than is available ({free})",
         "{\"error\":\"model requires more system memory (63.6 GiB) than is available (18.9 GiB)\"}", "requested 63.6 GiB, free 18.9 GiB")
-        .says("The model needs {requested} of the machine's memory (not the GPU's), and {free} is available."),
+        .says("The model needs {?{requested}|more} of the machine's memory (not the GPU's){?, and {free} is available| than is available}."),
     row(W::Ollama, P::Unknown, Phrase, "you may not have enough available memory to run this model", "",
         "Error: llama runner exited, you may not have enough available memory to run this model", "")
         .says("Ollama's runner stopped, and Ollama guesses that memory ran out; its log (journalctl -u ollama) has the error itself."),
@@ -230,7 +232,7 @@ pub(super) const ROWS: &[Row] = &[
         "llama_model_load: error loading model: mmap failed: Cannot allocate memory", ""),
     row(W::LlamaCpp, P::Cpu, Figures, "failed to mlock", "mlock {requested#}-byte buffer",
         "warning: failed to mlock 1073741824-byte buffer (after previously locking 0 bytes): Cannot allocate memory", "requested 1024.00 MiB")
-        .warning().says("llama.cpp could not lock {requested} of the model in the machine's memory (not the GPU's): the system may page it \
+        .warning().says("llama.cpp could not lock {?{requested}|a part} of the model in the machine's memory (not the GPU's): the system may page it \
         out, but nothing failed."),
     row(W::LlamaCpp, P::Hip, Sure, "ROCm error: out of memory", "", "ggml-cuda.cu:67: ROCm error\nROCm error: out of memory", ""),
     row(W::LlamaCpp, P::Unknown, Phrase, "failed to allocate buffer for kv cache", "",
@@ -272,7 +274,7 @@ pub(super) const ROWS: &[Row] = &[
         "Total GPU memory (GiB): {capacity#G} | component creation attempt (GiB): {free#G}",
         "RuntimeError: Executor creation failed due to insufficient GPU memory.\n\nThe following component could not be created: KV \
         cache\nTotal GPU memory (GiB): 95.00\nFree GPU memory before component creation attempt (GiB): 16.95", "capacity 95.00 GiB, free 16.95 GiB")
-        .whole().says("The card has no room for a part of TensorRT-LLM's executor, which the text names: before it tried, {free} of {capacity} was free."),
+        .whole().says("The card has no room for a part of TensorRT-LLM's executor, which the text names{?: before it tried, {free} of {capacity} was free}."),
     row(W::TrtLlm, P::Cuda, Sure, "[TensorRT-LLM][ERROR] CUDA runtime error in", "",
         "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "")
         .near("out of memory"),

@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Row] = &[
         512.00 MB on private pool.", "requested 512.00 MiB, limit 18.13 GiB, allocated 16.50 GiB, other 1.38 GiB"),
     row(W::Mps, P::Mps, Figures, "RuntimeError: Invalid buffer size:", "Invalid buffer size: {requested}",
         "RuntimeError: Invalid buffer size: 36.00 GB", "requested 36.00 GiB")
-        .says("{requested} was requested in one buffer, more than Metal hands out at once on this Mac. Memory is not what ran out.").tips(&[
+        .says("{?{requested} was requested in one buffer, more|A buffer was requested that is larger} than Metal hands out at once on this Mac. Memory is not what ran out.").tips(&[
     "Split the tensor: a smaller batch, a shorter sequence, or the operation in chunks along one dimension.",
     "Use attention that keeps no matrix of all pairs: `torch.nn.functional.scaled_dot_product_attention`, or attention slicing.",
 ]),

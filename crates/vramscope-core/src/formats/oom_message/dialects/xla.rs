@@ -76,8 +76,8 @@ pub(super) const ROWS: &[Row] = &[
         "ResourceExhaustedError: failed to allocate memory [Op:AddV2]", ""),
     row(W::TensorFlow, P::Cuda, Phrase, "Dst tensor is not initialized", "<free memory: {free} | <total memory: {capacity}",
         "tensorflow.python.framework.errors_impl.InternalError: Dst tensor is not initialized.", "")
-        .says("TensorFlow could not copy a tensor to the card, which had no room for it (\"Dst tensor is not initialized\" means that): {free} of \
-        its {capacity} was free when TensorFlow started."),
+        .says("TensorFlow could not copy a tensor to the card, which had no room for it (\"Dst tensor is not initialized\" means that){?: {free} of \
+        its {capacity} was free when TensorFlow started}."),
     row(W::TensorFlow, P::Cuda, Figures, "unified memory; result: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
         "failed to alloc 2147483648 bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.00 GiB"),
     row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", "trying to allocate {requested} | <GPU_{gpu}_bfc",
@@ -106,7 +106,7 @@ pub(super) const ROWS: &[Row] = &[
         "rocm_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: hipErrorOutOfMemory", "requested 3.91 GiB"),
     row(W::TensorFlow, P::Cpu, Figures, "on host: CUDA_ERROR_OUT_OF_MEMORY", "<failed to alloc {requested}",
         "cuda_driver.cc:802] failed to alloc 782237696 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 746.00 MiB")
-        .says("TensorFlow could not get {requested} of the machine's memory (not the GPU's) in pages that stay in place, as transfers to \
+        .says("TensorFlow could not get {?{requested}|a part} of the machine's memory (not the GPU's) in pages that stay in place, as transfers to \
         the card need them.").tips(&[
     "Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory.",
     "See what limits locked memory: `ulimit -l`.",

@@ -1,0 +1,273 @@
+//! A message's figures by name, and sentences that name them.
+//!
+//! `{free}` in a sentence is that figure as it was printed; `{tool}` and its like are the words of the card's vendor. A sentence that names
+//! what the message does not tell cannot be said. `{? of {limit}}` is left out then; of `{?a|b}` the first that can be said stands.
+
+use super::condition::holds;
+use super::{device, unattributed};
+use crate::diagnose::vendor::Words;
+use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Writer};
+use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
+
+type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
+
+/// Every figure that is told in JSON; in sentences its name has no `_bytes`.
+pub(super) const FIGURES: [Named<Figure>; 15] = [
+    ("requested_bytes", |m| m.figures.requested),
+    ("capacity_bytes", |m| m.figures.capacity),
+    ("device_free_bytes", |m| m.figures.free),
+    ("limit_bytes", |m| m.figures.limit),
+    ("allocated_bytes", |m| m.figures.allocated),
+    ("private_pool_bytes", |m| m.figures.private_pools),
+    ("live_bytes", OomMessage::live),
+    ("reserved_bytes", OomMessage::reserved),
+    ("unallocated_bytes", OomMessage::unallocated),
+    ("process_bytes", OomMessage::this_process),
+    ("outside_pytorch_bytes", OomMessage::outside_pytorch),
+    ("other_processes_bytes", OomMessage::other_processes),
+    ("other_allocations_bytes", |m| m.figures.other_allocations),
+    ("largest_block_bytes", |m| m.figures.largest_block),
+    ("unattributed_bytes", unattributed),
+];
+
+/// Figures that only sentences have.
+const DERIVED: [Named<Figure>; 15] = [
+    ("free", |m| m.figures.free),
+    ("holes", |m| Some(m.unallocated().unwrap_or(Figure::exact(0)))),
+    ("room", |m| m.figures.free.or_else(|| Some(m.figures.capacity?.minus(held(m)?)))),
+    ("usual outside", |m| Some(device::usual_outside(m))),
+    ("most others", |m| Some(device::most_of_others(m, m.figures.capacity?)?.0)),
+    ("held", held),
+    ("left", left),
+    ("own", |m| own(m, m.figures.free?)),
+    ("used", |m| Some(m.figures.capacity?.minus(m.figures.free?))),
+    ("rest", device::rest),
+    ("much outside", device::much_outside),
+    ("own outside", |m| m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE)),
+    ("deciding", device::outside_that_decides),
+    ("at start", |m| super::judge::free_at_start(m)),
+    ("mostly other", |m| m.figures.other_allocations.filter(|o| m.figures.allocated.is_some_and(|own| o.bytes > own.bytes))),
+];
+
+/// Words that a sentence may name.
+const WORDS: [Named<String>; 29] = [
+    ("program", |m| Some(m.dialect.writer.title().to_owned())),
+    ("around", |m| Some(m.around?.title().to_owned())),
+    ("rank", |m| Some(m.rank?.to_string())),
+    ("gpu", |m| Some(m.gpu.filter(|_| m.dialect.writer.neighbour().is_none())?.to_string())),
+    ("share", |m| {
+        let reserved = m.reserved().filter(|r| r.bytes > 0)?;
+        Some(format!("{:.1} %", m.unallocated()?.bytes as f64 * 100.0 / reserved.bytes as f64))
+    }),
+    ("tensor", tensor),
+    ("unread", |m| Some(listed(&m.unread())).filter(|list| !list.is_empty())),
+    ("who", |m| Some(device::most_of_others(m, m.figures.capacity?)?.1)),
+    ("own pid", |m| Some(m.processes.iter().find(|p| p.is_this)?.pid?.to_string())),
+    ("untold", untold),
+    ("times", |m| match m.warnings {
+        0 => None,
+        1 => Some("once".to_owned()),
+        n => Some(format!("{n} times")),
+    }),
+    ("others", others),
+    ("largest pid", |m| Some(by_size(m).first()?.pid?.to_string())),
+    ("wanted", |m| Some(m.context?.wanted?.to_string())),
+    ("fits", |m| Some(tokens_that_fit(m)?.to_string())),
+    ("part", |m| {
+        let part = m.figures.limit?.bytes as f64 / m.figures.requested?.bytes.max(1) as f64;
+        (part < 1.0).then(|| format!("{:.0} %", part * 100.0))
+    }),
+    ("fraction", |m| Some(format!("{:.2}", fraction_needed(m)?))),
+    ("needed", |m| Some(pytorch_size(held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),
+    ("share to take", share_to_take),
+    ("conf", |m| Some(variable(m).to_owned())),
+    ("tool", |m| Some(with_tools(m)?.tool_that_lists().to_owned())),
+    ("holders", |m| Some(with_tools(m)?.holders.to_owned())),
+    ("watch", |m| Some(with_tools(m)?.watch.to_owned())),
+    ("module", |m| Some(vendor(m).module.to_owned())),
+    ("visible", |m| Some(vendor(m).visible.to_owned())),
+    ("visible name", |m| Some(vendor(m).visible_name().to_owned())),
+    ("blocking", |m| Some(vendor(m).blocking.to_owned())),
+    ("malloc", |m| Some(vendor(m).malloc.to_owned())),
+    ("collectives", |m| Some(vendor(m).collectives.to_owned())),
+];
+
+/// The sentence with what it names; `None` where the message does not tell that, or where a condition in brackets before it does not hold.
+pub(super) fn fill(m: &OomMessage, text: &str) -> Option<String> {
+    let (condition, text) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')).unwrap_or(("", text));
+    if !holds(m, condition)?.0 {
+        return None;
+    }
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, inside)) = rest.split_once('{') {
+        out.push_str(before);
+        let end = closing(inside)?;
+        let (name, after) = (&inside[..end], &inside[end + 1..]);
+        if let Some(choices) = name.strip_prefix('?') {
+            out.push_str(&choices.split('|').find_map(|choice| fill(m, choice)).unwrap_or_default());
+        } else if name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b' ') {
+            out.push_str(&word(m, name)?);
+        } else {
+            // Braces of a line of code.
+            out.push('{');
+            rest = inside;
+            continue;
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+/// Where the brace closes that was opened before a text.
+fn closing(text: &str) -> Option<usize> {
+    let mut open = 1;
+    text.bytes().position(|b| {
+        open += i32::from(b == b'{') - i32::from(b == b'}');
+        open == 0
+    })
+}
+
+fn word(m: &OomMessage, name: &str) -> Option<String> {
+    if let Some(figure) = figure(m, name) {
+        let printed = figure.printed();
+        // The kernel counts in KiB, whatever the size.
+        return Some(if printed.ends_with("KiB") { pytorch_size(figure.bytes) } else { printed });
+    }
+    WORDS.iter().find(|(known, _)| *known == name)?.1(m)
+}
+
+pub(super) fn figure(m: &OomMessage, name: &str) -> Option<Figure> {
+    figures().find(|(known, _)| *known == name)?.1(m).filter(|figure| !figure.is_unlimited())
+}
+
+fn figures() -> impl Iterator<Item = Named<Figure>> {
+    FIGURES.iter().chain(&DERIVED).map(|&(name, of)| (name.strip_suffix("_bytes").unwrap_or(name), of))
+}
+
+#[cfg(test)]
+pub(super) fn is_figure(name: &str) -> bool {
+    figures().any(|(known, _)| known == name)
+}
+
+/// What PyTorch holds of the device; on Apple's everything that the process does.
+pub(super) fn held(m: &OomMessage) -> Option<Figure> {
+    let held = m.reserved().or(m.figures.allocated)?;
+    Some(m.figures.other_allocations.map_or(held, |other| held.plus(other)))
+}
+
+/// Room below the limit of the process.
+pub(super) fn left(m: &OomMessage) -> Option<Figure> {
+    Some(m.figures.limit?.minus(held(m)?))
+}
+
+/// What a request could be made of: what the card has free, or less where a limit leaves less, and the holes.
+pub(super) fn own(m: &OomMessage, free: Figure) -> Option<Figure> {
+    let room = left(m).filter(|left| left.bytes < free.bytes).unwrap_or(free);
+    Some(room.plus(m.unallocated().unwrap_or(Figure::exact(0))))
+}
+
+fn vendor(m: &OomMessage) -> &'static Words {
+    Words::of_platform(m.dialect.platform)
+}
+
+/// The vendor's words where there are tools that tell of the card.
+fn with_tools(m: &OomMessage) -> Option<&'static Words> {
+    use Platform::{Cpu, DirectMl, Metal, Mps, Tpu, Vulkan};
+    (!matches!(m.dialect.platform, DirectMl | Vulkan | Metal | Mps | Cpu | Tpu)).then(|| vendor(m))
+}
+
+/// The variable that holds the allocator's settings: the one that the message names, else that of its release and platform (one name
+/// for all from 2.10 on).
+fn variable(m: &OomMessage) -> &'static str {
+    match m.settings_variable {
+        Some(named) => named,
+        None if m.dialect.since >= Some((2, 10)) => "PYTORCH_ALLOC_CONF",
+        None => vendor(m).conf,
+    }
+}
+
+/// The size of the tensor behind a request that PyTorch rounded up to a segment.
+fn tensor(m: &OomMessage) -> Option<String> {
+    let q = m.figures.requested?.bytes;
+    let is_segment = m.dialect.writer == Writer::PyTorch
+        && matches!(m.dialect.platform, Platform::Cuda | Platform::Hip | Platform::Xpu)
+        && m.cause != Some(Cause::Rejected);
+    match q / MEBIBYTE {
+        _ if !is_segment => None,
+        2 => Some("at most 1 MiB: PyTorch takes 2 MiB from the device for those".to_owned()),
+        20 => Some("between 1 and 10 MiB (PyTorch takes 20 MiB from the device for those), or between 18 and 20 MiB".to_owned()),
+        n @ 3..1024 => Some(format!("between {} and {n} MiB: PyTorch rounds up to 2 MiB", n - 2)),
+        _ => None,
+    }
+}
+
+/// Processes whose use the driver does not tell.
+fn untold(m: &OomMessage) -> Option<String> {
+    let untold = m.processes.iter().filter(|p| p.bytes.is_unlimited());
+    let names: Vec<String> = untold.map(|p| p.pid.map_or("this process".to_owned(), |pid| format!("process {pid}"))).collect();
+    (!names.is_empty()).then(|| listed(&names))
+}
+
+/// The other processes, largest first.
+fn by_size(m: &OomMessage) -> Vec<&crate::formats::oom_message::ProcessUse> {
+    let mut others: Vec<_> = m.processes.iter().filter(|p| !p.is_this).collect();
+    others.sort_by_key(|p| std::cmp::Reverse(p.bytes.bytes));
+    others
+}
+
+fn others(m: &OomMessage) -> Option<String> {
+    let name = |pid: Option<u32>| pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
+    let list: Vec<String> = by_size(m).iter().take(5).map(|p| format!("{} with {}", name(p.pid), p.bytes.printed())).collect();
+    (!list.is_empty()).then(|| list.join(", "))
+}
+
+/// The longest input that vLLM's cache has room for: what a token takes is the same for each.
+fn tokens_that_fit(m: &OomMessage) -> Option<u64> {
+    let f = &m.figures;
+    let by_bytes = || Some((m.context?.wanted? as f64 * f.limit?.low() as f64 / f.requested?.high().max(1) as f64) as u64);
+    m.context.and_then(|c| c.fits).or_else(by_bytes).filter(|&n| n > 0)
+}
+
+/// The memory fraction that would have let the request through.
+fn fraction_needed(m: &OomMessage) -> Option<f64> {
+    let (held, q, capacity) = (held(m)?, m.figures.requested?, m.figures.capacity?);
+    let needed = held.high().saturating_add(q.high()) as f64 / capacity.low() as f64;
+    Some((needed * 100.0).ceil() / 100.0).filter(|fraction| *fraction <= 1.0)
+}
+
+/// The share of the card that vLLM can have of what is free, with a little to spare.
+fn share_to_take(m: &OomMessage) -> Option<String> {
+    let free = m.figures.free?.low() as f64 / m.figures.capacity?.high().max(1) as f64;
+    Some((free * 100.0).floor() / 100.0 - 0.03).filter(|share| *share >= 0.1).map(|share| format!("{share:.2}"))
+}
+
+/// `a, b and c`.
+pub(super) fn listed<S: AsRef<str>>(words: &[S]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name that is mistyped would never be told.
+    #[test]
+    fn every_sentence_names_what_there_is() {
+        let rules = super::super::rules::ALL.iter().copied().flatten();
+        let mut sentences: Vec<&str> = rules.map(|rule| rule.says).collect();
+        sentences.extend(super::super::KNOWN.iter().map(|known| known.1));
+        sentences.extend(super::super::advice::ALL.iter().flat_map(|lines| lines.iter().copied()));
+        for says in sentences {
+            for name in says.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name) {
+                let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b' ');
+                let is_known = is_figure(name) || WORDS.iter().any(|(n, _)| *n == name);
+                assert!(!is_name || is_known, "{name}: {says}");
+            }
+        }
+    }
+}

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod probe;
 pub mod ranks;
 pub mod record;
+pub mod report;
 pub mod rules;
 pub mod state;
 pub mod summary;
@@ -115,6 +116,9 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Ranks(a) => ranks::run(&a, out),
         Command::Check(a) => check::run(&a, out),
         Command::Export(a) => return export::run(&a, out),
+        Command::Report(a) => return report::run(&a, out),
+        Command::Mcp(_) => return Err(Failure::NotPossible("soon".into())),
+        Command::Guide => return Err(Failure::NotPossible("soon".into())),
         Command::Run(a) => return helper::run(&a),
         Command::Snap(a) => helper::snap(&a, out),
         Command::Agent => helper::print_agent(out),

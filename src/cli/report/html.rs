@@ -17,7 +17,7 @@ use vramscope_core::units::{Bytes, SizeColumn, count};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// SHA-256 of the two, in base64: the only style and the only script that a browser applies. A test holds them to the files.
-const STYLE_HASH: &str = "ZDhhqqB4E7ghm3UwGexW/B140OB1H6c1EUcaniPTmMU=";
+const STYLE_HASH: &str = "RRTgvFVn4vdi7ZObqOZ9Pq2Y8feVVhSYifaJgWi70UU=";
 const SCRIPT_HASH: &str = "11a5+6IlzzhTPZdvlUVybOXv1QOUOb8DrnYats+8T4w=";
 
 /// Rows of the tables of lines, modules and settings.
@@ -302,6 +302,11 @@ fn class_of(role: &str) -> &'static str {
     Role::from_name(role).map_or("other", |r| ROLE_COLOURS[r.index()])
 }
 
+/// A role as people name it.
+fn role_text(name: &str) -> &str {
+    Role::from_name(name).map_or(name, |r| r.text())
+}
+
 fn swatch(page: &mut Page<'_>, class: &'static str) {
     page.raw("<svg class=role><rect width=10 height=10 class=\"").raw(class).raw("\"/></svg>");
 }
@@ -333,7 +338,6 @@ fn peak(page: &mut Page<'_>, report: &Report, part: &Part) {
         let class = class_of(name);
         page.raw("<tr><td class=name>");
         swatch(page, class);
-        let text = Role::from_name(name).map_or(name, Role::text);
         let probable = peak.probably.get(name).copied().unwrap_or(0);
         let how = match (probable, name) {
             (0, "unknown") if peak.before_profiling > 0 => format!("{} from before profiling", Bytes(peak.before_profiling)),
@@ -341,7 +345,7 @@ fn peak(page: &mut Page<'_>, report: &Report, part: &Part) {
             (p, _) if p == bytes => "inferred".to_owned(),
             (p, _) => format!("{} of it inferred", Bytes(p)),
         };
-        page.text(text).raw("</td>").figure(size.sized(bytes)).bar(class, bytes, longest).cell(how).raw("</tr>\n");
+        page.text(role_text(name)).raw("</td>").figure(size.sized(bytes)).bar(class, bytes, longest).cell(how).raw("</tr>\n");
     }
     page.raw("</table></div>\n");
     if !peak.by_module.is_empty() {
@@ -370,7 +374,7 @@ fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool) {
         let times = if held.count > 0 { format!("{} ×", count(held.count)) } else { String::new() };
         page.figure(times).bar(class, held.bytes, whole);
         if has_roles {
-            page.cell(held.role.map_or("", |r| Role::from_name(r).map_or(r, Role::text)));
+            page.cell(held.role.map_or("", role_text));
         }
         page.raw("</tr>\n");
     };
@@ -536,7 +540,7 @@ fn failed(page: &mut Page<'_>, o: &OomEntry, finding: Option<&Finding>) {
         page.raw("<div class=wide><table><tr><th class=n>live block<th class=n>wastes beside it<th>role<th>made at</tr>\n");
         for b in o.blockers.iter().take(6) {
             page.raw("<tr>").figure(Bytes(b.block.bytes).to_string()).figure(Bytes(b.strands_bytes).to_string());
-            page.cell(b.block.role.replace('_', " ")).cell(&b.block.place).raw("</tr>\n");
+            page.cell(role_text(b.block.role)).cell(&b.block.place).raw("</tr>\n");
         }
         page.raw("</table></div>\n");
         page.note(format!("{} of {} live blocks between the holes.", o.blockers.len().min(6), count(o.blockers_total as u64)));
@@ -557,7 +561,7 @@ fn plan(page: &mut Page<'_>, part: &Part) {
         }
     };
     for said in plan.sentences() {
-        page.paragraph(said);
+        page.paragraph(super::sentence(&said));
     }
     let helps = plan.changes();
     if helps.is_empty() {

@@ -138,6 +138,11 @@ fn of_events(recording: &Recording, device: &DeviceRecording, tables: &DeviceTab
             _ => phases.push((run.events.0, run.events.1, index)),
         }
     }
+    // A few allocations in a phase among very many outside of all make no lane.
+    let covered: u64 = phases.iter().map(|(from, to, _)| u64::from(to - from)).sum();
+    if covered * 50 < events.len() as u64 {
+        phases.clear();
+    }
     if phases.len() > LANE {
         left_out.push(format!("{} runs of phases are too many to draw.", count(phases.len() as u64)));
         phases.clear();

@@ -232,8 +232,8 @@ fn device(page: &mut Page<'_>, report: &Report, part: &Part, is_one: bool, colum
             let left_out = timeline.left_out.join(" ");
             let of = match timeline.axis {
                 "event" => format!(
-                    "{} columns for {} events; each shows the instant at which most was held.",
-                    timeline.at.len(),
+                    "{} columns for {} events; each column shows the instant at which most was held.",
+                    count(timeline.at.len() as u64),
                     count(figures.events)
                 ),
                 _ => format!("{} instants, each the highest of its stretch.", count(timeline.at.len() as u64)),
@@ -259,35 +259,43 @@ fn device(page: &mut Page<'_>, report: &Report, part: &Part, is_one: bool, colum
 /// The figures of `summary`, or of a watched card.
 fn levels(page: &mut Page<'_>, report: &Report, part: &Part) {
     let d = report.figures(part);
-    let mut facts: Vec<(&str, String, bool)> = Vec::new();
+    let mut facts: Vec<(String, String, bool)> = Vec::new();
     if let Some(o) = report.failure(part) {
-        facts.push(("failed request", Bytes(o.requested_bytes).to_string(), true));
+        facts.push(("failed request".to_owned(), Bytes(o.requested_bytes).to_string(), true));
         if o.has_segments {
-            facts.push(("largest hole", Bytes(o.largest_hole_bytes).to_string(), false));
-            facts.push(("free in holes", Bytes(o.hole_bytes).to_string(), false));
+            facts.push(("largest hole".to_owned(), Bytes(o.largest_hole_bytes).to_string(), false));
+            facts.push(("free in holes".to_owned(), Bytes(o.hole_bytes).to_string(), false));
         }
         let free = o.device_free_bytes.filter(|&b| b < vramscope_core::model::EventTable::FREE_UNBOUNDED);
-        facts.push(("free on the device", free.map_or_else(|| "not recorded".to_owned(), |b| Bytes(b).to_string()), false));
+        facts.push((
+            "free on the device".to_owned(),
+            free.map_or_else(|| "not recorded".to_owned(), |b| Bytes(b).to_string()),
+            false,
+        ));
     }
     if let Some(w) = &d.watched {
-        facts.push(("used at most", Bytes(w.peak_used_bytes).to_string(), false));
-        facts.push(("of", Bytes(w.total_bytes).to_string(), false));
+        facts.push(("used at most".to_owned(), Bytes(w.peak_used_bytes).to_string(), false));
+        facts.push(("of".to_owned(), Bytes(w.total_bytes).to_string(), false));
     }
     if let Some(b) = d.bands.as_ref().filter(|_| d.events == 0) {
-        facts.push(("tensors, peak", Bytes(b.peak_bytes).to_string(), false));
+        facts.push(("tensors, peak".to_owned(), Bytes(b.peak_bytes).to_string(), false));
     } else if d.events > 0 || d.segments > 0 || d.blocks > 0 {
         let has_reserved = crate::cli::summary::text::knows_reserved(d);
+        // A file without events is of one instant.
+        let when = if d.events > 0 { ", peak" } else { "" };
+        let mut add = |name: &str, bytes: u64| facts.push((format!("{name}{when}"), Bytes(bytes).to_string(), false));
         if has_reserved {
-            facts.push(("reserved, peak", Bytes(d.reserved_bytes.peak).to_string(), false));
+            add("reserved", d.reserved_bytes.peak);
         }
-        facts.push(("active, peak", Bytes(d.active_bytes.peak).to_string(), false));
-        facts.push(("allocated, peak", Bytes(d.allocated_bytes.peak).to_string(), false));
+        add("active", d.active_bytes.peak);
+        add("allocated", d.allocated_bytes.peak);
         if let Some(requested) = &d.requested_bytes {
-            facts.push(("requested, peak", Bytes(requested.peak).to_string(), false));
+            add("requested", requested.peak);
         }
     }
     if let Some(bytes) = d.limit_bytes.or(d.capacity_bytes).filter(|_| d.watched.is_none()) {
-        facts.push((if d.limit_bytes.is_some() { "limit" } else { "device memory" }, Bytes(bytes).limit(), false));
+        let label = if d.limit_bytes.is_some() { "limit" } else { "device memory" };
+        facts.push((label.to_owned(), Bytes(bytes).limit(), false));
     }
     page.raw("<dl class=facts>");
     for (label, value, is_red) in facts {
@@ -321,7 +329,7 @@ fn peak(page: &mut Page<'_>, report: &Report, part: &Part) {
         Some(event) => format!("{} at event {}", Bytes(peak.bytes), count(u64::from(event))),
         None => format!("{} when the file was written", Bytes(peak.bytes)),
     };
-    page.raw("<h3>At the peak<small>").text(when).raw("</small></h3>\n");
+    page.raw("<h3>").text(report.instant(part)).raw("<small>").text(when).raw("</small></h3>\n");
     let mut roles: Vec<(&str, u64)> = peak.by_role.iter().map(|(name, bytes)| (*name, *bytes)).collect();
     roles.sort_by_key(|&(name, bytes)| (name == "unknown", std::cmp::Reverse(bytes)));
     page.raw("<svg class=\"bar rolebar\" role=img aria-label=\"bytes by role\">");
@@ -428,7 +436,7 @@ fn map(page: &mut Page<'_>, report: &Report, part: &Part, cells: usize) {
     let failure = report.failure(part);
     let when = match failure {
         Some(o) => format!("at the failure, event {}", count(u64::from(o.event))),
-        None => "at the peak".to_owned(),
+        None => report.instant(part).to_lowercase(),
     };
     page.raw("<h3>Segment map<small>").text(when).raw("</small></h3>\n");
     match report.map(part, cells) {
@@ -627,7 +635,7 @@ pub(super) fn of_log(hidden: &Hidden, path: &Path, (main, all): &(Explanation, V
         .raw(" &middot; ")
         .text(format!("message of {}, line {}", main.dialect, main.line));
     page.raw("</header>\n<main>\n<section class=lead>\n<p class=verdict>Out of memory</p>\n<h1>");
-    page.text(crate::cli::explain::named(main.cause)).text(&main.sentence).raw("</h1>\n");
+    page.text(super::sentence(&format!("{}{}", crate::cli::explain::named(main.cause), main.sentence))).raw("</h1>\n");
     if let Some(doubt) = main.doubt {
         page.paragraph(format!("Not certain: {doubt}."));
     }

@@ -172,11 +172,12 @@ fn peak(text: &mut Text<'_>, report: &Report, part: &Part) {
     let Some(peak) = report.peak(part) else { return };
     let when = match peak.event {
         Some(event) => format!("at event {}", count(u64::from(event))),
-        None => "when the file was written".to_owned(),
+        None => String::new(),
     };
     let mut roles: Vec<(&str, u64)> = peak.by_role.iter().map(|(name, bytes)| (*name, *bytes)).collect();
     roles.sort_by_key(|r| std::cmp::Reverse(r.1));
-    let mut out = format!("### At the peak: {} {when}\n\n| role | bytes | share |\n|---|---:|---:|\n", Bytes(peak.bytes));
+    let mut out =
+        format!("### {}: {} {when}\n\n| role | bytes | share |\n|---|---:|---:|\n", report.instant(part), Bytes(peak.bytes));
     for (name, bytes) in roles {
         let share = bytes as f64 / peak.bytes.max(1) as f64 * 100.0;
         out += &format!("| {} | {} | {share:.1} % |\n", Role::from_name(name).map_or(name, Role::text), Bytes(bytes));

@@ -28,7 +28,7 @@ use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::{NewFile, refusal};
-use vramscope_core::model::{DeviceRecording, Progress, Recording};
+use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
 use vramscope_core::plan::{Input, Plan, Size};
 use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
 use vramscope_core::units::{Bytes, count};
@@ -217,6 +217,11 @@ impl Report {
         self.oom.ooms.iter().rfind(is_its)
     }
 
+    /// The instant that the tables of roles and lines are of.
+    fn instant(&self, part: &Part) -> &'static str {
+        if self.figures(part).events > 0 { "At the peak" } else { "When it was written" }
+    }
+
     /// What went wrong, where something did: `Out of memory at event 176: fragmentation`.
     fn verdict(&self, part: &Part) -> Option<String> {
         let last = self.figures(part).ooms.last()?;
@@ -244,7 +249,7 @@ impl Report {
         }
         let peak = super::summary::text::peak(figures);
         let label = format!("{}: ", figures.label);
-        let peak = format!("{}.", peak.strip_prefix(&label).unwrap_or(&peak).trim_end_matches('.'));
+        let peak = sentence(peak.strip_prefix(&label).unwrap_or(&peak));
         if let Some(oom) = figures.ooms.last() {
             let failed = format!(
                 "A request for {} failed at event {}. The file does not record what was free, so the reason is unknown.",
@@ -325,7 +330,9 @@ impl Report {
         for w in &self.summary.load.warnings {
             add(format!("{} ({} ×)", sentence(&w.text), count(w.count)), None);
         }
-        if self.about.is_none() && self.recording.has_blocks() {
+        let is_snapshot =
+            matches!(self.recording.source.format, Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml);
+        if self.about.is_none() && is_snapshot {
             let line = "vramscope run --at-oom snapshots train.py".to_owned();
             add(
                 "The versions of PyTorch, CUDA and the driver are not in this recording. This writes them beside it:".to_owned(),
@@ -406,11 +413,8 @@ fn planned(
     if !of.has_blocks() {
         return Err("A plan needs each allocation, and this recording has none.".to_owned());
     }
-    let is_other = matches!(
-        recording.source.format,
-        vramscope_core::model::Format::RmmLog | vramscope_core::model::Format::JaxMemoryProfile
-    );
-    if is_other || matches!(of.id.kind, vramscope_core::model::DeviceKind::Host | vramscope_core::model::DeviceKind::Cpu) {
+    let is_other = matches!(recording.source.format, Format::RmmLog | Format::JaxMemoryProfile);
+    if is_other || matches!(of.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
         return Err("A plan is of what PyTorch requests from a GPU.".to_owned());
     }
     if let Some(why) = super::whatif::without_requests(of) {

@@ -94,3 +94,35 @@ impl App {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::app::data::device::prepare;
+    use crate::app::jobs::Jobs;
+    use crate::app::settings::Settings;
+    use vramscope_core::model::Progress;
+
+    #[test]
+    fn a_report_is_of_the_recording_in_front() {
+        let mut app = App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous());
+        assert!(!app.want_report(), "nothing is open");
+        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/two_gpus.pickle");
+        let recording = Arc::new(vramscope_core::formats::open(Path::new(sample), &Progress::new()).unwrap());
+        app.open_recording("two_gpus.pickle", prepare(&recording, 1, &Progress::new()).unwrap());
+        assert!(app.want_report());
+        assert_eq!(app.report_name(), "two_gpus.html");
+        let folder = tempfile::tempdir().unwrap();
+        for (name, begins) in [("r.html", "<!doctype html>"), ("r.md", "## GPU 0")] {
+            let path = folder.path().join(name);
+            assert!(app.want_report());
+            app.save_report(path.clone());
+            app.poll_saves();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with(begins) && text.contains("GPU 1"), "{name}: both devices are in it");
+            assert!(app.notices.texts().any(|text| text.contains(name)), "{name}");
+        }
+    }
+}

@@ -7,21 +7,33 @@ use vramscope_core::formats::export::redact::text_without_paths;
 use vramscope_core::units::shown;
 
 /// Characters of one text; no sentence of ours has so many, and a name that has is no name.
-const LONGEST: usize = 1_200;
+const LONGEST: usize = 3_000;
 
 /// Shows what would steer a reader's terminal or page (escapes, marks of direction), cuts what is too long, and with redaction leaves
 /// out paths, the file's name, and names of hosts, users and commands that the recording tells.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Hidden {
     is_on: bool,
+    longest: usize,
     /// What stands in the place of what; longest first, so that no part of a name stays.
     words: Vec<(String, String)>,
 }
 
 impl Hidden {
+    /// Hides nothing but what steers.
+    #[cfg(test)]
+    pub(super) fn nothing() -> Self {
+        Hidden { is_on: false, longest: LONGEST, words: Vec::new() }
+    }
+
+    /// The same with shorter texts: half as long for each step.
+    pub(super) fn shorter(&self, steps: u32) -> Self {
+        Hidden { longest: (LONGEST >> steps).max(40), ..self.clone() }
+    }
+
     /// For a file of which nothing else is known.
     pub(super) fn of_file(is_on: bool, path: &Path) -> Self {
-        let mut hidden = Hidden { is_on, words: Vec::new() };
+        let mut hidden = Hidden { is_on, longest: LONGEST, words: Vec::new() };
         hidden.hide(&path.display().to_string(), "the recording");
         hidden.hide(&path.file_name().unwrap_or_default().to_string_lossy(), "the recording");
         hidden.finish()
@@ -66,7 +78,7 @@ impl Hidden {
     /// A text as it may be told.
     #[must_use]
     pub fn say(&self, text: &str) -> String {
-        let mut text = match text.char_indices().nth(LONGEST) {
+        let mut text = match text.char_indices().nth(self.longest) {
             Some((at, _)) => format!("{}…", &text[..at]),
             None => text.to_owned(),
         };

@@ -378,7 +378,7 @@ fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool) {
     let row = |page: &mut Page<'_>, held: &Held, is_inner: bool| {
         let class = held.role.map_or("plain", class_of);
         page.raw(if is_inner { "<tr class=inner><td class=name>" } else { "<tr><td class=name>" });
-        page.text(&held.name).raw("</td>").figure(size.sized(held.bytes));
+        page.text(super::short(&held.name)).raw("</td>").figure(size.sized(held.bytes));
         let times = if held.count > 0 { format!("{} ×", count(held.count)) } else { String::new() };
         page.figure(times).bar(class, held.bytes, whole);
         if has_roles {
@@ -690,7 +690,7 @@ mod tests {
 
     #[test]
     fn no_text_is_markup() {
-        let hidden = Hidden::default();
+        let hidden = Hidden::nothing();
         let mut page = Page::new(&hidden);
         page.text("<img src=x onerror=alert(1)> \"' & \u{202e}\u{1b}[2J");
         assert_eq!(page.out, "&lt;img src=x onerror=alert(1)&gt; &quot;&#39; &amp; \\u202e\\u001b[2J");

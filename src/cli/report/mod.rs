@@ -114,11 +114,11 @@ fn text(report: &Report, format: ReportFormat, redact: bool) -> String {
     let hidden = Hidden::of(redact, report);
     match format {
         ReportFormat::Md => markdown::of(&hidden, report),
-        // Fewer columns and cells until it is small enough. Texts are bounded in number and length.
-        ReportFormat::Html => (0..6)
-            .map(|halved| html::of(&hidden, report, COLUMNS >> halved, CELLS >> halved))
+        // Fewer columns and cells and shorter texts until it is small enough. The number of texts is bounded.
+        ReportFormat::Html => (0..7)
+            .map(|halved| html::of(&hidden.shorter(halved), report, COLUMNS >> halved, CELLS >> halved))
             .find(|page| page.len() < MOST_HTML)
-            .unwrap_or_else(|| html::of(&hidden, report, 0, 0)),
+            .unwrap_or_else(|| html::of(&hidden.shorter(7), report, 0, 0)),
     }
 }
 
@@ -392,6 +392,15 @@ impl Report {
     fn findings(&self, part: &Part) -> Vec<&Finding> {
         let id = self.device(part).id;
         self.found.iter().flat_map(|f| &f.findings).filter(|(of, _)| *of == id).map(|(_, f)| f).collect()
+    }
+}
+
+/// A name that fits into a table.
+fn short(name: &str) -> std::borrow::Cow<'_, str> {
+    const MOST: usize = 160;
+    match name.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &name[..at]).into(),
+        None => name.into(),
     }
 }
 

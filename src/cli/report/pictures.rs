@@ -286,7 +286,7 @@ impl Map {
             if names.index(stack).is_none() {
                 return -1;
             }
-            let name = made_at(&recording.stacks, names, stack, roles.of(id));
+            let name = super::short(&made_at(&recording.stacks, names, stack, roles.of(id))).into_owned();
             if let Some(&at) = index.get(&name) {
                 return at;
             }

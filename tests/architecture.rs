@@ -25,7 +25,7 @@ const CORE: &[&[&str]] = &[
 const ORDER: [(&str, &str, &[&[&str]]); 4] = [
     ("crates/vramscope-core/src", "crate::", CORE),
     ("crates/vramscope-live/src", "crate::", &[&["nvml"], &["live", "probe"]]),
-    ("src", "crate::", &[&["cli", "app"]]),
+    ("src", "crate::", &[&["cli"], &["app"]]),
     (
         "src/app",
         "crate::app::",

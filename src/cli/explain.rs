@@ -46,6 +46,14 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     written.map_err(|e| format!("the answer cannot be written: {e}"))
 }
 
+/// The message of a file that tells most, explained, and every one found; `None` where the file cannot be read or holds none.
+pub(super) fn of_file(path: &Path) -> Option<(Explanation, Vec<Explanation>)> {
+    let log = File::open(path).ok().filter(|_| path.is_file()).and_then(|file| Log::read(file).ok())?;
+    let found = log.messages();
+    let main = found.get(oom_message::first_told(&found)).map(explain)?;
+    Some((main, found.iter().map(explain).collect()))
+}
+
 fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
     let mut value = serde_json::to_value(main)?;
     if let Some(object) = value.as_object_mut() {
@@ -120,7 +128,7 @@ fn section<'a>(out: &mut dyn Write, title: &str, lines: impl Iterator<Item = &'a
 }
 
 /// The cause before a sentence: `fragmentation: `; nothing where it is unknown, for the sentence says what is known.
-fn named(cause: &str) -> String {
+pub(super) fn named(cause: &str) -> String {
     match cause {
         "unknown" => String::new(),
         "non_pytorch" => "outside PyTorch: ".to_owned(),

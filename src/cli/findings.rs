@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::FindingsArgs;
-use vramscope_core::diagnose::findings::{Class, diagnose};
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::{Class, Finding, diagnose};
 use vramscope_core::diagnose::oom::{AUTOMATIC_TRIALS_MOST_EVENTS, can_be_served_again};
 use vramscope_core::diagnose::steady::no_growth;
-use vramscope_core::model::Progress;
+use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
@@ -30,84 +31,161 @@ pub fn first_sentence(file: &std::path::Path) -> Result<Option<String>, String> 
 /// # Errors
 /// One sentence when the file cannot be opened.
 pub fn run(args: &FindingsArgs) -> Result<String, String> {
-    let progress = Progress::new();
     let recording = super::open(&args.file)?;
-    if !recording.has_blocks() && recording.devices.iter().all(|d| d.samples.is_empty() || !d.bands.is_empty()) {
+    if !has_what_rules_need(&recording) {
         return Err(super::without_blocks(&args.file, &recording));
     }
     let rules = args.rules.read()?;
+    let does = format!("vramscope oom --whatif {} does.", args.file.display());
+    let mut found = Found::new(does);
     let names = StackNames::of(&recording.stacks);
-    let mut entries = Vec::new();
-    let mut out = String::new();
-    let (mut steady, mut held, mut is_instant) = (Vec::new(), Vec::new(), true);
-    let (mut left_out, mut changed, mut not_tried, mut contradictions) = (0, 0, Vec::new(), Vec::new());
     for device in &recording.devices {
-        let tables = DeviceTables::build(device, &progress).map_err(|e| e.to_string())?;
-        contradictions.extend(tables.disagreement.clone());
-        is_instant &= device.samples.is_empty() && !tables.lifetimes.has_allocations();
-        let mut found = diagnose(&recording, device, &tables, &names, &rules, &progress).map_err(|e| e.to_string())?;
+        let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
+        found.add(&recording, device, &tables, &names, &rules)?;
+    }
+    if args.json {
+        return serde_json::to_string_pretty(&found.json()).map_err(|e| e.to_string());
+    }
+    Ok(found.text(&recording))
+}
+
+/// True where there is something that a rule can speak of: blocks, or samples of the card.
+pub(super) fn has_what_rules_need(recording: &Recording) -> bool {
+    recording.has_blocks() || recording.devices.iter().any(|d| !d.samples.is_empty() && d.bands.is_empty())
+}
+
+/// What the rules say of the devices that were added.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Each with its device, most serious first within one.
+    pub(super) findings: Vec<(DeviceId, Finding)>,
+    /// Failures that were not examined.
+    left_out: usize,
+    /// Allocations that the user's own rules put into another role.
+    changed: u64,
+    rules_sentences: Vec<(DeviceId, String)>,
+    /// Why other settings were not tried.
+    not_tried: Vec<String>,
+    contradictions: Vec<String>,
+    steady: Vec<(DeviceId, String)>,
+    held: Vec<(DeviceId, String)>,
+    is_instant: bool,
+    /// What tries other settings where that takes long.
+    does: String,
+}
+
+impl Found {
+    /// Nothing yet. `does` ends the sentence on settings that were not tried: what tries them.
+    pub(super) fn new(does: String) -> Self {
+        Found {
+            findings: Vec::new(),
+            left_out: 0,
+            changed: 0,
+            rules_sentences: Vec::new(),
+            not_tried: Vec::new(),
+            contradictions: Vec::new(),
+            steady: Vec::new(),
+            held: Vec::new(),
+            is_instant: true,
+            does,
+        }
+    }
+
+    /// Runs every rule on a device.
+    ///
+    /// # Errors
+    /// Never in practice: only when the computation is cancelled.
+    pub(super) fn add(
+        &mut self,
+        recording: &Recording,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        names: &StackNames,
+        rules: &Rules,
+    ) -> Result<(), String> {
+        let progress = Progress::new();
+        self.contradictions.extend(tables.disagreement.clone());
+        self.is_instant &= device.samples.is_empty() && !tables.lifetimes.has_allocations();
+        let mut found = diagnose(recording, device, tables, names, rules, &progress).map_err(|e| e.to_string())?;
         if found.depend_on_settings() && can_be_served_again(device) {
             if device.events.len() > AUTOMATIC_TRIALS_MOST_EVENTS {
-                let does = format!("vramscope oom --whatif {} does.", args.file.display());
-                not_tried.push(super::oom::not_tried(device, &does));
+                self.not_tried.push(super::oom::not_tried(device, &self.does));
             } else if let Some(helped) = super::oom::try_others(device, &progress)? {
                 found.prescribe(&helped);
             }
         }
         if !found.findings.iter().any(|f| f.class == Class::Leak) {
-            steady.extend(no_growth(device, &tables, &found.steps).map(|said| (device.id, said)));
+            self.steady.extend(no_growth(device, tables, &found.steps).map(|said| (device.id, said)));
         }
         if found.findings.is_empty() {
-            held.extend(super::summary::at_peak(&recording, device, &tables)?.map(|said| (device.id, said)));
+            self.held.extend(super::summary::at_peak(recording, device, tables)?.map(|said| (device.id, said)));
         }
-        left_out += found.ooms_left_out;
-        changed += found.changed_by_rules.count;
-        // Writing to a String cannot fail.
-        if let Some(sentence) = found.rules_sentence() {
-            let _ = writeln!(out, "{}: {sentence}\n", device.id);
-        }
-        for f in &found.findings {
-            let class = f.class.name();
-            entries.push(json!({
-                "device": device.id.index, "rule": f.rule, "class": class, "title": f.title, "bytes": f.bytes, "sentence": f.sentence,
+        self.left_out += found.ooms_left_out;
+        self.changed += found.changed_by_rules.count;
+        self.rules_sentences.extend(found.rules_sentence().map(|said| (device.id, said)));
+        self.findings.extend(found.findings.into_iter().map(|f| (device.id, f)));
+        Ok(())
+    }
+
+    /// The JSON object of the command-line contract.
+    pub(super) fn json(&self) -> Value {
+        let entry = |(device, f): &(DeviceId, Finding)| {
+            json!({
+                "device": device.index, "rule": f.rule, "class": f.class.name(), "title": f.title, "bytes": f.bytes, "sentence": f.sentence,
                 "evidence": f.evidence.iter().map(|e| json!({"label": e.label, "value": e.value})).collect::<Vec<_>>(),
                 "saves_bytes": f.saving.map(|s| s.bytes()), "peak_after_bytes": f.saving.map(|s| s.after),
                 "event": f.place.event, "remedy": f.remedy, "advice": f.advice, "verify": f.verify,
-            }));
-            let _ = writeln!(out, "{} ({}, {})", f.title, device.id, Bytes(f.bytes));
-            let _ = writeln!(out, "  {}", f.sentence);
-            if let Some(remedy) = &f.remedy {
-                let _ = writeln!(out, "  Try: {remedy}");
-            }
-            let _ = writeln!(out, "  {}\n  Check: {}\n", f.advice, f.verify);
+            })
+        };
+        json!({
+            "findings": self.findings.iter().map(entry).collect::<Vec<_>>(), "failures_not_examined": self.left_out,
+            "changed_by_rules": self.changed, "whatif_left_out": self.not_tried, "contradictions": self.contradictions,
+        })
+    }
+
+    /// What stands where no rule found a problem, and what was left out: sentences for people.
+    pub(super) fn notes(&self, recording: &Recording) -> Vec<String> {
+        let mut notes = Vec::new();
+        let is_quiet = self.findings.is_empty() && self.contradictions.is_empty();
+        if is_quiet {
+            let limit = if self.is_instant { " It is of one instant, which shows neither growth nor failures." } else { "" };
+            notes.push(format!("{}: no rule found a problem.{limit}", recording.source.name));
         }
+        let is_one = recording.devices.len() == 1;
+        for (device, said) in self.held.iter().filter(|_| is_quiet).chain(&self.steady) {
+            let whose = if is_one { String::new() } else { format!("{device}: ") };
+            notes.push(format!("{whose}{said}."));
+        }
+        notes.extend(self.not_tried.iter().cloned());
+        if self.left_out > 0 {
+            let failures = vramscope_core::units::counted(self.left_out as u64, "more failure was", "more failures were");
+            notes.push(format!("{failures} not examined: very many, or without what was free on the device."));
+        }
+        notes
     }
-    if args.json {
-        return serde_json::to_string_pretty(&json!({
-            "findings": entries, "failures_not_examined": left_out, "changed_by_rules": changed, "whatif_left_out": not_tried,
-            "contradictions": contradictions,
-        }))
-        .map_err(|e| e.to_string());
+
+    fn text(&self, recording: &Recording) -> String {
+        let mut out = String::new();
+        for contradiction in self.contradictions.iter().rev() {
+            // Writing to a String cannot fail, here and below.
+            let _ = writeln!(out, "Doubtful: {contradiction}.\n");
+        }
+        for device in recording.devices.iter().map(|d| d.id) {
+            for (_, sentence) in self.rules_sentences.iter().filter(|(of, _)| *of == device) {
+                let _ = writeln!(out, "{device}: {sentence}\n");
+            }
+            for (_, f) in self.findings.iter().filter(|(of, _)| *of == device) {
+                let _ = writeln!(out, "{} ({device}, {})", f.title, Bytes(f.bytes));
+                let _ = writeln!(out, "  {}", f.sentence);
+                if let Some(remedy) = &f.remedy {
+                    let _ = writeln!(out, "  Try: {remedy}");
+                }
+                let _ = writeln!(out, "  {}\n  Check: {}\n", f.advice, f.verify);
+            }
+        }
+        for note in self.notes(recording) {
+            let _ = writeln!(out, "{note}");
+        }
+        out
     }
-    for contradiction in &contradictions {
-        out.insert_str(0, &format!("Doubtful: {contradiction}.\n\n"));
-    }
-    if entries.is_empty() && contradictions.is_empty() {
-        let limit = if is_instant { " It is of one instant, which shows neither growth nor failures." } else { "" };
-        let _ = writeln!(out, "{}: no rule found a problem.{limit}", recording.source.name,);
-        steady.splice(0..0, held);
-    }
-    let is_one = recording.devices.len() == 1;
-    for (device, said) in steady {
-        let whose = if is_one { String::new() } else { format!("{device}: ") };
-        let _ = writeln!(out, "{whose}{said}.");
-    }
-    for why in &not_tried {
-        let _ = writeln!(out, "{why}");
-    }
-    if left_out > 0 {
-        let failures = vramscope_core::units::counted(left_out as u64, "more failure was", "more failures were");
-        let _ = writeln!(out, "{failures} not examined: very many, or without what was free on the device.");
-    }
-    Ok(out)
 }

@@ -12,13 +12,16 @@ pub mod explain;
 pub mod export;
 pub mod findings;
 pub mod flame;
+pub mod guide;
 pub mod helper;
 pub mod leaks;
+pub mod mcp;
 pub mod oom;
 pub mod plan;
 pub mod probe;
 pub mod ranks;
 pub mod record;
+pub mod report;
 pub mod rules;
 pub mod state;
 pub mod summary;
@@ -88,6 +91,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
         // What a probe's process tells its parent is no text.
         return probe::run(args, &mut terminal::wire());
     }
+    if let Command::Mcp(args) = &command {
+        // Two threads of it write, each a message at a time.
+        return mcp::run(args);
+    }
     let mut out = Output { inner: terminal::stdout(), is_closed: false };
     let result = run_on(command, &mut out);
     let flushed = out.flush();
@@ -115,6 +122,9 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Ranks(a) => ranks::run(&a, out),
         Command::Check(a) => check::run(&a, out),
         Command::Export(a) => return export::run(&a, out),
+        Command::Report(a) => return report::run(&a, out),
+        Command::Mcp(a) => return mcp::run(&a),
+        Command::Guide => guide::run(out),
         Command::Run(a) => return helper::run(&a),
         Command::Snap(a) => helper::snap(&a, out),
         Command::Agent => helper::print_agent(out),

@@ -108,7 +108,7 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json { print_json(out, &report) } else { print(out, &text(&plan, &report, card)) }
 }
 
-fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, String> {
+pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, String> {
     let settings = settings(plan, args, cap)?;
     let first = settings.first().cloned().unwrap_or_else(|| plan.own_setting(cap));
     let name = args.largest.clone().or_else(|| cap.and(plan.names().first().cloned()));
@@ -177,6 +177,16 @@ fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Settin
     Ok(all)
 }
 
+/// The largest size that fits a place, in a sentence.
+pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str) -> String {
+    match (best.size, best.span[1] > best.size) {
+        (0, _) => format!("No {name} is sure to fit {place}."),
+        (n, true) => format!("{name} {n} fits {place}; up to {} may fit.", best.span[1]),
+        (n, false) if best.certain => format!("{name} {n} is the largest that fits {place}."),
+        (n, false) => format!("{name} {n} is most likely the largest that fits {place}."),
+    }
+}
+
 fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
     let mut out = String::new();
     let cap = report.cap_bytes;
@@ -186,12 +196,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
         _ => String::new(),
     };
     if let (Some(name), Some(best)) = (&report.largest_of, report.largest.first()) {
-        out += &match (best.size, best.span[1] > best.size) {
-            (0, _) => format!("No {name} is sure to fit {place}.\n"),
-            (n, true) => format!("{name} {n} fits {place}; up to {} may fit.\n", best.span[1]),
-            (n, false) if best.certain => format!("{name} {n} is the largest that fits {place}.\n"),
-            (n, false) => format!("{name} {n} is most likely the largest that fits {place}.\n"),
-        };
+        out += &format!("{}\n", largest_sentence(name, best, &place));
     }
     for p in &report.at {
         let span = if p.span[0] < p.span[1] {

@@ -1,7 +1,7 @@
 //! `vramscope summary FILE…`: what a recording holds and how high it went.
 
-mod doing;
-mod text;
+pub(super) mod doing;
+pub(super) mod text;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,34 +25,34 @@ use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 /// The JSON object of one file. Sizes are bytes, times microseconds since what `clock` says, mostly the epoch.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    file: String,
-    format: &'static str,
-    load: Load,
-    devices: Vec<DeviceSummary>,
+    pub(super) file: String,
+    pub(super) format: &'static str,
+    pub(super) load: Load,
+    pub(super) devices: Vec<DeviceSummary>,
     /// What the program was doing on the device that held most, which is also among `devices`; null where no block is known.
     #[serde(flatten)]
-    doing: Option<Doing>,
+    pub(super) doing: Option<Doing>,
     /// Artefacts of the same run that were added.
     added: Vec<Addition>,
     /// PyTorch's counters held against the snapshot.
-    stats: Vec<StatsVerdict>,
+    pub(super) stats: Vec<StatsVerdict>,
     /// PyTorch's counters where they are all that the file holds, in the order of `devices`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    counters: Vec<Counted>,
+    pub(super) counters: Vec<Counted>,
 }
 
 /// Counters as they were written.
 #[derive(Debug, Serialize)]
-struct Counted {
+pub(super) struct Counted {
     /// The call that wrote them: `memory_stats`.
-    kind: &'static str,
+    pub(super) kind: &'static str,
     /// Bytes and counts by PyTorch's own keys.
-    values: BTreeMap<String, u64>,
+    pub(super) values: BTreeMap<String, u64>,
     /// How much more than its value a counter may be, where the source rounds down; exact ones are absent.
-    rounding: BTreeMap<String, u64>,
-    sentence: String,
+    pub(super) rounding: BTreeMap<String, u64>,
+    pub(super) sentence: String,
     #[serde(skip)]
-    stats: MemoryStats,
+    pub(super) stats: MemoryStats,
 }
 
 impl From<&MemoryStats> for Counted {
@@ -111,79 +111,79 @@ impl From<Join> for Addition {
 }
 
 #[derive(Debug, Serialize)]
-struct Load {
+pub(super) struct Load {
     /// From opening the file to the finished recording.
-    seconds: f64,
+    pub(super) seconds: f64,
     /// From there to the figures below.
-    analysis_seconds: f64,
-    events: u64,
-    bytes: u64,
+    pub(super) analysis_seconds: f64,
+    pub(super) events: u64,
+    pub(super) bytes: u64,
     /// What must be said before any figure, when the file is cut short or holds values that make no sense.
-    caveat: Option<String>,
-    warnings: Vec<Warning>,
+    pub(super) caveat: Option<String>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 #[derive(Debug, Serialize)]
-struct Warning {
-    kind: &'static str,
-    count: u64,
-    first_offset: Option<u64>,
-    text: String,
+pub(super) struct Warning {
+    pub(super) kind: &'static str,
+    pub(super) count: u64,
+    pub(super) first_offset: Option<u64>,
+    pub(super) text: String,
 }
 
 #[derive(Debug, Serialize)]
-struct DeviceSummary {
+pub(super) struct DeviceSummary {
     #[serde(skip)]
-    label: String,
+    pub(super) label: String,
     /// Where the trace does not lead to the file's own end.
     #[serde(skip)]
-    contradiction: Option<String>,
-    index: i32,
-    kind: &'static str,
-    name: Option<String>,
-    capacity_bytes: Option<u64>,
-    limit_bytes: Option<u64>,
-    alloc_conf: Option<String>,
-    events: u64,
+    pub(super) contradiction: Option<String>,
+    pub(super) index: i32,
+    pub(super) kind: &'static str,
+    pub(super) name: Option<String>,
+    pub(super) capacity_bytes: Option<u64>,
+    pub(super) limit_bytes: Option<u64>,
+    pub(super) alloc_conf: Option<String>,
+    pub(super) events: u64,
     /// Samples of the whole card (NVML), not of the trace.
-    samples: u64,
+    pub(super) samples: u64,
     /// `alloc` events; blocks that were live before the trace are not among them.
-    allocations: u64,
+    pub(super) allocations: u64,
     /// Blocks that were live before the trace began.
-    live_before: u64,
+    pub(super) live_before: u64,
     /// True where the file has neither addresses nor totals (PyTorch 1.8 and 1.9): bytes then count from what the recording itself
     /// shows, on top of an unknown amount.
-    relative: bool,
+    pub(super) relative: bool,
     /// What the file says of totals stands above its events: segments and blocks are those that it shows, and not all there were.
     #[serde(skip)]
-    is_partial: bool,
+    pub(super) is_partial: bool,
     /// At the end of the recording, as are `blocks`.
-    segments: u64,
-    blocks: u64,
+    pub(super) segments: u64,
+    pub(super) blocks: u64,
     /// Streams and pools that a segment or an allocation belongs to.
-    streams: u64,
-    pools: u64,
+    pub(super) streams: u64,
+    pub(super) pools: u64,
     /// Ranges, each with its start and end counted once.
-    annotations: u64,
-    time_us: Option<[i64; 2]>,
+    pub(super) annotations: u64,
+    pub(super) time_us: Option<[i64; 2]>,
     /// What times count from: `epoch`, `day` (midnight of a day that is not named) or `start` (of the file).
-    clock: &'static str,
+    pub(super) clock: &'static str,
     #[serde(skip)]
-    counts_from: Clock,
-    reserved_bytes: Level,
-    active_bytes: Level,
-    allocated_bytes: Level,
+    pub(super) counts_from: Clock,
+    pub(super) reserved_bytes: Level,
+    pub(super) active_bytes: Level,
+    pub(super) allocated_bytes: Level,
     /// Null where the file has rounded sizes and not what was asked for (PyTorch's profiler).
-    requested_bytes: Option<Level>,
-    ooms: Vec<Oom>,
+    pub(super) requested_bytes: Option<Level>,
+    pub(super) ooms: Vec<Oom>,
     /// Its steps, phases and peak; absent where no block is known.
     #[serde(flatten)]
-    doing: Option<Doing>,
+    pub(super) doing: Option<Doing>,
     /// Live bytes by category, where the source has them (memory timelines).
-    bands: Option<Bands>,
+    pub(super) bands: Option<Bands>,
     /// What a live session saw.
     #[serde(skip_serializing_if = "Option::is_none")]
-    watched: Option<Watched>,
+    pub(super) watched: Option<Watched>,
 }
 
 impl DeviceSummary {
@@ -206,39 +206,39 @@ impl DeviceSummary {
 }
 
 #[derive(Debug, Serialize)]
-struct Bands {
-    rows: u64,
+pub(super) struct Bands {
+    pub(super) rows: u64,
     /// The highest sum of all categories, and when it was first reached.
-    peak_bytes: u64,
-    peak_time_us: i64,
-    categories: Vec<Band>,
+    pub(super) peak_bytes: u64,
+    pub(super) peak_time_us: i64,
+    pub(super) categories: Vec<Band>,
 }
 
 #[derive(Debug, Serialize)]
-struct Band {
-    category: &'static str,
+pub(super) struct Band {
+    pub(super) category: &'static str,
     /// The most it ever was, what it was at the peak of the sum, and at the end.
-    most_bytes: u64,
-    at_peak_bytes: u64,
-    end_bytes: u64,
+    pub(super) most_bytes: u64,
+    pub(super) at_peak_bytes: u64,
+    pub(super) end_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct Level {
-    end: u64,
-    peak: u64,
+pub(super) struct Level {
+    pub(super) end: u64,
+    pub(super) peak: u64,
     /// The first event after which the peak stood; null when it stood before the first event.
-    peak_event: Option<u32>,
+    pub(super) peak_event: Option<u32>,
     /// False where the file does not tell the size of every block.
-    exact: bool,
+    pub(super) exact: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Oom {
-    event: u32,
-    requested_bytes: u64,
+pub(super) struct Oom {
+    pub(super) event: u32,
+    pub(super) requested_bytes: u64,
     /// Null where the source does not tell it (profiler traces, RMM logs).
-    device_free_bytes: Option<u64>,
+    pub(super) device_free_bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -299,12 +299,35 @@ pub(super) fn at_peak(recording: &Recording, device: &DeviceRecording, tables: &
 /// # Errors
 /// Never in practice: only when the computation is cancelled.
 pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[PathBuf]) -> Result<Summary, String> {
+    let build = |device: &DeviceRecording| DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string());
+    summarise_by(path, recording, joins, stats, &mut |device| {
+        let tables = build(&recording.devices[device])?;
+        summarise_device(recording, &recording.devices[device], &tables)
+    })
+}
+
+/// The same by tables that are there already, one a device.
+///
+/// # Errors
+/// As [`summarise`].
+pub(super) fn summarise_with(path: &Path, recording: &Recording, tables: &[DeviceTables]) -> Result<Summary, String> {
+    summarise_by(path, recording, Vec::new(), &[], &mut |device| {
+        summarise_device(recording, &recording.devices[device], &tables[device])
+    })
+}
+
+fn summarise_by(
+    path: &Path,
+    recording: &Recording,
+    joins: Vec<Join>,
+    stats: &[PathBuf],
+    of_device: &mut dyn FnMut(usize) -> Result<DeviceSummary, String>,
+) -> Result<Summary, String> {
     let started = Instant::now();
     if recording.has_only_counters() && !stats.is_empty() {
         return Err(format!("{}: --stats holds counters against a snapshot, and this file has counters alone", path.display()));
     }
-    let mut devices: Vec<DeviceSummary> =
-        recording.devices.iter().map(|device| summarise_device(recording, device)).collect::<Result<_, _>>()?;
+    let mut devices: Vec<DeviceSummary> = (0..recording.devices.len()).map(of_device).collect::<Result<_, _>>()?;
     if recording.has_only_counters() {
         for (device, (_, stats)) in devices.iter_mut().zip(&recording.stats) {
             device.fill_in(stats);
@@ -365,8 +388,7 @@ fn warning(w: &LoadWarning) -> Warning {
     Warning { kind: w.kind.name(), count: w.count, first_offset: w.first_offset, text: w.text.clone() }
 }
 
-fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<DeviceSummary, String> {
-    let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
+fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<DeviceSummary, String> {
     let events = &device.events;
     let is_exact = tables.disagreement.is_none();
     let level = |q| {
@@ -420,10 +442,10 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording) -> Result<D
                 device_free_bytes: events.device_free_told(event),
             })
             .collect(),
-        doing: Doing::of(recording, device, &tables)?,
+        doing: Doing::of(recording, device, tables)?,
         bands: bands(device),
         watched: watched(device),
-        contradiction: tables.disagreement,
+        contradiction: tables.disagreement.clone(),
     })
 }
 

@@ -61,18 +61,18 @@ pub struct Alarm {
 /// A process of a session.
 #[derive(Debug, Serialize)]
 pub struct Process {
-    pid: u32,
-    command: String,
-    user: String,
-    container: Option<String>,
-    peak_bytes: Option<u64>,
+    pub(super) pid: u32,
+    pub(super) command: String,
+    pub(super) user: String,
+    pub(super) container: Option<String>,
+    pub(super) peak_bytes: Option<u64>,
     /// From the first list it was in to the last; all of it for one that came later.
-    grown_bytes: u64,
+    pub(super) grown_bytes: u64,
     /// PyTorch's own peaks, and the driver's since the process began.
-    peak_allocated_bytes: Option<u64>,
-    peak_reserved_bytes: Option<u64>,
-    lifetime_peak_bytes: Option<u64>,
-    has_pytorch_figures: bool,
+    pub(super) peak_allocated_bytes: Option<u64>,
+    pub(super) peak_reserved_bytes: Option<u64>,
+    pub(super) lifetime_peak_bytes: Option<u64>,
+    pub(super) has_pytorch_figures: bool,
 }
 
 /// The session of a device; `None` for a recording that was not watched.

@@ -11,7 +11,7 @@ use vramscope_core::model::MarkKind;
 use crate::cli::stderr;
 
 /// What is run on each file: `FILE` is its name, `OUT` one that is free.
-const COMMANDS: [&[&str]; 14] = [
+const COMMANDS: [&[&str]; 16] = [
     &["summary", "FILE"],
     &["state", "--end", "FILE"],
     &["oom", "FILE"],
@@ -24,6 +24,8 @@ const COMMANDS: [&[&str]; 14] = [
     &["check", "--max-peak", "1GiB", "FILE"],
     &["ranks", "FILE", "FILE"],
     &["explain", "FILE"],
+    &["report", "FILE", "-o", "OUT.html"],
+    &["report", "FILE", "-o", "OUT.md"],
     &["export", "--to", "csv", "--table", "events", "FILE", "OUT.csv"],
     &["export", "--to", "snapshot", "FILE", "OUT.pickle"],
 ];

@@ -13,9 +13,11 @@ mod live_container;
 mod live_helper;
 mod live_hostile;
 mod live_record;
+mod mcp;
 mod mistakes;
 mod package;
 mod probe;
+mod report;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod terminal;

@@ -13,6 +13,8 @@ use vramscope_core::units::{Bytes, counted};
 pub(in crate::app) struct Saves {
     /// The recording whose path is being chosen: another tab may be in front by then.
     pub(in crate::app) wanted: Option<Arc<Recording>>,
+    /// The recording whose report's path is being chosen.
+    pub(in crate::app) reported: Option<Arc<Recording>>,
     pub(in crate::app) answers: Vec<(PathBuf, Receiver<Result<String, String>>)>,
 }
 

@@ -72,6 +72,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
         entry(app, ui, Command::CompareFiles);
         entry(app, ui, Command::WatchFolder);
         entry(app, ui, Command::SaveRecording);
+        entry(app, ui, Command::SaveReport);
         entry(app, ui, Command::SavePicture);
         entry(app, ui, Command::AddFile);
         entry(app, ui, Command::Probe);

@@ -52,6 +52,8 @@ pub enum Action {
     SavePicture(PathBuf),
     /// Save the recording that was asked for as a snapshot.
     SaveRecording(PathBuf),
+    /// Save a report on the recording that was asked for.
+    SaveReport(PathBuf),
     /// Open the bundled sample of this index.
     OpenSample(usize),
     /// Bring a document to the front.
@@ -137,6 +139,7 @@ impl Choosing {
             Choosing::WatchFolder => Action::WatchFolder(Some(path)),
             Choosing::Picture => Action::SavePicture(path),
             Choosing::Save => Action::SaveRecording(path),
+            Choosing::Report => Action::SaveReport(path),
             Choosing::Session => Action::SaveSession(path),
             Choosing::Log => Action::ExplainLog(path),
             Choosing::Sources => Action::SourcesIn(path),

@@ -24,6 +24,8 @@ pub enum Choosing {
     Picture,
     /// Where a recording is written.
     Save,
+    /// Where a report on a recording is written.
+    Report,
     /// Where a live session is written.
     Session,
     /// A log whose out-of-memory messages are to be explained.
@@ -44,6 +46,7 @@ impl Choosing {
             Choosing::Second => "Path of the recording to hold against it, B",
             Choosing::Picture => "Where to save the picture",
             Choosing::Save => "Where to save the snapshot",
+            Choosing::Report => "Where to save the report",
             Choosing::Session => "Where to save the session",
             Choosing::Log => "Path of a log that holds an out-of-memory error",
             Choosing::Sources => "Folder with the source file, or above it",
@@ -62,6 +65,7 @@ impl Choosing {
             Choosing::Second => "The one after the change, or of the rank that is not.",
             Choosing::Picture => "A name ending in .png, or .svg for lines and text that scale.",
             Choosing::Save => "A name ending in .pickle, as PyTorch's own snapshots have.",
+            Choosing::Report => "A name ending in .html for a page to send, or .md for an issue.",
             Choosing::Session => "A name ending in .vramscope.",
             Choosing::Log => "What a program or a scheduler printed, of one rank or of many.",
             Choosing::WatchFolder => "Where your trainer writes snapshots; each new one is opened or offered.",
@@ -78,7 +82,7 @@ impl Choosing {
             Choosing::Second => "Compare",
             Choosing::WatchFolder => "Watch",
             Choosing::Sources => "Choose",
-            Choosing::Picture | Choosing::Save | Choosing::Session => "Save",
+            Choosing::Picture | Choosing::Save | Choosing::Report | Choosing::Session => "Save",
         }
     }
 
@@ -87,6 +91,7 @@ impl Choosing {
         match self {
             Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
             Choosing::Save => "Give a folder that exists and a name ending in .pickle.",
+            Choosing::Report => "Give a folder that exists and a name ending in .html or .md.",
             Choosing::Session => "Give a folder that exists and a name ending in .vramscope.",
             Choosing::WatchFolder | Choosing::Ranks | Choosing::Sources => "There is no such folder.",
             Choosing::Open | Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => "There is no such file.",
@@ -122,6 +127,7 @@ impl Choosing {
         match self {
             Choosing::Picture => &["png", "svg"],
             Choosing::Save => &["pickle"],
+            Choosing::Report => &["html", "md"],
             Choosing::Session => &["vramscope"],
             _ => &[],
         }
@@ -134,6 +140,7 @@ impl Choosing {
             Choosing::Log => ("Logs", &["log", "txt", "out", "err", "stderr"]),
             Choosing::Picture => ("Pictures", self.endings()),
             Choosing::Save => ("Snapshots", self.endings()),
+            Choosing::Report => ("Reports", self.endings()),
             Choosing::Session => ("Sessions", self.endings()),
             _ => ("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "csv", "pt", "prof", "vramscope"]),
         }
@@ -163,7 +170,7 @@ impl Choosing {
             Choosing::Add | Choosing::Log | Choosing::First | Choosing::Second => meta.is_some_and(|m| m.is_file()),
             Choosing::Ranks => is_folder || is_pattern(path),
             Choosing::WatchFolder | Choosing::Sources => is_folder,
-            Choosing::Picture | Choosing::Save | Choosing::Session => is_new_file(path, self.endings()),
+            Choosing::Picture | Choosing::Save | Choosing::Report | Choosing::Session => is_new_file(path, self.endings()),
         };
         Verdict { accepts, exists, is_folder }
     }

@@ -25,6 +25,8 @@ pub enum Command {
     SavePicture,
     /// Save the recording in front as a snapshot, a live watch as a session.
     SaveRecording,
+    /// Save a report on the recording in front, as a page or as Markdown.
+    SaveReport,
     /// Choose a trace, timeline or counters of the run in front.
     AddFile,
     /// Make a memory problem happen.
@@ -143,6 +145,7 @@ impl Command {
             C::CompareFiles,
             C::WatchFolder,
             C::SaveRecording,
+            C::SaveReport,
             C::SavePicture,
             C::AddFile,
             C::Probe,
@@ -260,6 +263,9 @@ impl Command {
                 .tip("As a PyTorch snapshot, which memory_viz and Python's pickle open too; a live watch as a session.")
                 .key(CTRL, Key::S)
                 .needs(Needs::Saveable),
+            C::SaveReport => says("Save a report…")
+                .tip("One page to send, with pictures to hover over, that works offline; or Markdown for an issue.")
+                .needs(Needs::Recording),
             C::SavePicture => says("Save a picture…")
                 .tip(
                     "PNG of the window as it is, or SVG whose lines and text scale; a \

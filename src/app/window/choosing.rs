@@ -60,6 +60,7 @@ impl App {
     fn suggested(&self, purpose: Choosing) -> String {
         match purpose {
             Choosing::Save => self.name_to_save(),
+            Choosing::Report => self.report_name(),
             Choosing::Session => self.session_name(),
             Choosing::Picture => {
                 let part = self.pictures.part.map(|(kind, _)| kind);

@@ -49,6 +49,7 @@ impl App {
             }
             Action::SavePicture(path) => self.save_picture(path, ctx),
             Action::SaveRecording(path) => self.save_recording(path),
+            Action::SaveReport(path) => self.save_report(path),
             Action::Add(path) => self.add_file(path),
             Action::OpenSample(index) => {
                 if let Some(sample) = self.samples.get(index).copied() {

@@ -7,7 +7,10 @@ use std::sync::mpsc::TryRecvError;
 use super::App;
 use crate::app::documents::document::Content;
 use crate::app::documents::saving::{file_name, save};
+use crate::cli::report;
+use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::model::Recording;
+use vramscope_core::units::Bytes;
 
 impl App {
     /// The recording that "Save" means now: the one in front, or what the probe's page in front has made.
@@ -45,6 +48,30 @@ impl App {
         self.saves.answers.push((path, answer));
     }
 
+    /// Remembers the recording that a report is wanted of, while its path is chosen. False when there is none in front.
+    pub(in crate::app) fn want_report(&mut self) -> bool {
+        self.saves.reported = self.active_document().and_then(|d| d.recording.clone());
+        self.saves.reported.is_some()
+    }
+
+    /// A name for the file of the report that is wanted.
+    pub(in crate::app) fn report_name(&self) -> String {
+        let name = file_name(self.saves.reported.as_ref().map_or("recording", |r| r.source.name.as_str()));
+        format!("{}.html", name.trim_end_matches(".pickle"))
+    }
+
+    /// Writes the report that was wanted: `vramscope report` does the work. The dialog has asked whether an older file may go.
+    pub(in crate::app) fn save_report(&mut self, path: PathBuf) {
+        let Some(recording) = self.saves.reported.take() else { return };
+        let (out, rules) = (path.clone(), Rules::new(&self.settings.category_rules).0);
+        let answer = self.jobs.spawn("report", move || {
+            let options = report::Options { rules, ..report::Options::default() };
+            let size = report::write(&recording, &out, &options)?;
+            Ok(format!("Saved {}: the report, {}.", out.display(), Bytes(size)))
+        });
+        self.saves.answers.push((path, answer));
+    }
+
     /// Says how saving went.
     pub(in crate::app) fn poll_saves(&mut self) {
         let mut said = Vec::new();
@@ -55,7 +82,7 @@ impl App {
             }
             Err(TryRecvError::Empty) => true,
             Err(TryRecvError::Disconnected) => {
-                said.push(Err(format!("{}: the recording was not saved; please try again.", path.display())));
+                said.push(Err(format!("{}: nothing was saved; please try again.", path.display())));
                 false
             }
         });
@@ -64,6 +91,38 @@ impl App {
                 Ok(sentence) => self.notices.say(sentence),
                 Err(sentence) => self.notices.complain(sentence),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::app::data::device::prepare;
+    use crate::app::jobs::Jobs;
+    use crate::app::settings::Settings;
+    use vramscope_core::model::Progress;
+
+    #[test]
+    fn a_report_is_of_the_recording_in_front() {
+        let mut app = App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous());
+        assert!(!app.want_report(), "nothing is open");
+        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/two_gpus.pickle");
+        let recording = Arc::new(vramscope_core::formats::open(Path::new(sample), &Progress::new()).unwrap());
+        app.open_recording("two_gpus.pickle", prepare(&recording, 1, &Progress::new()).unwrap());
+        assert!(app.want_report());
+        assert_eq!(app.report_name(), "two_gpus.html");
+        let folder = tempfile::tempdir().unwrap();
+        for (name, begins) in [("r.html", "<!doctype html>"), ("r.md", "## GPU 0")] {
+            let path = folder.path().join(name);
+            assert!(app.want_report());
+            app.save_report(path.clone());
+            app.poll_saves();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with(begins) && text.contains("GPU 1"), "{name}: both devices are in it");
+            assert!(app.notices.texts().any(|text| text.contains(name)), "{name}");
         }
     }
 }

@@ -96,6 +96,7 @@ pub fn misused(command: &Command) -> Option<String> {
         Command::Findings(a) => std::slice::from_ref(&a.file),
         Command::Allocations(a) => std::slice::from_ref(&a.file),
         Command::Leaks(a) => std::slice::from_ref(&a.of.file),
+        Command::Report(a) => std::slice::from_ref(&a.file),
         Command::Flame(a) => std::slice::from_ref(&a.file),
         Command::Check(a) => {
             return [Some(&a.file), a.baseline.as_ref()]

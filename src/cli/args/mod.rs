@@ -5,6 +5,7 @@ mod failures;
 mod mistakes;
 mod output;
 mod plan;
+mod report;
 mod reports;
 mod runs;
 pub(super) mod values;
@@ -17,9 +18,10 @@ use super::allocations::AllocationsArgs;
 
 pub use check::{CheckArgs, CheckFormat, RoleLimit, Tolerance};
 pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
-pub use mistakes::{is_a_folder, is_no_command, misused, not_files, read, refused};
+pub use mistakes::{is_a_folder, is_no_command, misused, not_files, one_sentence, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
 pub use plan::PlanArgs;
+pub use report::{McpArgs, ReportArgs, ReportFormat};
 pub use reports::{
     Curve, DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs, StateArgs,
     SummaryArgs,
@@ -86,6 +88,12 @@ pub enum Command {
     Check(CheckArgs),
     /// Tables, flame graphs, traces or a snapshot for other tools
     Export(ExportArgs),
+    /// One page that says it all, to send: works offline; or Markdown for an issue
+    Report(ReportArgs),
+    /// Answer an agent's questions about the recordings of some folders (Model Context Protocol, on standard input and output)
+    Mcp(McpArgs),
+    /// Print a guide for agents: which command answers which question
+    Guide,
     /// Watch GPUs and running programs, without a window, into a session file or a pipe
     Record(RecordArgs),
     /// Start a Python program so that vramscope can see its memory from inside

@@ -59,68 +59,82 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
 /// # Errors
 /// When cancelled.
 pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress: &Progress) -> Result<OomReport, String> {
-    let truncated = recording.report.truncated().is_some();
     let names = StackNames::of(&recording.stacks);
-    let mut report = OomReport {
-        truncated,
-        contradictions: Vec::new(),
-        ooms: Vec::new(),
-        ooms_without_figures: 0,
-        ooms_left_out: 0,
-        peaks: Vec::new(),
-        whatif: Vec::new(),
-        whatif_left_out: None,
-        changed_by_rules: 0,
-        rules_sentences: Vec::new(),
-    };
+    let mut report = OomReport { truncated: recording.report.truncated().is_some(), ..OomReport::default() };
     for device in &recording.devices {
-        let all = device.events.ooms();
-        let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
-        // A program that catches its failures may have thousands, each as long to examine as the last.
-        let events = examined(device, &tables, &all);
-        let left_out = all.len() - events.len();
-        report.ooms_left_out += left_out;
-        report.contradictions.extend(tables.disagreement.clone());
-        let roles = Roles::build(recording, device, &tables, rules, progress).map_err(|e| e.to_string())?;
-        report.changed_by_rules += roles.changed.count;
-        report.rules_sentences.extend(roles.changed.rules_sentence());
-        let caps = Caps::of(device, None, progress).map_err(|e| e.to_string())?;
-        let autopsies: Vec<Autopsy> = events
-            .iter()
-            .filter_map(|&event| examine(device, &tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
-            .collect();
-        // What is larger than all there could be fits under no setting.
-        let may_help = autopsies.iter().any(|a| a.verdict != Verdict::TooLarge);
-        let helped = if try_settings || (may_help && device.events.len() <= AUTOMATIC_TRIALS_MOST_EVENTS) {
-            try_others(device, progress)?
-        } else {
-            if may_help && can_be_served_again(device) {
-                report.whatif_left_out = Some(not_tried(device, "--whatif does."));
-            }
-            None
-        };
-        if try_settings && let Some(why) = super::whatif::without_requests(device) {
-            report.whatif_left_out = Some(format!("Other settings were not tried: {why}."));
-        }
-        for autopsy in &autopsies {
-            let state = tables.states.at(device, &tables.lifetimes, autopsy.event);
-            let at =
-                At { recording, device, tables: &tables, names: &names, roles: &roles, state: &state, servers: &autopsy.servers };
-            report.ooms.push(at.failure(autopsy, helped.as_ref()));
-        }
-        report.ooms_without_figures += failures - left_out - autopsies.len();
-        if failures == 0
-            && let Some(found) = closest(device, &tables)
-        {
-            let state = tables.states.at(device, &tables.lifetimes, found.event);
-            let at =
-                At { recording, device, tables: &tables, names: &names, roles: &roles, state: &state, servers: &found.servers };
-            report.peaks.push(at.peak(&found));
-        }
-        report.whatif.extend(helped.map(|h| whatif(device, h)));
+        add(&mut report, recording, device, &tables, &names, try_settings, rules, progress)?;
     }
     Ok(report)
+}
+
+/// The same by tables that are there already, one a device.
+///
+/// # Errors
+/// When cancelled.
+pub(super) fn report_with(recording: &Recording, tables: &[DeviceTables], rules: &Rules) -> Result<OomReport, String> {
+    let names = StackNames::of(&recording.stacks);
+    let mut report = OomReport { truncated: recording.report.truncated().is_some(), ..OomReport::default() };
+    for (device, tables) in recording.devices.iter().zip(tables) {
+        add(&mut report, recording, device, tables, &names, false, rules, &Progress::new())?;
+    }
+    Ok(report)
+}
+
+/// Adds one device.
+fn add(
+    report: &mut OomReport,
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    names: &StackNames,
+    try_settings: bool,
+    rules: &Rules,
+    progress: &Progress,
+) -> Result<(), String> {
+    let all = device.events.ooms();
+    let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
+    // A program that catches its failures may have thousands, each as long to examine as the last.
+    let events = examined(device, tables, &all);
+    let left_out = all.len() - events.len();
+    report.ooms_left_out += left_out;
+    report.contradictions.extend(tables.disagreement.clone());
+    let roles = Roles::build(recording, device, tables, rules, progress).map_err(|e| e.to_string())?;
+    report.changed_by_rules += roles.changed.count;
+    report.rules_sentences.extend(roles.changed.rules_sentence());
+    let caps = Caps::of(device, None, progress).map_err(|e| e.to_string())?;
+    let autopsies: Vec<Autopsy> = events
+        .iter()
+        .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
+        .collect();
+    // What is larger than all there could be fits under no setting.
+    let may_help = autopsies.iter().any(|a| a.verdict != Verdict::TooLarge);
+    let helped = if try_settings || (may_help && device.events.len() <= AUTOMATIC_TRIALS_MOST_EVENTS) {
+        try_others(device, progress)?
+    } else {
+        if may_help && can_be_served_again(device) {
+            report.whatif_left_out = Some(not_tried(device, "--whatif does."));
+        }
+        None
+    };
+    if try_settings && let Some(why) = super::whatif::without_requests(device) {
+        report.whatif_left_out = Some(format!("Other settings were not tried: {why}."));
+    }
+    for autopsy in &autopsies {
+        let state = tables.states.at(device, &tables.lifetimes, autopsy.event);
+        let at = At { recording, device, tables, names, roles: &roles, state: &state, servers: &autopsy.servers };
+        report.ooms.push(at.failure(autopsy, helped.as_ref()));
+    }
+    report.ooms_without_figures += failures - left_out - autopsies.len();
+    if failures == 0
+        && let Some(found) = closest(device, tables)
+    {
+        let state = tables.states.at(device, &tables.lifetimes, found.event);
+        let at = At { recording, device, tables, names, roles: &roles, state: &state, servers: &found.servers };
+        report.peaks.push(at.peak(&found));
+    }
+    report.whatif.extend(helped.map(|h| whatif(device, h)));
+    Ok(())
 }
 
 /// Why other settings were not tried on a device, and what does it.

@@ -18,65 +18,65 @@ const LISTED: usize = 20;
 const PHASES: usize = 2000;
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Doing {
-    steps: StepsFound,
+pub(in crate::cli) struct Doing {
+    pub(in crate::cli) steps: StepsFound,
     /// In order; where there are more than 2,000 the first of them.
-    phases: Vec<PhaseFound>,
-    pub(super) peak: Peak,
+    pub(in crate::cli) phases: Vec<PhaseFound>,
+    pub(in crate::cli) peak: Peak,
     /// What the recording lacks, where that decides what can be said of the peak; null where it has all.
-    limit: Option<Lacks>,
+    pub(in crate::cli) limit: Option<Lacks>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Lacks {
-    sentence: String,
+pub(in crate::cli) struct Lacks {
+    pub(in crate::cli) sentence: String,
     /// The line of code that records it.
-    line: Option<String>,
+    pub(in crate::cli) line: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct StepsFound {
-    count: usize,
+pub(in crate::cli) struct StepsFound {
+    pub(in crate::cli) count: usize,
     /// How they are known, in words.
-    how: String,
-    inferred: bool,
+    pub(in crate::cli) how: String,
+    pub(in crate::cli) inferred: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct PhaseFound {
-    name: &'static str,
-    first_event: u32,
-    last_event: u32,
+pub(in crate::cli) struct PhaseFound {
+    pub(in crate::cli) name: &'static str,
+    pub(in crate::cli) first_event: u32,
+    pub(in crate::cli) last_event: u32,
 }
 
 /// The highest `active_bytes`.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Peak {
-    pub(super) bytes: u64,
-    event: Option<u32>,
+pub(in crate::cli) struct Peak {
+    pub(in crate::cli) bytes: u64,
+    pub(in crate::cli) event: Option<u32>,
     /// What the program was doing; null where nothing tells.
-    phase: Option<&'static str>,
+    pub(in crate::cli) phase: Option<&'static str>,
     /// Bytes by role; they add up to `bytes`.
-    by_role: BTreeMap<&'static str, u64>,
+    pub(in crate::cli) by_role: BTreeMap<&'static str, u64>,
     /// Of `unknown` what was allocated before profiling began, by the trace's own totals.
-    before_profiling: u64,
+    pub(in crate::cli) before_profiling: u64,
     /// Of those the bytes whose role is inferred from sizes, numbers and lives alone.
-    probably: BTreeMap<&'static str, u64>,
-    by_line: Vec<Held>,
-    by_module: Vec<Held>,
+    pub(in crate::cli) probably: BTreeMap<&'static str, u64>,
+    pub(in crate::cli) by_line: Vec<Held>,
+    pub(in crate::cli) by_module: Vec<Held>,
     /// The same in a sentence.
-    sentence: String,
+    pub(in crate::cli) sentence: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Held {
-    name: String,
-    bytes: u64,
-    count: u64,
+pub(in crate::cli) struct Held {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) bytes: u64,
+    pub(in crate::cli) count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'static str>,
+    pub(in crate::cli) role: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<Held>,
+    pub(in crate::cli) parts: Vec<Held>,
 }
 
 impl From<&LineHeld> for Held {

@@ -163,7 +163,7 @@ fn headline(s: &Summary) -> String {
 }
 
 /// What a device held at most, and what was reserved for it, without a full stop.
-fn peak(d: &DeviceSummary) -> String {
+pub(in crate::cli) fn peak(d: &DeviceSummary) -> String {
     match &d.bands {
         Some(b) if d.events == 0 => return format!("tensors took at most {}", Bytes(b.peak_bytes)),
         None if d.events == 0 && d.watched.is_some() => {
@@ -196,7 +196,7 @@ fn peak(d: &DeviceSummary) -> String {
 }
 
 /// False for a device whose file tells of tensors and not of the segments that hold them: its zeros are no figures.
-fn knows_reserved(d: &DeviceSummary) -> bool {
+pub(in crate::cli) fn knows_reserved(d: &DeviceSummary) -> bool {
     d.kind != "cpu" && (d.reserved_bytes.peak > 0 || tensors(d).peak == 0)
 }
 

@@ -16,6 +16,7 @@ mod frame;
 mod loops;
 pub mod modules;
 mod older;
+mod over_time;
 mod period;
 mod phases;
 mod places;
@@ -28,6 +29,7 @@ pub mod steps;
 mod tests;
 
 pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld};
+pub use over_time::RoleColumn;
 pub use phases::{Phase, Phases, Run};
 pub use places::{OwnBlocks, Which, line_of, made_at, made_in};
 pub use repeats::Repeats;

@@ -1,0 +1,70 @@
+//! What `report`, `mcp` and `guide` take.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use super::values::{parse_cap, parse_size_of_run};
+use crate::cli::rules::RulesArgs;
+use vramscope_core::plan::Size;
+
+/// What `report` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// One page that works offline, with pictures to hover over and zoom
+    Html,
+    /// Markdown without pictures, at most 60,000 characters: for an issue or a pull request
+    Md,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, ClapArgs)]
+pub struct ReportArgs {
+    /// The recording, or a log that holds an out-of-memory error
+    pub file: PathBuf,
+    /// The file to write; "-" is standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub out: PathBuf,
+    /// What to write; when absent, Markdown for a name that ends in .md, else HTML
+    #[arg(long, value_enum)]
+    pub format: Option<ReportFormat>,
+    /// Only this device, by the number the process knew it by
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub device: Option<i32>,
+    /// Leave out what tells of the machine and its people: paths, file, host and user names, command lines. Functions and lines stay
+    #[arg(long)]
+    pub redact: bool,
+    /// What the recording was run at, as in batch=8: the report then says which size fits
+    #[arg(long, value_name = "NAME=N", value_parser = parse_size_of_run)]
+    pub at: Option<Size>,
+    /// The most bytes that PyTorch may reserve, as in 24GiB, for the sizes that fit; the recording's own limit when absent
+    #[arg(long, value_name = "BYTES", value_parser = parse_cap, allow_hyphen_values = true)]
+    pub cap: Option<u64>,
+    /// What roles mean
+    #[command(flatten)]
+    pub rules: RulesArgs,
+    /// Replace the file when it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl ReportArgs {
+    /// The format asked for, or that of the file's name.
+    #[must_use]
+    pub fn format(&self) -> ReportFormat {
+        let is_markdown =
+            self.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("md") || e.eq_ignore_ascii_case("markdown"));
+        self.format.unwrap_or(if is_markdown { ReportFormat::Md } else { ReportFormat::Html })
+    }
+}
+
+/// Arguments of `mcp`.
+#[derive(Debug, ClapArgs)]
+pub struct McpArgs {
+    /// Folders whose files may be read; nothing outside them is
+    #[arg(required = true, value_name = "DIR")]
+    pub folders: Vec<PathBuf>,
+    /// The most characters of one answer; the rest is read on with "pointer" and "offset"
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(2_000..=400_000))]
+    pub limit: u32,
+}

@@ -1,0 +1,126 @@
+//! The folders whose files may be read, and nothing else.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use vramscope_core::formats::folder::{is_log_name, is_recording_name};
+
+/// Folders below folders that are looked into, and entries looked at, when recordings are listed.
+const DEEPEST: usize = 6;
+const ENTRIES: usize = 20_000;
+
+/// Folders, as the file system itself names them.
+#[derive(Debug)]
+pub(super) struct Folders(Vec<PathBuf>);
+
+impl Folders {
+    /// # Errors
+    /// One sentence that names what is no folder.
+    pub(super) fn new(folders: &[PathBuf]) -> Result<Self, String> {
+        let real = |folder: &PathBuf| {
+            let real = folder.canonicalize().ok().filter(|real| real.is_dir());
+            real.ok_or_else(|| format!("{}: there is no such folder", folder.display()))
+        };
+        Ok(Folders(folders.iter().map(real).collect::<Result<_, _>>()?))
+    }
+
+    /// The file that is meant: inside a folder by its real path, whatever links and dots the name has. `page.html::rank1.pickle` is one of
+    /// the snapshots of a page.
+    ///
+    /// # Errors
+    /// One sentence; the same for what is not there and what lies outside, so that nothing is told of other folders.
+    pub(super) fn file(&self, name: &str) -> Result<PathBuf, String> {
+        let not_there = || {
+            format!("{name}: there is no such file in the folders that this server may read; `open` without a file lists them")
+        };
+        if let Some(real) = self.find(Path::new(name)) {
+            return Ok(real);
+        }
+        let (file, choice) = name.rsplit_once("::").ok_or_else(not_there)?;
+        let mut real = self.find(Path::new(file)).ok_or_else(not_there)?.into_os_string();
+        real.push("::");
+        real.push(choice);
+        Ok(real.into())
+    }
+
+    fn find(&self, name: &Path) -> Option<PathBuf> {
+        // An absolute name takes the place of the folder it is joined to.
+        let named = self.0.iter().filter_map(|folder| folder.join(name).canonicalize().ok());
+        let mut inside = named.filter(|real| self.0.iter().any(|folder| real.starts_with(folder)));
+        // A pipe or a device may never end.
+        inside.find(|real| real.is_file())
+    }
+
+    /// The recordings and logs in the folders, by name; links are not followed.
+    pub(super) fn list(&self) -> Value {
+        let (mut found, mut seen) = (Vec::new(), 0);
+        for folder in &self.0 {
+            walk(folder, 0, &mut seen, &mut found);
+        }
+        found.sort();
+        let files: Vec<Value> =
+            found.iter().map(|(path, bytes)| json!({ "file": path.display().to_string(), "bytes": bytes })).collect();
+        json!({
+            "folders": self.0.iter().map(|f| f.display().to_string()).collect::<Vec<_>>(),
+            "files": files,
+            "all_looked_at": seen < ENTRIES,
+        })
+    }
+}
+
+fn walk(folder: &Path, depth: usize, seen: &mut usize, found: &mut Vec<(PathBuf, u64)>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        *seen += 1;
+        if *seen >= ENTRIES {
+            return;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth < DEEPEST && !name.starts_with('.') {
+            walk(&entry.path(), depth + 1, seen, found);
+        } else if kind.is_file() && (is_recording_name(&name) || is_log_name(&name)) {
+            found.push((entry.path(), entry.metadata().map_or(0, |m| m.len())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_outside_the_folders_is_a_file() {
+        let outside = tempfile::tempdir().unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        let secret = outside.path().join("secret.pickle");
+        std::fs::write(&secret, "x").unwrap();
+        std::fs::write(inside.path().join("a.pickle"), "x").unwrap();
+        std::fs::create_dir(inside.path().join("deeper")).unwrap();
+        std::fs::write(inside.path().join("deeper/b.pickle"), "x").unwrap();
+        std::os::unix::fs::symlink(&secret, inside.path().join("link.pickle")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), inside.path().join("linked")).unwrap();
+        std::os::unix::fs::symlink(inside.path().join("a.pickle"), inside.path().join("own.pickle")).unwrap();
+        let folders = Folders::new(&[inside.path().to_owned()]).unwrap();
+        let real = inside.path().canonicalize().unwrap();
+        for (name, file) in [
+            ("a.pickle", "a.pickle"),
+            ("deeper/../a.pickle", "a.pickle"),
+            ("own.pickle", "a.pickle"),
+            ("deeper/b.pickle", "deeper/b.pickle"),
+        ] {
+            assert_eq!(folders.file(name), Ok(real.join(file)), "{name}");
+        }
+        assert_eq!(folders.file(&real.join("a.pickle").display().to_string()), Ok(real.join("a.pickle")));
+        let up = format!("../{}/secret.pickle", outside.path().file_name().unwrap().to_str().unwrap());
+        let secret = secret.display().to_string();
+        for name in ["link.pickle", "linked/secret.pickle", &up, &secret, "/etc/passwd", "deeper", "none", "", "a.pickle\0"] {
+            assert!(folders.file(name).unwrap_err().contains("there is no such file"), "{name}");
+        }
+        let listed = folders.list()["files"].to_string();
+        assert!(listed.contains("a.pickle") && listed.contains("b.pickle") && !listed.contains("secret"), "{listed}");
+        assert!(Folders::new(&[inside.path().join("a.pickle")]).is_err());
+    }
+}

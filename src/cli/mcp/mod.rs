@@ -1,0 +1,225 @@
+//! `vramscope mcp DIR…`: answers for an agent, in the Model Context Protocol on standard input and output (one JSON-RPC message a line).
+//!
+//! One thread reads, one works: a question that takes long holds up the next question, and neither `ping` nor a list of the tools.
+//! A tool is a subcommand with `--json`, so its keys are those of the command line; [`bound`] keeps each answer under a limit, and
+//! [`folders`] keeps to the folders that were named.
+
+mod bound;
+mod folders;
+mod picture;
+mod tools;
+
+use std::collections::HashSet;
+use std::io::{self, BufRead, Read as _, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use self::folders::Folders;
+use self::tools::Tools;
+use super::args::McpArgs;
+use super::{Failure, terminal};
+
+/// Versions of the protocol that are spoken, the newest first.
+const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
+/// The most bytes of a message: a question is short.
+const LONGEST: u64 = 1 << 20;
+/// Questions that wait for their turn at most.
+const WAITING: usize = 64;
+
+/// JSON-RPC's codes.
+const PARSE_ERROR: i64 = -32_700;
+const INVALID_REQUEST: i64 = -32_600;
+const METHOD_NOT_FOUND: i64 = -32_601;
+const INVALID_PARAMS: i64 = -32_602;
+const BUSY: i64 = -32_000;
+
+/// What an agent is told before its first question.
+const INSTRUCTIONS: &str = "Answers about GPU memory from recordings of PyTorch and JAX programs. Begin with `open` without a file, which lists \
+    them; then `findings` or `oom` for what is wrong, `peak` for what holds the memory. Sizes are integers in bytes. Events count from 0; \
+    `state` shows the memory after any of them. An answer that was cut names in `cut` what is left out: ask again with the same arguments and \
+    that `pointer` and `offset`.";
+
+/// Answers until standard input ends.
+///
+/// # Errors
+/// One sentence when a folder is none.
+pub fn run(args: &McpArgs) -> Result<(), Failure> {
+    let folders = Folders::new(&args.folders).map_err(Failure::Usage)?;
+    let tools = Tools::new(folders, args.limit as usize);
+    let server = Server { tools, cancelled: Mutex::default() };
+    let (sender, receiver) = sync_channel::<Call>(WAITING);
+    std::thread::scope(|scope| {
+        let server = &server;
+        let worker = scope.spawn(move || server.work(&receiver));
+        let mut input = io::stdin().lock();
+        while let Some(line) = next_line(&mut input) {
+            let answer = match line {
+                Line::Text(text) => server.hear(&text, |call| sender.try_send(call)),
+                Line::TooLong => Some(error(&Value::Null, INVALID_REQUEST, "the message is longer than 1 MiB")),
+                Line::NoText => Some(error(&Value::Null, PARSE_ERROR, "the message is not UTF-8")),
+            };
+            if answer.is_some_and(|answer| !send(&answer)) {
+                // Nobody listens any more.
+                break;
+            }
+        }
+        drop(sender);
+        // What was asked before the end is still answered.
+        let _ = worker.join();
+    });
+    Ok(())
+}
+
+/// A line of standard input.
+enum Line {
+    Text(String),
+    TooLong,
+    NoText,
+}
+
+/// The next line that is not empty; `None` at the end. A line that is too long is read to its end, and not kept.
+fn next_line(input: &mut impl BufRead) -> Option<Line> {
+    loop {
+        let mut line = Vec::new();
+        input.by_ref().take(LONGEST + 1).read_until(b'\n', &mut line).ok().filter(|&n| n > 0)?;
+        if line.len() as u64 > LONGEST && line.last() != Some(&b'\n') {
+            loop {
+                let read = input.fill_buf().ok()?;
+                let end = read.iter().position(|&b| b == b'\n');
+                let used = end.map_or(read.len(), |at| at + 1);
+                input.consume(used);
+                if end.is_some() || used == 0 {
+                    return Some(Line::TooLong);
+                }
+            }
+        }
+        match String::from_utf8(line) {
+            Ok(text) if text.trim().is_empty() => {}
+            Ok(text) => return Some(Line::Text(text)),
+            Err(_) => return Some(Line::NoText),
+        }
+    }
+}
+
+/// Writes a message; false when nobody reads any more.
+fn send(message: &Value) -> bool {
+    // One message at a time, whole: the lock is held until it is out.
+    let mut out = terminal::stdout();
+    writeln!(out, "{message}").and_then(|()| out.flush()).is_ok()
+}
+
+fn error(id: &Value, code: i64, sentence: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } })
+}
+
+fn answer(id: &Value, result: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+/// A tool that is to be called.
+struct Call {
+    id: Value,
+    name: String,
+    arguments: Value,
+}
+
+struct Server {
+    tools: Tools,
+    /// Ids of calls that nobody waits for any more, as text.
+    cancelled: Mutex<HashSet<String>>,
+}
+
+impl Server {
+    /// Answers a message at once, or hands a call of a tool on. `None` where nothing is to be said now.
+    fn hear(&self, text: &str, hand_on: impl Fn(Call) -> Result<(), TrySendError<Call>>) -> Option<Value> {
+        let Ok(message) = serde_json::from_str::<Value>(text) else {
+            return Some(error(&Value::Null, PARSE_ERROR, "the message is not JSON"));
+        };
+        let id = message.get("id").cloned();
+        let is_id = |id: &Value| id.is_string() || id.is_number();
+        let Some(method) = message["method"].as_str().filter(|_| message["jsonrpc"] == "2.0") else {
+            // An answer, to a question that was never asked, is no request.
+            let is_answer = message.get("result").is_some() || message.get("error").is_some();
+            let id = id.filter(is_id).unwrap_or(Value::Null);
+            return (!is_answer).then(|| error(&id, INVALID_REQUEST, "the message is no JSON-RPC 2.0 request"));
+        };
+        let params = message.get("params").cloned().unwrap_or_default();
+        let Some(id) = id else {
+            self.notice(method, &params);
+            return None;
+        };
+        if !is_id(&id) {
+            return Some(error(&Value::Null, INVALID_REQUEST, "the id is neither a number nor a string"));
+        }
+        match method {
+            "initialize" => Some(answer(&id, initialized(&params))),
+            "ping" => Some(answer(&id, json!({}))),
+            "tools/list" => Some(answer(&id, json!({ "tools": self.tools.list() }))),
+            "tools/call" => {
+                let Some(name) = params["name"].as_str().filter(|name| self.tools.has(name)) else {
+                    let sentence = format!("there is no tool {}; tools/list lists them", params["name"]);
+                    return Some(error(&id, INVALID_PARAMS, &sentence));
+                };
+                let arguments = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+                if !arguments.is_object() {
+                    return Some(error(&id, INVALID_PARAMS, "the arguments of a tool are an object"));
+                }
+                let refused = hand_on(Call { id: id.clone(), name: name.to_owned(), arguments }).err()?;
+                let sentence = match refused {
+                    TrySendError::Full(_) => "64 questions wait already; ask again when one is answered",
+                    TrySendError::Disconnected(_) => "no more questions are answered",
+                };
+                Some(error(&id, BUSY, sentence))
+            }
+            _ => Some(error(&id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
+        }
+    }
+
+    /// A call that nobody waits for any more is not begun, and if it has begun its answer is not sent.
+    fn notice(&self, method: &str, params: &Value) {
+        if method == "notifications/cancelled" {
+            let mut cancelled = self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those that were answered before stay in here; few are.
+            if cancelled.len() < 10_000 {
+                cancelled.insert(params["requestId"].to_string());
+            }
+        }
+    }
+
+    fn is_cancelled(&self, id: &Value) -> bool {
+        self.cancelled.lock().unwrap_or_else(PoisonError::into_inner).remove(&id.to_string())
+    }
+
+    /// Calls tools, one after the other, until no more come.
+    fn work(&self, calls: &Receiver<Call>) {
+        for Call { id, name, arguments } in calls {
+            if self.is_cancelled(&id) {
+                continue;
+            }
+            let done = catch_unwind(AssertUnwindSafe(|| self.tools.call(&name, &arguments)));
+            let done =
+                done.unwrap_or_else(|_| Err("this answer failed inside vramscope; please report it with the file".to_owned()));
+            let result = match done {
+                Ok(content) => json!({ "content": content, "isError": false }),
+                Err(sentence) => json!({ "content": [{ "type": "text", "text": sentence }], "isError": true }),
+            };
+            if !self.is_cancelled(&id) && !send(&answer(&id, result)) {
+                return;
+            }
+        }
+    }
+}
+
+fn initialized(params: &Value) -> Value {
+    let wanted = params["protocolVersion"].as_str().unwrap_or_default();
+    let version = VERSIONS.iter().find(|v| **v == wanted).unwrap_or(&VERSIONS[0]);
+    json!({
+        "protocolVersion": version,
+        "capabilities": { "tools": {} },
+        "serverInfo": { "name": "vramscope", "version": env!("CARGO_PKG_VERSION") },
+        "instructions": INSTRUCTIONS,
+    })
+}

@@ -1,0 +1,61 @@
+//! The tool `picture`: a view of the window, drawn by a second process of this program into a private folder that is gone afterwards.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// The most bytes of a picture that is sent.
+#[cfg(feature = "gui")]
+const MOST: usize = 3_000_000;
+
+/// True where this build can draw.
+pub(super) const CAN_DRAW: bool = cfg!(feature = "gui");
+
+/// The picture as the content of an answer. `options` are those of `vramscope screenshot`.
+///
+/// # Errors
+/// One sentence: there is no such view, no display for a PNG, or the picture is too large.
+#[cfg(feature = "gui")]
+pub(super) fn draw(file: &Path, options: &[String], is_svg: bool) -> Result<Value, String> {
+    use base64::Engine as _;
+    use std::process::{Command, Stdio};
+
+    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()));
+    if !is_svg && cfg!(target_os = "linux") && !has_display {
+        return Err("a PNG needs a display, and this server has none; ask for \"format\": \"svg\"".to_owned());
+    }
+    let folder = tempfile::tempdir().map_err(|e| format!("no temporary folder can be made: {e}"))?;
+    let out = folder.path().join(if is_svg { "picture.svg" } else { "picture.png" });
+    let program = std::env::current_exe().map_err(|e| format!("this program cannot be started again: {e}"))?;
+    let mut command = Command::new(program);
+    command.arg("screenshot").args(options).arg("--").arg(file).arg(&out).stdin(Stdio::null()).stdout(Stdio::null());
+    let done = command.output().map_err(|e| format!("this program cannot be started again: {e}"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        let sentence = said.lines().last().unwrap_or_default().trim_start_matches("vramscope: ");
+        return Err(if sentence.is_empty() { "the picture was not drawn".to_owned() } else { sentence.to_owned() });
+    }
+    let bytes = std::fs::read(&out).map_err(|e| format!("the picture cannot be read: {e}"))?;
+    if bytes.len() > MOST {
+        return Err("the picture is larger than 3 MB; ask for a smaller width and height".to_owned());
+    }
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) if is_svg => serde_json::json!([{
+            "type": "resource", "resource": { "uri": "vramscope:///picture.svg", "mimeType": "image/svg+xml", "text": text },
+        }]),
+        Ok(_) => return Err("the picture is none".to_owned()),
+        Err(bytes) => {
+            let data = base64::engine::general_purpose::STANDARD.encode(bytes.as_bytes());
+            serde_json::json!([{ "type": "image", "mimeType": "image/png", "data": data }])
+        }
+    })
+}
+
+/// A build without the window draws nothing, and does not list the tool.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "gui"))]
+pub(super) fn draw(_file: &Path, _options: &[String], _is_svg: bool) -> Result<Value, String> {
+    Err(crate::cli::NO_WINDOW.to_owned())
+}

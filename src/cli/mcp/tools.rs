@@ -1,0 +1,424 @@
+//! The tools: each is a subcommand with `--json`, asked with the words that a person would type.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use clap::Parser as _;
+use serde_json::{Value, json};
+
+use super::bound::bound;
+use super::folders::Folders;
+use super::picture;
+use crate::cli::{Failure, args, explain, run_on};
+
+/// Answers kept for those who read on: without that each part would be computed anew.
+const KEPT: usize = 4;
+
+/// A tool as `tools/list` tells of it.
+struct Tool {
+    name: &'static str,
+    description: &'static str,
+    /// Its arguments as JSON Schema.
+    properties: Value,
+    required: &'static [&'static str],
+}
+
+pub(super) struct Tools {
+    folders: Folders,
+    limit: usize,
+    tools: Vec<Tool>,
+    answers: Mutex<VecDeque<(String, Value)>>,
+}
+
+fn file() -> Value {
+    json!({ "type": "string", "description": "A recording: its path, or its path below one of the folders" })
+}
+
+fn text(description: &str) -> Value {
+    json!({ "type": "string", "description": description })
+}
+
+fn number(description: &str) -> Value {
+    json!({ "type": "integer", "minimum": 0, "description": description })
+}
+
+fn texts(description: &str) -> Value {
+    json!({ "type": "array", "items": { "type": "string" }, "description": description })
+}
+
+fn device() -> Value {
+    json!({ "type": "integer", "description": "The device, by the number the process knew it by; the busiest when absent" })
+}
+
+fn tools() -> Vec<Tool> {
+    let tool = |name, description, properties, required| Tool { name, description, properties, required };
+    let mut all = vec![
+        tool(
+            "open",
+            "Without a file: the recordings in the folders. With one: what it holds: format, warnings, per device levels and peaks with their \
+             events, failures, steps, phases, and what the peak is made of. A log with an out-of-memory error is explained.",
+            json!({ "file": file() }),
+            &[],
+        ),
+        tool(
+            "findings",
+            "What is wrong, most serious first: each with its bytes, event, evidence, what to change and how to check it.",
+            json!({ "file": file() }),
+            &["file"],
+        ),
+        tool(
+            "oom",
+            "Why each out-of-memory error happened: verdict, holes, the blocks in the way, who holds the device, remedies. Without a failure: how \
+             close it came.",
+            json!({ "file": file(), "device": device() }),
+            &["file"],
+        ),
+        tool(
+            "peak",
+            "What holds the memory at the peak of each device: bytes by role, by line and by module, with the event and the phase.",
+            json!({ "file": file(), "device": device() }),
+            &["file"],
+        ),
+        tool(
+            "state",
+            "Segments, blocks and live memory by call stack after one event; at the peak when neither event nor instant is given.",
+            json!({
+                "file": file(), "event": number("After this event, counted from 0"),
+                "instant": { "type": "string", "enum": ["peak", "peak_reserved", "oom", "end"], "description": "An instant by name" },
+                "device": device(),
+            }),
+            &["file"],
+        ),
+        tool(
+            "query",
+            "Allocations that a query holds for, one by one, with birth and end as events, role and stack. Terms, joined by spaces: size>1MiB, \
+             stack~attention, role=activations, live@peak, live@oom, step=2, born>1000, gone=never; `vramscope allocations --help` has them all.",
+            json!({
+                "file": file(), "where": text("The query; every allocation when absent"),
+                "sort": { "type": "string", "enum": ["size", "block", "born", "gone", "age", "address", "stack", "role"], "description": "What comes first; size when absent" },
+                "rows": { "type": "integer", "minimum": 1, "maximum": 10_000, "description": "Rows computed, 20 when absent" },
+                "device": device(),
+            }),
+            &["file"],
+        ),
+        tool(
+            "whatif",
+            "The same requests under other allocator settings and limits: peak, retries, the request that fails, how certain.",
+            json!({
+                "file": file(), "conf": texts("Settings as in PYTORCH_CUDA_ALLOC_CONF, \"default\" for the defaults; a designed list when absent"),
+                "limit": text("The most bytes that may be reserved, as in 60GiB; the recording's own when absent"), "device": device(),
+            }),
+            &["file"],
+        ),
+        tool(
+            "plan",
+            "The peak at sizes that were not run, the largest size that fits, and what changes to the program would save, from one or more \
+             recordings of a program at known sizes.",
+            json!({
+                "files": texts("Recordings of one program, best two or three at different sizes"),
+                "at": texts("What each was run at, in their order: batch=8 or batch=8,seq=512"),
+                "want": texts("Sizes to plan for"), "cap": text("The most bytes that PyTorch may reserve, as in 24GiB"),
+                "card": text("A card by name instead of cap: RTX 4090"), "conf": texts("Allocator settings to plan with"),
+                "change": texts("Changes to try: all, checkpoint, fused, 8bit, bf16, …; several with a plus between"),
+                "largest": text("The quantity whose largest value is wanted: batch"), "device": device(),
+            }),
+            &["files", "at"],
+        ),
+        tool(
+            "diff",
+            "What is live in one recording or instant and not in another, by call stack and place; each at its peak when no event is given.",
+            json!({
+                "a": file(), "b": file(), "a_event": number("The instant in a"), "b_event": number("The instant in b"),
+                "end": { "type": "boolean", "description": "Compare the ends instead of the peaks" }, "device": device(),
+            }),
+            &["a", "b"],
+        ),
+    ];
+    if picture::CAN_DRAW {
+        all.push(tool(
+            "picture",
+            "A view of the window as a picture: overview, timeline, segment-map, findings, memory, flame and others; an unknown name lists them.",
+            json!({
+                "file": file(), "view": text("A view or a workspace; overview when absent"),
+                "format": { "type": "string", "enum": ["png", "svg"], "description": "png, which needs a display, or svg; png when absent" },
+                "width": { "type": "integer", "minimum": 64, "maximum": 2_400, "description": "Pixels, 1200 when absent" },
+                "height": { "type": "integer", "minimum": 64, "maximum": 2_400, "description": "Pixels, 800 when absent" },
+                "theme": { "type": "string", "enum": ["dark", "light"], "description": "light when absent" },
+                "event": number("Where the cursor stands"), "device": device(),
+            }),
+            &["file"],
+        ));
+    }
+    all
+}
+
+impl Tools {
+    pub(super) fn new(folders: Folders, limit: usize) -> Self {
+        let mut tools = tools();
+        for tool in tools.iter_mut().filter(|t| t.name != "picture") {
+            tool.properties["pointer"] = text("Only this part of the answer, as `cut` names it, to read on");
+            tool.properties["offset"] = number("The first item or character of that part");
+        }
+        Tools { folders, limit, tools, answers: Mutex::default() }
+    }
+
+    pub(super) fn list(&self) -> Value {
+        let one = |t: &Tool| {
+            json!({
+                "name": t.name, "description": t.description,
+                "inputSchema": { "type": "object", "properties": t.properties, "required": t.required, "additionalProperties": false },
+                "annotations": { "readOnlyHint": true, "openWorldHint": false },
+            })
+        };
+        self.tools.iter().map(one).collect()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.tools.iter().any(|t| t.name == name)
+    }
+
+    /// The content of an answer.
+    ///
+    /// # Errors
+    /// One sentence: an argument is wrong, or the command's own.
+    pub(super) fn call(&self, name: &str, arguments: &Value) -> Result<Value, String> {
+        let tool = self.tools.iter().find(|t| t.name == name).ok_or("there is no such tool")?;
+        check(tool, arguments)?;
+        let arguments = Arguments { values: arguments, folders: &self.folders };
+        if name == "picture" {
+            return arguments.picture();
+        }
+        let at = arguments.text("pointer").map(|pointer| (pointer, arguments.values["offset"].as_u64().unwrap_or(0) as usize));
+        let mut asked = arguments.values.clone();
+        if let Some(map) = asked.as_object_mut() {
+            map.remove("pointer");
+            map.remove("offset");
+        }
+        let key = format!("{name} {asked}");
+        let known = || {
+            let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            answers.iter().find(|(known, _)| *known == key).map(|(_, answer)| answer.clone())
+        };
+        // Who reads on reads the answer that was cut, and who asks again is answered anew.
+        let answer = match at.and_then(|_| known()) {
+            Some(answer) => answer,
+            None => {
+                let answer = arguments.answer(name)?;
+                let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+                answers.retain(|(known, _)| *known != key);
+                answers.push_front((key, answer.clone()));
+                answers.truncate(KEPT);
+                answer
+            }
+        };
+        Ok(json!([{ "type": "text", "text": bound(&answer, at, self.limit)? }]))
+    }
+}
+
+/// Holds arguments against the tool's schema.
+fn check(tool: &Tool, arguments: &Value) -> Result<(), String> {
+    let known =
+        || tool.properties.as_object().into_iter().flat_map(|map| map.keys().map(String::as_str)).collect::<Vec<_>>().join(", ");
+    for (key, value) in arguments.as_object().into_iter().flatten() {
+        let schema = &tool.properties[key.as_str()];
+        let least = schema["minimum"].as_i64().unwrap_or(i64::MIN);
+        let most = schema["maximum"].as_i64().unwrap_or(i64::from(u32::MAX));
+        let is_right = match schema["type"].as_str() {
+            None => return Err(format!("{} takes no argument {key:?}; it takes {}", tool.name, known())),
+            Some("integer") => value.as_i64().is_some_and(|n| (least..=most).contains(&n)),
+            Some("boolean") => value.is_boolean(),
+            Some("array") => value.as_array().is_some_and(|items| items.len() <= 64 && items.iter().all(Value::is_string)),
+            _ => value.as_str().is_some_and(|text| schema["enum"].as_array().is_none_or(|names| names.iter().any(|n| n == text))),
+        };
+        if !is_right {
+            let wanted = match (schema["type"].as_str(), schema["enum"].as_array()) {
+                (_, Some(names)) => format!("one of {}", names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")),
+                (Some("integer"), _) if schema["maximum"].is_number() => format!("a whole number from {least} to {most}"),
+                (Some("integer"), _) => "a whole number".to_owned(),
+                (Some("boolean"), _) => "true or false".to_owned(),
+                (Some("array"), _) => "a list of at most 64 texts".to_owned(),
+                _ => "a text".to_owned(),
+            };
+            return Err(format!("{key} of {} is {wanted}", tool.name));
+        }
+    }
+    match tool.required.iter().find(|key| arguments[**key].is_null()) {
+        Some(key) => Err(format!("{} needs {key}", tool.name)),
+        None => Ok(()),
+    }
+}
+
+/// What a tool was asked with.
+struct Arguments<'a> {
+    values: &'a Value,
+    folders: &'a Folders,
+}
+
+impl Arguments<'_> {
+    fn text(&self, key: &str) -> Option<&str> {
+        self.values[key].as_str()
+    }
+
+    fn file(&self, key: &str) -> Result<PathBuf, String> {
+        self.folders.file(self.text(key).unwrap_or_default())
+    }
+
+    /// `--option=value` for each argument that is given: as one word, so that no value is taken for an option.
+    fn options(&self, names: &[(&str, &str)]) -> Vec<String> {
+        let mut words = Vec::new();
+        for (key, option) in names {
+            match &self.values[*key] {
+                Value::String(text) => words.push(format!("--{option}={text}")),
+                Value::Number(n) => words.push(format!("--{option}={n}")),
+                Value::Bool(true) => words.push(format!("--{option}")),
+                Value::Array(items) => {
+                    words.extend(items.iter().filter_map(Value::as_str).map(|text| format!("--{option}={text}")));
+                }
+                _ => {}
+            }
+        }
+        words
+    }
+
+    fn answer(&self, name: &str) -> Result<Value, String> {
+        let file = || self.file("file");
+        // The window's own rules lie outside the folders.
+        let plain = "--rules=none".to_owned();
+        match name {
+            "open" if self.values["file"].is_null() => Ok(self.folders.list()),
+            "open" => {
+                let file = file()?;
+                match ask("summary", Vec::new(), &[&file]) {
+                    Err(sentence) if explain::of_file(&file).is_none() => Err(sentence),
+                    Err(_) => ask("explain", Vec::new(), &[&file]),
+                    done => done,
+                }
+            }
+            "findings" => ask("findings", vec![plain], &[&file()?]),
+            "oom" => ask("oom", [vec![plain], self.options(&[("device", "device")])].concat(), &[&file()?]),
+            "peak" => Ok(peak(ask("summary", Vec::new(), &[&file()?])?, self.values["device"].as_i64())?),
+            "state" => {
+                let mut words = vec![plain];
+                words.extend(self.options(&[("event", "event"), ("device", "device")]));
+                let instant = match self.text("instant") {
+                    Some("peak_reserved") => Some("--peak=reserved"),
+                    Some("oom") => Some("--oom"),
+                    Some("end") => Some("--end"),
+                    Some(_) => Some("--peak"),
+                    None => None,
+                };
+                words.extend(instant.map(str::to_owned));
+                ask("state", words, &[&file()?])
+            }
+            "query" => {
+                let options = self.options(&[("where", "where"), ("sort", "sort"), ("rows", "limit"), ("device", "device")]);
+                ask("allocations", [vec![plain], options].concat(), &[&file()?])
+            }
+            "whatif" => ask("whatif", self.options(&[("conf", "conf"), ("limit", "limit"), ("device", "device")]), &[&file()?]),
+            "plan" => {
+                let options = [
+                    ("at", "at"),
+                    ("want", "want"),
+                    ("cap", "cap"),
+                    ("card", "card"),
+                    ("conf", "conf"),
+                    ("change", "change"),
+                    ("largest", "largest"),
+                    ("device", "device"),
+                ];
+                let names = self.values["files"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                let files: Vec<PathBuf> = names.map(|name| self.folders.file(name)).collect::<Result<_, _>>()?;
+                ask("plan", self.options(&options), &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+            }
+            "diff" => {
+                let options = [("a_event", "a-event"), ("b_event", "b-event"), ("end", "end"), ("device", "device")];
+                ask("diff", [vec![plain], self.options(&options)].concat(), &[&self.file("a")?, &self.file("b")?])
+            }
+            _ => Err("there is no such tool".to_owned()),
+        }
+    }
+
+    fn picture(&self) -> Result<Value, String> {
+        let side = |key: &str, usual: u64| self.values[key].as_u64().unwrap_or(usual);
+        let is_svg = self.text("format") == Some("svg");
+        let mut words = self.options(&[("view", "view"), ("event", "event"), ("device", "device")]);
+        words.push(format!("--size={}x{}", side("width", 1_200), side("height", 800)));
+        words.push(format!("--theme={}", self.text("theme").unwrap_or("light")));
+        words.extend(is_svg.then(|| "--svg".to_owned()));
+        picture::draw(&self.file("file")?, &words, is_svg)
+    }
+}
+
+/// What a subcommand answers as JSON.
+fn ask(command: &str, options: Vec<String>, files: &[&Path]) -> Result<Value, String> {
+    let mut words: Vec<OsString> = vec!["vramscope".into(), command.into(), "--json".into()];
+    words.extend(options.into_iter().map(OsString::from));
+    words.push("--".into());
+    words.extend(files.iter().map(|file| file.as_os_str().to_owned()));
+    let parsed = args::Args::try_parse_from(words).map_err(|e| args::one_sentence(&e.to_string()))?;
+    let command = parsed.command.ok_or("there is no such command")?;
+    let mut out = Vec::new();
+    run_on(command, &mut out).map_err(|failure| match failure {
+        Failure::NotPossible(sentence) | Failure::Usage(sentence) => sentence,
+    })?;
+    serde_json::from_slice(&out).map_err(|e| format!("the answer cannot be read: {e}"))
+}
+
+/// Of a summary what its peaks are made of.
+fn peak(summary: Value, device: Option<i64>) -> Result<Value, String> {
+    let levels = [
+        "reserved_bytes",
+        "active_bytes",
+        "allocated_bytes",
+        "requested_bytes",
+        "capacity_bytes",
+        "limit_bytes",
+        "name",
+        "kind",
+        "index",
+        "peak",
+        "limit",
+        "steps",
+    ];
+    let devices = summary["devices"].as_array().into_iter().flatten();
+    let devices: Vec<Value> = devices
+        .filter(|d| device.is_none_or(|wanted| d["index"] == wanted))
+        .map(|d| levels.iter().map(|key| ((*key).to_owned(), d[*key].clone())).collect())
+        .collect();
+    if devices.is_empty() {
+        return Err("the recording has no such device".to_owned());
+    }
+    Ok(json!({ "file": summary["file"], "caveat": summary["load"]["caveat"], "devices": devices }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_held_against_the_schema() {
+        let tools = tools();
+        let of = |name: &str| tools.iter().find(|t| t.name == name).unwrap();
+        for (name, arguments, part) in [
+            ("state", json!({}), "needs file"),
+            ("state", json!({ "file": 3 }), "file of state is a text"),
+            ("state", json!({ "file": "a", "event": -1 }), "event of state is a whole number"),
+            ("state", json!({ "file": "a", "event": 1.5 }), "whole number"),
+            ("state", json!({ "file": "a", "instant": "noon" }), "one of peak, peak_reserved, oom, end"),
+            ("query", json!({ "file": "a", "rows": 0 }), "from 1 to 10000"),
+            ("plan", json!({ "files": "a", "at": [] }), "a list"),
+            ("diff", json!({ "a": "a", "b": "b", "end": "yes" }), "true or false"),
+            ("findings", json!({ "file": "a", "save": "x" }), "takes no argument \"save\""),
+        ] {
+            let said = check(of(name), &arguments).unwrap_err();
+            assert!(said.contains(part), "{said}");
+        }
+        assert_eq!(check(of("open"), &json!({})), Ok(()));
+        for tool in &tools {
+            let known = tool.properties.as_object().unwrap();
+            assert!(tool.required.iter().all(|key| known.contains_key(*key)), "{}", tool.name);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What may be told: every text of a report passes here before it is written.
+
+use std::path::Path;
+
+use super::Report;
+use vramscope_core::formats::export::redact::text_without_paths;
+use vramscope_core::units::shown;
+
+/// Characters of one text; no sentence of ours has so many, and a name that has is no name.
+const LONGEST: usize = 3_000;
+
+/// Shows what would steer a reader's terminal or page (escapes, marks of direction), cuts what is too long, and with redaction leaves
+/// out paths, the file's name, and names of hosts, users and commands that the recording tells.
+#[derive(Clone, Debug)]
+pub struct Hidden {
+    is_on: bool,
+    longest: usize,
+    /// What stands in the place of what; longest first, so that no part of a name stays.
+    words: Vec<(String, String)>,
+}
+
+impl Hidden {
+    /// Hides nothing but what steers.
+    #[cfg(test)]
+    pub(super) fn nothing() -> Self {
+        Hidden { is_on: false, longest: LONGEST, words: Vec::new() }
+    }
+
+    /// The same with shorter texts: half as long for each step.
+    pub(super) fn shorter(&self, steps: u32) -> Self {
+        Hidden { longest: (LONGEST >> steps).max(40), ..self.clone() }
+    }
+
+    /// For a file of which nothing else is known.
+    pub(super) fn of_file(is_on: bool, path: &Path) -> Self {
+        let mut hidden = Hidden { is_on, longest: LONGEST, words: Vec::new() };
+        hidden.hide(&path.display().to_string(), "the recording");
+        hidden.hide(&path.file_name().unwrap_or_default().to_string_lossy(), "the recording");
+        hidden.finish()
+    }
+
+    pub(super) fn of(is_on: bool, report: &Report) -> Self {
+        let path = std::path::PathBuf::from(&report.summary.file);
+        let mut hidden = Hidden::of_file(is_on, &path);
+        hidden.hide(&report.recording.source.name, "the recording");
+        for w in report.summary.devices.iter().filter_map(|d| d.watched.as_ref()) {
+            for p in &w.processes {
+                hidden.hide(&p.command, "a program");
+                hidden.hide(&p.user, "a user");
+                hidden.hide(p.container.as_deref().unwrap_or_default(), "a container");
+            }
+        }
+        for (text, instead) in report.about.iter().flat_map(|a| a.names()) {
+            hidden.hide(&text, instead);
+        }
+        hidden.finish()
+    }
+
+    fn hide(&mut self, text: &str, instead: &str) {
+        // Of one or two letters too much else would go.
+        if text.chars().count() > 2 {
+            self.words.push((text.to_owned(), instead.to_owned()));
+        }
+    }
+
+    fn finish(mut self) -> Self {
+        self.words.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        self.words.dedup();
+        self
+    }
+
+    /// True where redaction was asked for.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// A text as it may be told.
+    #[must_use]
+    pub fn say(&self, text: &str) -> String {
+        let mut text = match text.char_indices().nth(self.longest) {
+            Some((at, _)) => format!("{}…", &text[..at]),
+            None => text.to_owned(),
+        };
+        if self.is_on {
+            for (word, instead) in &self.words {
+                text = text.replace(word, instead);
+            }
+            text = text.lines().map(text_without_paths).collect::<Vec<_>>().join("\n");
+        }
+        shown(&text).into_owned()
+    }
+}

@@ -1,0 +1,702 @@
+//! A report as one HTML page: nothing is loaded from elsewhere, and the policy in its head lets nothing run but our own script.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::pictures::ROLE_COLOURS;
+use super::{Hidden, Part, Report};
+use crate::cli::oom::OomEntry;
+use crate::cli::summary::doing::Held;
+use vramscope_core::anatomy::Role;
+use vramscope_core::diagnose::explain::Explanation;
+use vramscope_core::diagnose::findings::{Class, Finding};
+use vramscope_core::plan::Trust;
+use vramscope_core::units::{Bytes, SizeColumn, count};
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+/// SHA-256 of the two, in base64: the only style and the only script that a browser applies. A test holds them to the files.
+const STYLE_HASH: &str = "RRTgvFVn4vdi7ZObqOZ9Pq2Y8feVVhSYifaJgWi70UU=";
+const SCRIPT_HASH: &str = "11a5+6IlzzhTPZdvlUVybOXv1QOUOb8DrnYats+8T4w=";
+
+/// Rows of the tables of lines, modules and settings.
+const ROWS: usize = 12;
+/// Findings told in full.
+const FINDINGS: usize = 40;
+/// Rows of other devices, and of the environment.
+const MORE_ROWS: usize = 64;
+
+/// A page that is being written. Markup is what stands in the source of this program; everything else is a text.
+struct Page<'a> {
+    out: String,
+    hidden: &'a Hidden,
+    /// What the script draws.
+    pictures: Vec<Value>,
+}
+
+impl<'a> Page<'a> {
+    fn new(hidden: &'a Hidden) -> Self {
+        Page { out: String::new(), hidden, pictures: Vec::new() }
+    }
+
+    fn raw(&mut self, markup: &'static str) -> &mut Self {
+        self.out += markup;
+        self
+    }
+
+    /// A text, with everything in it that could be markup escaped.
+    fn text(&mut self, text: impl AsRef<str>) -> &mut Self {
+        for c in self.hidden.say(text.as_ref()).chars() {
+            match c {
+                '&' => self.out += "&amp;",
+                '<' => self.out += "&lt;",
+                '>' => self.out += "&gt;",
+                '"' => self.out += "&quot;",
+                '\'' => self.out += "&#39;",
+                c => self.out.push(c),
+            }
+        }
+        self
+    }
+
+    /// A part of a whole, as a width.
+    fn percent(&mut self, part: u64, whole: u64) -> &mut Self {
+        self.out += &format!("{:.2}%", part as f64 / whole.max(1) as f64 * 100.0);
+        self
+    }
+
+    /// A number of ours in markup.
+    fn number(&mut self, n: usize) -> &mut Self {
+        self.out += &n.to_string();
+        self
+    }
+
+    fn cell(&mut self, text: impl AsRef<str>) -> &mut Self {
+        self.raw("<td>").text(text).raw("</td>")
+    }
+
+    fn figure(&mut self, text: impl AsRef<str>) -> &mut Self {
+        self.raw("<td class=n>").text(text).raw("</td>")
+    }
+
+    fn paragraph(&mut self, text: impl AsRef<str>) -> &mut Self {
+        self.raw("<p>").text(text).raw("</p>\n")
+    }
+
+    fn note(&mut self, text: impl AsRef<str>) -> &mut Self {
+        self.raw("<p class=note>").text(text).raw("</p>\n")
+    }
+
+    fn empty(&mut self, text: impl AsRef<str>) -> &mut Self {
+        self.raw("<p class=empty>").text(text).raw("</p>\n")
+    }
+
+    fn code(&mut self, text: impl AsRef<str>) -> &mut Self {
+        self.raw("<pre>").text(text).raw("</pre>\n")
+    }
+
+    fn bar(&mut self, class: &'static str, part: u64, whole: u64) -> &mut Self {
+        self.raw("<td class=bar><svg class=bar><rect height=\"100%\" class=\"").raw(class).raw("\" width=\"");
+        self.percent(part, whole).raw("\"/></svg></td>")
+    }
+
+    fn picture(&mut self, picture: Value, hint: &'static str, label: &'static str) -> &mut Self {
+        let at = self.pictures.len();
+        self.pictures.push(picture);
+        self.raw("<figure data-picture=\"").number(at).raw("\"><div class=tools><span>").raw(hint);
+        self.raw("</span></div><canvas tabindex=0 role=img aria-label=\"").raw(label).raw("\"></canvas></figure>\n")
+    }
+
+    /// The whole document.
+    fn finish(self, title: &str) -> String {
+        let mut head = Page::new(self.hidden);
+        head.raw("<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n");
+        head.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-");
+        head.raw(STYLE_HASH).raw("'; script-src 'sha256-").raw(SCRIPT_HASH);
+        head.raw("'; base-uri 'none'; form-action 'none'\">\n<meta name=referrer content=no-referrer>\n");
+        head.raw("<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<title>").text(title);
+        head.raw("</title>\n<style>").raw(STYLE).raw("</style>\n</head>\n<body>\n");
+        let mut page = head.out + &self.out;
+        if !self.pictures.is_empty() {
+            let said = said(Value::Array(self.pictures), self.hidden);
+            page += "<noscript><main><p class=note>The pictures need the script in this file; the tables do not.</p></main></noscript>\n";
+            page += &format!("<script type=\"application/json\" id=data>{}</script>\n", embedded(&said));
+            page += &format!("<script>{SCRIPT}</script>\n");
+        }
+        page + "</body>\n</html>\n"
+    }
+}
+
+/// Every text of a value as it may be told.
+fn said(value: Value, hidden: &Hidden) -> Value {
+    match value {
+        Value::String(text) => Value::String(hidden.say(&text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(|v| said(v, hidden)).collect()),
+        Value::Object(map) => Value::Object(map.into_iter().map(|(k, v)| (k, said(v, hidden))).collect()),
+        other => other,
+    }
+}
+
+/// JSON that no HTML parser takes for the end of its element, whatever is in its texts.
+fn embedded(value: &Value) -> String {
+    let text = value.to_string();
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out += &format!("\\u{:04x}", c as u32),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The report in HTML, with timelines of `columns` columns and maps of `cells` cells together.
+pub(super) fn of(hidden: &Hidden, report: &Report, columns: usize, cells: usize) -> String {
+    let mut page = Page::new(hidden);
+    let name = report.recording.source.name.as_str();
+    let load = &report.summary.load;
+    page.raw("<header><b>vramscope report</b> &middot; ").text(name).raw(" &middot; ");
+    page.text(format!("{}, {}, {} events", report.summary.format, Bytes(load.bytes), count(load.events)));
+    if hidden.is_on() {
+        page.raw(" &middot; paths and names left out");
+    }
+    page.raw("</header>\n<main>\n");
+    if let Some(caveat) = &load.caveat {
+        page.raw("<p class=caveat>").text(super::sentence(caveat)).raw("</p>\n");
+    }
+    let is_one = report.parts.len() == 1;
+    if report.parts.is_empty() {
+        page.raw("<section class=lead>");
+        for (i, said) in report.without_parts().into_iter().enumerate() {
+            if i == 0 {
+                page.raw("<h1>").text(said).raw("</h1>\n")
+            } else {
+                page.paragraph(said)
+            };
+        }
+        page.raw("</section>\n");
+        counters(&mut page, report);
+    }
+    if report.parts.len() > 1 {
+        page.raw("<nav>");
+        for part in &report.parts {
+            let figures = report.figures(part);
+            page.raw("<a href=\"#d").number(part.index).raw("\">").text(&figures.label).raw("</a>");
+        }
+        page.raw("</nav>\n");
+    }
+    let each = |all: usize| all / report.parts.len().max(1);
+    for part in &report.parts {
+        device(&mut page, report, part, is_one, each(columns).min(2_400), each(cells).min(6_000));
+    }
+    others(&mut page, report);
+    environment(&mut page, report);
+    page.raw("</main>\n<footer>Sizes are binary: 1 GiB is 1,073,741,824 bytes. Events count from 0. ");
+    page.raw("This page loads nothing and sends nothing.</footer>\n");
+    page.finish(&format!("{name}: memory report"))
+}
+
+fn counters(page: &mut Page<'_>, report: &Report) {
+    for (d, counted) in report.summary.devices.iter().zip(&report.summary.counters) {
+        page.raw("<h3>").text(&d.label).raw("<small>").text(counted.kind).raw("</small></h3>\n<div class=wide><table>\n");
+        for (key, value) in counted.values.iter().take(4 * MORE_ROWS) {
+            let value = if key.contains("bytes") { Bytes(*value).to_string() } else { count(*value) };
+            page.raw("<tr>").cell(key).figure(value).raw("</tr>\n");
+        }
+        page.raw("</table></div>\n");
+    }
+}
+
+fn device(page: &mut Page<'_>, report: &Report, part: &Part, is_one: bool, columns: usize, cells: usize) {
+    let figures = report.figures(part);
+    if !is_one {
+        page.raw("<h2 id=d").number(part.index).raw(">").text(&figures.label).raw("<small>");
+        page.text(figures.name.as_deref().unwrap_or_default()).raw("</small></h2>\n");
+    }
+    let (lead, more) = report.lead(part);
+    page.raw(if is_one { "<section class=lead>\n" } else { "<section class=\"lead device\">\n" });
+    if let Some(verdict) = report.verdict(part) {
+        page.raw("<p class=verdict>").text(verdict).raw("</p>\n");
+    }
+    page.raw("<h1>").text(lead).raw("</h1>\n");
+    for said in more {
+        page.paragraph(said);
+    }
+    levels(page, report, part);
+    page.raw("</section>\n");
+    peak(page, report, part);
+    page.raw("<h3>Timeline").raw("</h3>\n");
+    match report.timeline(part, columns) {
+        Ok(timeline) => {
+            let left_out = timeline.left_out.join(" ");
+            let of = match timeline.axis {
+                "event" => format!(
+                    "{} columns for {} events; each column shows the instant at which most was held.",
+                    count(timeline.at.len() as u64),
+                    count(figures.events)
+                ),
+                _ => format!("{} instants, each the highest of its stretch.", count(timeline.at.len() as u64)),
+            };
+            page.picture(
+                json!({ "timeline": timeline }),
+                "Point to read an instant. Drag to zoom into a stretch, double click for the whole, Ctrl and the wheel to zoom.",
+                "Memory over time",
+            );
+            page.note(format!("{of} {left_out}"));
+        }
+        Err(why) => {
+            page.empty(why);
+        }
+    }
+    if figures.events > 0 || figures.segments > 0 || figures.blocks > 0 {
+        map(page, report, part, cells);
+    }
+    findings(page, report, part);
+    plan(page, part);
+}
+
+/// The figures of `summary`, or of a watched card.
+fn levels(page: &mut Page<'_>, report: &Report, part: &Part) {
+    let d = report.figures(part);
+    let mut facts: Vec<(String, String, bool)> = Vec::new();
+    if let Some(o) = report.failure(part) {
+        facts.push(("failed request".to_owned(), Bytes(o.requested_bytes).to_string(), true));
+        if o.has_segments {
+            facts.push(("largest hole".to_owned(), Bytes(o.largest_hole_bytes).to_string(), false));
+            facts.push(("free in holes".to_owned(), Bytes(o.hole_bytes).to_string(), false));
+        }
+        let free = o.device_free_bytes.filter(|&b| b < vramscope_core::model::EventTable::FREE_UNBOUNDED);
+        facts.push((
+            "free on the device".to_owned(),
+            free.map_or_else(|| "not recorded".to_owned(), |b| Bytes(b).to_string()),
+            false,
+        ));
+    }
+    if let Some(w) = &d.watched {
+        facts.push(("used at most".to_owned(), Bytes(w.peak_used_bytes).to_string(), false));
+        facts.push(("of".to_owned(), Bytes(w.total_bytes).to_string(), false));
+    }
+    if let Some(b) = d.bands.as_ref().filter(|_| d.events == 0) {
+        facts.push(("tensors, peak".to_owned(), Bytes(b.peak_bytes).to_string(), false));
+    } else if d.events > 0 || d.segments > 0 || d.blocks > 0 {
+        let has_reserved = crate::cli::summary::text::knows_reserved(d);
+        // A file without events is of one instant.
+        let when = if d.events > 0 { ", peak" } else { "" };
+        let mut add = |name: &str, bytes: u64| facts.push((format!("{name}{when}"), Bytes(bytes).to_string(), false));
+        if has_reserved {
+            add("reserved", d.reserved_bytes.peak);
+        }
+        add("active", d.active_bytes.peak);
+        add("allocated", d.allocated_bytes.peak);
+        if let Some(requested) = &d.requested_bytes {
+            add("requested", requested.peak);
+        }
+    }
+    if let Some(bytes) = d.limit_bytes.or(d.capacity_bytes).filter(|_| d.watched.is_none()) {
+        let label = if d.limit_bytes.is_some() { "limit" } else { "device memory" };
+        facts.push((label.to_owned(), Bytes(bytes).limit(), false));
+    }
+    page.raw("<dl class=facts>");
+    for (label, value, is_red) in facts {
+        page.raw(if is_red { "<div class=red><dt>" } else { "<div><dt>" });
+        page.text(label).raw("</dt><dd>").text(value).raw("</dd></div>");
+    }
+    page.raw("</dl>\n");
+}
+
+/// The class that colours a role, by its stable name.
+fn class_of(role: &str) -> &'static str {
+    Role::from_name(role).map_or("other", |r| ROLE_COLOURS[r.index()])
+}
+
+/// A role as people name it.
+fn role_text(name: &str) -> &str {
+    Role::from_name(name).map_or(name, |r| r.text())
+}
+
+fn swatch(page: &mut Page<'_>, class: &'static str) {
+    page.raw("<svg class=role><rect width=10 height=10 class=\"").raw(class).raw("\"/></svg>");
+}
+
+fn peak(page: &mut Page<'_>, report: &Report, part: &Part) {
+    let Some(peak) = report.peak(part) else {
+        bands(page, report, part);
+        processes(page, report, part);
+        return;
+    };
+    let when = match peak.event {
+        Some(event) => format!("{} at event {}", Bytes(peak.bytes), count(u64::from(event))),
+        None => format!("{} when the file was written", Bytes(peak.bytes)),
+    };
+    page.raw("<h3>").text(report.instant(part)).raw("<small>").text(when).raw("</small></h3>\n");
+    let mut roles: Vec<(&str, u64)> = peak.by_role.iter().map(|(name, bytes)| (*name, *bytes)).collect();
+    roles.sort_by_key(|&(name, bytes)| (name == "unknown", std::cmp::Reverse(bytes)));
+    page.raw("<svg class=\"bar rolebar\" role=img aria-label=\"bytes by role\">");
+    let mut from = 0;
+    for &(name, bytes) in &roles {
+        page.raw("<rect height=\"100%\" class=\"").raw(class_of(name)).raw("\" x=\"").percent(from, peak.bytes);
+        page.raw("\" width=\"").percent(bytes, peak.bytes).raw("\"/>");
+        from += bytes;
+    }
+    page.raw("</svg>\n<div class=columns><div><h4>By role</h4><div class=wide><table>\n");
+    let size = SizeColumn::of(roles.iter().map(|r| r.1));
+    let longest = roles.iter().map(|r| r.1).max().unwrap_or(0);
+    for &(name, bytes) in &roles {
+        let class = class_of(name);
+        page.raw("<tr><td class=name>");
+        swatch(page, class);
+        let probable = peak.probably.get(name).copied().unwrap_or(0);
+        let how = match (probable, name) {
+            (0, "unknown") if peak.before_profiling > 0 => format!("{} from before profiling", Bytes(peak.before_profiling)),
+            (0, _) => String::new(),
+            (p, _) if p == bytes => "inferred".to_owned(),
+            (p, _) => format!("{} of it inferred", Bytes(p)),
+        };
+        page.text(role_text(name)).raw("</td>").figure(size.sized(bytes)).bar(class, bytes, longest).cell(how).raw("</tr>\n");
+    }
+    page.raw("</table></div>\n");
+    if !peak.by_module.is_empty() {
+        page.raw("<h4 class=next>By module or layer</h4>");
+        held(page, &peak.by_module, false);
+    }
+    page.raw("</div>\n<div><h4>By line</h4>");
+    if peak.by_line.is_empty() {
+        page.empty("No line is known.");
+    } else {
+        held(page, &peak.by_line, true);
+    }
+    page.raw("</div>\n");
+    page.raw("</div>\n");
+}
+
+fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool) {
+    // The longest bar is that of the first row.
+    let whole = rows.iter().map(|r| r.bytes).max().unwrap_or(0);
+    let size = SizeColumn::of(rows.iter().take(ROWS).map(|r| r.bytes));
+    page.raw("<div class=wide><table>\n");
+    let row = |page: &mut Page<'_>, held: &Held, is_inner: bool| {
+        let class = held.role.map_or("plain", class_of);
+        page.raw(if is_inner { "<tr class=inner><td class=name>" } else { "<tr><td class=name>" });
+        page.text(super::short(&held.name)).raw("</td>").figure(size.sized(held.bytes));
+        let times = if held.count > 0 { format!("{} ×", count(held.count)) } else { String::new() };
+        page.figure(times).bar(class, held.bytes, whole);
+        if has_roles {
+            page.cell(held.role.map_or("", role_text));
+        }
+        page.raw("</tr>\n");
+    };
+    for held in rows.iter().take(ROWS) {
+        row(page, held, false);
+        for inner in held.parts.iter().take(3) {
+            row(page, inner, true);
+        }
+    }
+    page.raw("</table></div>\n");
+    if rows.len() > ROWS {
+        page.note(format!("{ROWS} of the {} largest shown.", rows.len()));
+    }
+}
+
+/// Bytes by category of a memory timeline.
+fn bands(page: &mut Page<'_>, report: &Report, part: &Part) {
+    let Some(bands) = &report.figures(part).bands else { return };
+    page.raw("<h3>At the peak<small>").text(Bytes(bands.peak_bytes).to_string()).raw("</small></h3>\n<div class=wide><table>\n");
+    page.raw("<tr><th>category<th class=n>at the peak<th class=n>most<th class=n>at the end</tr>\n");
+    let size = SizeColumn::of(bands.categories.iter().map(|c| c.most_bytes));
+    for c in bands.categories.iter().filter(|c| c.most_bytes > 0) {
+        page.raw("<tr><td class=name>").text(c.category.replace('_', " ")).raw("</td>");
+        page.figure(size.sized(c.at_peak_bytes)).figure(size.sized(c.most_bytes)).figure(size.sized(c.end_bytes)).raw("</tr>\n");
+    }
+    page.raw("</table></div>\n");
+    page.note("Lines and blocks are not in this recording: it has the sums of each category.");
+}
+
+/// Who held the card that was watched.
+fn processes(page: &mut Page<'_>, report: &Report, part: &Part) {
+    let Some(watched) = &report.figures(part).watched else { return };
+    page.raw("<h3>Who held the card").raw("</h3>\n");
+    if watched.processes.is_empty() {
+        page.empty("No process is in this recording.");
+        return;
+    }
+    page.raw("<div class=wide><table>\n<tr><th class=n>PID<th class=n>peak<th class=n>grew by<th>command</tr>\n");
+    let size = SizeColumn::of(watched.processes.iter().take(ROWS).filter_map(|p| p.peak_bytes));
+    for p in watched.processes.iter().take(ROWS) {
+        let peak = p.peak_bytes.map_or_else(|| "not recorded".to_owned(), |b| size.sized(b));
+        page.raw("<tr>").figure(p.pid.to_string()).figure(peak).figure(size.sized(p.grown_bytes)).cell(&p.command).raw("</tr>\n");
+    }
+    page.raw("</table></div>\n");
+    if watched.processes.len() > ROWS {
+        page.note(format!("{ROWS} of {} shown.", watched.processes.len()));
+    }
+}
+
+fn map(page: &mut Page<'_>, report: &Report, part: &Part, cells: usize) {
+    let failure = report.failure(part);
+    let when = match failure {
+        Some(o) => format!("at the failure, event {}", count(u64::from(o.event))),
+        None => report.instant(part).to_lowercase(),
+    };
+    page.raw("<h3>Segment map<small>").text(when).raw("</small></h3>\n");
+    match report.map(part, cells) {
+        Ok(map) => {
+            let left_out = map.left_out.join(" ");
+            let segments = map.segments.len() as u64;
+            let mut picture = json!({ "map": map });
+            if let Some(o) = failure {
+                picture["map"]["request"] = json!(o.requested_bytes);
+            }
+            page.picture(
+                picture,
+                "Point at a block. Double click, or Ctrl and the wheel, to zoom; drag to move. ",
+                "Segments and the blocks in them",
+            );
+            let segments = vramscope_core::units::counted(segments, "segment", "segments");
+            page.note(format!("{segments} end to end, by address. {left_out}"));
+        }
+        Err(why) => {
+            page.empty(why);
+        }
+    }
+}
+
+fn findings(page: &mut Page<'_>, report: &Report, part: &Part) {
+    page.raw("<h3>Findings and what to change").raw("</h3>\n");
+    let mut found = report.findings(part);
+    if let Some(o) = report.failure(part) {
+        let finding = report.finding_of(o, part);
+        failed(page, o, finding);
+        found.retain(|f| !finding.is_some_and(|of| std::ptr::eq(of, *f)));
+    }
+    for f in found.iter().take(FINDINGS) {
+        let is_red = matches!(f.class, Class::OutOfMemory | Class::Leak);
+        page.raw(if is_red { "<article class=\"finding red\"><h4>" } else { "<article class=finding><h4>" });
+        page.text(&f.title).raw("<span>").text(Bytes(f.bytes).to_string()).raw("</span></h4>\n").paragraph(&f.sentence);
+        evidence(page, f);
+        page.paragraph(&f.advice);
+        if let Some(remedy) = &f.remedy {
+            page.code(remedy);
+        }
+        check(page, f);
+        page.raw("</article>\n");
+    }
+    if found.len() > FINDINGS {
+        page.note(format!("{FINDINGS} of {} findings shown.", found.len()));
+    }
+    match &report.found {
+        None => {
+            page.empty("The rules need single allocations, or samples of the card, and this recording has neither.");
+        }
+        Some(rules) => {
+            let is_only = report.recording.devices.len() == 1;
+            for note in rules.notes(&report.recording).iter().filter(|_| is_only) {
+                page.empty(note);
+            }
+            if found.is_empty() && !is_only {
+                page.empty("No rule found a problem on this device.");
+            }
+        }
+    }
+}
+
+fn evidence(page: &mut Page<'_>, f: &Finding) {
+    if !f.evidence.is_empty() {
+        page.raw("<table class=evidence>");
+        for e in f.evidence.iter().take(ROWS) {
+            page.raw("<tr>").cell(&e.label).figure(&e.value).raw("</tr>");
+        }
+        page.raw("</table>\n");
+    }
+}
+
+fn check(page: &mut Page<'_>, f: &Finding) {
+    page.raw("<p class=note>Check: ").text(&f.verify);
+    if let Some(event) = f.place.event {
+        page.text(format!(" (event {})", count(u64::from(event))));
+    }
+    page.raw("</p>");
+}
+
+/// The failed request: what the rule says of it, what to do, and the blocks in the way.
+fn failed(page: &mut Page<'_>, o: &OomEntry, finding: Option<&Finding>) {
+    page.raw("<article class=\"finding red\"><h4>").text(finding.map_or("Out of memory", |f| f.title.as_str())).raw("<span>");
+    page.text(Bytes(o.requested_bytes).to_string()).raw("</span></h4>\n").paragraph(&o.sentence);
+    if let Some(f) = finding {
+        evidence(page, f);
+    }
+    if let Some(at) = &o.requested_at {
+        page.raw("<p>Requested at <code>").text(at).raw("</code>.</p>\n");
+    }
+    for said in [Some(&o.way_out_sentence), o.way_out_needs.as_ref(), o.alone_sentence.as_ref()].into_iter().flatten() {
+        if !said.is_empty() {
+            page.paragraph(said);
+        }
+    }
+    if !o.remedies.is_empty() {
+        page.raw("<ul>\n");
+        for r in o.remedies.iter().take(ROWS) {
+            page.raw("<li>").text(&r.sentence);
+            if let Some(setting) = &r.setting {
+                page.raw("<pre>").text(setting).raw("</pre>");
+            }
+            page.raw("</li>\n");
+        }
+        page.raw("</ul>\n");
+    }
+    if !o.blockers.is_empty() {
+        page.raw("<div class=wide><table><tr><th class=n>live block<th class=n>wastes beside it<th>role<th>made at</tr>\n");
+        for b in o.blockers.iter().take(6) {
+            page.raw("<tr>").figure(Bytes(b.block.bytes).to_string()).figure(Bytes(b.strands_bytes).to_string());
+            page.cell(role_text(b.block.role)).cell(&b.block.place).raw("</tr>\n");
+        }
+        page.raw("</table></div>\n");
+        page.note(format!("{} of {} live blocks between the holes.", o.blockers.len().min(6), count(o.blockers_total as u64)));
+    }
+    if let Some(f) = finding {
+        check(page, f);
+    }
+    page.raw("</article>\n");
+}
+
+fn plan(page: &mut Page<'_>, part: &Part) {
+    page.raw("<h3>What would make it smaller").raw("</h3>\n");
+    let plan = match &part.plan {
+        Ok(plan) => plan,
+        Err(why) => {
+            page.empty(why);
+            return;
+        }
+    };
+    for said in plan.sentences() {
+        page.paragraph(super::sentence(&said));
+    }
+    let helps = plan.changes();
+    if helps.is_empty() {
+        page.empty("None of the changes that vramscope knows lowers this peak.");
+        return;
+    }
+    page.raw(
+        "<div class=wide><table>\n<tr><th>change<th class=n>allocated peak falls by<th class=n>reserved after<th>costs</tr>\n",
+    );
+    for c in helps.iter().take(ROWS) {
+        let about = if c.trust == Trust::Estimate { "about " } else { "" };
+        page.raw("<tr><td class=name>").text(&c.title).raw("</td>").figure(Bytes(c.saves_bytes.unsigned_abs()).to_string());
+        page.figure(format!("{about}{}", Bytes(c.peak_reserved_bytes))).cell(c.cost).raw("</tr>\n");
+    }
+    page.raw("</table></div>\n");
+    if let Some(best) = helps.first() {
+        page.raw("<p class=note>").text(format!("For \"{}\":", best.title)).raw("</p>\n").code(&best.code.pytorch);
+    }
+}
+
+fn others(page: &mut Page<'_>, report: &Report) {
+    let others: Vec<_> = report.others().filter(|d| d.events > 0 || d.samples > 0 || d.segments > 0).collect();
+    if others.is_empty() {
+        return;
+    }
+    page.raw("<h2>Other devices of this recording</h2>\n<div class=wide><table>\n<tr><th>device<th class=n>reserved, peak<th class=n>active, peak<th class=n>events</tr>\n");
+    for d in others.iter().take(MORE_ROWS) {
+        page.raw("<tr>").cell(&d.label).figure(Bytes(d.reserved_bytes.peak).to_string());
+        page.figure(Bytes(d.active_bytes.peak).to_string()).figure(count(d.events)).raw("</tr>\n");
+    }
+    page.raw("</table></div>\n");
+    page.note("--device N writes a report of one of them.");
+}
+
+fn environment(page: &mut Page<'_>, report: &Report) {
+    page.raw("<h2>Environment</h2>\n<div class=wide><table class=env>\n");
+    for (label, value) in report.environment(page.hidden).iter().take(4 * MORE_ROWS) {
+        page.raw("<tr>").cell(label).cell(value).raw("</tr>\n");
+    }
+    page.raw("</table></div>\n<h3>What this recording lacks").raw("</h3>\n");
+    let missing = report.missing();
+    if missing.is_empty() {
+        page.empty("Nothing that this report needs.");
+        return;
+    }
+    page.raw("<ul>\n");
+    for (said, line) in missing.iter().take(MORE_ROWS) {
+        page.raw("<li>").text(said);
+        if let Some(line) = line {
+            page.raw("<pre>").text(line).raw("</pre>");
+        }
+        page.raw("</li>\n");
+    }
+    page.raw("</ul>\n");
+}
+
+/// The report on a log with out-of-memory messages.
+pub(super) fn of_log(hidden: &Hidden, path: &Path, (main, all): &(Explanation, Vec<Explanation>)) -> String {
+    let mut page = Page::new(hidden);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    page.raw("<header><b>vramscope report</b> &middot; ")
+        .text(&name)
+        .raw(" &middot; ")
+        .text(format!("message of {}, line {}", main.dialect, main.line));
+    page.raw("</header>\n<main>\n<section class=lead>\n<p class=verdict>Out of memory</p>\n<h1>");
+    page.text(super::sentence(&format!("{}{}", crate::cli::explain::named(main.cause), main.sentence))).raw("</h1>\n");
+    if let Some(doubt) = main.doubt {
+        page.paragraph(format!("Not certain: {doubt}."));
+    }
+    page.raw("<dl class=facts>");
+    for name in main.figures.keys() {
+        let label = name.trim_end_matches("_bytes").replace('_', " ");
+        page.raw("<div><dt>").text(label).raw("</dt><dd>").text(main.printed(name).unwrap_or_default()).raw("</dd></div>");
+    }
+    page.raw("</dl>\n</section>\n");
+    let mut list = |title: &'static str, items: &mut dyn Iterator<Item = &str>| {
+        let items: Vec<&str> = items.take(MORE_ROWS).collect();
+        if !items.is_empty() {
+            page.raw("<h3>").raw(title).raw("</h3>\n<ul>\n");
+            for item in items {
+                page.raw("<li>").text(item).raw("</li>\n");
+            }
+            page.raw("</ul>\n");
+        }
+    };
+    list("Figures that contradict each other", &mut main.contradictions.iter().map(String::as_str));
+    list("What to do", &mut main.remedies.iter().map(|r| r.sentence.as_str()));
+    list("Also known", &mut main.known.iter().map(String::as_str));
+    list("Not in a message", &mut main.not_known.iter().map(String::as_str));
+    if !main.record.is_empty() {
+        page.raw("<h3>To see the rest").raw("</h3>\n").paragraph("Record the next run, and make a report of that file:");
+        page.code(main.record.join("\n"));
+    }
+    if all.len() > 1 {
+        page.raw("<h3>All messages in the text<small>").text(count(all.len() as u64)).raw("</small></h3>\n<ul>\n");
+        for m in all.iter().take(MORE_ROWS) {
+            let rank = m.rank.map_or(String::new(), |r| format!(", rank {r}"));
+            page.raw("<li>").text(format!("line {}{rank}: {}", m.line, m.sentence)).raw("</li>\n");
+        }
+        page.raw("</ul>\n");
+    }
+    page.raw("</main>\n<footer>This page loads nothing and sends nothing.</footer>\n");
+    page.finish(&format!("{name}: out of memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine as _;
+    use sha2::{Digest as _, Sha256};
+
+    #[test]
+    fn the_policy_names_the_style_and_the_script_that_are_written() {
+        let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
+        assert_eq!((STYLE_HASH, SCRIPT_HASH), (hash(STYLE).as_str(), hash(SCRIPT).as_str()));
+        assert!(!SCRIPT.to_lowercase().contains("</script") && !STYLE.contains("</"), "neither ends its own element");
+    }
+
+    #[test]
+    fn no_text_is_markup() {
+        let hidden = Hidden::nothing();
+        let mut page = Page::new(&hidden);
+        page.text("<img src=x onerror=alert(1)> \"' & \u{202e}\u{1b}[2J");
+        assert_eq!(page.out, "&lt;img src=x onerror=alert(1)&gt; &quot;&#39; &amp; \\u202e\\u001b[2J");
+        let data = json!(["</script><script>alert(1)</script>", "<!--", "\u{2028}]]>"]);
+        let text = embedded(&data);
+        assert!(!text.contains(['<', '>', '&', '\u{2028}']), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), data);
+    }
+}

@@ -1,0 +1,491 @@
+//! `vramscope report FILE -o report.html`: what a recording says, as one page to send, or as Markdown for an issue.
+//!
+//! The figures and sentences are those of `summary`, `findings`, `oom` and `plan`: [`Report`] only puts them together. What is written
+//! goes through [`Hidden`], so that nothing of it can be markup, and with `--redact` nothing tells of the machine.
+
+mod about;
+mod hidden;
+mod html;
+mod markdown;
+mod pictures;
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use self::about::About;
+pub use self::hidden::Hidden;
+use self::pictures::{Map, Timeline};
+use super::args::{PlanArgs, ReportArgs, ReportFormat};
+use super::findings::Found;
+use super::oom::{OomEntry, OomReport, PeakEntry};
+use super::plan::PlanReport;
+use super::summary::doing::Peak;
+use super::summary::{DeviceSummary, Summary};
+use super::{Failure, choose_device, explain, open_any, print};
+use vramscope_core::anatomy::Roles;
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::Finding;
+use vramscope_core::formats::export::WriteError;
+use vramscope_core::formats::export::new_file::{NewFile, refusal};
+use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
+use vramscope_core::plan::{Input, Plan, Size};
+use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
+use vramscope_core::units::{Bytes, count};
+
+/// The most bytes of a page.
+pub const MOST_HTML: usize = 2_000_000;
+/// The most characters of Markdown: GitHub refuses an issue of 65,536.
+pub const MOST_MARKDOWN: usize = 60_000;
+/// Devices that get a part of their own; of more there is a row each.
+const PARTS: usize = 8;
+/// Columns of all timelines together, and cells of all maps.
+const COLUMNS: usize = 4_000;
+const CELLS: usize = 14_000;
+/// Changes to the program are tried on recordings of at most so many events: beyond that it takes longer than one would wait.
+const PLANNED: usize = 300_000;
+
+/// How a report is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Leaves out what tells of the machine and its people.
+    pub redact: bool,
+    /// What the recording was run at.
+    pub at: Option<Size>,
+    /// The most bytes that may be reserved.
+    pub cap: Option<u64>,
+    /// The user's own rules for roles.
+    pub rules: Rules,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// One sentence: the file cannot be read, has no such device, or the report cannot be written.
+pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let is_stdout = args.out.as_os_str() == "-";
+    if !is_stdout && let Some(error) = refusal(&args.out, &[&args.file], args.force) {
+        return Err(error.into());
+    }
+    let options = Options { redact: args.redact, at: args.at.clone(), cap: args.cap, rules: args.rules.read()? };
+    let text = of_file(&args.file, args.device, args.format(), &options)?;
+    if is_stdout {
+        return Ok(print(out, &text)?);
+    }
+    let size = save(&text, &args.out, &[&args.file], args.force)?;
+    Ok(print(out, &format!("{}: the report, {}", args.out.display(), Bytes(size)))?)
+}
+
+/// The report on a file: a recording, or a log with an out-of-memory error.
+fn of_file(path: &Path, device: Option<i32>, format: ReportFormat, options: &Options) -> Result<String, String> {
+    match open_any(path) {
+        Ok(mut recording) => {
+            if device.is_some() {
+                let chosen = choose_device(&recording, device)?;
+                recording.devices = vec![recording.devices.swap_remove(chosen)];
+            }
+            let about = About::beside(path);
+            Ok(text(&Report::of(path, &Arc::new(recording), about, options)?, format, options.redact))
+        }
+        Err(sentence) => {
+            let Some(explained) = explain::of_file(path) else { return Err(sentence) };
+            let hidden = Hidden::of_file(options.redact, path);
+            Ok(match format {
+                ReportFormat::Html => html::of_log(&hidden, path, &explained),
+                ReportFormat::Md => markdown::of_log(&hidden, path, &explained),
+            })
+        }
+    }
+}
+
+/// The report on an open recording, as the window has one: HTML, or Markdown for a name that ends in `.md`. Replaces an older file.
+///
+/// # Errors
+/// One sentence: the computation was cancelled, or the file cannot be written.
+pub fn write(recording: &Arc<Recording>, out: &Path, options: &Options) -> Result<u64, String> {
+    let is_markdown = out.extension().is_some_and(|e| e.eq_ignore_ascii_case("md"));
+    let path = recording.source.path.clone().unwrap_or_else(|| recording.source.name.clone().into());
+    let report = Report::of(&path, recording, About::beside(&path), options)?;
+    let format = if is_markdown { ReportFormat::Md } else { ReportFormat::Html };
+    save(&text(&report, format, options.redact), out, &[&path], true).map_err(|e| e.to_string())
+}
+
+fn text(report: &Report, format: ReportFormat, redact: bool) -> String {
+    let hidden = Hidden::of(redact, report);
+    match format {
+        ReportFormat::Md => markdown::of(&hidden, report),
+        // Fewer columns and cells and shorter texts until it is small enough. The number of texts is bounded.
+        ReportFormat::Html => (0..7)
+            .map(|halved| html::of(&hidden.shorter(halved), report, COLUMNS >> halved, CELLS >> halved))
+            .find(|page| page.len() < MOST_HTML)
+            .unwrap_or_else(|| html::of(&hidden.shorter(7), report, 0, 0)),
+    }
+}
+
+/// Writes a text as a new file; gives its size.
+fn save(text: &str, out: &Path, sources: &[&Path], force: bool) -> Result<u64, WriteError> {
+    let mut file = NewFile::create(out, sources, force)?;
+    file.write_all(text.as_bytes()).map_err(|e| WriteError::io(out, e))?;
+    file.finish()?;
+    Ok(text.len() as u64)
+}
+
+/// Everything a report tells, as the other commands found it.
+pub struct Report {
+    recording: Arc<Recording>,
+    summary: Summary,
+    oom: OomReport,
+    /// None where there is nothing that a rule can speak of.
+    found: Option<Found>,
+    /// One a device, in the recording's order; the busiest where there are very many.
+    parts: Vec<Part>,
+    /// What was written beside the recording when it was caught.
+    about: Option<About>,
+}
+
+/// What a report tells of one device beyond the figures of the other commands.
+struct Part {
+    /// Its place in the recording.
+    index: usize,
+    tables: DeviceTables,
+    roles: Roles,
+    plan: Result<Planned, String>,
+}
+
+/// What a plan from this one recording says.
+struct Planned {
+    report: PlanReport,
+    /// What it was run at; none where nobody said so.
+    at: Option<Size>,
+    /// The size was read out of the file's name.
+    is_guessed: bool,
+}
+
+impl Report {
+    fn of(path: &Path, recording: &Arc<Recording>, about: Option<About>, options: &Options) -> Result<Self, String> {
+        let progress = Progress::new();
+        let build = |device: &DeviceRecording| DeviceTables::build(device, &progress).map_err(|e| e.to_string());
+        let tables: Vec<DeviceTables> = recording.devices.iter().map(build).collect::<Result<_, _>>()?;
+        let summary = super::summary::summarise_with(path, recording, &tables)?;
+        let names = StackNames::of(&recording.stacks);
+        let (mut oom, mut found) = (OomReport::default(), None);
+        if recording.has_blocks() {
+            oom = super::oom::report_with(recording, &tables, &options.rules)?;
+        }
+        if super::findings::has_what_rules_need(recording) {
+            let does = format!("vramscope oom --whatif {} does.", super::quoted(&path.display().to_string()));
+            let mut rules = Found::new(does);
+            for (device, tables) in recording.devices.iter().zip(&tables) {
+                rules.add(recording, device, tables, &names, &options.rules)?;
+            }
+            found = Some(rules);
+        }
+        let holds = |i: usize| {
+            let d = &recording.devices[i];
+            d.has_blocks() || !d.samples.is_empty() || !d.bands.is_empty()
+        };
+        let mut shown: Vec<usize> = (0..recording.devices.len()).filter(|&i| holds(i)).collect();
+        shown.sort_by_key(|&i| {
+            let d = &recording.devices[i];
+            (!d.events.has_oom(), std::cmp::Reverse(d.events.len()), i)
+        });
+        shown.truncate(PARTS);
+        shown.sort_unstable();
+        let mut parts = Vec::with_capacity(shown.len());
+        for (index, tables) in tables.into_iter().enumerate().filter(|(i, _)| shown.contains(i)) {
+            let device = &recording.devices[index];
+            let roles = Roles::build(recording, device, &tables, &options.rules, &progress).map_err(|e| e.to_string())?;
+            let cap = options.cap.or(device.limit).or_else(|| oom.limit_of(device.id.index));
+            let plan = planned(recording, index, &tables, options, cap);
+            parts.push(Part { index, tables, roles, plan });
+        }
+        Ok(Report { recording: Arc::clone(recording), summary, oom, found, parts, about })
+    }
+
+    fn device(&self, part: &Part) -> &DeviceRecording {
+        &self.recording.devices[part.index]
+    }
+
+    fn figures(&self, part: &Part) -> &DeviceSummary {
+        &self.summary.devices[part.index]
+    }
+
+    /// The last failure of a device that was examined.
+    fn failure(&self, part: &Part) -> Option<&OomEntry> {
+        let figures = self.figures(part);
+        let is_its = |o: &&OomEntry| o.device == figures.index && figures.ooms.iter().any(|oom| oom.event == o.event);
+        self.oom.ooms.iter().rfind(is_its)
+    }
+
+    /// The instant that the tables of roles and lines are of.
+    fn instant(&self, part: &Part) -> &'static str {
+        if self.figures(part).events > 0 { "At the peak" } else { "When it was written" }
+    }
+
+    /// What went wrong, where something did: `Out of memory at event 176: fragmentation`.
+    fn verdict(&self, part: &Part) -> Option<String> {
+        let last = self.figures(part).ooms.last()?;
+        let found = self.failure(part);
+        let event = found.map_or(last.event, |o| o.event);
+        let why = found.map(|o| format!(": {}", o.verdict.replace('_', " "))).unwrap_or_default();
+        Some(format!("Out of memory at event {}{why}", count(u64::from(event))))
+    }
+
+    fn closest(&self, part: &Part) -> Option<&PeakEntry> {
+        let label = self.device(part).id.to_string();
+        self.oom.peaks.iter().find(|p| p.label == label)
+    }
+
+    fn peak(&self, part: &Part) -> Option<&Peak> {
+        self.figures(part).doing.as_ref().map(|d| &d.peak)
+    }
+
+    /// The answer, then what stands beside it.
+    fn lead(&self, part: &Part) -> (String, Vec<String>) {
+        let figures = self.figures(part);
+        let more = self.peak(part).map(|p| format!("{}.", p.sentence));
+        if let Some(oom) = self.failure(part) {
+            return (oom.sentence.clone(), more.into_iter().collect());
+        }
+        let peak = super::summary::text::peak(figures);
+        let label = format!("{}: ", figures.label);
+        let peak = sentence(peak.strip_prefix(&label).unwrap_or(&peak));
+        if let Some(oom) = figures.ooms.last() {
+            let failed = format!(
+                "A request for {} failed at event {}. The file does not record what was free, so the reason is unknown.",
+                Bytes(oom.requested_bytes),
+                count(u64::from(oom.event))
+            );
+            return (failed, vec![peak]);
+        }
+        (peak, self.closest(part).map(|p| p.sentence.clone()).into_iter().collect())
+    }
+
+    /// What is told where there is no device to tell of.
+    fn without_parts(&self) -> Vec<String> {
+        let counted = self.summary.devices.iter().zip(&self.summary.counters);
+        let told: Vec<String> = counted.map(|(d, c)| format!("{}: {}", d.label, c.sentence)).collect();
+        if told.is_empty() { vec!["No device of this recording has events, segments or samples.".to_owned()] } else { told }
+    }
+
+    /// The devices that have no part here.
+    fn others(&self) -> impl Iterator<Item = &DeviceSummary> {
+        let is_shown = |index: usize| self.parts.iter().any(|p| p.index == index);
+        let devices = self.summary.devices.iter().enumerate();
+        devices.filter(move |(index, _)| !self.parts.is_empty() && !is_shown(*index)).map(|(_, d)| d)
+    }
+
+    fn timeline(&self, part: &Part, columns: usize) -> Result<Timeline, String> {
+        let device = self.device(part);
+        let timeline = Timeline::of(&self.recording, device, &part.tables, &part.roles, columns);
+        timeline.ok_or_else(|| {
+            match self.recording.has_blocks() {
+                true => "Memory over time is not in this recording: it has the state of one instant and no history.",
+                false => "Memory over time is not in this recording.",
+            }
+            .to_owned()
+        })
+    }
+
+    fn map(&self, part: &Part, cells: usize) -> Result<Map, String> {
+        let device = self.device(part);
+        let not_there = || {
+            let why = device.can_show.segments.why_not();
+            let why = if why.is_empty() { String::new() } else { format!(" {}", sentence(why)) };
+            format!("The segments are not in this recording, so where each block lies is not known.{why}")
+        };
+        let event = self.failure(part).map_or(part.tables.curves.peak(Quantity::Active).1, |o| o.event);
+        let state = part.tables.states.at(device, &part.tables.lifetimes, event);
+        let names = StackNames::of(&self.recording.stacks);
+        Map::of(&self.recording, device, &part.tables, &names, &part.roles, &state, cells).ok_or_else(not_there)
+    }
+
+    /// What the recording lacks: a sentence, and the line that records it where there is one.
+    fn missing(&self) -> Vec<(String, Option<String>)> {
+        let mut missing: Vec<(String, Option<String>)> = Vec::new();
+        let mut add = |said: String, line: Option<String>| {
+            if !missing.iter().any(|(known, _)| *known == said) {
+                missing.push((said, line));
+            }
+        };
+        if let Some(caveat) = &self.summary.load.caveat {
+            add(sentence(caveat), None);
+        }
+        for part in &self.parts {
+            let (device, figures) = (self.device(part), self.figures(part));
+            if let Some(limit) = figures.doing.as_ref().and_then(|d| d.limit.as_ref()) {
+                add(limit.sentence.clone(), limit.line.clone());
+            }
+            let can = device.can_show;
+            for known in [can.requested, can.addresses, can.segments].into_iter().filter(|k| !k.is_known()) {
+                add(sentence(known.why_not()), None);
+            }
+            if device.has_blocks() && device.capacity.is_none() {
+                add(format!("How much memory {} has is not in this recording.", figures.label), None);
+            }
+            if let Some(watched) = &figures.watched {
+                watched.limits.iter().for_each(|l| add(sentence(l), None));
+            }
+        }
+        for w in &self.summary.load.warnings {
+            add(format!("{} ({} ×)", sentence(&w.text), count(w.count)), None);
+        }
+        let is_snapshot =
+            matches!(self.recording.source.format, Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml);
+        if self.about.is_none() && is_snapshot {
+            let line = "vramscope run --at-oom snapshots train.py".to_owned();
+            add(
+                "The versions of PyTorch, CUDA and the driver are not in this recording. This writes them beside it:".to_owned(),
+                Some(line),
+            );
+        }
+        missing
+    }
+
+    /// Label and value, for the table at the end.
+    fn environment(&self, hidden: &Hidden) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        let mut add = |label: &str, value: String| rows.push((label.to_owned(), value));
+        let load = &self.summary.load;
+        add("format", format!("{}, {}, {} events", self.summary.format, Bytes(load.bytes), count(load.events)));
+        for part in &self.parts {
+            let (device, d) = (self.device(part), self.figures(part));
+            let whose = if self.parts.len() == 1 { String::new() } else { format!("{}: ", d.label) };
+            let of = |label: &str| format!("{whose}{label}");
+            add(&of("card"), d.name.clone().unwrap_or_else(|| "not in this recording".to_owned()));
+            if let Some(bytes) = d.capacity_bytes {
+                add(&of("device memory"), Bytes(bytes).to_string());
+            }
+            if let Some(bytes) = d.limit_bytes {
+                add(&of("limit of the process"), Bytes(bytes).limit());
+            }
+            if device.has_blocks() {
+                let conf = match (&d.alloc_conf, device.settings.recorded) {
+                    (Some(conf), _) => conf.clone(),
+                    (None, true) => "(defaults)".to_owned(),
+                    (None, false) => "not in this recording".to_owned(),
+                };
+                add(&of("allocator settings"), conf);
+            }
+            if let Some([first, last]) = d.time_us {
+                let span = vramscope_core::units::Micros(last.saturating_sub(first));
+                let clock = vramscope_core::diagnose::source_limits::clock_span(d.counts_from, first, last);
+                add(&of("recorded"), format!("{clock}, {span}"));
+            }
+            if let Some(doing) = d.doing.as_ref().filter(|doing| doing.steps.count > 0) {
+                add(&of("steps"), format!("{}, {}", count(doing.steps.count as u64), doing.steps.how));
+            }
+        }
+        for (label, value) in self.about.iter().flat_map(|about| about.rows(hidden.is_on())) {
+            add(&label, value);
+        }
+        add("report by", format!("vramscope {}", env!("CARGO_PKG_VERSION")));
+        rows
+    }
+
+    /// The finding that is about the last failure of a device.
+    fn finding_of(&self, failure: &OomEntry, part: &Part) -> Option<&Finding> {
+        self.findings(part).into_iter().find(|f| f.rule == "out_of_memory" && f.place.event == Some(failure.event))
+    }
+
+    /// The findings of a device, most serious first.
+    fn findings(&self, part: &Part) -> Vec<&Finding> {
+        let id = self.device(part).id;
+        self.found.iter().flat_map(|f| &f.findings).filter(|(of, _)| *of == id).map(|(_, f)| f).collect()
+    }
+}
+
+/// A name that fits into a table.
+fn short(name: &str) -> std::borrow::Cow<'_, str> {
+    const MOST: usize = 160;
+    match name.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &name[..at]).into(),
+        None => name.into(),
+    }
+}
+
+/// A clause as a sentence.
+fn sentence(clause: &str) -> String {
+    let text = vramscope_core::units::capital(clause.trim());
+    if text.ends_with(['.', ':', '?']) { text } else { format!("{text}.") }
+}
+
+/// What a plan from this one recording says, or why there is none.
+fn planned(
+    recording: &Arc<Recording>,
+    device: usize,
+    tables: &DeviceTables,
+    options: &Options,
+    cap: Option<u64>,
+) -> Result<Planned, String> {
+    let of = &recording.devices[device];
+    if !of.has_blocks() {
+        return Err("A plan needs each allocation, and this recording has none.".to_owned());
+    }
+    let is_other = matches!(recording.source.format, Format::RmmLog | Format::JaxMemoryProfile);
+    if is_other || matches!(of.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
+        return Err("A plan is of what PyTorch requests from a GPU.".to_owned());
+    }
+    if let Some(why) = super::whatif::without_requests(of) {
+        return Err(sentence(&why));
+    }
+    if of.events.len() > PLANNED {
+        return Err(format!(
+            "Changes to the program were not tried on {} events; vramscope plan does, best on a recording of a few steps.",
+            count(of.events.len() as u64)
+        ));
+    }
+    let guess = vramscope_core::plan::names::value_of(&recording.source.name, "batch").map(|n| Size::of("batch", n));
+    let is_guessed = options.at.is_none() && guess.is_some();
+    let at = options.at.clone().or(guess);
+    // Without a size nothing is asked about other sizes, and any name does.
+    let size = at.clone().unwrap_or_else(|| Size::of("batch", 1));
+    let input = Input { recording: Arc::clone(recording), device, tables, at: size.clone() };
+    let plan = Plan::of(vec![input], &Progress::new()).map_err(|e| sentence(&e.to_string()))?;
+    let cap = cap.filter(|_| at.is_some());
+    let args = PlanArgs {
+        files: Vec::new(),
+        at: Vec::new(),
+        want: vec![size],
+        cap,
+        card: None,
+        held: None,
+        conf: vec![plan.own_setting(cap).text],
+        change: vec!["all".to_owned()],
+        largest: None,
+        device: None,
+        json: false,
+    };
+    let report = super::plan::answer(&plan, &args, cap)?;
+    Ok(Planned { report, at, is_guessed })
+}
+
+impl Planned {
+    /// Which size fits, and how far that can be trusted.
+    fn sentences(&self) -> Vec<String> {
+        let Some(at) = &self.at else {
+            return vec![
+                "What each change does to the recorded run, simulated on its requests. Which size fits is not told: the report does not know \
+                 what this was run at (vramscope report --at batch=8 says it)."
+                    .to_owned(),
+            ];
+        };
+        let guessed = if self.is_guessed { " (read from the file's name)" } else { "" };
+        let mut said = Vec::new();
+        if let (Some(name), Some(best), Some(cap)) = (&self.report.largest_of, self.report.largest.first(), self.report.cap_bytes)
+        {
+            said.push(super::plan::largest_sentence(name, best, &Bytes(cap).limit()));
+        }
+        said.push(format!(
+            "Run at {at}{guessed}. One recording tells only what is likely to grow; a second one at another size makes a plan exact: vramscope plan."
+        ));
+        said
+    }
+
+    /// The changes that lower the peak, those that lower it most first.
+    fn changes(&self) -> Vec<&vramscope_core::plan::Changed> {
+        let mut helps: Vec<_> = self.report.changes.iter().filter(|c| c.reason.is_none() && c.saves_bytes > 0).collect();
+        helps.sort_by_key(|c| std::cmp::Reverse(c.saves_bytes));
+        helps
+    }
+}

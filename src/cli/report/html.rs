@@ -17,7 +17,7 @@ use vramscope_core::units::{Bytes, SizeColumn, count};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// SHA-256 of the two, in base64: the only style and the only script that a browser applies. A test holds them to the files.
-const STYLE_HASH: &str = "RRTgvFVn4vdi7ZObqOZ9Pq2Y8feVVhSYifaJgWi70UU=";
+const STYLE_HASH: &str = "6JJORcNIM00V8Vbt2N0k/nxW//5i6j4AH96P+PGo6aQ=";
 const SCRIPT_HASH: &str = "11a5+6IlzzhTPZdvlUVybOXv1QOUOb8DrnYats+8T4w=";
 
 /// Rows of the tables of lines, modules and settings.

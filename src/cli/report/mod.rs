@@ -7,6 +7,7 @@ mod about;
 mod hidden;
 mod html;
 mod markdown;
+mod page;
 mod pictures;
 
 use std::io::Write;

@@ -74,7 +74,7 @@ impl Client {
 
     fn refused(&mut self, tool: &str, arguments: Value) -> String {
         let (text, is_error) = self.call(tool, arguments.clone());
-        assert!(is_error && text.lines().count() == 1, "{tool} {arguments}: {text}");
+        assert!(is_error && text.lines().count() == 1, "{tool} {arguments}: {:.300}", text);
         text
     }
 
@@ -225,13 +225,14 @@ fn nothing_outside_the_folders_is_read_and_nothing_is_written() {
     for (tool, arguments) in [
         ("whatif", json!({ "file": "leak.pickle", "save": "x.pickle" })),
         ("findings", json!({ "file": "leak.pickle", "rules": "/etc/passwd" })),
-        ("query", json!({ "file": "leak.pickle", "where": "--rules=/etc/passwd" })),
         ("state", json!({ "file": "leak.pickle", "instant": "--event=1" })),
         ("whatif", json!({ "file": "leak.pickle", "conf": ["--save=x.pickle"] })),
         ("plan", json!({ "files": ["leak.pickle"], "at": ["--json"] })),
     ] {
         client.refused(tool, arguments);
     }
+    let asked = client.data("query", json!({ "file": "leak.pickle", "where": "--rules=/etc/passwd", "rows": 1 }));
+    assert_eq!(asked["where"], "--rules=/etc/passwd", "a query, whatever it looks like");
     client.end();
     let mut left: Vec<String> = std::fs::read_dir(inside.path())
         .expect("a folder")

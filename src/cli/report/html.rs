@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::page::Page;
 use super::pictures::ROLE_COLOURS;
 use super::{Hidden, Part, Report};
 use crate::cli::oom::OomEntry;
@@ -14,142 +15,12 @@ use vramscope_core::diagnose::findings::{Class, Finding};
 use vramscope_core::plan::Trust;
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
-/// SHA-256 of the two, in base64: the only style and the only script that a browser applies. A test holds them to the files.
-const STYLE_HASH: &str = "RRTgvFVn4vdi7ZObqOZ9Pq2Y8feVVhSYifaJgWi70UU=";
-const SCRIPT_HASH: &str = "11a5+6IlzzhTPZdvlUVybOXv1QOUOb8DrnYats+8T4w=";
-
 /// Rows of the tables of lines, modules and settings.
 const ROWS: usize = 12;
 /// Findings told in full.
 const FINDINGS: usize = 40;
 /// Rows of other devices, and of the environment.
 const MORE_ROWS: usize = 64;
-
-/// A page that is being written. Markup is what stands in the source of this program; everything else is a text.
-struct Page<'a> {
-    out: String,
-    hidden: &'a Hidden,
-    /// What the script draws.
-    pictures: Vec<Value>,
-}
-
-impl<'a> Page<'a> {
-    fn new(hidden: &'a Hidden) -> Self {
-        Page { out: String::new(), hidden, pictures: Vec::new() }
-    }
-
-    fn raw(&mut self, markup: &'static str) -> &mut Self {
-        self.out += markup;
-        self
-    }
-
-    /// A text, with everything in it that could be markup escaped.
-    fn text(&mut self, text: impl AsRef<str>) -> &mut Self {
-        for c in self.hidden.say(text.as_ref()).chars() {
-            match c {
-                '&' => self.out += "&amp;",
-                '<' => self.out += "&lt;",
-                '>' => self.out += "&gt;",
-                '"' => self.out += "&quot;",
-                '\'' => self.out += "&#39;",
-                c => self.out.push(c),
-            }
-        }
-        self
-    }
-
-    /// A part of a whole, as a width.
-    fn percent(&mut self, part: u64, whole: u64) -> &mut Self {
-        self.out += &format!("{:.2}%", part as f64 / whole.max(1) as f64 * 100.0);
-        self
-    }
-
-    /// A number of ours in markup.
-    fn number(&mut self, n: usize) -> &mut Self {
-        self.out += &n.to_string();
-        self
-    }
-
-    fn cell(&mut self, text: impl AsRef<str>) -> &mut Self {
-        self.raw("<td>").text(text).raw("</td>")
-    }
-
-    fn figure(&mut self, text: impl AsRef<str>) -> &mut Self {
-        self.raw("<td class=n>").text(text).raw("</td>")
-    }
-
-    fn paragraph(&mut self, text: impl AsRef<str>) -> &mut Self {
-        self.raw("<p>").text(text).raw("</p>\n")
-    }
-
-    fn note(&mut self, text: impl AsRef<str>) -> &mut Self {
-        self.raw("<p class=note>").text(text).raw("</p>\n")
-    }
-
-    fn empty(&mut self, text: impl AsRef<str>) -> &mut Self {
-        self.raw("<p class=empty>").text(text).raw("</p>\n")
-    }
-
-    fn code(&mut self, text: impl AsRef<str>) -> &mut Self {
-        self.raw("<pre>").text(text).raw("</pre>\n")
-    }
-
-    fn bar(&mut self, class: &'static str, part: u64, whole: u64) -> &mut Self {
-        self.raw("<td class=bar><svg class=bar><rect height=\"100%\" class=\"").raw(class).raw("\" width=\"");
-        self.percent(part, whole).raw("\"/></svg></td>")
-    }
-
-    fn picture(&mut self, picture: Value, hint: &'static str, label: &'static str) -> &mut Self {
-        let at = self.pictures.len();
-        self.pictures.push(picture);
-        self.raw("<figure data-picture=\"").number(at).raw("\"><div class=tools><span>").raw(hint);
-        self.raw("</span></div><canvas tabindex=0 role=img aria-label=\"").raw(label).raw("\"></canvas></figure>\n")
-    }
-
-    /// The whole document.
-    fn finish(self, title: &str) -> String {
-        let mut head = Page::new(self.hidden);
-        head.raw("<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n");
-        head.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-");
-        head.raw(STYLE_HASH).raw("'; script-src 'sha256-").raw(SCRIPT_HASH);
-        head.raw("'; base-uri 'none'; form-action 'none'\">\n<meta name=referrer content=no-referrer>\n");
-        head.raw("<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<title>").text(title);
-        head.raw("</title>\n<style>").raw(STYLE).raw("</style>\n</head>\n<body>\n");
-        let mut page = head.out + &self.out;
-        if !self.pictures.is_empty() {
-            let said = said(Value::Array(self.pictures), self.hidden);
-            page += "<noscript><main><p class=note>The pictures need the script in this file; the tables do not.</p></main></noscript>\n";
-            page += &format!("<script type=\"application/json\" id=data>{}</script>\n", embedded(&said));
-            page += &format!("<script>{SCRIPT}</script>\n");
-        }
-        page + "</body>\n</html>\n"
-    }
-}
-
-/// Every text of a value as it may be told.
-fn said(value: Value, hidden: &Hidden) -> Value {
-    match value {
-        Value::String(text) => Value::String(hidden.say(&text)),
-        Value::Array(items) => Value::Array(items.into_iter().map(|v| said(v, hidden)).collect()),
-        Value::Object(map) => Value::Object(map.into_iter().map(|(k, v)| (k, said(v, hidden))).collect()),
-        other => other,
-    }
-}
-
-/// JSON that no HTML parser takes for the end of its element, whatever is in its texts.
-fn embedded(value: &Value) -> String {
-    let text = value.to_string();
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out += &format!("\\u{:04x}", c as u32),
-            c => out.push(c),
-        }
-    }
-    out
-}
 
 /// The report in HTML, with timelines of `columns` columns and maps of `cells` cells together.
 pub(super) fn of(hidden: &Hidden, report: &Report, columns: usize, cells: usize) -> String {
@@ -673,30 +544,4 @@ pub(super) fn of_log(hidden: &Hidden, path: &Path, (main, all): &(Explanation, V
     }
     page.raw("</main>\n<footer>This page loads nothing and sends nothing.</footer>\n");
     page.finish(&format!("{name}: out of memory"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use base64::Engine as _;
-    use sha2::{Digest as _, Sha256};
-
-    #[test]
-    fn the_policy_names_the_style_and_the_script_that_are_written() {
-        let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
-        assert_eq!((STYLE_HASH, SCRIPT_HASH), (hash(STYLE).as_str(), hash(SCRIPT).as_str()));
-        assert!(!SCRIPT.to_lowercase().contains("</script") && !STYLE.contains("</"), "neither ends its own element");
-    }
-
-    #[test]
-    fn no_text_is_markup() {
-        let hidden = Hidden::nothing();
-        let mut page = Page::new(&hidden);
-        page.text("<img src=x onerror=alert(1)> \"' & \u{202e}\u{1b}[2J");
-        assert_eq!(page.out, "&lt;img src=x onerror=alert(1)&gt; &quot;&#39; &amp; \\u202e\\u001b[2J");
-        let data = json!(["</script><script>alert(1)</script>", "<!--", "\u{2028}]]>"]);
-        let text = embedded(&data);
-        assert!(!text.contains(['<', '>', '&', '\u{2028}']), "{text}");
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), data);
-    }
 }

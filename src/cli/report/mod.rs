@@ -7,6 +7,7 @@ mod about;
 mod hidden;
 mod html;
 mod markdown;
+mod page;
 mod pictures;
 
 use std::io::Write;
@@ -42,8 +43,8 @@ const PARTS: usize = 8;
 /// Columns of all timelines together, and cells of all maps.
 const COLUMNS: usize = 4_000;
 const CELLS: usize = 14_000;
-/// Changes to the program are tried on recordings of at most so many events: beyond that it takes longer than one would wait.
-const PLANNED: usize = 300_000;
+/// Changes to the program are tried unasked on recordings of at most so many events, which takes a second or two.
+const PLANNED: usize = 50_000;
 
 /// How a report is made.
 #[derive(Clone, Debug, Default)]
@@ -429,9 +430,9 @@ fn planned(
     if let Some(why) = super::whatif::without_requests(of) {
         return Err(sentence(&why));
     }
-    if of.events.len() > PLANNED {
+    if of.events.len() > PLANNED && options.at.is_none() {
         return Err(format!(
-            "Changes to the program were not tried on {} events; vramscope plan does, best on a recording of a few steps.",
+            "Changes to the program were not tried on {} events: that takes longer than one would wait unasked. With --at, as in --at batch=8, they are.",
             count(of.events.len() as u64)
         ));
     }

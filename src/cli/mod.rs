@@ -118,7 +118,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Run(a) => return helper::run(&a),
         Command::Snap(a) => helper::snap(&a, out),
         Command::Agent => helper::print_agent(out),
-        Command::Record(a) => return record::run(&a),
+        Command::Record(a) => return record::run(&a, out),
         Command::Probe(a) => return probe::run(&a, out),
         Command::Screenshot(_) => Err(NO_WINDOW.to_owned()),
     };

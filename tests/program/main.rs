@@ -12,6 +12,7 @@ mod live_attach;
 mod live_container;
 mod live_helper;
 mod live_hostile;
+mod live_metrics;
 mod live_record;
 mod mistakes;
 mod package;

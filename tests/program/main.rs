@@ -8,6 +8,7 @@ mod bounds;
 mod catch;
 mod cli;
 mod gates;
+mod gates_real;
 mod live_attach;
 mod live_container;
 mod live_helper;

@@ -8,12 +8,15 @@ pub mod allocations;
 pub mod args;
 pub mod check;
 pub mod diff;
+pub mod doctor;
 pub mod explain;
 pub mod export;
 pub mod findings;
 pub mod flame;
 pub mod helper;
 pub mod leaks;
+mod machine;
+pub mod manual;
 pub mod oom;
 pub mod plan;
 pub mod probe;
@@ -120,6 +123,9 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Agent => helper::print_agent(out),
         Command::Record(a) => return record::run(&a, out),
         Command::Probe(a) => return probe::run(&a, out),
+        Command::Doctor(a) => doctor::run(&a, out),
+        Command::Completions(a) => manual::completions(a.shell, out),
+        Command::Man(a) => manual::pages(&a.dir),
         Command::Screenshot(_) => Err(NO_WINDOW.to_owned()),
     };
     answered.map_err(Failure::from)

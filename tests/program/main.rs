@@ -7,6 +7,7 @@ mod artefacts;
 mod bounds;
 mod catch;
 mod cli;
+mod doctor;
 mod gates;
 mod gates_real;
 mod live_attach;

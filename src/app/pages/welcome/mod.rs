@@ -298,7 +298,8 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     let (left, right) = (spark.right() + 14.0, rect.right());
     let known = file.peak_reserved > 0 || file.events > 0;
     let (peak, events) = if known {
-        (Bytes(file.peak_reserved).to_string(), format!("{} events", count(file.events)))
+        let events = if file.events > 0 { format!("{} events", count(file.events)) } else { "watched live".to_owned() };
+        (Bytes(file.peak_reserved).to_string(), events)
     } else {
         Default::default()
     };

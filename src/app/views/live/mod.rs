@@ -25,6 +25,7 @@ use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::viewport::Scale;
 use layout::{Band, Peaks, areas, sample_at, top_of_axis};
 use paint::{Plot, colour};
+use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
 use vramscope_core::units::{Bytes, NBSP};
 
@@ -126,9 +127,8 @@ impl View for LiveView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let device = cx.data.device();
         let Some(track) = device.live.as_deref() else {
-            let sentence =
-                "This recording was not watched live. Watch this machine's GPUs, or record elsewhere and open the file:";
-            pane::empty_state(ui, sentence, Some("vramscope record session.vramscope"));
+            let (sentence, line) = NOT_WATCHED;
+            pane::empty_state(ui, sentence, Some(line));
             ui.add_space(16.0);
             ui.vertical_centered(|ui| {
                 if Push::primary("Watch this machine's GPUs").show(ui).clicked() {

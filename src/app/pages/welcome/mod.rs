@@ -22,6 +22,8 @@ use vramscope_core::units::{Bytes, count};
 /// What the page asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WelcomeIntent {
+    /// How to record, with each framework.
+    HowToRecord,
     /// Show the file dialog.
     OpenDialog,
     /// Open the file at this path, as typed.
@@ -107,10 +109,10 @@ pub fn welcome_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
                     Part::Start => start_ui(&mut column, model, &mut remembered.path),
                     Part::Files => files_ui(&mut column, model),
                     Part::Record => {
-                        record::record_ui(&mut column, &mut remembered.recipe);
+                        let asks_more = record::record_ui(&mut column, &mut remembered.recipe);
                         column.add_space(30.0);
                         record::words_ui(&mut column);
-                        None
+                        asks_more.then_some(WelcomeIntent::HowToRecord)
                     }
                 };
                 intent = intent.take().or(asked);

@@ -1,6 +1,7 @@
 //! Live: every byte of the card over time, and whose it is. Draws what a session saw, while it is seen or from a file.
 
 pub(in crate::app::views) mod alone;
+mod host;
 pub(in crate::app::views) mod layout;
 pub(in crate::app::views) mod paint;
 mod side;
@@ -235,9 +236,12 @@ impl LiveView {
         let window = self.visible(first_us, now_us, is_live);
         let inner = ui.max_rect();
         let has_ends = inner.width() > 700.0;
+        // The strip of host memory leaves the plot most of a small pane.
+        let host = host::watched(track).filter(|_| inner.height() > 260.0);
+        let below = if host.is_some() { host::HEIGHT } else { 0.0 };
         let plot_rect = Rect::from_min_max(
             pos2(inner.left() + 64.0, inner.top() + 28.0 + 48.0),
-            pos2(inner.right() - if has_ends { 172.0 } else { 20.0 }, inner.bottom() - 28.0),
+            pos2(inner.right() - if has_ends { 172.0 } else { 20.0 }, inner.bottom() - 28.0 - below),
         );
         if plot_rect.width() < 40.0 || plot_rect.height() < 30.0 {
             return;
@@ -282,6 +286,10 @@ impl LiveView {
             paint::alarm_line(ui, t, &plot, capacity, limit);
         }
         paint::marks(ui, t, &plot, track);
+        if let Some(process) = host {
+            let strip = Rect::from_min_max(pos2(inner.left(), inner.bottom() - below), inner.max);
+            host::strip(ui, t, &plot, strip, process, at_us);
+        }
         let is_hovered = response.hovered() && !response.dragged();
         if let Some(at) = response.hover_pos().filter(|_| is_hovered) {
             let mut batch = crate::app::widgets::mesh::Batch::new(ui.painter());

@@ -28,7 +28,7 @@ use layout::{Band, Peaks, areas, sample_at, top_of_axis};
 use paint::{Plot, colour};
 use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
-use vramscope_core::units::{Bytes, NBSP};
+use vramscope_core::units::Bytes;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -83,7 +83,7 @@ impl View for LiveView {
             Some(total) => {
                 let peak =
                     device.live.as_deref().and_then(|l| l.peak).map(|(b, at)| (Bytes(b), vramscope_core::units::time_of_day(at)));
-                let peak = peak.map_or_else(String::new, |(b, at)| format!(" · peak {b}{NBSP}MiB at {at} UTC"));
+                let peak = peak.map_or_else(String::new, |(b, at)| format!(" · peak {b} at {at} UTC"));
                 format!("{}, {name} · whole device, {}{peak}", device.id, Bytes(total))
             }
             None => name.to_owned(),

@@ -213,7 +213,9 @@ fn write_processes(page: &mut Page, device: &DeviceNow<'_>, gpu: &[(&'static str
         // Host memory is the process's, on however many GPUs it is.
         if let (Some(host), true) = (process.host.last(), told.insert(process.pid)) {
             for (name, help, bytes) in HOST {
-                bytes(host).map(|b| page.add(name, help, &who, b));
+                if let Some(b) = bytes(host) {
+                    page.add(name, help, &who, b);
+                }
             }
         }
     }

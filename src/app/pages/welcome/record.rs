@@ -98,7 +98,8 @@ pub(super) fn record_ui(ui: &mut Ui, chosen: &mut usize) -> bool {
     ui.add_space(10.0);
     label::rich_paragraph(ui, recipe.text, Type::Body, t.text2, t.text1);
     ui.add_space(6.0);
-    let asks_more = button::link(ui, "Without a change to the program, and with Trainer, Lightning, torchtitan, vLLM").clicked();
+    let asks_more =
+        button::link_with(ui, "More ways: no change to the program, Trainer, Lightning, vLLM", Type::Body, None).clicked();
     ui.add_space(8.0);
     for (term, text) in COSTS {
         pane::rule(ui);

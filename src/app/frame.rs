@@ -20,6 +20,11 @@ impl App {
         }
     }
 
+    /// The files of the tabs.
+    fn open_files(&self) -> Vec<String> {
+        self.documents().iter().filter_map(|d| d.path.as_ref()?.to_str().map(str::to_owned)).collect()
+    }
+
     /// Draws the window.
     pub fn draw(&mut self, ui: &mut Ui) {
         let title = self.title();
@@ -64,6 +69,7 @@ impl eframe::App for App {
                 self.settings.axis = view.shared.axis;
             }
         }
+        self.settings.left_open = self.open_files();
         eframe::set_value(storage, eframe::APP_KEY, &self.kept.to_write(&mut self.settings));
         if self.written_rules != self.settings.category_rules {
             self.written_rules = self.settings.category_rules.clone();

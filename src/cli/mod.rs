@@ -8,6 +8,7 @@ pub mod allocations;
 pub mod args;
 pub mod check;
 pub mod diff;
+pub mod doctor;
 pub mod explain;
 pub mod export;
 pub mod findings;
@@ -15,6 +16,8 @@ pub mod flame;
 pub mod guide;
 pub mod helper;
 pub mod leaks;
+mod machine;
+pub mod manual;
 pub mod mcp;
 pub mod oom;
 pub mod plan;
@@ -128,8 +131,11 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Run(a) => return helper::run(&a),
         Command::Snap(a) => helper::snap(&a, out),
         Command::Agent => helper::print_agent(out),
-        Command::Record(a) => return record::run(&a),
+        Command::Record(a) => return record::run(&a, out),
         Command::Probe(a) => return probe::run(&a, out),
+        Command::Doctor(a) => doctor::run(&a, out),
+        Command::Completions(a) => manual::completions(a.shell, out),
+        Command::Man(a) => manual::pages(&a.dir),
         Command::Screenshot(_) => Err(NO_WINDOW.to_owned()),
     };
     answered.map_err(Failure::from)

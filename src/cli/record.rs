@@ -10,8 +10,13 @@ use super::args::RecordArgs;
 use super::{Failure, terminal};
 use vramscope_core::formats::session::SessionFile;
 use vramscope_live::live::agent::News;
+use vramscope_live::live::metrics::{self, Outlet, Publisher};
 use vramscope_live::live::{LiveSession, Rates, SessionOptions};
 
+/// A Grafana dashboard of the figures that `--prometheus` gives out.
+const DASHBOARD: &str = include_str!("../../assets/grafana.json");
+/// How often figures are given out at most.
+const PUBLISH: Duration = Duration::from_secs(1);
 /// The longest that the driver is waited for.
 const FOR_DRIVER: Duration = Duration::from_secs(20);
 /// What the end of a watch takes at most: a sampling thread whose driver hangs is waited for a second.
@@ -29,24 +34,33 @@ enum Step {
 ///
 /// # Errors
 /// [`Failure`]: a name that no session can have is one of usage; no driver, no such device, or a file that cannot be written is not.
-pub fn run(args: &RecordArgs) -> Result<(), Failure> {
-    let is_pipe = args.out.as_os_str() == "-";
+pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.grafana {
+        return Ok(super::print(out, DASHBOARD)?);
+    }
+    let is_pipe = args.out.as_ref().is_some_and(|o| o.as_os_str() == "-");
     if is_pipe && std::io::stdout().is_terminal() {
         let sentence = "a session is no text for a terminal: send it on, as in vramscope record - | vramscope -";
         return Err(Failure::Usage(sentence.to_owned()));
     }
-    if !is_pipe && args.out.extension().is_none_or(|e| !e.eq_ignore_ascii_case("vramscope")) {
-        let out = args.out.display();
+    let session = args.out.as_ref().filter(|_| !is_pipe);
+    if let Some(out) = session.filter(|o| o.extension().is_none_or(|e| !e.eq_ignore_ascii_case("vramscope"))) {
+        let out = out.display();
         return Err(Failure::Usage(format!("{out}: what is watched is kept as a session, so its name must end in .vramscope")));
     }
-    let name = if is_pipe { "the pipe".to_owned() } else { args.out.display().to_string() };
+    let name = match session {
+        Some(out) => out.display().to_string(),
+        None if is_pipe => "the pipe".to_owned(),
+        None => "the figures".to_owned(),
+    };
     // The file is made before the driver is asked: a recording that could not be kept should fail before an hour of training.
-    let file = if is_pipe { None } else { Some(SessionFile::begin(&args.out, args.force)?) };
+    let file = session.map(|out| SessionFile::begin(out, args.force)).transpose()?;
+    let publisher = args.prometheus.as_ref().map(Publisher::start).transpose()?;
     let (steps, seen) = channel();
     let work = {
         let (args, name) = (args.clone(), name.clone());
         move || {
-            let done = watch(&args, &name, file, &steps);
+            let done = watch(&args, &name, is_pipe, file, publisher, &steps);
             // Nobody waits for it when the time was up first.
             let _ = steps.send(Step::Done(done));
         }
@@ -77,7 +91,14 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
 }
 
 /// The whole watch.
-fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &Sender<Step>) -> Result<(), Failure> {
+fn watch(
+    args: &RecordArgs,
+    name: &str,
+    is_pipe: bool,
+    mut file: Option<SessionFile>,
+    publisher: Option<Publisher>,
+    steps: &Sender<Step>,
+) -> Result<(), Failure> {
     let options = SessionOptions {
         rates: Rates::with_memory(args.rate),
         devices: args.device.clone(),
@@ -87,27 +108,33 @@ fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &S
     };
     let mut session = LiveSession::start(Box::new(vramscope_live::live::open), &options)
         .map_err(|e| format!("the sampling thread cannot be started: {e}"))?;
-    let out: Box<dyn Write + Send> = match &file {
-        Some(file) => Box::new(file.writer()?),
-        None => Box::new(standard_output().map_err(|e| format!("{name}: cannot be written: {e}"))?),
+    let out: Option<Box<dyn Write + Send>> = match &file {
+        Some(file) => Some(Box::new(file.writer()?)),
+        None if is_pipe => Some(Box::new(standard_output().map_err(|e| format!("{name}: cannot be written: {e}"))?)),
+        None => None,
     };
-    session.write_to(out).map_err(|e| format!("{name}: cannot be written: {e}"))?;
+    out.map_or(Ok(()), |out| session.write_to(out)).map_err(|e| format!("{name}: cannot be written: {e}"))?;
     let patience = args.seconds.map_or(FOR_DRIVER, |s| FOR_DRIVER.min(Duration::from_secs_f64(s)));
     session.wait_for_device(patience)?;
     check_devices(&session, args)?;
     check_process(&mut session, args)?;
     // Only now is there something to keep: an older session of this name stays until here.
-    if args.force && !has_figures(&session) && args.out.exists() {
+    if args.force && !has_figures(&session) && args.out.as_ref().is_some_and(|o| o.exists()) {
         return Err(format!("{name}: stays as it was: no GPU can be read. Try again, or record to another file").into());
     }
     file.as_mut().map_or(Ok(()), SessionFile::give_name)?;
     let _ = steps.send(Step::Begun);
-    say(&session, name, args);
+    say(&session, name, args, publisher.as_ref());
     if let (true, Some(pid)) = (args.attach, args.pid) {
         session.attach(pid);
     }
     let until = args.seconds.map(|s| Instant::now() + Duration::from_secs_f64(s));
+    let mut published: Option<Instant> = None;
     loop {
+        if let Some(publisher) = publisher.as_ref().filter(|_| published.is_none_or(|p| p.elapsed() >= PUBLISH)) {
+            publisher.publish(metrics::write(session.history()));
+            published = Some(Instant::now());
+        }
         let wait = until.map_or(Duration::from_millis(500), |u| u.saturating_duration_since(Instant::now()));
         if wait.is_zero() {
             break;
@@ -115,7 +142,7 @@ fn watch(args: &RecordArgs, name: &str, mut file: Option<SessionFile>, steps: &S
         match session.pump(wait.min(Duration::from_millis(500))) {
             Ok(_) => {}
             // The other end of the pipe has seen enough.
-            Err(e) if file.is_none() && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(e) if is_pipe && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(e) => return Err(format!("{name}: cannot be written any more: {e}; what was written opens").into()),
         }
         session.news().iter().for_each(|news| tell(news, args));
@@ -178,14 +205,22 @@ fn tell(news: &News, args: &RecordArgs) {
 }
 
 /// Says what happens, on standard error: standard output may be the session.
-fn say(session: &LiveSession, name: &str, args: &RecordArgs) {
+fn say(session: &LiveSession, name: &str, args: &RecordArgs, publisher: Option<&Publisher>) {
     let n = session.history().devices().count() as u64;
     let how_long = args.seconds.map_or_else(|| "until Ctrl+C".to_owned(), |s| format!("for {s} s"));
+    let into = if args.out.is_some() { format!(" into {name}") } else { String::new() };
     terminal::say(&format!(
-        "watching {} at {} Hz into {name}, {how_long}",
+        "watching {} at {} Hz{into}, {how_long}",
         vramscope_core::units::counted(n, "GPU", "GPUs"),
         args.rate
     ));
+    match (publisher.and_then(Publisher::address), &args.prometheus) {
+        (Some(address), _) => {
+            terminal::say(&format!("the newest figures are at http://{address}/metrics, on this machine alone"))
+        }
+        (None, Some(Outlet::File(path))) => terminal::say(&format!("the newest figures are in {}", path.display())),
+        _ => {}
+    }
     for (device, why) in session.history().unreadable() {
         terminal::say(&format!("the memory of GPU {device} is not readable: {why}"));
     }

@@ -1,7 +1,7 @@
 //! A program in a container (namespaces of its own for mounts and processes), MIG instances, and WSL, where the driver tells less.
 //! Where the system gives no namespaces it is said and left out.
 
-#![cfg(all(target_os = "linux", feature = "live", feature = "gui"))]
+#![cfg(all(target_os = "linux", feature = "live"))]
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -5,6 +5,7 @@ pub mod choosing;
 pub mod drop_target;
 pub mod explain;
 pub mod frame;
+pub mod guide;
 pub mod help;
 pub mod notifications;
 pub mod rules;

@@ -7,7 +7,7 @@ use crate::app::platform::editor::of_environment;
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::settings::{Settings, ThemeChoice};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{Push, icon_button, segmented};
+use crate::app::widgets::button::{Push, check, icon_button, segmented};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
@@ -33,6 +33,8 @@ pub(in crate::app) fn draw(
             chosen.theme = themes[at];
             ui.ctx().set_theme(themes[at].preference());
         }
+        ui.add_space(16.0);
+        check(ui, "Open the files of the last window again", &mut chosen.reopens);
         ui.add_space(16.0);
         ui.label(text::body("Command that opens a source line").color(tokens.text2));
         ui.add_space(4.0);

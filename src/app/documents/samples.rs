@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use crate::app::data::device::DeviceData;
 use crate::app::settings::Recent;
-use vramscope_core::model::Progress;
+use vramscope_core::model::{self, DeviceRecording, LiveTrack, Progress};
 use vramscope_core::tables::Quantity;
-use vramscope_core::units::{Bytes, count};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// A recording inside the program: it opens with no GPU, no Python and no file.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,7 @@ pub fn all() -> Vec<Sample> {
         sample!("cuda_graph.pickle", "A CUDA graph and its private pool"),
         sample!("multi_stream.pickle", "Freed, but waiting for another stream"),
         sample!("two_gpus.pickle", "One process on two devices"),
+        sample!("live.vramscope", "A GPU watched while two programs ran on it"),
     ]
 }
 
@@ -60,6 +61,9 @@ const POINTS: usize = 96;
 /// What the welcome page says of a recording.
 pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
     let device = data.device();
+    if let Some(live) = device.live.as_deref().filter(|_| device.events.is_empty() && !device.samples.is_empty()) {
+        return describe_watch(path, device, live);
+    }
     let tables = &data.tables;
     let n = device.events.len() as u64;
     let bounds: Vec<u32> = (0..=POINTS as u64).map(|i| (n * i / POINTS as u64) as u32).collect();
@@ -88,6 +92,26 @@ pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
     }
 }
 
+/// A watch has no events: its curves are what the card had in use and what PyTorch allocated.
+fn describe_watch(path: PathBuf, device: &DeviceRecording, live: &LiveTrack) -> Recent {
+    let samples = &device.samples;
+    let part =
+        |i: usize| &samples[samples.len() * i / POINTS..(samples.len() * (i + 1) / POINTS).max(samples.len() * i / POINTS + 1)];
+    let column = |bytes: fn(&model::Sample) -> Option<u64>| {
+        (0..POINTS).map(|i| part(i).iter().filter_map(bytes).max().unwrap_or(0)).collect()
+    };
+    let peak = samples.iter().filter_map(|s| s.used).max().unwrap_or(0);
+    let of = device.capacity.map_or_else(String::new, |capacity| format!(" of {}", Bytes(capacity)));
+    Recent {
+        path,
+        peak_reserved: peak,
+        sentence: format!("{}{of} in use at most, {}", Bytes(peak), counted(live.processes.len() as u64, "program", "programs")),
+        reserved: column(|s| s.used),
+        requested: column(|s| s.allocated),
+        ..Recent::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +121,7 @@ mod tests {
         let samples = all();
         let lines = describe_all(&samples, &Progress::new());
         for (sample, line) in samples.iter().zip(lines) {
-            assert!(line.events > 0 && line.peak_reserved > 0, "{}", sample.name);
+            assert!((line.events > 0 || sample.name == "live.vramscope") && line.peak_reserved > 0, "{}", sample.name);
             assert_eq!(line.reserved.len(), POINTS, "{}", sample.name);
             assert_eq!(line.has_oom, sample.name.contains("oom"), "{}", sample.name);
         }

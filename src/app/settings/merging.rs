@@ -100,6 +100,8 @@ fn merge(mine: &Settings, before: &Settings, theirs: Settings) -> Settings {
         editor: pick(&mine.editor, &before.editor, theirs.editor),
         source_folders: pick(&mine.source_folders, &before.source_folders, theirs.source_folders),
         category_rules: pick(&mine.category_rules, &before.category_rules, theirs.category_rules),
+        reopens: pick(&mine.reopens, &before.reopens, theirs.reopens),
+        left_open: pick(&mine.left_open, &before.left_open, theirs.left_open),
     }
 }
 

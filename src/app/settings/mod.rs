@@ -83,6 +83,10 @@ pub struct Settings {
     pub source_folders: Vec<PathPrefix>,
     /// The user's own rules for roles, first ones first.
     pub category_rules: Vec<Rule>,
+    /// Whether the files that were open come back when the window is opened without any. Off until it is chosen.
+    pub reopens: bool,
+    /// The files that were open when a window was closed last, in the order of their tabs; those whose names are text.
+    pub left_open: Vec<String>,
 }
 
 impl Settings {

@@ -163,9 +163,11 @@ fn menus(app: &mut App, ui: &mut Ui) {
         }
     });
     ui.menu_button("Help", |ui| {
-        entry(app, ui, Command::Help);
-        entry(app, ui, Command::Palette);
-        entry(app, ui, Command::FindInView);
+        for command in
+            [Command::Help, Command::HowToRecord, Command::Manual, Command::Palette, Command::FindInView, Command::About]
+        {
+            entry(app, ui, command);
+        }
     });
 }
 

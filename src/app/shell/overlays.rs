@@ -3,7 +3,7 @@
 use egui::Ui;
 
 use crate::app::dialogs::choosing::{field, pair};
-use crate::app::dialogs::{Outcome, explain, help, rules, settings, sources};
+use crate::app::dialogs::{Outcome, explain, guide, help, rules, settings, sources};
 use crate::app::documents::document::Document;
 use crate::app::palette;
 use crate::app::platform::editor::place::PathPrefix;
@@ -38,6 +38,7 @@ fn stays(app: &mut App, overlay: &mut Overlay, ui: &mut Ui, t: &Tokens) -> bool 
         Overlay::Explain(explainer) => !explain::draw(explainer, ui, t, &app.actions),
         Overlay::Pair => pair_stays(app, ui, t),
         Overlay::Help => !help::draw(ui, t),
+        Overlay::Guide(page) => !guide::draw(page, ui, t),
         Overlay::Settings => {
             let editors = app.editors.get(&app.jobs, "editors", &(), |_| Some(found(&ThisMachine))).value;
             let is_closed = settings::draw(&mut app.settings, editors.as_deref(), ui, t);

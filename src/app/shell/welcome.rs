@@ -15,6 +15,7 @@ pub(in crate::app) fn welcome(app: &mut App, ui: &mut Ui) {
     let model = welcome_model(app);
     match welcome_ui(ui, &model) {
         None => {}
+        Some(WelcomeIntent::HowToRecord) => app.actions.run(Command::HowToRecord),
         Some(WelcomeIntent::OpenDialog) => app.actions.run(Command::Open),
         Some(WelcomeIntent::OpenPath(path)) => app.actions.send(Action::Open(vec![from_home(&path)])),
         Some(WelcomeIntent::OpenSample(i)) => app.actions.send(Action::OpenSample(i)),

@@ -55,6 +55,12 @@ pub enum Command {
     ToggleTheme,
     /// The list of shortcuts and gestures.
     Help,
+    /// How to record, with each framework.
+    HowToRecord,
+    /// The manual.
+    Manual,
+    /// What this program is.
+    About,
     /// The window's settings.
     Settings,
     /// Edit the user's own rules for roles.
@@ -160,6 +166,9 @@ impl Command {
             C::FindInView,
             C::ToggleTheme,
             C::Help,
+            C::HowToRecord,
+            C::Manual,
+            C::About,
             C::Settings,
             C::RoleRules,
             C::OutOfMemory,
@@ -303,6 +312,11 @@ impl Command {
                 .key(CTRL, Key::F),
             C::ToggleTheme => says("Switch between light and dark").in_dialogs(),
             C::Help => says("Shortcuts and gestures").key(NONE, Key::F1).key(SHIFT, Key::Questionmark).in_dialogs(),
+            C::HowToRecord => {
+                says("How to record…").tip("Lines to copy: PyTorch, Trainer, Lightning, torchtitan, vLLM.").in_dialogs()
+            }
+            C::Manual => says("Manual").in_dialogs(),
+            C::About => says("About vramscope").in_dialogs(),
             C::Settings => says("Settings…").key(CTRL, Key::Comma).in_dialogs(),
             C::RoleRules => says("Role rules…"),
             C::OutOfMemory => says("Go to the out-of-memory event")

@@ -3,6 +3,7 @@
 use egui::Context;
 
 use super::{App, Overlay};
+use crate::app::dialogs::guide::Page;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::moving::{fit_selection, go_to, pan, selected_stack, set_axis, set_marker, set_window, zoom};
 use crate::app::settings::ThemeChoice;
@@ -75,6 +76,9 @@ impl App {
             Command::Palette => self.overlay = Overlay::Palette(Default::default()),
             Command::FindInView => field::ask_for_focus(ctx),
             Command::Help => self.overlay = Overlay::Help,
+            Command::HowToRecord => self.overlay = Overlay::Guide(Page::Record),
+            Command::Manual => self.overlay = Overlay::Guide(Page::Chapter(0)),
+            Command::About => self.overlay = Overlay::Guide(Page::About),
             Command::Settings => self.overlay = Overlay::Settings,
             Command::RoleRules => self.overlay = Overlay::Rules,
             Command::ToggleTheme => {

@@ -20,7 +20,10 @@ impl App {
             return;
         }
         egui::Popup::close_all(ctx);
-        if matches!(self.overlay, Overlay::Palette(_) | Overlay::Explain(_) | Overlay::OpenPath(_) | Overlay::Help) {
+        if matches!(
+            self.overlay,
+            Overlay::Palette(_) | Overlay::Explain(_) | Overlay::OpenPath(_) | Overlay::Help | Overlay::Guide(_)
+        ) {
             self.overlay = Overlay::None;
         }
         self.open_together(paths);

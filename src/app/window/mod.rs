@@ -29,7 +29,7 @@ use egui::Context;
 
 use super::dialogs::drop_target::Hover;
 use super::dialogs::notifications::Notifications;
-use super::dialogs::{choosing as paths, explain, sources as questions};
+use super::dialogs::{choosing as paths, explain, guide, sources as questions};
 use super::documents::document::{Content, DeviceView, Document};
 use super::documents::samples::Sample;
 use super::documents::{adding::Additions, folder_watch, samples, saving::Saves, seeking::Seeking, tabs::Tabs};
@@ -59,6 +59,8 @@ pub(in crate::app) enum Overlay {
     /// What to compare the recording in front with.
     Pair,
     Help,
+    /// Help to read, open at a page.
+    Guide(guide::Page),
     Settings,
     Rules,
     /// What is missing before a source line can be opened.

@@ -1,6 +1,7 @@
 //! What can be typed after `vramscope`.
 
 mod check;
+mod doctor;
 mod failures;
 mod mistakes;
 mod output;
@@ -17,6 +18,7 @@ use clap::{Parser, Subcommand};
 use super::allocations::AllocationsArgs;
 
 pub use check::{CheckArgs, CheckFormat, RoleLimit, Tolerance};
+pub use doctor::{CompletionsArgs, DoctorArgs, ManArgs};
 pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
 pub use mistakes::{is_a_folder, is_no_command, misused, not_files, one_sentence, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
@@ -106,6 +108,13 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Draw one view of the window as a picture, PNG or SVG
     Screenshot(ScreenshotArgs),
+    /// What a recording lacks, and the line that records it next time; without a file, what this machine has
+    Doctor(DoctorArgs),
+    /// Print the completions of a shell: bash, zsh, fish, elvish or powershell
+    Completions(CompletionsArgs),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 impl Command {

@@ -4,13 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
+use vramscope_live::live::metrics::Outlet;
+
 use super::values::{parse_conf, parse_limit, parse_rate, parse_seconds};
 
 /// Arguments of `record`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct RecordArgs {
     /// The session to write, ending in .vramscope; - writes to standard output: ssh HOST vramscope record - | vramscope -
-    pub out: PathBuf,
+    #[arg(required_unless_present_any = ["prometheus", "grafana"])]
+    pub out: Option<PathBuf>,
     /// Only this GPU, by the number nvidia-smi gives it; may be repeated
     #[arg(long, value_name = "N")]
     pub device: Vec<usize>,
@@ -35,6 +38,13 @@ pub struct RecordArgs {
     /// Talk also to the helper in programs of other users, which root otherwise leaves alone; they choose what is shown of them
     #[arg(long, conflicts_with = "no_helper")]
     pub other_users: bool,
+    /// Give the newest figures to Prometheus: on a port of this machine alone (0 takes a free one), or in a file that ends in .prom, for
+    /// node_exporter's textfile collector. Without OUT nothing else is kept
+    #[arg(long, value_name = "PORT|FILE")]
+    pub prometheus: Option<Outlet>,
+    /// Print a Grafana dashboard for these figures, to import there, and watch nothing
+    #[arg(long, exclusive = true)]
+    pub grafana: bool,
 }
 
 /// Arguments of `run`.

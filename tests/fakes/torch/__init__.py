@@ -113,6 +113,7 @@ def _stats(device):
 
 _C = types.SimpleNamespace(
     _cuda_hasPrimaryContext=lambda i: i == 0, _cuda_memoryStats=_stats,
+    _cuda_hostMemoryStats=lambda: {"allocated_bytes": {"current": 4096}, "active_bytes": {"current": 1024}},
     _cuda_attach_out_of_memory_observer=_observers.append)
 
 

@@ -3,6 +3,7 @@
 pub mod accounting;
 pub mod counted;
 pub mod counterfactual;
+pub mod doctor;
 pub mod explain;
 pub mod export;
 pub mod findings;

@@ -48,6 +48,21 @@ pub fn no_history(recording: &Recording, torch: &'static str) -> (&'static str, 
     (sentence, records_history(recording))
 }
 
+/// Said where events have no times.
+pub const NO_TIMES: &str = "PyTorch 2.2 and later write the time of each event.";
+
+/// Said where events hold no steps, and the line that marks them.
+pub const NO_STEPS: (&str, &str) = (
+    "No steps were found: no optimizer step was recorded and no call stack comes back evenly. Mark them in your loop:",
+    "with torch.profiler.record_function(\"step\"):",
+);
+
+/// Said of a recording without samples of the card, and the command that takes them.
+pub const NOT_WATCHED: (&str, &str) = (
+    "This recording was not watched live. Watch this machine's GPUs, or record elsewhere and open the file:",
+    "vramscope record session.vramscope",
+);
+
 /// The line that records call stacks.
 #[must_use]
 pub fn records_stacks(recording: &Recording) -> &'static str {

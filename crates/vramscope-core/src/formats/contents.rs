@@ -5,7 +5,6 @@
 
 use std::fs::{File, Metadata};
 use std::mem::MaybeUninit;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -31,7 +30,10 @@ pub fn open_regular(path: &Path) -> std::io::Result<File> {
     };
     // Before it is opened, which some devices act on; and after, because the name may lead to something else by then.
     check(&std::fs::metadata(path)?)?;
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.read(true).open(path)?;
     check(&file.metadata()?)?;
     Ok(file)
 }
@@ -52,8 +54,18 @@ struct Version {
 }
 
 impl Version {
+    #[cfg(unix)]
     fn of(meta: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
         Version { device: meta.dev(), inode: meta.ino(), size: meta.size(), modified: (meta.mtime(), meta.mtime_nsec()) }
+    }
+
+    /// Without a number for the file: one that was put in its place in one step is noticed by its time and size.
+    #[cfg(not(unix))]
+    fn of(meta: &Metadata) -> Self {
+        let since = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+        let modified = (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), i64::from(since.subsec_nanos()));
+        Version { device: 0, inode: 0, size: meta.len(), modified }
     }
 }
 
@@ -98,6 +110,24 @@ impl Contents {
     }
 }
 
+/// What one call reads at a place of a file: how many bytes.
+#[cfg(unix)]
+fn read_at(file: &File, room: &mut [MaybeUninit<u8>], at: u64) -> std::io::Result<usize> {
+    let read = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *room, at).map(|(got, _)| got.len()));
+    Ok(read?)
+}
+
+/// What one call reads at a place of a file: how many bytes.
+#[cfg(windows)]
+fn read_at(file: &File, room: &mut [MaybeUninit<u8>], at: u64) -> std::io::Result<usize> {
+    let mut part = vec![0; room.len().min(CHUNK)];
+    let got = std::os::windows::fs::FileExt::seek_read(file, &mut part, at)?;
+    for (to, byte) in room.iter_mut().zip(&part[..got]) {
+        to.write(*byte);
+    }
+    Ok(got)
+}
+
 /// Fills `room` from the beginning of a file: how many bytes came before the first that is missing.
 fn fill(file: &File, room: &mut [MaybeUninit<u8>], progress: &Progress) -> Result<std::io::Result<usize>, FormatError> {
     let parts: Vec<std::io::Result<usize>> = room
@@ -107,7 +137,7 @@ fn fill(file: &File, room: &mut [MaybeUninit<u8>], progress: &Progress) -> Resul
             let mut filled = 0;
             while filled < part.len() && progress.check().is_ok() {
                 let at = (i * CHUNK + filled) as u64;
-                match rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut part[filled..], at).map(|(got, _)| got.len()))? {
+                match read_at(file, &mut part[filled..], at)? {
                     0 => break,
                     n => filled += n,
                 }

@@ -60,6 +60,8 @@ pub struct ProcessTrack {
     pub note: Option<String>,
     /// Bytes over time, only where they changed.
     pub points: Vec<ProcessPoint>,
+    /// Its part of the machine's own memory over time, only where it changed.
+    pub host: Vec<HostPoint>,
     /// The most bytes seen, and when.
     pub peak: Option<(u64, i64)>,
     /// The most it ever had on the device, also before the watch: the driver's accounting, where the administrator switched it on.
@@ -89,6 +91,16 @@ impl ProcessTrack {
     #[must_use]
     pub fn has_torch(&self) -> bool {
         self.torch_peak.is_some() || self.facts.iter().any(|(key, _)| key == "torch")
+    }
+
+    /// Its host memory at `time_us`; `None` before the first figure and after the end.
+    #[must_use]
+    pub fn host_at(&self, time_us: i64) -> Option<&HostPoint> {
+        if self.ended_us.is_some_and(|end| time_us >= end) {
+            return None;
+        }
+        let after = self.host.partition_point(|p| p.time_us <= time_us);
+        self.host.get(after.checked_sub(1)?)
     }
 
     /// The point that holds at `time_us`; `None` before the first and after the end.
@@ -123,6 +135,20 @@ pub struct ProcessPoint {
     pub used: Option<u64>,
     /// PyTorch's own figures, when a helper tells them.
     pub torch: Option<TorchFigures>,
+}
+
+/// What a process has of the machine's own memory at an instant, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostPoint {
+    /// Microseconds since the epoch.
+    pub time_us: i64,
+    /// Resident memory by the kernel's count, pinned memory included; of this process alone, not of its workers.
+    pub resident: Option<u64>,
+    /// Pinned by PyTorch, in use or kept for the next request (`torch.cuda.host_memory_stats`), when a helper tells it.
+    pub pinned: Option<u64>,
+    /// The part of it that tensors use.
+    pub pinned_used: Option<u64>,
 }
 
 /// `torch.cuda.memory_stats` of one process and device, bytes.

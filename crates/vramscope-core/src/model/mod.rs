@@ -29,7 +29,9 @@ pub use conf::AllocConf;
 pub use conf_text::ConfError;
 pub use device::{DeviceId, DeviceKind, DeviceRecording, Settings};
 pub use event::{Action, EventId, EventTable, Note, NoteKind};
-pub use live::{CallCost, Gap, HelperState, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Reading, TorchFigures};
+pub use live::{
+    CallCost, Gap, HelperState, HostPoint, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Reading, TorchFigures,
+};
 pub use ops::{OpKind, OpLane, OpTable};
 pub use progress::{Cancelled, PreviewPoint, Progress, Stage};
 pub use recording::{Added, Clock, Format, NoSuchDevice, Recording, SnapshotLists, Source};

@@ -58,6 +58,17 @@ impl Bands {
 }
 
 impl Sample {
+    /// Bytes that PyTorch has reserved beyond what the card has. Windows, also under WSL, moves them to host memory; so does managed
+    /// memory. This is the least: other programs need room too, and the driver does not tell what moved.
+    #[must_use]
+    pub fn spilled(&self, capacity: u64) -> u64 {
+        if capacity == 0 {
+            0
+        } else {
+            self.reserved.unwrap_or(0).saturating_sub(capacity.saturating_sub(self.driver.unwrap_or(0)))
+        }
+    }
+
     /// The bands of this sample on a device of `capacity` bytes; `None` when the driver's figure is missing.
     /// Their sum is `capacity` plus [`Bands::skew`].
     #[must_use]
@@ -112,6 +123,12 @@ mod tests {
         let b = sample.bands(143_771 * MIB).unwrap();
         assert_eq!((b.outside, b.cached, b.allocated, b.unattributed), (2732 * MIB, 15 * MIB, 197 * MIB, 14 * MIB));
         assert_eq!((b.used() + b.free, b.skew), (143_771 * MIB, 0));
+    }
+
+    #[test]
+    fn what_is_reserved_beyond_the_card_has_spilled() {
+        let sample = Sample { driver: Some(10), reserved: Some(1200), ..Sample::default() };
+        assert_eq!((sample.spilled(1000), sample.spilled(1210), sample.spilled(0)), (210, 0, 0));
     }
 
     #[test]

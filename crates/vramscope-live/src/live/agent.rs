@@ -18,7 +18,7 @@ use super::attach::{find_socket, inject, owner};
 use super::budget::Budget;
 use super::peer::{Lines, connect, peer, send};
 use super::wall_clock_us;
-use vramscope_core::formats::session::{Attached, Blocks, Detached, MarkPoint, Record, TorchPoint};
+use vramscope_core::formats::session::{Attached, Blocks, Detached, HostMemory, MarkPoint, Record, TorchPoint};
 use vramscope_core::model::{MarkKind, TorchFigures};
 use vramscope_core::units::counted;
 
@@ -137,6 +137,13 @@ pub enum News {
     },
 }
 
+/// Pinned host memory, as a helper tells it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct HostFigures {
+    pinned: u64,
+    used: Option<u64>,
+}
+
 /// One line from a helper; every field may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -151,6 +158,7 @@ struct Message {
     env: HashMap<String, String>,
     devices: Option<HashMap<String, String>>,
     stats: Option<HashMap<String, TorchFigures>>,
+    host: Option<HostFigures>,
     event: Option<String>,
     text: String,
     path: Option<String>,
@@ -506,7 +514,11 @@ impl Follower {
         if let Some(devices) = message.devices {
             self.devices = devices.into_iter().take(MOST_DEVICES).collect();
         }
-        if message.stats.is_some() && self.figures.take() {
+        if (message.stats.is_some() || message.host.is_some()) && self.figures.take() {
+            if let Some(host) = message.host {
+                let host = HostMemory { t, pid, pinned: Some(host.pinned), pinned_used: host.used, ..HostMemory::default() };
+                let _ = self.outlets.records.try_send(Record::Host(host));
+            }
             for (ordinal, m) in message.stats.into_iter().flatten().take(MOST_DEVICES) {
                 if let Some(d) = self.devices.get(&ordinal).and_then(|uuid| self.number(uuid)) {
                     // Figures that nobody takes in time are old: better none than a queue.

@@ -16,6 +16,7 @@ mod budget;
 mod engine;
 #[cfg(test)]
 mod fake;
+pub mod metrics;
 #[cfg(feature = "live")]
 mod nvml;
 mod peer;

@@ -124,6 +124,22 @@ impl NvmlSource {
     }
 }
 
+/// True for a GPU without memory of its own, by its name: NVML answers its memory call with "not supported" or with nothing.
+fn shares_memory(name: &str) -> bool {
+    ["GB10", "Thor", "Orin", "Xavier", "Tegra"].iter().any(|part| name.contains(part))
+}
+
+/// The memory of the whole machine, for a GPU that shares it: what is not available to a program that starts counts as used.
+fn machine_memory() -> Option<GpuMemory> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let bytes = |key: &str| {
+        let rest = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':'))?;
+        rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    let (total, free) = (bytes("MemTotal")?, bytes("MemAvailable")?);
+    (total > 0).then(|| GpuMemory { total, used: total.saturating_sub(free), free, driver: None })
+}
+
 impl Drop for NvmlSource {
     fn drop(&mut self) {
         self.close_events();
@@ -140,7 +156,7 @@ impl GpuSource for NvmlSource {
     fn devices(&mut self) -> Result<Vec<Result<GpuFacts, GpuError>>, GpuError> {
         self.nvml()?;
         let facts = |i: usize| {
-            self.with(i, "who it is", |_, d| {
+            self.with(i, "who it is", |nvml, d| {
                 let parent = d.mig_is_mig_device_handle().unwrap_or(false).then(|| d.mig_parent_device()).and_then(Result::ok);
                 Ok(GpuFacts {
                     uuid: d.uuid()?,
@@ -149,6 +165,8 @@ impl GpuSource for NvmlSource {
                     parent: parent.and_then(|p| p.uuid().ok()),
                     has_mig: d.mig_mode().is_ok_and(|m| m.current != 0),
                     ecc: d.is_ecc_enabled().ok().map(|e| e.currently_enabled),
+                    shares_memory: d.name().is_ok_and(|n| shares_memory(&n))
+                        && nvml::memory(nvml, d).map_or(true, |m| m.total == 0),
                 })
             })
         };
@@ -156,10 +174,18 @@ impl GpuSource for NvmlSource {
     }
 
     fn memory(&mut self, device: usize) -> Result<GpuMemory, GpuError> {
-        let m = self.with(device, "how much memory is in use", nvml::memory)?;
-        let m = GpuMemory { total: m.total, used: m.used(), free: m.free, driver: m.driver };
-        // Unified memory (Jetson, GB10): the call works and says nothing.
-        if m.total == 0 { Err(GpuError::NotSupported("how much memory is in use (it shares the system's)")) } else { Ok(m) }
+        let m = self.with(device, "how much memory is in use", nvml::memory);
+        let m = m.map(|m| GpuMemory { total: m.total, used: m.used(), free: m.free, driver: m.driver });
+        match m {
+            Ok(m) if m.total > 0 => Ok(m),
+            Ok(_) | Err(GpuError::NotSupported(_))
+                if self.with(device, "its name", |_, d| d.name()).is_ok_and(|n| shares_memory(&n)) =>
+            {
+                machine_memory().ok_or(GpuError::NotSupported("how much memory is in use, and neither does /proc/meminfo"))
+            }
+            Ok(_) => Err(GpuError::NotSupported("how much memory is in use")),
+            Err(error) => Err(error),
+        }
     }
 
     fn processes(&mut self, device: usize, kind: ProcessKind) -> Result<Vec<GpuProcess>, GpuError> {

@@ -12,6 +12,8 @@ pub struct ProcessLookup {
     /// Users by number, read once.
     users: HashMap<u32, String>,
     known: HashMap<u32, u64>,
+    /// Resident bytes as they were told last.
+    told: HashMap<u32, u64>,
     in_container: bool,
 }
 
@@ -33,7 +35,7 @@ impl ProcessLookup {
         });
         // Outside, PID 1's namespace is the one everybody shares; inside, docker and podman leave these marks.
         let in_container = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
-        ProcessLookup { proc: proc.to_owned(), users: users.collect(), known: HashMap::new(), in_container }
+        ProcessLookup { proc: proc.to_owned(), users: users.collect(), known: HashMap::new(), told: HashMap::new(), in_container }
     }
 
     /// The start of a process in clock ticks since boot, and its facts when it is new or the PID was given to another one.
@@ -50,12 +52,27 @@ impl ProcessLookup {
     /// Forgets processes that are not among `present`.
     pub fn keep(&mut self, present: &[u32]) {
         self.known.retain(|pid, _| present.contains(pid));
+        self.told.retain(|pid, _| present.contains(pid));
     }
 
     /// Field 22 of `/proc/PID/stat`, counted after the name in parentheses, which may hold anything.
     fn started(&self, pid: u32) -> Option<u64> {
         let stat = std::fs::read_to_string(self.proc.join(pid.to_string()).join("stat")).ok()?;
         stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+    }
+
+    /// Resident bytes of a process, when they changed by a MiB or more since they were told. Cost: one small file.
+    pub fn resident(&mut self, pid: u32) -> Option<u64> {
+        let status = std::fs::read(self.proc.join(pid.to_string()).join("status")).ok()?;
+        let status = String::from_utf8_lossy(&status);
+        let kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"))?;
+        let bytes = kib.trim().parse::<u64>().ok()?.saturating_mul(1024);
+        let told = self.told.get(&pid);
+        if told.is_some_and(|t| t.abs_diff(bytes) < 1 << 20) {
+            return None;
+        }
+        self.told.insert(pid, bytes);
+        Some(bytes)
     }
 
     fn facts(&self, pid: u32, started: u64) -> ProcessFacts {

@@ -95,6 +95,8 @@ pub struct GpuFacts {
     pub has_mig: bool,
     /// True when errors of its memory are corrected; `None` when it cannot tell.
     pub ecc: Option<bool>,
+    /// True when it has no memory of its own, so that its figures are the whole machine's (GB10, Jetson).
+    pub shares_memory: bool,
 }
 
 /// Memory of a device, bytes. `total = used + free`, the driver's own share inside `used`.

@@ -39,3 +39,13 @@ pub use report::Report;
 pub use runner::{Conditions, Job, Run, Target, child, handed_over, neighbour, run_to_end};
 pub use scenarios::{ALL, Param, Room, Scenario, Unit, Values};
 pub use wire::{read_message, write_message};
+
+/// Whether the library of the CUDA driver is here; `None` where this build cannot tell. Nothing in it is called.
+#[must_use]
+pub fn has_cuda() -> Option<bool> {
+    #[cfg(feature = "probe")]
+    // SAFETY: it loads the library by the names that it has on this system, and calls nothing in it.
+    return Some(unsafe { cudarc::driver::sys::is_culib_present() });
+    #[cfg(not(feature = "probe"))]
+    None
+}

@@ -22,6 +22,8 @@ use vramscope_core::units::{Bytes, count};
 /// What the page asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WelcomeIntent {
+    /// How to record, with each framework.
+    HowToRecord,
     /// Show the file dialog.
     OpenDialog,
     /// Open the file at this path, as typed.
@@ -107,10 +109,10 @@ pub fn welcome_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
                     Part::Start => start_ui(&mut column, model, &mut remembered.path),
                     Part::Files => files_ui(&mut column, model),
                     Part::Record => {
-                        record::record_ui(&mut column, &mut remembered.recipe);
+                        let asks_more = record::record_ui(&mut column, &mut remembered.recipe);
                         column.add_space(30.0);
                         record::words_ui(&mut column);
-                        None
+                        asks_more.then_some(WelcomeIntent::HowToRecord)
                     }
                 };
                 intent = intent.take().or(asked);
@@ -298,7 +300,8 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     let (left, right) = (spark.right() + 14.0, rect.right());
     let known = file.peak_reserved > 0 || file.events > 0;
     let (peak, events) = if known {
-        (Bytes(file.peak_reserved).to_string(), format!("{} events", count(file.events)))
+        let events = if file.events > 0 { format!("{} events", count(file.events)) } else { "watched live".to_owned() };
+        (Bytes(file.peak_reserved).to_string(), events)
     } else {
         Default::default()
     };

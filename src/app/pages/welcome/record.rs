@@ -78,8 +78,8 @@ pub(super) fn heading(ui: &mut Ui, title: &str, trailing: &str) {
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
 }
 
-/// How to record: `chosen` is the recipe shown.
-pub(super) fn record_ui(ui: &mut Ui, chosen: &mut usize) {
+/// How to record: `chosen` is the recipe shown. True when more ways are asked for.
+pub(super) fn record_ui(ui: &mut Ui, chosen: &mut usize) -> bool {
     let t = Tokens::of(ui);
     heading(ui, "Record a snapshot", "");
     ui.add_space(12.0);
@@ -97,13 +97,17 @@ pub(super) fn record_ui(ui: &mut Ui, chosen: &mut usize) {
     CodeWell::new(recipe.code).python().show(ui);
     ui.add_space(10.0);
     label::rich_paragraph(ui, recipe.text, Type::Body, t.text2, t.text1);
-    ui.add_space(10.0);
+    ui.add_space(6.0);
+    let asks_more =
+        button::link_with(ui, "More ways: no change to the program, Trainer, Lightning, vLLM", Type::Body, None).clicked();
+    ui.add_space(8.0);
     for (term, text) in COSTS {
         pane::rule(ui);
         ui.add_space(4.0);
         row::definition(ui, term, text, 64.0);
         ui.add_space(4.0);
     }
+    asks_more
 }
 
 /// The words used everywhere, and a segment that shows them.

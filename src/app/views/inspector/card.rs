@@ -201,8 +201,7 @@ pub struct Card {
     pub next: String,
 }
 
-/// Why there are no times.
-pub const NO_TIMES: &str = "PyTorch 2.2 and later write the time of each event.";
+pub use vramscope_core::diagnose::source_limits::NO_TIMES;
 
 /// Time since the first event.
 pub fn since_start(data: &DeviceData, event: u32) -> Option<i64> {

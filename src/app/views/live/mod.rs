@@ -1,6 +1,7 @@
 //! Live: every byte of the card over time, and whose it is. Draws what a session saw, while it is seen or from a file.
 
 pub(in crate::app::views) mod alone;
+mod host;
 pub(in crate::app::views) mod layout;
 pub(in crate::app::views) mod paint;
 mod side;
@@ -25,8 +26,9 @@ use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::viewport::Scale;
 use layout::{Band, Peaks, areas, sample_at, top_of_axis};
 use paint::{Plot, colour};
+use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
-use vramscope_core::units::{Bytes, NBSP};
+use vramscope_core::units::Bytes;
 
 /// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
@@ -81,7 +83,7 @@ impl View for LiveView {
             Some(total) => {
                 let peak =
                     device.live.as_deref().and_then(|l| l.peak).map(|(b, at)| (Bytes(b), vramscope_core::units::time_of_day(at)));
-                let peak = peak.map_or_else(String::new, |(b, at)| format!(" · peak {b}{NBSP}MiB at {at} UTC"));
+                let peak = peak.map_or_else(String::new, |(b, at)| format!(" · peak {b} at {at} UTC"));
                 format!("{}, {name} · whole device, {}{peak}", device.id, Bytes(total))
             }
             None => name.to_owned(),
@@ -126,9 +128,8 @@ impl View for LiveView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let device = cx.data.device();
         let Some(track) = device.live.as_deref() else {
-            let sentence =
-                "This recording was not watched live. Watch this machine's GPUs, or record elsewhere and open the file:";
-            pane::empty_state(ui, sentence, Some("vramscope record session.vramscope"));
+            let (sentence, line) = NOT_WATCHED;
+            pane::empty_state(ui, sentence, Some(line));
             ui.add_space(16.0);
             ui.vertical_centered(|ui| {
                 if Push::primary("Watch this machine's GPUs").show(ui).clicked() {
@@ -235,9 +236,12 @@ impl LiveView {
         let window = self.visible(first_us, now_us, is_live);
         let inner = ui.max_rect();
         let has_ends = inner.width() > 700.0;
+        // The strip of host memory leaves the plot most of a small pane.
+        let host = host::watched(track).filter(|_| inner.height() > 260.0);
+        let below = if host.is_some() { host::HEIGHT } else { 0.0 };
         let plot_rect = Rect::from_min_max(
             pos2(inner.left() + 64.0, inner.top() + 28.0 + 48.0),
-            pos2(inner.right() - if has_ends { 172.0 } else { 20.0 }, inner.bottom() - 28.0),
+            pos2(inner.right() - if has_ends { 172.0 } else { 20.0 }, inner.bottom() - 28.0 - below),
         );
         if plot_rect.width() < 40.0 || plot_rect.height() < 30.0 {
             return;
@@ -282,6 +286,10 @@ impl LiveView {
             paint::alarm_line(ui, t, &plot, capacity, limit);
         }
         paint::marks(ui, t, &plot, track);
+        if let Some(process) = host {
+            let strip = Rect::from_min_max(pos2(inner.left(), inner.bottom() - below), inner.max);
+            host::strip(ui, t, &plot, strip, process, at_us);
+        }
         let is_hovered = response.hovered() && !response.dragged();
         if let Some(at) = response.hover_pos().filter(|_| is_hovered) {
             let mut batch = crate::app::widgets::mesh::Batch::new(ui.painter());

@@ -18,7 +18,7 @@ use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use layout::Order;
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
-use vramscope_core::diagnose::source_limits::no_history;
+use vramscope_core::diagnose::source_limits::{NO_STEPS, no_history};
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
 
 /// Registry entry.
@@ -96,10 +96,7 @@ impl View for StepsView {
             let (sentence, line) = if cx.data.device().events.is_empty() {
                 no_history(&cx.data.recording, "This recording has no events, so there are no steps in it. Record the history:")
             } else {
-                (
-                    "No steps were found: no optimizer step was recorded and no call stack comes back evenly. Mark them in your loop:",
-                    "with torch.profiler.record_function(\"step\"):",
-                )
+                NO_STEPS
             };
             pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::tracks::{bound_gauges, bound_points, bound_samples};
-use super::{DeviceFacts, Lost, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint, Trouble};
+use super::tracks::{bound_gauges, bound_hosts, bound_points, bound_samples};
+use super::{DeviceFacts, HostMemory, Lost, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint, Trouble};
 use crate::formats::snapshot::MAX_DEVICES;
 use crate::model::{
-    DeviceId, DeviceKind, DeviceRecording, Format, Gap, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack, Progress,
-    Recording, Sample, Source, TorchFigures,
+    DeviceId, DeviceKind, DeviceRecording, Format, Gap, HostPoint, LiveMark, LiveTrack, MarkKind, ProcessPoint, ProcessTrack,
+    Progress, Recording, Sample, Source, TorchFigures,
 };
 
 /// Samples kept in memory for each device of a watch: an hour at 10 a second, about 5 MiB.
@@ -32,6 +32,19 @@ struct Present {
     used: Option<u64>,
     /// What PyTorch had reserved when the driver's figure was read.
     reserved_then: Option<u64>,
+}
+
+/// A device at the newest record.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceNow<'a> {
+    /// Its number in the session.
+    pub number: u32,
+    /// What it is.
+    pub facts: &'a DeviceFacts,
+    /// The newest sample.
+    pub sample: Option<Sample>,
+    /// Processes, gauges, losses.
+    pub track: &'a LiveTrack,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +149,16 @@ impl History {
         Some((*d.samples.last()?, d.facts.total))
     }
 
+    /// What is known of each device now, without a copy of what was before.
+    pub fn now(&self) -> impl Iterator<Item = DeviceNow<'_>> {
+        self.devices.iter().map(|d| DeviceNow {
+            number: d.number,
+            facts: &d.facts,
+            sample: d.samples.last().copied(),
+            track: &d.track,
+        })
+    }
+
     /// The samples of a device.
     #[must_use]
     pub fn samples(&self, device: u32) -> &[Sample] {
@@ -179,6 +202,7 @@ impl History {
                 }
             }
             Record::Torch(point) => self.add_torch(point),
+            Record::Host(host) => self.add_host(&host),
             Record::Attached(a) => {
                 let facts = Arc::new(a.facts);
                 for track in self.tracks_of(a.pid) {
@@ -194,6 +218,14 @@ impl History {
                 }
                 for track in self.tracks_of(gone.pid) {
                     track.has_helper = false;
+                    // What it had pinned is not known from here on.
+                    if let Some(last) = track.host.last().copied().filter(|p| p.pinned.is_some()) {
+                        track.host.push(HostPoint {
+                            time_us: gone.t.max(last.time_us),
+                            resident: last.resident,
+                            ..HostPoint::default()
+                        });
+                    }
                 }
             }
             Record::Mark(mark) => self.add_mark(&mark),
@@ -378,6 +410,23 @@ impl History {
         if before.is_some_and(|(m, _)| point.m.retries > m.retries) {
             let text = format!("cache emptied and retried in {}", point.pid);
             push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::Program, text: text.into() });
+        }
+    }
+
+    fn add_host(&mut self, host: &HostMemory) {
+        let most = self.most(MOST_POINTS);
+        for track in self.tracks_of(host.pid) {
+            let before = track.host.last().copied().unwrap_or_default();
+            let point = HostPoint {
+                time_us: host.t.max(before.time_us),
+                resident: host.resident.or(before.resident),
+                pinned: host.pinned.or(before.pinned),
+                pinned_used: host.pinned_used.or(before.pinned_used),
+            };
+            if (HostPoint { time_us: before.time_us, ..point }) != before {
+                track.host.push(point);
+                bound_hosts(&mut track.host, most);
+            }
         }
     }
 

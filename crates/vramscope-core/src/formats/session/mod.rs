@@ -20,10 +20,10 @@ mod tracks;
 
 pub use file::{SessionFile, writer_of};
 pub use frame::{MAGIC, Next, SessionReader, SessionWriter};
-pub use history::History;
+pub use history::{DeviceNow, History};
 pub use record::{
-    Attached, Blocks, Costs, Detached, DeviceFacts, DeviceGauge, DevicePeaks, End, Lost, MarkPoint, MemoryPoint, ProcessFacts,
-    ProcessList, Record, Start, TorchPoint, Trouble,
+    Attached, Blocks, Costs, Detached, DeviceFacts, DeviceGauge, DevicePeaks, End, HostMemory, Lost, MarkPoint, MemoryPoint,
+    ProcessFacts, ProcessList, Record, Start, TorchPoint, Trouble,
 };
 
 use super::FormatError;

@@ -28,6 +28,8 @@ pub enum Record {
     Gauge(DeviceGauge),
     /// PyTorch's figures, from the helper in a process.
     Torch(TorchPoint),
+    /// The machine's own memory in a process.
+    Host(HostMemory),
     /// A helper answered.
     Attached(Attached),
     /// A helper went away.
@@ -161,6 +163,25 @@ pub struct TorchPoint {
     pub pid: u32,
     /// Bytes.
     pub m: TorchFigures,
+}
+
+/// What a process has of the machine's own memory, bytes. The sampler tells one part and the helper the others: what is absent did not change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostMemory {
+    /// Microseconds since the epoch.
+    pub t: i64,
+    /// Process.
+    pub pid: u32,
+    /// Resident, by the kernel's count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident: Option<u64>,
+    /// Pinned by PyTorch, in use or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<u64>,
+    /// Pinned and in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned_used: Option<u64>,
 }
 
 /// A helper that answered.

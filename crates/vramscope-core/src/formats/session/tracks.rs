@@ -1,6 +1,6 @@
 //! Series that stay bounded however long a watch goes on.
 
-use crate::model::{ProcessPoint, Reading, Sample};
+use crate::model::{HostPoint, ProcessPoint, Reading, Sample};
 
 /// Drops one of each pair in the older half, the one that `keep_first` does not want; returns how many went.
 fn halve<T: Copy>(series: &mut Vec<T>, keep_first: impl Fn(&T, &T) -> bool) -> u64 {
@@ -25,6 +25,12 @@ pub(super) fn bound_samples(series: &mut Vec<Sample>, most: usize) -> u64 {
 /// Keeps at most `most` points of a process, the higher of each pair.
 pub(super) fn bound_points(series: &mut Vec<ProcessPoint>, most: usize) -> u64 {
     let height = |p: &ProcessPoint| (p.used, p.torch.map(|t| t.allocated));
+    if series.len() <= most { 0 } else { halve(series, |a, b| height(a) > height(b)) }
+}
+
+/// Keeps at most `most` points of host memory, the higher of each pair.
+pub(super) fn bound_hosts(series: &mut Vec<HostPoint>, most: usize) -> u64 {
+    let height = |p: &HostPoint| (p.resident, p.pinned);
     if series.len() <= most { 0 } else { halve(series, |a, b| height(a) > height(b)) }
 }
 

@@ -125,6 +125,19 @@ def _statistics(torch, device):
     return out
 
 
+def _pinned(torch):
+    """Pinned host memory of PyTorch's allocator: all it owns, and what tensors use. None where PyTorch does not tell."""
+    stats = getattr(torch._C, "_cuda_hostMemoryStats", None)
+    if stats is None or not torch.cuda.is_initialized():
+        return None
+    try:
+        s = stats()
+    except Exception:
+        return None
+    owned, used = (s.get(key, {}).get("current") for key in ("allocated_bytes", "active_bytes"))
+    return None if owned is None else {"pinned": owned, "used": used}
+
+
 def _uuid(torch, device):
     try:
         uuid = str(torch.cuda.get_device_properties(device).uuid)
@@ -378,7 +391,8 @@ class _Client:
         now = time.time_ns() // 1000
         figures = {str(i): _statistics(torch, i) for i in devices}
         if figures:
-            self.post({"t": now, "stats": figures})
+            host = _pinned(torch)
+            self.post({"t": now, "stats": figures} if host is None else {"t": now, "stats": figures, "host": host})
 
     def handle(self, line):
         request = json.loads(line)

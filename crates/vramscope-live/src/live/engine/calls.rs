@@ -3,7 +3,9 @@
 use super::{CHANGE, Clock, Engine, UNLISTED, Watched};
 use crate::live::rates::Call;
 use crate::live::source::{GpuError, GpuEvent, GpuProcess, ProcessKind, xid_text};
-use vramscope_core::formats::session::{DeviceGauge, DevicePeaks, MarkPoint, MemoryPoint, ProcessList, Record, Trouble};
+use vramscope_core::formats::session::{
+    DeviceGauge, DevicePeaks, HostMemory, MarkPoint, MemoryPoint, ProcessList, Record, Trouble,
+};
 use vramscope_core::model::{MarkKind, Reading};
 
 impl Engine {
@@ -156,12 +158,14 @@ impl Engine {
             }
         }
         let mut list = Vec::with_capacity(merged.len());
+        let mut hosts = Vec::new();
         for p in &merged {
             let (started, facts) = self.lookup.look(p.pid);
             if let Some(facts) = facts {
                 self.out.push(Record::Process(facts));
             }
             list.push((p.pid, started, p.used));
+            hosts.extend(self.lookup.resident(p.pid).map(|resident| (p.pid, resident)));
         }
         if merged.iter().any(|p| p.used.is_none()) {
             self.limit(
@@ -171,6 +175,10 @@ impl Engine {
         }
         d.listed = list.iter().map(|&(pid, started, _)| (pid, started)).collect();
         self.out.push(Record::Processes(ProcessList { d: d.number, t: time_us, p: list }));
+        // After the list: a process that is new has a place only now.
+        for (pid, resident) in hosts {
+            self.out.push(Record::Host(HostMemory { t: time_us, pid, resident: Some(resident), ..HostMemory::default() }));
+        }
     }
 
     pub(super) fn limit(&mut self, d: &mut Watched, sentence: &str) {

@@ -7,6 +7,15 @@ use crate::live::source::GpuError;
 use vramscope_core::formats::session::{DeviceFacts, Record, Trouble};
 use vramscope_core::model::Reading;
 
+/// What Windows does with a card under WSL.
+const WSL: &str = "Windows manages the memory under WSL: the bytes of single processes are not told, and what does not fit on the card moves \
+                   to host memory, where it is slow, instead of failing. The driver does not tell how much did; PyTorch having reserved \
+                   more than the card has is a sure sign.";
+
+/// What the figures of a GPU without memory of its own are.
+const SHARED: &str = "This GPU shares the machine's memory, and the driver has no figure for it: total and free are those of the whole \
+                      machine (MemTotal and MemAvailable of /proc/meminfo), so used is everything that runs here.";
+
 impl Engine {
     pub(super) fn open(&mut self, clock: &impl Clock) {
         match (self.opener)() {
@@ -80,7 +89,10 @@ impl Engine {
                     .push("This GPU is divided (MIG): watch its instances, which are listed as devices of their own.".to_owned());
             }
             if is_wsl() {
-                limits.push("Windows manages the memory under WSL: the bytes of single processes are not told.".to_owned());
+                limits.push(WSL.to_owned());
+            }
+            if gpu.shares_memory {
+                limits.push(SHARED.to_owned());
             }
             let number = match self.devices.iter().position(|d| d.uuid == gpu.uuid) {
                 Some(at) => {

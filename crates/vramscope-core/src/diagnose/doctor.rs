@@ -1,0 +1,142 @@
+//! [`lacks`]: what a recording of any kind does not have, and the line that records it next time. The sentences are those that stand in the
+//! window where something is missing.
+
+use super::limits::{Limit, RECORD};
+use super::source_limits::{NO_STEPS, NO_TIMES, NOT_WATCHED, records_history, records_stacks, why_no_memory, why_no_segments};
+use crate::anatomy::Anatomy;
+use crate::model::{Cancelled, DeviceId, DeviceRecording, Format, Known, LiveTrack, Progress, Recording, WarningKind};
+use crate::tables::{DeviceTables, Quantity};
+
+/// Something that a recording does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// In a word or two: `history`, `stacks`, `steps`.
+    pub what: &'static str,
+    /// It, in a sentence or two. Where there is a line to copy it ends with a colon.
+    pub sentence: String,
+    /// The line of code, or the command, that records it.
+    pub line: Option<&'static str>,
+    /// The devices that lack it; empty for the whole recording.
+    pub devices: Vec<DeviceId>,
+}
+
+/// Started with the program, it records all that a snapshot can have.
+const RUN: &str = "vramscope run --at-oom snapshots train.py";
+
+/// Everything that a recording lacks, what decides most first; empty where nothing is missing. Cost: the tables and the anatomy of each device.
+///
+/// # Errors
+/// When it was cancelled.
+pub fn lacks(recording: &Recording, progress: &Progress) -> Result<Vec<Lack>, Cancelled> {
+    let mut found: Vec<Lack> = Vec::new();
+    for warning in &recording.report.warnings {
+        if matches!(warning.kind, WarningKind::Truncated | WarningKind::Changed) {
+            found.push(Lack { what: "the end", sentence: ended(&warning.text), line: None, devices: Vec::new() });
+        }
+    }
+    let mut add = |device: Option<DeviceId>, what: &'static str, sentence: String, line: Option<&'static str>| match found
+        .iter_mut()
+        .find(|l| l.sentence == sentence)
+    {
+        Some(same) => same.devices.extend(device),
+        None => found.push(Lack { what, sentence, line, devices: device.into_iter().collect() }),
+    };
+    if recording.has_only_counters() {
+        let sentence = "These are PyTorch's counters: totals without events or blocks. A memory snapshot has them:".to_owned();
+        add(None, "history", sentence, Some(RECORD));
+        return Ok(found);
+    }
+    if recording.devices.iter().all(|d| !d.has_blocks() && d.events.is_empty() && d.samples.is_empty() && d.bands.is_empty()) {
+        add(None, "memory", format!("The recording {}.", why_no_memory(recording)), Some(records_history(recording)));
+        return Ok(found);
+    }
+    for device in &recording.devices {
+        let id = Some(device.id);
+        if let Some(track) = &device.live {
+            of_a_watch(device, track, &mut |what, sentence, line| add(id, what, sentence, line));
+            continue;
+        }
+        if !device.bands.is_empty() && device.events.is_empty() {
+            let sentence = "These are sums by category over time, without events or blocks. The raw form of a memory timeline (a name that ends \
+                            in .raw.json.gz) has events, and a memory snapshot more:";
+            add(id, "history", sentence.to_owned(), Some(RECORD));
+            continue;
+        }
+        of_a_history(recording, device, progress, &mut |what, sentence, line| add(id, what, sentence, line))?;
+    }
+    // Where every device lacks it, the recording does.
+    for lack in &mut found {
+        if lack.devices.len() == recording.devices.len() {
+            lack.devices.clear();
+        }
+    }
+    Ok(found)
+}
+
+type Add<'a> = &'a mut dyn FnMut(&'static str, String, Option<&'static str>);
+
+/// A recording of an allocator: events, blocks, or both.
+fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Progress, add: Add<'_>) -> Result<(), Cancelled> {
+    if !device.has_blocks() && device.events.is_empty() {
+        return Ok(());
+    }
+    let tables = DeviceTables::build(device, progress)?;
+    let (_, peak) = tables.curves.peak(Quantity::Active);
+    let limit = Limit::of(recording, device, &tables, peak);
+    if let Some(limit) = &limit {
+        let is_stacks = limit.line == Some(records_stacks(recording)) && limit.line != Some(RECORD);
+        add(if is_stacks { "stacks" } else { "history" }, limit.sentence.clone(), limit.line);
+    }
+    if let Known::No(_) = device.can_show.segments {
+        let why = why_no_segments(device);
+        match is_of_pytorch(recording) {
+            true => add("segments", format!("{}:", why.trim_end_matches('.')), Some(RECORD)),
+            false => add("segments", ended(why), None),
+        }
+    }
+    for (what, known) in [("requested sizes", device.can_show.requested), ("addresses", device.can_show.addresses)] {
+        if let Known::No(why) = known {
+            add(what, ended(why), None);
+        }
+    }
+    if !device.events.is_empty() && !device.events.has_time {
+        add("times", NO_TIMES.to_owned(), None);
+    }
+    if is_of_pytorch(recording)
+        && tables.lifetimes.has_allocations()
+        && Anatomy::read(recording, device, &tables).steps.is_empty()
+    {
+        add("steps", NO_STEPS.0.to_owned(), Some(NO_STEPS.1));
+    }
+    if device.samples.is_empty() && is_of_pytorch(recording) {
+        add("the rest of the card", NOT_WATCHED.0.to_owned(), Some(NOT_WATCHED.1));
+    }
+    Ok(())
+}
+
+/// A watch of a GPU.
+fn of_a_watch(device: &DeviceRecording, track: &LiveTrack, add: Add<'_>) {
+    for sentence in track.trouble.iter().chain(&track.limits) {
+        add("what the driver tells", ended(sentence), None);
+    }
+    let has_torch = track.processes.iter().any(|p| p.points.iter().any(|point| point.torch.is_some()));
+    if !track.processes.is_empty() && !has_torch {
+        let sentence = "No program told how its memory divides into allocated and cached. Started like this, it does:";
+        add("PyTorch's figures", sentence.to_owned(), Some("vramscope run train.py"));
+    }
+    if !device.has_blocks() {
+        let sentence = "A watch has bytes over time, and no single allocation. A snapshot has them, and one is written at each failure of a \
+                        program that is started like this:";
+        add("allocations", sentence.to_owned(), Some(RUN));
+    }
+}
+
+/// True for what PyTorch writes, which can be recorded in another way.
+fn is_of_pytorch(recording: &Recording) -> bool {
+    !matches!(recording.source.format, Format::JaxMemoryProfile | Format::RmmLog)
+}
+
+/// A sentence with its end.
+fn ended(sentence: &str) -> String {
+    if sentence.ends_with(['.', ':', '!', '?']) { sentence.to_owned() } else { format!("{sentence}.") }
+}

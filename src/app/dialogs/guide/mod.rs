@@ -1,0 +1,105 @@
+//! Help to read: how to record with each framework, the manual, and what this program is.
+
+mod markdown;
+mod recipes;
+
+use egui::{Id, Modal, ScrollArea, Ui, UiBuilder, pos2, vec2};
+
+use super::frame::{dialog_frame, dialog_title};
+use crate::app::theme::{Tokens, Type, text};
+use crate::app::widgets::row::ListRow;
+use crate::app::widgets::{label, pane};
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::app) enum Page {
+    /// How to record.
+    Record,
+    /// A chapter of the manual.
+    Chapter(usize),
+    /// What this program is.
+    About,
+}
+
+/// The chapters: the very files that stand in the repository.
+const CHAPTERS: [(&str, &str); 9] = [
+    ("Watch and catch", include_str!("../../../../docs/LIVE.md")),
+    ("Findings", include_str!("../../../../docs/FINDINGS.md")),
+    ("What-if", include_str!("../../../../docs/WHATIF.md")),
+    ("Plan", include_str!("../../../../docs/PLAN.md")),
+    ("Probe", include_str!("../../../../docs/PROBE.md")),
+    ("Export and gates", include_str!("../../../../docs/EXPORT.md")),
+    ("Formats", include_str!("../../../../docs/FORMATS.md")),
+    ("Trust", include_str!("../../../../docs/TRUST.md")),
+    ("Speed and memory", include_str!("../../../../docs/PERFORMANCE.md")),
+];
+
+impl Page {
+    fn all() -> impl Iterator<Item = Page> {
+        [Page::Record].into_iter().chain((0..CHAPTERS.len()).map(Page::Chapter)).chain([Page::About])
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Page::Record => "Record",
+            Page::Chapter(i) => CHAPTERS.get(i).map_or("", |c| c.0),
+            Page::About => "About vramscope",
+        }
+    }
+}
+
+/// Draws the guide; true when it is to close.
+pub(in crate::app) fn draw(page: &mut Page, ui: &mut Ui, t: &Tokens) -> bool {
+    let modal = Modal::new(Id::unique("guide")).frame(dialog_frame(t)).show(ui, |ui| {
+        let window = ui.ctx().content_rect().size();
+        let size = vec2(900.0f32.min(window.x - 64.0), (window.y - 110.0).clamp(200.0, 760.0));
+        ui.set_width(size.x);
+        let (_, is_closed) = dialog_title(ui, t, "Guide");
+        ui.add_space(10.0);
+        let (rect, _) = ui.allocate_exact_size(size - vec2(0.0, 40.0), egui::Sense::hover());
+        let split = rect.left() + NAMES;
+        let mut left = ui.new_child(UiBuilder::new().id_salt("pages").max_rect(rect.with_max_x(split - 16.0)));
+        left.spacing_mut().item_spacing.y = 0.0;
+        for each in Page::all() {
+            let row = ListRow::new(each.name()).height(26.0).selected(each == *page);
+            let is_chosen = row.show(&mut left, |ui| {
+                ui.add(egui::Label::new(text::body(each.name()).color(t.text1)).selectable(false));
+            });
+            if is_chosen.clicked() {
+                *page = each;
+            }
+        }
+        let mut right =
+            ui.new_child(UiBuilder::new().id_salt("page").max_rect(egui::Rect::from_min_max(pos2(split, rect.top()), rect.max)));
+        ScrollArea::vertical().id_salt(page.name()).auto_shrink(false).show(&mut right, |ui| {
+            // Text keeps off the scroll bar.
+            ui.set_max_width(ui.available_width() - 14.0);
+            match *page {
+                Page::Record => recipes::draw(ui, t),
+                Page::Chapter(i) => markdown::draw(ui, t, CHAPTERS.get(i).map_or("", |c| c.1)),
+                Page::About => about(ui, t),
+            }
+        });
+        is_closed
+    });
+    modal.inner || modal.should_close()
+}
+
+/// Room for the names of pages.
+const NAMES: f32 = 176.0;
+
+fn about(ui: &mut Ui, t: &Tokens) {
+    label::paragraph(ui, concat!("vramscope ", env!("CARGO_PKG_VERSION")), Type::LeadStrong, t.text1);
+    ui.add_space(6.0);
+    let what = "Shows where a PyTorch program's GPU memory went and why it ran out. Opening a file needs no GPU, no Python and no network, and \
+                never runs anything that the file contains. Nothing leaves this machine.";
+    label::paragraph(ui, what, Type::Body, t.text2);
+    ui.add_space(10.0);
+    pane::rule(ui);
+    ui.add_space(10.0);
+    let licence = "MIT or Apache-2.0, as you like. Fonts: Inter and JetBrains Mono, under the SIL Open Font License 1.1.";
+    label::paragraph(ui, licence, Type::Body, t.text2);
+    ui.add_space(6.0);
+    let machine = format!("{} on {}.", std::env::consts::OS, std::env::consts::ARCH);
+    label::rich_paragraph(ui, &format!("{machine} What this machine has: `vramscope doctor`"), Type::Body, t.text2, t.text1);
+}

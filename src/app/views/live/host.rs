@@ -1,0 +1,89 @@
+//! The machine's own memory in the watched process, below the card: pinned by PyTorch, and the rest.
+
+use egui::{Align2, Rect, Ui, pos2};
+
+use super::paint::Plot;
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::label;
+use crate::app::widgets::mesh::Batch;
+use vramscope_core::model::{HostPoint, LiveTrack, ProcessTrack};
+use vramscope_core::units::Bytes;
+
+/// Room for it, with its caption.
+pub(super) const HEIGHT: f32 = 64.0;
+
+/// The process whose host memory is shown: one that tells of PyTorch, else the one with the most.
+pub(super) fn watched(track: &LiveTrack) -> Option<&ProcessTrack> {
+    let most = |p: &&ProcessTrack| (p.has_torch(), p.host.iter().filter_map(|h| h.resident).max());
+    track.processes.iter().filter(|p| !p.host.is_empty()).max_by_key(most)
+}
+
+/// What is pinned, and the rest of what is resident. Where the kernel does not tell, what is pinned is all there is to show.
+fn parts(point: &HostPoint) -> (u64, u64) {
+    let pinned = point.pinned.unwrap_or(0);
+    (pinned, point.resident.unwrap_or(0).saturating_sub(pinned))
+}
+
+/// Draws it into `rect`, on the time axis of the plot above.
+pub(super) fn strip(ui: &Ui, t: &Tokens, plot: &Plot, rect: Rect, process: &ProcessTrack, at_us: i64) {
+    let p = ui.painter();
+    let shown = process.host_at(at_us).map(parts).unwrap_or_default();
+    let pid = process.pid;
+    let now = match process.host_at(at_us).and_then(|h| h.pinned) {
+        Some(_) => format!("{} pinned, {} other", Bytes(shown.0), Bytes(shown.1)),
+        None => format!("{}, pinned unknown without a helper", Bytes(shown.1)),
+    };
+    let caption = format!("Host memory of {} {pid}: {now}", process.name);
+    let line = Rect::from_min_max(pos2(plot.area.left(), rect.top()), pos2(rect.right(), rect.top() + 16.0));
+    label::text_in(p, line, &caption, Type::Caption, t.text3);
+    let area = Rect::from_min_max(pos2(plot.area.left(), rect.top() + 20.0), pos2(plot.area.right(), rect.bottom() - 8.0));
+    let most = process.host.iter().map(|h| parts(h).0 + parts(h).1).max().unwrap_or(0);
+    if area.height() < 8.0 || most == 0 {
+        return;
+    }
+    label::text(
+        p,
+        pos2(area.left() - 8.0, area.top() + 4.0),
+        Align2::RIGHT_CENTER,
+        &Bytes(most).to_string(),
+        Type::Mono,
+        t.text3,
+    );
+    let mut batch = Batch::new(p);
+    let (pixel, height) = (batch.pixel(), area.height());
+    let columns = (area.width() / pixel).round().max(1.0) as usize;
+    let at = |i: usize| process.host_at(plot.time_at(area.left() + (i as f32 + 0.5) * pixel)).map(parts);
+    let mut i = 0;
+    while i < columns {
+        let parts = at(i);
+        // Columns that show the same are one rectangle.
+        let end = (i + 1..columns).find(|j| at(*j) != parts).unwrap_or(columns);
+        if let Some((pinned, other)) = parts {
+            let share = |bytes: u64| (bytes as f64 / most as f64) as f32 * height;
+            let (left, right) = (area.left() + i as f32 * pixel, area.left() + end as f32 * pixel);
+            let (low, high) = (area.bottom() - share(pinned), area.bottom() - share(pinned + other));
+            batch.rect(Rect::from_min_max(pos2(left, low), pos2(right, area.bottom())), t.slot(1));
+            batch.rect(Rect::from_min_max(pos2(left, high), pos2(right, low)), Tokens::over(t.text3, t.s1, 0.45));
+        }
+        i = end;
+    }
+    batch.hline(area.x_range(), area.bottom(), 1.0, t.line2);
+    batch.paint(p);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_that_tells_of_pytorch_is_shown_and_its_parts_add_up() {
+        let host = |resident, pinned| vec![HostPoint { time_us: 1, resident, pinned, pinned_used: None }];
+        let plain = ProcessTrack { pid: 1, host: host(Some(900), None), ..ProcessTrack::default() };
+        let torch = ProcessTrack { pid: 2, host: host(Some(100), Some(30)), torch_peak: Some((1, 1)), ..ProcessTrack::default() };
+        let track = LiveTrack { processes: vec![plain, torch, ProcessTrack::default()], ..LiveTrack::default() };
+        let shown = watched(&track).unwrap();
+        assert_eq!((shown.pid, parts(&shown.host[0])), (2, (30, 70)));
+        assert_eq!(parts(&HostPoint { pinned: Some(5), ..HostPoint::default() }), (5, 0));
+        assert!(watched(&LiveTrack::default()).is_none());
+    }
+}

@@ -1,0 +1,33 @@
+//! What the commands take that are about vramscope itself, this machine, or a file as a file.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+/// Arguments of `doctor`.
+#[derive(Debug, ClapArgs)]
+pub struct DoctorArgs {
+    /// Recordings of any kind; without one, this machine is looked at
+    pub files: Vec<PathBuf>,
+    /// The Python that is asked for PyTorch
+    #[arg(long, value_name = "PYTHON", default_value = "python3", conflicts_with = "files")]
+    pub python: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, ClapArgs)]
+pub struct CompletionsArgs {
+    /// The shell, as in: vramscope completions bash > ~/.local/share/bash-completion/completions/vramscope
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, ClapArgs)]
+pub struct ManArgs {
+    /// The folder, which must be there
+    pub dir: PathBuf,
+}

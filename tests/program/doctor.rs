@@ -1,0 +1,164 @@
+//! `vramscope doctor`, the completions and the manual pages.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::cli::{json as answer, program, run, sample, stderr, stdout};
+
+/// What a file lacks: the words, and the line of each.
+fn lacks(file: &str) -> Vec<(String, Option<String>)> {
+    let found = answer(&["doctor", file, "--json"]);
+    let list = found["files"][0]["lacks"].as_array().unwrap();
+    list.iter().map(|l| (l["what"].as_str().unwrap().to_owned(), l["line"].as_str().map(str::to_owned))).collect()
+}
+
+#[test]
+fn each_recording_lacks_what_it_lacks_and_the_line_is_told() {
+    let watch = ("the rest of the card", Some("vramscope record session.vramscope"));
+    let steps = ("steps", Some("with torch.profiler.record_function(\"step\"):"));
+    let stacks = ("stacks", Some("torch.cuda.memory._record_memory_history(stacks=\"python\")"));
+    let run_it = ("allocations", Some("vramscope run --at-oom snapshots train.py"));
+    let jax = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/jax_train.prof").display().to_string();
+    let peak = "jax.local_devices()[0].memory_stats()[\"peak_bytes_in_use\"]";
+    for (file, want) in [
+        (sample("gpt_train.pickle"), vec![watch]),
+        (sample("fragment_oom.pickle"), vec![stacks, steps, watch]),
+        (sample("serve_oom.pickle.gz"), vec![steps, watch]),
+        (sample("live.vramscope"), vec![run_it]),
+        (jax, vec![("history", Some(peak)), ("segments", None), ("addresses", None)]),
+    ] {
+        let want: Vec<_> = want.into_iter().map(|(what, line)| (what.to_owned(), line.map(str::to_owned))).collect();
+        assert_eq!(lacks(&file), want, "{file}");
+        let text = stdout(&run(&["doctor", &file]));
+        for (what, line) in want {
+            assert!(
+                text.contains(&format!("\n  {what}")) && line.is_none_or(|l| text.contains(&format!("\n      {l}\n"))),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn any_file_gets_an_answer_or_one_sentence() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    let mut answered = 0;
+    for folder in std::fs::read_dir(seeds).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap().take(12) {
+            let file = file.unwrap().path();
+            let output = run(&["doctor", file.to_str().unwrap(), "--json"]);
+            match output.status.code() {
+                Some(0) => {
+                    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+                    for lack in found["files"][0]["lacks"].as_array().unwrap() {
+                        let sentence = lack["sentence"].as_str().unwrap();
+                        let end = if lack["line"].is_null() { '.' } else { ':' };
+                        assert!(sentence.len() > 20 && sentence.ends_with(end), "{}: {sentence}", file.display());
+                    }
+                    answered += 1;
+                }
+                code => {
+                    assert_eq!((code, stderr(&output).lines().count()), (Some(1), 1), "{}: {}", file.display(), stderr(&output))
+                }
+            }
+        }
+    }
+    assert!(answered > 10, "{answered}");
+}
+
+#[test]
+fn without_a_file_this_machine_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let python = folder.path().join("python");
+    std::fs::write(&python, "#!/bin/sh\nprintf '3.14.1\\n2.11.0\\n\\n'\n").unwrap();
+    Command::new("chmod").arg("+x").arg(&python).status().unwrap();
+    let ask = |python: &str| {
+        let mut doctor = program(&["doctor", "--json", "--python", python]);
+        let output = doctor
+            .env("VRAMSCOPE_NVML", "/nonexistent/libnvidia-ml.so.1")
+            .env_remove("DISPLAY")
+            .env_remove("WAYLAND_DISPLAY")
+            .output();
+        let found: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        found["machine"].as_array().unwrap().clone()
+    };
+    let looks = ask(python.to_str().unwrap());
+    let of = |what: &str| looks.iter().find(|l| l["what"] == what).unwrap_or_else(|| panic!("{looks:?}"));
+    assert_eq!(of("PyTorch")["sentence"], "2.11.0.");
+    assert!(of("Python")["sentence"].as_str().unwrap().contains("3.14.1; a running program can be entered"), "{looks:?}");
+    assert_eq!(
+        (&of("import vramscope")["ok"], &of("window")["ok"], &of("driver")["ok"]),
+        (&false.into(), &false.into(), &false.into())
+    );
+    for look in &looks {
+        assert!(look["sentence"].as_str().unwrap().ends_with('.') && (look["ok"] == false || look["todo"].is_null()), "{look}");
+    }
+    let looks = ask("no-such-python");
+    assert!(looks.iter().any(|l| l["sentence"] == "no-such-python: there is no such program."), "{looks:?}");
+}
+
+/// Whether a tool accepts a text on its standard input; `None` where it is not installed.
+fn accepts(tool: &[&str], text: &str) -> Option<String> {
+    let child =
+        Command::new(tool[0]).args(&tool[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut child) = child else {
+        crate::shared::not_run(&format!("{} is not installed, so it did not check what is made for it", tool[0]));
+        return None;
+    };
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{tool:?}: {}", String::from_utf8_lossy(&out.stderr));
+    Some(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[test]
+fn completions_are_read_by_their_shells() {
+    for (shell, check) in [("bash", &["bash", "-n"][..]), ("zsh", &["zsh", "-n"]), ("fish", &["fish", "--no-execute"])] {
+        let text = stdout(&run(&["completions", shell]));
+        assert!(text.contains("at-oom") && text.contains("whatif"), "{shell}");
+        accepts(check, &text);
+    }
+    // Bash really completes: commands, options, and the words of an option.
+    let ask = |words: &str| {
+        let list: Vec<&str> = words.split(' ').collect();
+        let script = format!(
+            "{}\nCOMP_WORDS=({words}); COMP_CWORD={}; _vramscope vramscope \"{}\" \"{}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+            stdout(&run(&["completions", "bash"])),
+            list.len() - 1,
+            list[list.len() - 1],
+            list[list.len() - 2]
+        );
+        accepts(&["bash"], &script)
+    };
+    let Some(said) = ask("vramscope find") else { return };
+    assert_eq!(said.trim(), "findings");
+    assert_eq!(ask("vramscope check --max-al").unwrap().trim(), "--max-allocated");
+    assert_eq!(ask("vramscope run --stacks py").unwrap().trim(), "python");
+    assert!(!stdout(&run(&["--help"])).contains("manual pages"), "what only packagers need is not listed");
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("man1");
+    let output = run(&["man", dir.to_str().unwrap()]);
+    assert!(output.status.code() == Some(1) && stderr(&output).contains("man1: the pages cannot be written"), "{output:?}");
+    std::fs::create_dir(&dir).unwrap();
+    assert!(run(&["man", dir.to_str().unwrap()]).status.success());
+    let help = stdout(&run(&["--help"]));
+    // Text that goes on is indented further.
+    let list = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
+    let names = list.filter_map(|l| l.strip_prefix("  ")?.split(' ').next().filter(|n| !n.is_empty()));
+    let commands: Vec<&str> = names.collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    for command in commands.iter().filter(|c| **c != "help") {
+        let page =
+            std::fs::read_to_string(dir.join(format!("vramscope-{command}.1"))).unwrap_or_else(|e| panic!("{command}: {e}"));
+        assert!(page.contains(".SH SYNOPSIS"), "{command}");
+        // Errors of the markup; that clap's pages have no date is none.
+        accepts(&["mandoc", "-T", "lint", "-W", "error"], &page);
+    }
+}

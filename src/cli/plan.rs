@@ -29,6 +29,10 @@ pub struct PlanReport {
     pub cap_bytes: Option<u64>,
     /// The quantity that `largest` is of.
     pub largest_of: Option<String>,
+    /// How many steps the plan has; 0 where none were found.
+    pub steps: usize,
+    /// What the recordings leave open, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// How well the recordings explain the program.
@@ -95,12 +99,13 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
             at: at.clone(),
         })
         .collect();
-    let plan = match Plan::of(inputs, &progress) {
+    let plan = match Plan::of_steps(inputs, args.steps.map(usize::from), &progress) {
         Ok(plan) => plan,
-        Err(NoPlan::Parts(parting)) if args.json => {
-            let fits = FitsEntry { reason: Some(parting.sentence), ..FitsEntry::default() };
-            let (at, largest, changes) = (Vec::new(), Vec::new(), Vec::new());
-            return print_json(out, &PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None });
+        Err(why @ (NoPlan::Parts(_) | NoPlan::Steps(_))) if args.json => {
+            let fits = FitsEntry { reason: Some(why.to_string()), ..FitsEntry::default() };
+            let (at, largest, changes, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            let report = PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None, steps: 0, notes };
+            return print_json(out, &report);
         }
         Err(why) => return Err(why.to_string()),
     };
@@ -154,7 +159,8 @@ fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, 
         let parsed: Vec<Vec<Change>> = args.change.iter().map(|c| Change::parse(c)).collect::<Result<_, _>>()?;
         parsed.iter().filter_map(|c| plan.change(c, &size, &first, name.as_deref())).collect()
     };
-    Ok(PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: name })
+    let steps = plan.model().map_or(0, |model| model.program.steps);
+    Ok(PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: name, steps, notes: plan.notes() })
 }
 
 /// A wanted size with what it does not name taken from the largest recording.
@@ -205,8 +211,12 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             (Some(_), true, false) => format!("; it does not fit {place}"),
             (Some(_), _, true) => format!("; it may fit {place}"),
         };
+        let retries = match p.retries {
+            0 => String::new(),
+            n => format!(", giving cached memory back {}", counted(n, "time", "times")),
+        };
         out += &format!(
-            "{}: {} reserved{span}, {} allocated{verdict}.\n",
+            "{}: {} reserved{span}, {} allocated{verdict}{retries}.\n",
             p.size,
             Bytes(p.peak_reserved_bytes),
             Bytes(p.peak_allocated_bytes)
@@ -252,7 +262,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             roles.iter().map(|(role, bytes)| format!("{} {}", role.replace('_', " "), Bytes(**bytes))).collect();
         out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
     }
-    let mut notes = String::new();
+    let mut notes: String = report.notes.iter().map(|note| format!("{note}\n")).collect();
     let fits = &report.fits;
     if plan.programs().len() > 1 {
         notes += &match fits.unexplained_bytes {

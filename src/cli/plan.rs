@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::args::PlanArgs;
 use super::{Table, choose_device, open_blocks, print, print_json};
 use vramscope_core::inference::whatif::SUGGESTED;
-use vramscope_core::model::{Progress, Recording};
+use vramscope_core::model::{Format, Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
 use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Setting, Size, Trust};
 use vramscope_core::tables::DeviceTables;
@@ -85,6 +85,12 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
         let device = choose_device(&recording, args.device)?;
         if let Some(why) = super::whatif::without_requests(&recording.devices[device]) {
             return Err(format!("{}: {why}", file.display()));
+        }
+        if recording.source.format == Format::Plan {
+            return Err(format!(
+                "{}: this run is predicted already and was never made; plan from the recordings that it follows from",
+                file.display()
+            ));
         }
         let tables = DeviceTables::build(&recording.devices[device], &progress).map_err(|e| e.to_string())?;
         opened.push((Arc::new(recording), device, tables));

@@ -15,7 +15,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::units::{Bytes, count};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// Left of the plots: their names and axis labels.
 const GUTTER: f32 = 84.0;
@@ -81,7 +81,9 @@ impl PlanView {
             scene.points.iter().map(|(v, p)| (*v as f64, f(p) as f64)).collect()
         };
         let free = known(&|p| p.free.peak_reserved_bytes);
-        let most = scene.points.iter().map(|(_, p)| p.free.span[1].max(p.free.peak_reserved_bytes)).max().unwrap_or(0);
+        let of_row = scene.plotted.iter().map(|p| p.1);
+        let most =
+            scene.points.iter().map(|(_, p)| p.free.span[1].max(p.free.peak_reserved_bytes)).chain(of_row).max().unwrap_or(0);
         let limit = scene.limit;
         // A limit far above everything would press the curve flat.
         let shows_limit = limit < most.saturating_mul(3);
@@ -177,6 +179,9 @@ impl PlanView {
         let top = (y.at(lowest) + 10.0).min(rect.bottom() - 44.0).max(rect.top() + 4.0);
         let reserved = match outcome(shown) {
             Outcome::Fails => format!("{} reserved without the limit", Bytes(shown.peak_reserved_bytes)),
+            _ if shown.retries > 0 => {
+                format!("{} reserved, {}", Bytes(shown.peak_reserved_bytes), counted(shown.retries, "retry", "retries"))
+            }
             _ => format!("{} reserved", Bytes(shown.peak_reserved_bytes)),
         };
         let allocated = format!("{} allocated", Bytes(shown.peak_allocated_bytes));
@@ -207,6 +212,11 @@ impl PlanView {
                 _ => None,
             }
         };
+        let retries = |value: u64| {
+            let at = scene.points.binary_search_by_key(&value, |p| p.0).ok()?;
+            Some(scene.points[at].1.capped.retries).filter(|n| *n > 0)
+        };
+        let mut numbers: Vec<(Rect, u64)> = Vec::new();
         let (mut fits, mut fails): (Option<Rect>, Option<Rect>) = (None, None);
         for &value in &cells {
             let place = cell(value);
@@ -214,8 +224,12 @@ impl PlanView {
             let union = |all: &mut Option<Rect>| *all = Some(all.map_or(inner, |r: Rect| r.union(inner)));
             match ends(value) {
                 Some(Outcome::Fits) => {
-                    batch.rect(inner, t.s3);
-                    union(&mut fits);
+                    let again = retries(value);
+                    batch.rect(inner, if again.is_some() { t.s4 } else { t.s3 });
+                    match again {
+                        Some(n) => numbers.push((inner, n)),
+                        None => union(&mut fits),
+                    }
                 }
                 Some(Outcome::May) => batch.hole(inner, t.s2, t.hatch, t.line2),
                 Some(Outcome::Fails) => {
@@ -227,6 +241,12 @@ impl PlanView {
         }
         batch.outline(cell(scene.chosen).expand2(vec2(1.0, 1.0)), 1.0, t.text1);
         batch.paint(&p);
+        for (place, n) in numbers {
+            let words = count(n);
+            if label::width(&p, &words, Type::Mono) + 2.0 <= place.width() {
+                label::text(&p, place.center(), Align2::CENTER_CENTER, &words, Type::Mono, t.text1);
+            }
+        }
         for (all, words, ink) in [(fits, "fits", t.text2), (fails, "fails", t.red)] {
             if let Some(all) = all.filter(|r| r.width() >= 36.0) {
                 label::text(&p, pos2(all.left() + 6.0, all.center().y), Align2::LEFT_CENTER, words, Type::Caption, ink);
@@ -241,11 +261,14 @@ impl PlanView {
             let value = x.value(at.x);
             let near = cells.iter().copied().min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
             if let Some(near) = near {
-                let words = match ends(near) {
-                    Some(Outcome::Fits) => "fits",
-                    Some(Outcome::May) => "may fit: what is not known decides",
-                    Some(Outcome::Fails) => "fails",
-                    _ => "not tried yet",
+                let words = match (ends(near), retries(near)) {
+                    (Some(Outcome::Fits), Some(n)) => {
+                        format!("fits; PyTorch gives cached memory back {}", counted(n, "time", "times"))
+                    }
+                    (Some(Outcome::Fits), None) => "fits".to_owned(),
+                    (Some(Outcome::May), _) => "may fit: what is not known decides".to_owned(),
+                    (Some(Outcome::Fails), _) => "fails".to_owned(),
+                    _ => "not tried yet".to_owned(),
                 };
                 Tip::new(scene.named(near)).note(words).show(&response);
             }

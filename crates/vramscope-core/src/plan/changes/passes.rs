@@ -1,9 +1,12 @@
 //! Changes to what the forward pass keeps for the backward pass.
 
+use rustc_hash::FxHashMap;
+
 use super::draft::{Draft, Edits};
 use super::repeats::{Instance, find};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
+use crate::model::FrameId;
 use crate::plan::program::NEVER;
 
 /// Checkpointing of a module that repeats: its inner activations go at its end, and are made again before its backward pass.
@@ -148,19 +151,30 @@ pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     is_any
 }
 
-/// `del` of what a line makes, at the end of the phase that made it. False where nothing of it lives longer.
+/// `del` of what a line makes, itself or in what it calls, at the end of the phase that made it. False where nothing of it lives longer.
 pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
     let program = draft.program;
+    let stacks = &program.recording.stacks;
+    let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
+    let mut is_of_line = |row: u32| {
+        let frames = stacks.frames(program.rows[row as usize].stack);
+        frames.iter().any(|&f| {
+            *known.entry(f).or_insert_with(|| stacks.frame(f).is_some_and(|frame| stacks.location(frame).ends_with(line)))
+        })
+    };
     let mut edits = Edits::default();
     let mut is_any = false;
     for row in draft.which(|r| r.born != NEVER) {
         let r = draft.rows[row as usize];
-        let place = program.place(&program.rows[r.of as usize]);
+        if matches!(r.role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::AutocastCopies) || !is_of_line(r.of) {
+            continue;
+        }
+        // What the backward pass frees it may have needed; what outlives it is held by a name.
+        let needed = if r.role == Role::Activations { draft.reach(r.step, Phase::Backward) } else { None };
         let Some((_, end)) = draft.reach(r.step, r.phase) else { continue };
-        let end = end + 1;
-        if (place == line || place.ends_with(line)) && r.freed > end && r.role != Role::Activations {
+        if r.freed > end + 1 && needed.is_none_or(|(_, over)| r.freed > over) {
             is_any = true;
-            edits.free_at(draft, row, end);
+            edits.free_at(draft, row, end + 1);
         }
     }
     draft.apply(edits);

@@ -10,7 +10,7 @@ use super::{Table, choose_device, open_blocks, print, print_json};
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::{Format, Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
-use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Setting, Size, Trust};
+use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Size, Trust};
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, count, counted};
 
@@ -29,6 +29,8 @@ pub struct PlanReport {
     pub cap_bytes: Option<u64>,
     /// The quantity that `largest` is of.
     pub largest_of: Option<String>,
+    /// The memory of a server by what it is for, where the quantity is one of a KV cache; `null` elsewhere.
+    pub server: Option<Server>,
     /// How many steps the plan has; 0 where none were found.
     pub steps: usize,
     /// What the recordings leave open, in sentences.
@@ -110,7 +112,8 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
         Err(why @ (NoPlan::Parts(_) | NoPlan::Steps(_))) if args.json => {
             let fits = FitsEntry { reason: Some(why.to_string()), ..FitsEntry::default() };
             let (at, largest, changes, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            let report = PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None, steps: 0, notes };
+            let report =
+                PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None, server: None, steps: 0, notes };
             return print_json(out, &report);
         }
         Err(why) => return Err(why.to_string()),
@@ -166,7 +169,17 @@ fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, 
         parsed.iter().filter_map(|c| plan.change(c, &size, &first, name.as_deref())).collect()
     };
     let steps = plan.model().map_or(0, |model| model.program.steps);
-    Ok(PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: name, steps, notes: plan.notes() })
+    Ok(PlanReport {
+        fits,
+        at,
+        largest,
+        changes,
+        cap_bytes: cap,
+        largest_of: name,
+        server: plan.server(),
+        steps,
+        notes: plan.notes(),
+    })
 }
 
 /// A wanted size with what it does not name taken from the largest recording.
@@ -283,7 +296,19 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             }
         };
     }
-    if let [only] = plan.programs() {
+    if let Some(server) = &report.server {
+        notes += &format!(
+            "A server: weights {}, KV cache {}, CUDA graphs' pools {}, and at most {} that comes and goes under this load. Only the cache is \
+             taken to grow; another load may need more beside it.\n",
+            Bytes(server.weights_bytes),
+            Bytes(server.kv_cache_bytes),
+            Bytes(server.graph_pools_bytes),
+            Bytes(server.transient_bytes)
+        );
+    }
+    if let [only] = plan.programs()
+        && plan.is_single()
+    {
         let line = |f: &dyn Fn(u64) -> u64| only.at.iter().map(|(n, v)| format!("{n}={}", f(v))).collect::<Vec<_>>().join(",");
         let (is, half) = (line(&|v| v), line(&|v| if v > 1 { v / 2 } else { 2 }));
         notes += &format!(

@@ -12,19 +12,26 @@ const ALIKE: f64 = 0.02;
 /// The same lengths in the same order give the same course, but for what does not grow with them: this share of how much it varies.
 const SAME_COURSE: f64 = 0.35;
 
-/// Bytes that the passes of each recorded step hand out, over their mean; the first step, which also sets things up, only where there
-/// are not three.
-fn course(program: &Program) -> Vec<f64> {
-    let of_step = |step: usize| -> u64 {
-        let Some(rows) = program.stretches.get(step).cloned() else { return 0 };
-        let is_of_batch = |r: &&super::Row| {
-            matches!(r.role, Role::Activations | Role::Inputs | Role::Temporaries)
-                && matches!(r.phase, Phase::Forward | Phase::Backward)
-        };
-        program.rows[rows.start as usize..rows.end as usize].iter().filter(is_of_batch).map(|r| r.size).sum()
+/// Bytes that the passes of a step hand out.
+fn bytes_of(program: &Program, step: usize) -> u64 {
+    let Some(rows) = program.stretches.get(step).cloned() else { return 0 };
+    let is_of_batch = |r: &&super::Row| {
+        matches!(r.role, Role::Activations | Role::Inputs | Role::Temporaries)
+            && matches!(r.phase, Phase::Forward | Phase::Backward)
     };
+    program.rows[rows.start as usize..rows.end as usize].iter().filter(is_of_batch).map(|r| r.size).sum()
+}
+
+/// The largest of the recorded steps, where they differ.
+pub(super) fn largest(program: &Program) -> Option<usize> {
+    let varies = program.recorded_steps >= 3 && variation(&course(program)) > ALIKE;
+    (1..=program.recorded_steps).filter(|_| varies).max_by_key(|step| bytes_of(program, *step))
+}
+
+/// Bytes of each recorded step over their mean; the first step, which also sets things up, only where there are not three.
+fn course(program: &Program) -> Vec<f64> {
     let first = if program.recorded_steps >= 3 { 2 } else { 1 };
-    let bytes: Vec<f64> = (first..=program.recorded_steps).map(|step| of_step(step) as f64).collect();
+    let bytes: Vec<f64> = (first..=program.recorded_steps).map(|step| bytes_of(program, step) as f64).collect();
     let mean = bytes.iter().sum::<f64>() / bytes.len().max(1) as f64;
     if mean < 1.0 { Vec::new() } else { bytes.into_iter().map(|b| b / mean).collect() }
 }
@@ -63,11 +70,14 @@ pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
     let name = |p: &Program| p.recording.source.name.clone();
     if let Some(p) = programs.iter().find(|p| p.recorded_steps >= 3 && variation(&course(p)) > ALIKE) {
         out.push(format!(
-            "The steps of {} differ in size: the plan is of steps with these lengths in this order. A longer batch needs more than it says.",
+            "The steps of {} differ in size: the plan is of these lengths in this order, with the largest once more at the end. A longer \
+             batch needs more than it says.",
             name(p)
         ));
     }
-    if let Some(p) = programs.iter().filter(|p| p.steps > p.recorded_steps).min_by_key(|p| p.recorded_steps) {
+    if let Some(p) =
+        programs.iter().filter(|p| p.steps > p.recorded_steps && largest(p).is_none()).min_by_key(|p| p.recorded_steps)
+    {
         let more = counted((p.steps - p.recorded_steps) as u64, "time", "times");
         let steps = counted(p.recorded_steps as u64, "step", "steps");
         let first = if p.recorded_steps == 1 { " What a first step alone sets up may be counted again." } else { "" };

@@ -113,10 +113,6 @@ impl Plan {
         self.programs().iter().any(|program| program.at == *size)
     }
 
-    fn is_single(&self) -> bool {
-        self.programs().len() == 1
-    }
-
     /// True where what follows no law is more than a MiB.
     fn is_open(&self, size: &Size) -> bool {
         self.open(size) > 1 << 20

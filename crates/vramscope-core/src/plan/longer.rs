@@ -1,12 +1,14 @@
-//! More steps than a recording has: its last step again.
+//! More steps than a recording has: its last step again, or its largest where steps differ.
 //!
 //! A run's peak is often that of its second step, where the optimizer's state is there already, and reserved memory may grow for another
-//! one. What the last step makes anew is made again in each further one. What lives on into the next step goes where the last step freed
-//! that of the step before it; what is made once, as the optimizer's state is, is not made again.
+//! one. Where batches differ in length, the longest may come again when the state is there. What the step makes anew is made again in each
+//! further one. What lives on into the next step goes where the last step freed that of the step before it; what is made once, as the
+//! optimizer's state is, is not made again.
 
 use std::ops::Range;
 
 use super::align::align_steps;
+use super::evenness;
 use super::program::{NEVER, Program, Row};
 use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::Ask;
@@ -27,22 +29,38 @@ enum Fate {
     Once,
 }
 
-/// The program with so many steps, where it has fewer and ends with a whole one.
+/// The program with so many steps, where it has fewer and ends with a whole one; with its largest step once more where steps differ.
 pub(super) fn lengthened(program: Program, steps: usize) -> Program {
     let last = program.steps;
-    if last == 0 || last >= steps || program.ends_at_failure {
+    if last == 0 || program.ends_at_failure {
         return program;
     }
-    let Some(rows) = program.stretches.get(last).filter(|r| !r.is_empty()).cloned() else { return program };
-    let asks = asks_of(&program, &rows);
-    let fates = fates(&program, &rows, &asks);
+    let largest = evenness::largest(&program).filter(|step| *step < last);
+    let program = match largest {
+        Some(step) => repeated(program, step, 1),
+        None => program,
+    };
+    let more = steps.saturating_sub(program.steps);
+    let last = program.steps;
+    repeated(program, last, more)
+}
+
+/// The program with one of its steps again behind its last, so many times.
+fn repeated(program: Program, step: usize, times: usize) -> Program {
+    let last = program.steps;
+    let Some(last_rows) = program.stretches.get(last).filter(|r| !r.is_empty()).cloned() else { return program };
+    let Some(rows) = program.stretches.get(step).filter(|r| !r.is_empty()).cloned() else { return program };
+    let (asks, last_asks) = (asks_of(&program, &rows), asks_of(&program, &last_rows));
+    let last_fates = fates(&program, &last_rows, &last_asks);
+    let fates = if step == last { last_fates.clone() } else { earlier_fates(&program, &rows, &asks, step) };
     let made: Vec<u32> = rows.clone().filter(|r| fates[(r - rows.start) as usize] != Fate::Once).collect();
     let room = MOST.saturating_sub(program.asks.len()) / asks.len().max(1);
-    let laps = (steps - last).min(room);
+    let laps = times.min(room);
     if laps == 0 || made.is_empty() {
         return program;
     }
-    Writer { program: &program, rows, asks, fates, made, laps }.write()
+    let last = Step { rows: last_rows, asks: last_asks, fates: last_fates };
+    Writer { program: &program, step: Step { rows, asks, fates }, last, made, laps }.write()
 }
 
 /// The asks of a stretch of rows: from its first request to before the next stretch's.
@@ -91,131 +109,173 @@ fn alone(program: &Program, row: &Row, asks: &Range<usize>) -> Fate {
     }
 }
 
-struct Writer<'a> {
-    program: &'a Program,
-    /// Rows and asks of the last step.
+/// What lives on from a step that is not the last.
+fn earlier_fates(program: &Program, rows: &Range<u32>, asks: &Range<usize>, step: usize) -> Vec<Fate> {
+    let next = program.stretches.get(step + 1).map_or(asks.end..asks.end, |rows| asks_of(program, rows));
+    let fate = |row: u32| {
+        let freed = program.rows[row as usize].freed;
+        match freed {
+            NEVER => Fate::Once,
+            at if asks.contains(&(at as usize)) => Fate::Ends,
+            at if next.contains(&(at as usize)) => Fate::Carried(at - next.start as u32),
+            _ => Fate::Once,
+        }
+    };
+    rows.clone().map(fate).collect()
+}
+
+/// Rows and asks of a step, and what becomes of each row.
+struct Step {
     rows: Range<u32>,
     asks: Range<usize>,
     fates: Vec<Fate>,
+}
+
+impl Step {
+    fn fate(&self, row: u32) -> Option<Fate> {
+        self.fates.get(row.checked_sub(self.rows.start)? as usize).copied()
+    }
+
+    /// Rows that go in the next step, by the place before which they do, where that step has so many asks.
+    fn carried(&self, next: usize) -> Vec<(u32, u32)> {
+        let scaled = |at: u32| (u64::from(at) * next as u64 / self.asks.len().max(1) as u64) as u32;
+        let of = |row: u32| match self.fate(row) {
+            Some(Fate::Carried(at)) => Some((scaled(at), row)),
+            _ => None,
+        };
+        let mut all: Vec<(u32, u32)> = self.rows.clone().filter_map(of).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+struct Writer<'a> {
+    program: &'a Program,
+    /// The step that comes again.
+    step: Step,
+    /// The last one.
+    last: Step,
     /// Rows that are made again, in order.
     made: Vec<u32>,
     laps: usize,
 }
 
 impl Writer<'_> {
-    fn fate(&self, row: u32) -> Option<Fate> {
-        self.fates.get(row.checked_sub(self.rows.start)? as usize).copied()
+    fn repeats_last(&self) -> bool {
+        self.step.rows == self.last.rows
     }
 
-    /// The row that stands for one of the last step in a lap; 0 is the step itself.
+    /// The row that stands for one of the repeated step in a lap.
     fn of_lap(&self, row: u32, lap: usize) -> u32 {
         match self.made.binary_search(&row) {
-            Ok(at) if lap > 0 => self.rows.end + ((lap - 1) * self.made.len() + at) as u32,
+            Ok(at) if lap > 0 => self.last.rows.end + ((lap - 1) * self.made.len() + at) as u32,
             _ => row,
         }
     }
 
-    /// A row by its new number: of the last step it is that of the last lap, and what comes behind it is moved.
-    fn at_the_end(&self, row: u32) -> u32 {
-        if self.rows.contains(&row) {
-            return self.of_lap(row, self.laps);
+    /// Who stands for a row behind the laps: what comes behind the last step is moved. `None` for what went in a lap.
+    fn at_the_end(&self, row: u32) -> Option<u32> {
+        if self.last.rows.contains(&row) {
+            return match self.last.fate(row) {
+                _ if self.repeats_last() => Some(self.of_lap(row, self.laps)),
+                Some(Fate::Carried(_)) => None,
+                _ => Some(row),
+            };
         }
-        let is_behind = row != NEVER && row >= self.rows.end;
-        if is_behind { row + (self.laps * self.made.len()) as u32 } else { row }
+        let is_behind = row != NEVER && row >= self.last.rows.end;
+        Some(if is_behind { row + (self.laps * self.made.len()) as u32 } else { row })
     }
 
     fn write(self) -> Program {
         let p = self.program;
-        let mut rows: Vec<Row> = p.rows[..self.rows.end as usize].to_vec();
+        let end = self.last.rows.end as usize;
+        let before = p.rows[..end].iter().map(|r| r.lap).max().unwrap_or(0);
+        let mut rows: Vec<Row> = p.rows[..end].to_vec();
         for lap in 1..=self.laps as u32 {
-            rows.extend(self.made.iter().map(|&row| Row { lap, ..p.rows[row as usize] }));
+            rows.extend(self.made.iter().map(|&row| Row { lap: before + lap, ..p.rows[row as usize] }));
         }
-        rows.extend(p.rows[self.rows.end as usize..].iter().map(|row| Row { lap: self.laps as u32, ..*row }));
-        let mut asks = p.asks[..self.asks.start].to_vec();
-        for lap in 0..=self.laps {
-            self.step(lap, &mut asks);
+        rows.extend(p.rows[end..].iter().map(|row| Row { lap: before + self.laps as u32, ..*row }));
+        let mut asks = p.asks[..self.last.asks.start].to_vec();
+        let mut later = Vec::new();
+        self.last_step(&mut asks, &mut later);
+        for lap in 1..=self.laps {
+            self.lap(lap, &mut asks);
         }
-        asks.extend(p.asks[self.asks.end..].iter().map(|ask| renamed(*ask, |row| self.at_the_end(row))));
+        // What the end of the program frees, it frees once.
+        for ask in later.iter().chain(&p.asks[self.last.asks.end..]) {
+            asks.extend(renamed(*ask, |row| self.at_the_end(row)));
+        }
         place(&mut rows, &asks);
-        let more = (self.laps * self.made.len()) as u32;
-        let mut stretches = p.stretches[..=p.steps].to_vec();
         let each = self.made.len() as u32;
-        stretches.extend((0..self.laps as u32).map(|lap| self.rows.end + lap * each..self.rows.end + (lap + 1) * each));
+        let more = self.laps as u32 * each;
+        let mut stretches = p.stretches[..=p.steps].to_vec();
+        stretches.extend((0..self.laps as u32).map(|lap| end as u32 + lap * each..end as u32 + (lap + 1) * each));
         stretches.extend(p.stretches[p.steps + 1..].iter().map(|r| r.start + more..r.end + more));
-        let lap_us = self.microseconds();
+        let lap_us = if p.lap_us > 0 { p.lap_us } else { self.microseconds() };
         Program { rows, asks, stretches, steps: p.steps + self.laps, lap_us, ..p.clone() }
     }
 
-    /// The last step, or a lap of it.
-    fn step(&self, lap: usize, out: &mut Vec<Ask>) {
+    /// The last step as it is, but for what goes later now that more steps follow.
+    fn last_step(&self, out: &mut Vec<Ask>, later: &mut Vec<Ask>) {
         let p = self.program;
-        let last_request = p.rows[self.rows.end as usize - 1].born as usize;
-        let mut carried: Vec<(u32, u32)> = Vec::new();
-        if lap > 0 {
-            let of = |row: u32| match self.fate(row) {
-                Some(Fate::Carried(at)) => Some((at, self.of_lap(row, lap - 1))),
-                _ => None,
+        let last_request = p.rows[self.last.rows.end as usize - 1].born as usize;
+        let before = if p.steps > 1 { p.stretches[p.steps - 1].clone() } else { 0..0 };
+        for at in self.last.asks.clone() {
+            let ask = p.asks[at];
+            let is_later = match ask {
+                Ask::Free(row) | Ask::FreeLater(row) | Ask::Complete(row) => match self.last.fate(row) {
+                    Some(fate) => fate != Fate::Ends,
+                    None => at > last_request && !before.contains(&row),
+                },
+                Ask::Alloc(_) | Ask::EmptyCache => false,
             };
-            carried.extend(self.rows.clone().filter_map(of));
-            carried.sort_unstable();
+            if is_later { later.push(ask) } else { out.push(ask) }
         }
-        let mut carried = carried.into_iter().peekable();
-        for at in self.asks.clone() {
-            while let Some((_, row)) = carried.next_if(|c| c.0 as usize <= at - self.asks.start) {
+    }
+
+    /// The repeated step once more.
+    fn lap(&self, lap: usize, out: &mut Vec<Ask>) {
+        let from = if lap == 1 { &self.last } else { &self.step };
+        let name = |row: u32| if lap == 1 { row } else { self.of_lap(row, lap - 1) };
+        let mut carried = from.carried(self.step.asks.len()).into_iter().map(|(at, row)| (at, name(row))).peekable();
+        for at in self.step.asks.clone() {
+            while let Some((_, row)) = carried.next_if(|c| c.0 as usize <= at - self.step.asks.start) {
                 out.push(Ask::Free(row));
             }
-            let ask = p.asks[at];
-            let is_last = lap == self.laps;
-            match ask {
-                Ask::Alloc(row) => match self.fate(row) {
-                    Some(Fate::Once) if lap > 0 => {}
-                    _ => out.push(Ask::Alloc(self.of_lap(row, lap))),
-                },
-                Ask::Free(row) | Ask::FreeLater(row) | Ask::Complete(row) => match self.fate(row) {
-                    Some(Fate::Ends) => out.push(renamed(ask, |row| self.of_lap(row, lap))),
-                    // What the end of the program frees, it frees once.
-                    Some(Fate::Carried(_) | Fate::Stays | Fate::Once) if is_last => {
-                        out.push(renamed(ask, |row| self.of_lap(row, lap)));
-                    }
-                    Some(_) => {}
-                    // Older than the step: freed once, where it was, or at the end of the program.
-                    None if at < last_request && lap == 0 => out.push(ask),
-                    None if at < last_request => {}
-                    None if self.is_of_step_before(row) && lap == 0 => out.push(ask),
-                    None if self.is_of_step_before(row) => {}
-                    None if is_last => out.push(ask),
-                    None => {}
-                },
-                Ask::EmptyCache => out.push(ask),
+            let ask = self.program.asks[at];
+            let is_there = match ask {
+                Ask::Alloc(row) => self.step.fate(row).is_some_and(|fate| fate != Fate::Once),
+                Ask::Free(row) | Ask::FreeLater(row) | Ask::Complete(row) => self.step.fate(row) == Some(Fate::Ends),
+                Ask::EmptyCache => true,
+            };
+            if is_there {
+                out.extend(renamed(ask, |row| Some(self.of_lap(row, lap))));
             }
         }
         out.extend(carried.map(|(_, row)| Ask::Free(row)));
     }
 
-    fn is_of_step_before(&self, row: u32) -> bool {
-        self.program.steps > 1 && self.program.stretches[self.program.steps - 1].contains(&row)
-    }
-
-    /// How long the last step took.
+    /// How long the repeated step took.
     fn microseconds(&self) -> i64 {
         let device = &self.program.recording.devices[self.program.device];
         let time = |row: u32| {
             let event = self.program.rows.get(row as usize)?.event;
             device.events.time_us.get(event as usize).copied()
         };
-        let end = time(self.rows.end).or_else(|| device.events.time_us.last().copied());
-        time(self.rows.start).zip(end).map_or(0, |(from, to)| to - from)
+        let end = time(self.step.rows.end).or_else(|| device.events.time_us.last().copied());
+        time(self.step.rows.start).zip(end).map_or(0, |(from, to)| to - from)
     }
 }
 
-fn renamed(ask: Ask, of: impl Fn(u32) -> u32) -> Ask {
-    match ask {
-        Ask::Alloc(row) => Ask::Alloc(of(row)),
-        Ask::Free(row) => Ask::Free(of(row)),
-        Ask::FreeLater(row) => Ask::FreeLater(of(row)),
-        Ask::Complete(row) => Ask::Complete(of(row)),
+/// The ask with another row; `None` where no row stands for it.
+fn renamed(ask: Ask, of: impl Fn(u32) -> Option<u32>) -> Option<Ask> {
+    Some(match ask {
+        Ask::Alloc(row) => Ask::Alloc(of(row)?),
+        Ask::Free(row) => Ask::Free(of(row)?),
+        Ask::FreeLater(row) => Ask::FreeLater(of(row)?),
+        Ask::Complete(row) => Ask::Complete(of(row)?),
         Ask::EmptyCache => Ask::EmptyCache,
-    }
+    })
 }
 
 /// Finds anew where each row is asked for and freed.

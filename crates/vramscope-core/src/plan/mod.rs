@@ -23,6 +23,7 @@ pub mod program;
 mod recorded;
 mod reduce;
 mod refuse;
+mod server;
 mod size;
 
 use std::sync::{Arc, OnceLock};
@@ -37,6 +38,7 @@ pub use law::{Fit, Law, Sure};
 pub use predict::{Predicted, Stream};
 pub use program::{Program, Row};
 pub use refuse::Parting;
+pub use server::Server;
 pub use size::Size;
 
 /// One recording of the program.
@@ -192,6 +194,12 @@ impl Plan {
     pub fn own_setting(&self, limit: Option<u64>) -> Setting {
         let conf = self.programs[self.largest].conf.clone();
         Setting { text: conf.to_string(), conf, limit }
+    }
+
+    /// True where one recording is all there is, and what grows is only likely.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.programs.len() == 1 && self.model().is_none_or(|model| model.is_single)
     }
 
     /// The place of the largest recording.

@@ -59,8 +59,8 @@ impl PlanView {
         let down = Rangef::new(parts.peak.top() - 6.0, parts.outcome.bottom());
         let mut batch = Batch::new(ui.painter());
         let at = x.at(scene.chosen as f64);
-        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
-            let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+        // Where nothing fits there is no edge between what does and what does not.
+        if let Some(edge) = edge(scene, &x, parts.peak).filter(|edge| *edge > parts.peak.left()) {
             for rect in [Some(parts.peak), parts.roles].into_iter().flatten() {
                 batch.vline(edge, rect.y_range(), 1.0, t.red);
             }
@@ -121,8 +121,7 @@ impl PlanView {
             .map(|(v, p)| (*v as f64, p.capped.peak_reserved_bytes as f64))
             .collect();
         let mut veil = Batch::new(&p);
-        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
-            let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+        if let Some(edge) = edge(scene, x, rect) {
             veil.rect(rect.with_min_x(edge), Tokens::at(t.s1, 0.45));
         }
         if shows_limit {
@@ -251,6 +250,11 @@ impl PlanView {
             if let Some(all) = all.filter(|r| r.width() >= 36.0) {
                 label::text(&p, pos2(all.left() + 6.0, all.center().y), Align2::LEFT_CENTER, words, Type::Caption, ink);
             }
+        }
+        if scene.points.iter().any(|(_, p)| p.capped.retries > 0 && !p.capped.oom) {
+            let place =
+                Rect::from_min_max(pos2(rect.right() + 12.0, rect.top()), pos2(ui.max_rect().right() - 6.0, rect.bottom()));
+            label::text_in(&p, place, "number: retries", Type::Caption, t.text3);
         }
         let response = ui.interact(rect, ui.scope_id().with("outcome"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Image, true, "Outcome of each size"));
@@ -390,8 +394,8 @@ impl PlanView {
             })
             .collect();
         batch.hatch_between(&free, rect.left(), t.hatch_large);
-        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
-            batch.rect(rect.with_min_x(x.at(fails as f64 - scene.step as f64 / 2.0)), Tokens::at(t.s1, 0.62));
+        if let Some(edge) = edge(scene, x, rect) {
+            batch.rect(rect.with_min_x(edge), Tokens::at(t.s1, 0.62));
         }
         if (scene.limit as f64) < greatest {
             batch.dashed_hline(rect.x_range(), y.at(scene.limit as f64), 1.0, DASH_LIMIT, t.red);
@@ -410,11 +414,17 @@ impl PlanView {
     }
 }
 
+/// Where what fails begins, in a plot.
+fn edge(scene: &Scene, x: &Scale, rect: Rect) -> Option<f32> {
+    let fails = scene.fails().filter(|f| *f <= scene.high)?;
+    Some(x.at(fails as f64 - scene.step as f64 / 2.0).max(rect.left()))
+}
+
 /// Where it fails: a flag and its sentence.
 fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
     let t = cx.tokens;
     let Some(fails) = scene.fails().filter(|f| *f <= scene.high) else { return };
-    let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+    let Some(edge) = edge(scene, x, rect) else { return };
     let flag = paint_flag(p, t, pos2(edge + 15.0, rect.top() + 1.0), "OOM");
     let words = match &scene.failure {
         Some((size, f)) => format!("{} first fails at event {}", count(*size), count(u64::from(f.event))),
@@ -494,7 +504,11 @@ fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, cur
     let plotted = match row.map(|r| &r.kind) {
         Some(Kind::Own | Kind::Passes(..)) | None => String::new(),
         Some(Kind::Setting(conf)) => conf.replace(":True", ""),
-        Some(Kind::Changes(..)) => row.map_or(String::new(), |r| r.title.clone()),
+        // The row has the whole title; here is room for a few words.
+        Some(Kind::Changes(changes, conf)) => {
+            let with = if *conf == scene.own { "" } else { " + setting" };
+            format!("{}{with}", changes.replace('_', " ").replace('+', " + "))
+        }
     };
     let names = [("reserved, no limit".to_owned(), t.text2), ("allocated".to_owned(), t.slot(0)), (plotted, t.slot(2))];
     let named: Vec<(f64, String, Color32)> = curves

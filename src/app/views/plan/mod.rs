@@ -174,7 +174,7 @@ fn told(scene: &Scene) -> Vec<(String, String)> {
         let p = &point.capped;
         out.push(("reserved ".to_owned(), format!("{} of {}", Bytes(p.peak_reserved_bytes), Bytes(scene.limit))));
         out.push(("allocated ".to_owned(), Bytes(p.peak_allocated_bytes).to_string()));
-        if p.retries > 0 {
+        if p.retries > 0 && !p.oom {
             out.push(("retries ".to_owned(), count(p.retries)));
         }
     }

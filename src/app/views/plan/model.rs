@@ -162,7 +162,7 @@ impl Scene {
 
     /// Something of the answers rests on one recording.
     pub fn is_single(&self) -> bool {
-        self.plan.programs().len() == 1
+        self.plan.is_single()
     }
 
     /// The first size of the steps that fails in every run tried.
@@ -243,6 +243,7 @@ impl PlanView {
         // What fits far beyond the wanted size is told in words; the figures are those of the wanted one.
         let chosen = chosen_first.unwrap_or_else(|| match fits {
             Some((sure, _)) if (low..=high).contains(&sure) => sure,
+            Some((0, 0)) => low,
             Some((0, may)) if (low..=high).contains(&may) => may,
             _ if !knows => most,
             _ => wanted.clamp(low, high),

@@ -88,7 +88,11 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
     let mut out: Vec<(String, Ink)> = Vec::new();
     let mut say = |text: String, ink| out.push((text, ink));
     if let Some((size, failure)) = &scene.failure {
-        let words = if scene.knows { format!("{} first fails", count(*size)) } else { "It fails".to_owned() };
+        let words = match scene.fits {
+            Some((0, 0)) => format!("{} fails", count(*size)),
+            _ if scene.knows => format!("{} first fails", count(*size)),
+            _ => "It fails".to_owned(),
+        };
         say(format!("{words} at event {}", count(u64::from(failure.event))), Ink::Red);
         let doing = if failure.doing.is_empty() { String::new() } else { format!(", {}", failure.doing) };
         say(format!("{doing}: {} is asked for and does not fit. ", Bytes(failure.bytes)), Ink::Plain);

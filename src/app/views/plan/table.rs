@@ -158,6 +158,7 @@ fn paint_cell(
         (5, Some(f)) => {
             let words = match (&row.kind, f.largest) {
                 (Kind::Passes(..), _) => "\u{2013}".to_owned(),
+                (_, Some(0)) => "none".to_owned(),
                 (_, Some(n)) => count(n),
                 (_, None) if scene.knows => "\u{2026}".to_owned(),
                 _ => "\u{2013}".to_owned(),

@@ -249,7 +249,8 @@ impl Change {
                 let has_step = has(Role::OptimizerState) || draft.rows.iter().any(|row| row.phase == Phase::Optimizer);
                 (!has_step).then_some("no optimizer is in the recording")
             }
-            Change::Bf16 => (!has(Role::Weights)).then_some("the recording does not tell which blocks are weights"),
+            Change::Bf16 if !has(Role::Weights) => Some("the recording does not tell which blocks are weights"),
+            Change::Bf16 => (draft.bytes_of_element() == 2).then_some("the weights have 16 bits already"),
             Change::Offload => {
                 (!has(Role::Activations)).then_some("the recording shows no tensors that are kept for a backward pass")
             }

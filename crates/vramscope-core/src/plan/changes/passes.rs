@@ -100,6 +100,7 @@ pub(super) fn offload(draft: &mut Draft<'_>) {
 pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     let last = draft.steps();
     let mut is_any = false;
+    let mut edits = Edits::default();
     for step in u32::from(draft.program.steps > 0)..=last {
         let Some((from, end)) = draft.reach(step, Phase::Forward) else { continue };
         let forward = draft.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
@@ -122,6 +123,14 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
                 && r.role != Role::Gradients
         });
         let large: Vec<u32> = gradients.into_iter().filter(|&r| is_large(draft, r)).collect();
+        // The last layer's gradient is a sum over the parts: it is there from the first part on.
+        let of_head =
+            draft.which(|r| r.step == step && r.role == Role::Gradients && r.phase == Phase::Backward && r.born <= back);
+        if let Some(&head) = of_head.iter().max_by_key(|&&r| draft.size(r)) {
+            let born = draft.rows[head as usize].born;
+            let sum = edits.make_again(draft, head, end + 1);
+            edits.free_again(sum, born + 1);
+        }
         for row in at_the_end.into_iter().chain(large) {
             if step == last {
                 draft.recomputed += draft.size(row);
@@ -131,6 +140,7 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
             part.1 = part.1.saturating_mul(chunks);
         }
     }
+    draft.apply(edits);
     is_any
 }
 

@@ -128,7 +128,9 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
             draft.which(|r| r.step == step && r.role == Role::Gradients && r.phase == Phase::Backward && r.born <= back);
         if let Some(&head) = of_head.iter().max_by_key(|&&r| draft.size(r)) {
             let born = draft.rows[head as usize].born;
-            let sum = edits.make_again(draft, head, end + 1);
+            // Behind the first request of the backward pass, which is where others look for its beginning.
+            let begin = draft.reach(step, Phase::Backward).map_or(end, |(first, _)| first);
+            let sum = edits.make_again(draft, head, begin + 1);
             edits.free_again(sum, born + 1);
         }
         for row in at_the_end.into_iter().chain(large) {
@@ -176,7 +178,8 @@ pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
     let mut is_any = false;
     for row in draft.which(|r| r.born != NEVER) {
         let r = draft.rows[row as usize];
-        if matches!(r.role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::AutocastCopies) || !is_of_line(r.of) {
+        let is_of_loop = matches!(r.role, Role::Activations | Role::Inputs | Role::Temporaries | Role::Unknown);
+        if !is_of_loop || !is_of_line(r.of) {
             continue;
         }
         // What the backward pass frees it may have needed; what outlives it is held by a name.

@@ -100,8 +100,8 @@ fn changes_come_out_as_runs_with_them_did() {
         ("lora:8", 3792.0, 3006.979, 1.0),
         ("8bit", 3812.0, 3235.022, 0.2),
         ("chunks:8", 2892.0, 2604.377, 2.0),
-        ("8bit+chunks:8", 2214.0, 1996.0, 2.0),
-        ("chunks:8+checkpoint", 2330.0, 2133.1, 2.0),
+        ("8bit+chunks:8", 2214.0, 1996.0, 4.0),
+        ("chunks:8+checkpoint", 2330.0, 2133.1, 4.0),
     ] {
         let changes = Change::parse(change).unwrap();
         let c = plan.change(&changes, &Size::of("batch", 16), &setting("", None), None).unwrap();

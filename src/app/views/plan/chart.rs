@@ -240,21 +240,21 @@ impl PlanView {
         }
         batch.outline(cell(scene.chosen).expand2(vec2(1.0, 1.0)), 1.0, t.text1);
         batch.paint(&p);
-        for (place, n) in numbers {
-            let words = count(n);
-            if label::width(&p, &words, Type::Mono) + 2.0 <= place.width() {
-                label::text(&p, place.center(), Align2::CENTER_CENTER, &words, Type::Mono, t.text1);
-            }
+        let has_retries = !numbers.is_empty();
+        let room = |(place, n): &(Rect, u64)| label::width(&p, &count(*n), Type::Mono) + 2.0 <= place.width();
+        let are_told = numbers.iter().all(room);
+        for (place, n) in numbers.into_iter().filter(|_| are_told) {
+            label::text(&p, place.center(), Align2::CENTER_CENTER, &count(n), Type::Mono, t.text1);
         }
         for (all, words, ink) in [(fits, "fits", t.text2), (fails, "fails", t.red)] {
             if let Some(all) = all.filter(|r| r.width() >= 36.0) {
                 label::text(&p, pos2(all.left() + 6.0, all.center().y), Align2::LEFT_CENTER, words, Type::Caption, ink);
             }
         }
-        if scene.points.iter().any(|(_, p)| p.capped.retries > 0 && !p.capped.oom) {
+        if has_retries {
             let place =
                 Rect::from_min_max(pos2(rect.right() + 12.0, rect.top()), pos2(ui.max_rect().right() - 6.0, rect.bottom()));
-            label::text_in(&p, place, "number: retries", Type::Caption, t.text3);
+            label::text_in(&p, place, if are_told { "number: retries" } else { "darker: retries" }, Type::Caption, t.text3);
         }
         let response = ui.interact(rect, ui.scope_id().with("outcome"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Image, true, "Outcome of each size"));

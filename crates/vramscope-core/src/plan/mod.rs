@@ -235,6 +235,14 @@ impl Plan {
         Predicted { oom: true, oom_varies: under.oom_varies, retries: under.retries, certain, ..without }
     }
 
+    /// A run that was recorded failed under these settings with as much room; a larger one fails too.
+    pub(crate) fn is_known_to_fail(&self, size: &Size, setting: &Setting) -> bool {
+        let is_as_large = |p: &Program| p.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
+        let failed = |p: &&Arc<Program>| is_as_large(p) && p.conf == setting.conf;
+        let failed_under = self.programs.iter().filter(failed).filter_map(|p| p.failed_under).max();
+        setting.limit.zip(failed_under).is_some_and(|(limit, under)| limit <= under)
+    }
+
     /// What a run under a limit comes to, up to the request that fails.
     pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
         let distance = |p: &Program| -> f64 {
@@ -251,9 +259,7 @@ impl Plan {
         let Some(model) = nearest else { return Predicted::nothing(size) };
         let mut out = model.predict(size, setting);
         // A replay may pass where the truth is known: places of segments decide, and they are not in a recording.
-        let failed = |p: &&Arc<Program>| p.at == *size && p.conf == setting.conf;
-        let failed_under = self.programs.iter().filter(failed).filter_map(|p| p.failed_under).max();
-        if setting.limit.zip(failed_under).is_some_and(|(limit, under)| limit <= under) {
+        if self.is_known_to_fail(size, setting) {
             (out.oom, out.oom_varies) = (true, false);
         }
         out

@@ -132,8 +132,11 @@ impl PlanView {
         dots(&p, t, scene, x, &y);
         if shows_limit {
             let words = format!("limit {}", Bytes(limit));
-            let place = pos2(rect.left() + 6.0, y.at(limit as f64) - 3.0);
-            label::text(&p, place, Align2::LEFT_BOTTOM, &words, Type::Mono, t.red);
+            // The figures of a size at the left stand there.
+            let is_left = x.at(scene.chosen as f64) > rect.left() + 200.0;
+            let (from, anchor) =
+                if is_left { (rect.left() + 6.0, Align2::LEFT_BOTTOM) } else { (rect.right() - 6.0, Align2::RIGHT_BOTTOM) };
+            label::text(&p, pos2(from, y.at(limit as f64) - 3.0), anchor, &words, Type::Mono, t.red);
         }
         ends(&p, t, scene, rect, &y, [&free, &allocated, &plotted], ui.max_rect().right());
         if scene.points.len() < scene.all {

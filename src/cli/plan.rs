@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::args::PlanArgs;
 use super::{Table, choose_device, open_blocks, print, print_json};
 use vramscope_core::inference::whatif::SUGGESTED;
-use vramscope_core::model::{Progress, Recording};
+use vramscope_core::model::{Format, Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
-use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Setting, Size, Trust};
+use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Size, Trust};
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, count, counted};
 
@@ -29,6 +29,12 @@ pub struct PlanReport {
     pub cap_bytes: Option<u64>,
     /// The quantity that `largest` is of.
     pub largest_of: Option<String>,
+    /// The memory of a server by what it is for, where the quantity is one of a KV cache; `null` elsewhere.
+    pub server: Option<Server>,
+    /// How many steps the plan has; 0 where none were found.
+    pub steps: usize,
+    /// What the recordings leave open, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// How well the recordings explain the program.
@@ -82,6 +88,12 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
         if let Some(why) = super::whatif::without_requests(&recording.devices[device]) {
             return Err(format!("{}: {why}", file.display()));
         }
+        if recording.source.format == Format::Plan {
+            return Err(format!(
+                "{}: this run is predicted already and was never made; plan from the recordings that it follows from",
+                file.display()
+            ));
+        }
         let tables = DeviceTables::build(&recording.devices[device], &progress).map_err(|e| e.to_string())?;
         opened.push((Arc::new(recording), device, tables));
     }
@@ -95,12 +107,14 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
             at: at.clone(),
         })
         .collect();
-    let plan = match Plan::of(inputs, &progress) {
+    let plan = match Plan::of_steps(inputs, args.steps.map(usize::from), &progress) {
         Ok(plan) => plan,
-        Err(NoPlan::Parts(parting)) if args.json => {
-            let fits = FitsEntry { reason: Some(parting.sentence), ..FitsEntry::default() };
-            let (at, largest, changes) = (Vec::new(), Vec::new(), Vec::new());
-            return print_json(out, &PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None });
+        Err(why @ (NoPlan::Parts(_) | NoPlan::Steps(_))) if args.json => {
+            let fits = FitsEntry { reason: Some(why.to_string()), ..FitsEntry::default() };
+            let (at, largest, changes, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            let report =
+                PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None, server: None, steps: 0, notes };
+            return print_json(out, &report);
         }
         Err(why) => return Err(why.to_string()),
     };
@@ -154,7 +168,18 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         let parsed: Vec<Vec<Change>> = args.change.iter().map(|c| Change::parse(c)).collect::<Result<_, _>>()?;
         parsed.iter().filter_map(|c| plan.change(c, &size, &first, name.as_deref())).collect()
     };
-    Ok(PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: name })
+    let steps = plan.model().map_or(0, |model| model.program.steps);
+    Ok(PlanReport {
+        fits,
+        at,
+        largest,
+        changes,
+        cap_bytes: cap,
+        largest_of: name,
+        server: plan.server(),
+        steps,
+        notes: plan.notes(),
+    })
 }
 
 /// A wanted size with what it does not name taken from the largest recording.
@@ -210,8 +235,12 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             (Some(_), true, false) => format!("; it does not fit {place}"),
             (Some(_), _, true) => format!("; it may fit {place}"),
         };
+        let retries = match p.retries {
+            0 => String::new(),
+            n => format!(", giving cached memory back {}", counted(n, "time", "times")),
+        };
         out += &format!(
-            "{}: {} reserved{span}, {} allocated{verdict}.\n",
+            "{}: {} reserved{span}, {} allocated{verdict}{retries}.\n",
             p.size,
             Bytes(p.peak_reserved_bytes),
             Bytes(p.peak_allocated_bytes)
@@ -257,7 +286,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             roles.iter().map(|(role, bytes)| format!("{} {}", role.replace('_', " "), Bytes(**bytes))).collect();
         out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
     }
-    let mut notes = String::new();
+    let mut notes: String = report.notes.iter().map(|note| format!("{note}\n")).collect();
     let fits = &report.fits;
     if plan.programs().len() > 1 {
         notes += &match fits.unexplained_bytes {
@@ -272,7 +301,19 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
             }
         };
     }
-    if let [only] = plan.programs() {
+    if let Some(server) = &report.server {
+        notes += &format!(
+            "A server: weights {}, KV cache {}, CUDA graphs' pools {}, and at most {} that comes and goes under this load. Only the cache is \
+             taken to grow; another load may need more beside it.\n",
+            Bytes(server.weights_bytes),
+            Bytes(server.kv_cache_bytes),
+            Bytes(server.graph_pools_bytes),
+            Bytes(server.transient_bytes)
+        );
+    }
+    if let [only] = plan.programs()
+        && plan.is_single()
+    {
         let line = |f: &dyn Fn(u64) -> u64| only.at.iter().map(|(n, v)| format!("{n}={}", f(v))).collect::<Vec<_>>().join(",");
         let (is, half) = (line(&|v| v), line(&|v| if v > 1 { v / 2 } else { 2 }));
         notes += &format!(

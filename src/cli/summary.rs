@@ -27,6 +27,8 @@ use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 pub struct Summary {
     pub(super) file: String,
     pub(super) format: &'static str,
+    /// It was predicted, and never made.
+    never_ran: bool,
     pub(super) load: Load,
     pub(super) devices: Vec<DeviceSummary>,
     /// What the program was doing on the device that held most, which is also among `devices`; null where no block is known.
@@ -339,6 +341,7 @@ fn summarise_by(
     Ok(Summary {
         file: path.display().to_string(),
         format: recording.source.format.name(),
+        never_ran: recording.source.format.never_ran(),
         load: Load {
             seconds: recording.report.seconds,
             analysis_seconds: started.elapsed().as_secs_f64(),

@@ -126,6 +126,31 @@ fn a_row_shows_its_code_for_each_library_and_the_run_opens_as_a_recording() {
 }
 
 #[test]
+fn rows_are_put_together_with_ctrl() {
+    let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
+    enter(&mut h, "Wanted", "24");
+    h.get_by_label_contains("optimizer state in 8 bits").click();
+    h.run_steps(4);
+    let add = |h: &mut Harness<'static, Alone>, row: &str| {
+        h.get_by_label_contains(row).click_modifiers(egui::Modifiers::COMMAND);
+        h.run_steps(6);
+    };
+    add(&mut h, "logits and loss in 8 chunks: peak");
+    assert!(says(&h, "logits and loss in 8 chunks; optimizer state in 8 bits: peak"), "a row of both");
+    assert!(says(&h, "optim.AdamW8bit(") && says(&h, "h.chunk(8)"), "and the lines of both");
+    assert!(says(&h, "optimizer state in 8 bits: peak") && says(&h, "part of the combination"), "their rows are marked");
+    add(&mut h, "SGD without momentum: peak");
+    assert!(says(&h, "logits and loss in 8 chunks; SGD without momentum: peak"), "one optimizer takes the other's place");
+    h.get_by_label("Open as recording").click();
+    h.run_steps(3);
+    let changes = h.state().asked.iter().find_map(|a| match a {
+        Action::OpenPlanned(run) => Some(run.changes.clone()),
+        _ => None,
+    });
+    assert_eq!(changes.as_deref(), Some("chunks:8+sgd"));
+}
+
+#[test]
 fn one_recording_answers_with_a_span_and_says_how_to_make_it_exact() {
     let mut h = view(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1400.0], false);
     enter(&mut h, "Cap", "4 GiB");

@@ -7,6 +7,8 @@ use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, p
 use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::state::command::Command;
 use crate::app::state::live_status::last_known;
+use crate::app::state::view_kind::ViewKind;
+use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
@@ -72,7 +74,22 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
             let files_of = if files == 1 { " file" } else { " files" };
             items.add(&[(&count(rows), true), (of, false), (&count(files), true), (files_of, false)]);
         }
-        Content::Ready(view) => cursor_status(&mut items, view),
+        Content::Ready(view) => match told_by_workspace(document, view) {
+            Some(told) => {
+                for (name, figure) in &told {
+                    items.add(&[(name, false), (figure, true)]);
+                }
+            }
+            None => cursor_status(&mut items, view),
+        },
+    }
+}
+
+/// What a workspace without a cursor tells of itself.
+fn told_by_workspace(document: &Document, view: &DeviceView) -> Option<Vec<(String, String)>> {
+    match document.workspace {
+        Workspace::Plan => view.views.get(&ViewKind::Plan)?.status(),
+        _ => None,
     }
 }
 

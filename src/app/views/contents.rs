@@ -129,7 +129,12 @@ fn watched(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
-    section(ui, "Recorded", "", false);
+    let never_ran = cx.data.recording.source.format.never_ran();
+    section(ui, if never_ran { "Predicted, not recorded" } else { "Recorded" }, "", false);
+    if never_ran {
+        let words = "This run was never made: its requests follow from recordings of the program, and its figures from a model of the allocator.";
+        padded(ui, |ui| label::paragraph(ui, words, Type::Body, cx.tokens.amber));
+    }
     // What is still being watched is no file yet.
     if cx.data.recording.source.bytes > 0 {
         key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());

@@ -95,6 +95,11 @@ pub trait View {
     /// Controls at the right of the pane header, drawn right to left.
     fn header_ui(&mut self, _ui: &mut Ui, _cx: &ViewContext<'_>) {}
 
+    /// What the status bar tells in place of the cursor: a name and its figure each. `None` where the cursor is what counts.
+    fn status(&self) -> Option<Vec<(String, String)>> {
+        None
+    }
+
     /// The picture, in what is left of the pane.
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>);
 }

@@ -38,6 +38,9 @@ pub struct PlanArgs {
     /// The largest value of this quantity that fits the cap
     #[arg(long, value_name = "NAME")]
     pub largest: Option<String>,
+    /// How many steps the run has at least, three when absent; the last recorded step is repeated
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub steps: Option<u16>,
     /// The device, by the number the process knew it by; the busiest when absent
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,

@@ -454,6 +454,7 @@ fn planned(
         conf: vec![plan.own_setting(cap).text],
         change: vec!["all".to_owned()],
         largest: None,
+        steps: None,
         device: None,
         json: false,
     };

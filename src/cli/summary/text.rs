@@ -15,6 +15,9 @@ const OOMS: usize = 5;
 pub(super) fn of(s: &Summary) -> String {
     let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
     let mut out = format!("{}: {caveat}{}\n", s.file, headline(s));
+    if s.never_ran {
+        out += "  This run was predicted and never made.\n";
+    }
     let is_one = s.devices.len() == 1;
     for (device, doing) in s.devices.iter().filter_map(|d| Some((d, d.doing.as_ref()?))) {
         let whose = if is_one { String::new() } else { format!("{}: ", device.label) };

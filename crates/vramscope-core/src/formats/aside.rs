@@ -1,5 +1,5 @@
-//! What a PyTorch snapshot has no place for: samples of the whole card and of the processes on it, its name, size and limit, and that
-//! whole blocks stand where requested sizes should.
+//! What a PyTorch snapshot has no place for: samples of the whole card and of the processes on it, its name, size and limit, that
+//! whole blocks stand where requested sizes should, and that a run was planned and never made.
 //!
 //! When such a recording is written as a snapshot, they stand as JSON text under a key of our own, [`KEY`]. PyTorch's viewer leaves keys
 //! alone that it does not know; our reader takes them back, so that a diagnosis which rests on samples is the same again.
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::export::snapshot::DevicePart;
 use super::snapshot::MAX_DEVICES;
-use crate::model::{DeviceKind, DeviceRecording, Known, LiveTrack, Recording, Sample};
+use crate::model::{DeviceKind, DeviceRecording, Format, Known, LiveTrack, Recording, Sample};
 
 /// The key in the snapshot's dictionary.
 pub(super) const KEY: &str = "vramscope";
@@ -23,6 +23,34 @@ const VERSION: u32 = 1;
 struct Aside {
     version: u32,
     devices: Vec<Beside>,
+    /// The run was never made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    never_ran: Option<NeverRan>,
+}
+
+/// Where a run comes from that was never made.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum NeverRan {
+    Plan,
+    WhatIf,
+}
+
+impl NeverRan {
+    fn of(format: Format) -> Option<Self> {
+        match format {
+            Format::Plan => Some(NeverRan::Plan),
+            Format::WhatIf => Some(NeverRan::WhatIf),
+            _ => None,
+        }
+    }
+
+    fn format(self) -> Format {
+        match self {
+            NeverRan::Plan => Format::Plan,
+            NeverRan::WhatIf => Format::WhatIf,
+        }
+    }
 }
 
 /// What is known of one device.
@@ -87,15 +115,17 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
             }
         })
         .collect();
-    if devices.is_empty() {
+    let never_ran = NeverRan::of(recording.source.format);
+    if devices.is_empty() && never_ran.is_none() {
         return None;
     }
     // Strings, numbers and lists of them always have a JSON.
-    serde_json::to_string(&Aside { version: VERSION, devices }).ok()
+    serde_json::to_string(&Aside { version: VERSION, devices, never_ran }).ok()
 }
 
-/// Puts what stands beside back on its devices; what the snapshot itself told stays. One sentence when the text is none of ours.
-pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Result<(), String> {
+/// Puts what stands beside back on its devices; what the snapshot itself told stays. Gives the format of a run that was never made. One
+/// sentence when the text is none of ours.
+pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Result<Option<Format>, String> {
     let aside: Aside = serde_json::from_slice(text).map_err(|e| format!("the samples under '{KEY}' cannot be read: {e}"))?;
     if aside.version > VERSION {
         return Err(format!(
@@ -129,7 +159,7 @@ pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Resul
             );
         }
     }
-    Ok(())
+    Ok(aside.never_ran.map(NeverRan::format))
 }
 
 /// The time that a part of a device covers; `None` for the whole.

@@ -224,6 +224,12 @@ impl Clock {
 }
 
 impl Format {
+    /// True for a run that was never made: its events come out of the model of the allocator.
+    #[must_use]
+    pub fn never_ran(self) -> bool {
+        matches!(self, Format::Plan | Format::WhatIf)
+    }
+
     /// A short stable name, used by `summary --json`.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -19,6 +19,13 @@ pub(super) fn align(a: &Program, b: &Program) -> Vec<u32> {
     of
 }
 
+/// The row of a later step for each of an earlier one of the same program; [`u32::MAX`] where it has none.
+pub(super) fn align_steps(program: &Program, earlier: Range<u32>, later: Range<u32>) -> Vec<u32> {
+    let mut of = vec![NEVER; program.rows.len()];
+    align_stretch(program, program, earlier.clone(), later, &Ratios::between(&program.at, &program.at), &mut of);
+    of[earlier.start as usize..earlier.end as usize].to_vec()
+}
+
 /// Stretches that belong together. A program with fewer steps repeats its last.
 fn stretches(a: &Program, b: &Program) -> Vec<(Range<u32>, Range<u32>)> {
     if a.steps == 0 || b.steps == 0 {

@@ -24,7 +24,7 @@ pub struct Model {
     pub of: Vec<u32>,
     /// Rows that no other recording has.
     pub alone: Vec<u32>,
-    /// There is one recording only, and the anatomy tells what grows.
+    /// There is one recording only, and the anatomy tells what is likely to grow.
     pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
     pub missing: Vec<usize>,
@@ -85,8 +85,9 @@ impl Model {
             samples
         };
         if maps.is_empty() {
-            let (fits, of) = super::one_recording::fit(program, &quantities, &at[base]);
-            let is_single = true;
+            let cache = super::server::cache(program, names);
+            let (fits, of) = super::one_recording::fit(program, &quantities, &at[base], &cache);
+            let is_single = cache.is_empty();
             let mut model =
                 Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single, missing: Vec::new() };
             let mut ids: FxHashMap<Fit, u32> = model.fits.iter().cloned().zip(0..).collect();

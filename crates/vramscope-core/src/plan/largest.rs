@@ -79,7 +79,8 @@ impl Plan {
     /// Whether the verdict would be another one with a little more or less room: sizes that follow no law may be a little more or less
     /// in truth.
     pub(super) fn turns_within_margin(&self, size: &Size, setting: &Setting, answer: &Predicted) -> bool {
-        let Some(limit) = setting.limit.filter(|_| !self.is_recorded(size)) else { return false };
+        let is_open = !self.is_recorded(size) && !self.is_known_to_fail(size, setting);
+        let Some(limit) = setting.limit.filter(|_| is_open) else { return false };
         let other = match (self.is_single(), answer.oom) {
             // What grows is likely, and not known.
             (true, true) => limit + limit / ONE_RECORDING,
@@ -111,10 +112,6 @@ impl Plan {
     /// It was run at this size: what it asked for is known.
     fn is_recorded(&self, size: &Size) -> bool {
         self.programs().iter().any(|program| program.at == *size)
-    }
-
-    fn is_single(&self) -> bool {
-        self.programs().len() == 1
     }
 
     /// True where what follows no law is more than a MiB.

@@ -11,9 +11,11 @@
 mod align;
 pub mod cards;
 pub mod changes;
+mod evenness;
 pub mod fit;
 mod largest;
 pub mod law;
+mod longer;
 pub mod names;
 mod one_recording;
 mod predict;
@@ -21,6 +23,7 @@ pub mod program;
 mod recorded;
 mod reduce;
 mod refuse;
+mod server;
 mod size;
 
 use std::sync::{Arc, OnceLock};
@@ -35,6 +38,7 @@ pub use law::{Fit, Law, Sure};
 pub use predict::{Predicted, Stream};
 pub use program::{Program, Row};
 pub use refuse::Parting;
+pub use server::Server;
 pub use size::Size;
 
 /// One recording of the program.
@@ -72,12 +76,20 @@ impl Setting {
     }
 }
 
+/// The optimizer's state is there from the second step on, and reserved memory may grow in the third.
+const LEAST_STEPS: usize = 3;
+/// Recordings with fewer steps than another are lengthened to that, up to so many.
+const MOST_STEPS: usize = 8;
+
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPlan {
     /// The recordings are not of one program.
     #[error("{}", .0.sentence)]
     Parts(Box<Parting>),
+    /// Their steps differ in size, each recording's in its own way.
+    #[error("{0}")]
+    Steps(String),
     /// What was said of the recordings does not fit.
     #[error("{0}")]
     Sizes(String),
@@ -102,6 +114,14 @@ impl Plan {
     /// # Errors
     /// [`NoPlan`]: they are of different programs, or the sizes do not tell them apart.
     pub fn of(inputs: Vec<Input<'_>>, progress: &Progress) -> Result<Self, NoPlan> {
+        Self::of_steps(inputs, None, progress)
+    }
+
+    /// The same for a run of so many steps at least; of three where nobody says. The last recorded step is repeated.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn of_steps(inputs: Vec<Input<'_>>, steps: Option<usize>, progress: &Progress) -> Result<Self, NoPlan> {
         let Some(first) = inputs.first() else { return Err(NoPlan::Sizes("there is no recording".to_owned())) };
         let names: Vec<String> = first.at.names().map(str::to_owned).collect();
         if names.len() > law::QUANTITIES {
@@ -124,12 +144,18 @@ impl Plan {
         }
         let mut programs = Vec::with_capacity(inputs.len());
         for input in inputs {
-            programs.push(Arc::new(Program::read(input.recording, input.device, input.tables, input.at, progress)?));
+            programs.push(Program::read(input.recording, input.device, input.tables, input.at, progress)?);
         }
+        let most = programs.iter().map(|p| p.steps).max().unwrap_or(0).min(MOST_STEPS);
+        let steps = steps.unwrap_or(LEAST_STEPS).max(most);
+        let programs: Vec<Arc<Program>> = programs.into_iter().map(|p| Arc::new(longer::lengthened(p, steps))).collect();
         let weight = |p: &Program| p.at.iter().fold(1u128, |all, (_, v)| all.saturating_mul(u128::from(v)));
         let largest = (0..programs.len()).max_by_key(|&i| weight(&programs[i])).unwrap_or(0);
         let models: Vec<OnceLock<Option<Model>>> = programs.iter().map(|_| OnceLock::new()).collect();
         let model = Model::of(&programs, largest, &names).map_err(NoPlan::Parts)?;
+        if let Some(sentence) = evenness::differ(&programs) {
+            return Err(NoPlan::Steps(sentence));
+        }
         if let Some(sentence) = refuse::falls(&programs, &names) {
             return Err(NoPlan::Sizes(sentence));
         }
@@ -137,6 +163,12 @@ impl Plan {
             return Err(NoPlan::Sizes("the recordings changed while they were read".to_owned()));
         }
         Ok(Plan { programs, names, models, largest })
+    }
+
+    /// What the steps of the recordings leave open, in sentences.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        evenness::notes(&self.programs)
     }
 
     /// The recordings.
@@ -162,6 +194,12 @@ impl Plan {
     pub fn own_setting(&self, limit: Option<u64>) -> Setting {
         let conf = self.programs[self.largest].conf.clone();
         Setting { text: conf.to_string(), conf, limit }
+    }
+
+    /// True where one recording is all there is, and what grows is only likely.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.programs.len() == 1 && self.model().is_none_or(|model| model.is_single)
     }
 
     /// The place of the largest recording.
@@ -194,7 +232,15 @@ impl Plan {
         }
         let without = self.under(size, &Setting { limit: None, ..setting.clone() });
         let certain = without.certain && under.certain;
-        Predicted { oom: true, oom_varies: under.oom_varies, certain, ..without }
+        Predicted { oom: true, oom_varies: under.oom_varies, retries: under.retries, certain, ..without }
+    }
+
+    /// A run that was recorded failed under these settings with as much room; a larger one fails too.
+    pub(crate) fn is_known_to_fail(&self, size: &Size, setting: &Setting) -> bool {
+        let is_as_large = |p: &Program| p.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
+        let failed = |p: &&Arc<Program>| is_as_large(p) && p.conf == setting.conf;
+        let failed_under = self.programs.iter().filter(failed).filter_map(|p| p.failed_under).max();
+        setting.limit.zip(failed_under).is_some_and(|(limit, under)| limit <= under)
     }
 
     /// What a run under a limit comes to, up to the request that fails.
@@ -210,9 +256,12 @@ impl Plan {
             near.then(weight(j).total_cmp(&weight(i)))
         });
         let nearest = order.iter().find_map(|&i| self.model_of(i)).or_else(|| self.model());
-        match nearest {
-            Some(model) => model.predict(size, setting),
-            None => Predicted::nothing(size),
+        let Some(model) = nearest else { return Predicted::nothing(size) };
+        let mut out = model.predict(size, setting);
+        // A replay may pass where the truth is known: places of segments decide, and they are not in a recording.
+        if self.is_known_to_fail(size, setting) {
+            (out.oom, out.oom_varies) = (true, false);
         }
+        out
     }
 }

@@ -11,7 +11,8 @@ use crate::anatomy::Phase;
 use crate::anatomy::Role;
 
 /// The laws of a program's rows, and which each has.
-pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64]) -> (Vec<Fit>, Vec<u32>) {
+/// Where the rows of a cache are known, they alone grow.
+pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache: &FxHashSet<u32>) -> (Vec<Fit>, Vec<u32>) {
     // Sizes of what does not grow.
     let fixed: FxHashSet<u64> = program
         .rows
@@ -25,11 +26,14 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64]) -> (Ve
     let of = program
         .rows
         .iter()
-        .map(|row| {
+        .zip(0u32..)
+        .map(|(row, number)| {
             let both = quantities.alone(at, row.size);
             let grows = both.others.first().cloned().unwrap_or_else(|| Law::constant(row.size));
             let certain = |law: Law| Fit { law, sure: Sure::Determined, others: Vec::new() };
             let fit = match row.role {
+                _ if cache.contains(&number) => certain(grows),
+                _ if !cache.is_empty() => certain(Law::constant(row.size)),
                 Role::Weights
                 | Role::Gradients
                 | Role::OptimizerState

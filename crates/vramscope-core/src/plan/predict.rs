@@ -29,6 +29,8 @@ pub struct Predicted {
     pub oom: bool,
     /// Some of the runs tried end otherwise.
     pub oom_varies: bool,
+    /// How often PyTorch gives cached memory back and asks again, as `num_alloc_retries` counts.
+    pub retries: u64,
     /// What was live at the peak of allocated bytes, by the stable names of roles.
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
     /// Nothing that is not known changes these figures.
@@ -42,6 +44,7 @@ pub struct Predicted {
 struct Outcome {
     reserved: u64,
     allocated: u64,
+    retries: u64,
     failed: bool,
 }
 
@@ -50,6 +53,7 @@ impl From<&Scripted> for Outcome {
         Outcome {
             reserved: run.stats.reserved_bytes.all.peak,
             allocated: run.stats.allocated_bytes.all.peak,
+            retries: run.stats.num_alloc_retries,
             failed: run.failed.is_some(),
         }
     }
@@ -244,6 +248,7 @@ impl Predicted {
             allocated_span: [0; 2],
             oom: false,
             oom_varies: false,
+            retries: 0,
             by_role: std::collections::BTreeMap::new(),
             certain: false,
             uncertain_because: Some("sizes"),
@@ -267,6 +272,7 @@ fn answer(
         allocated_span: [point.allocated; 2],
         oom: point.failed,
         oom_varies: false,
+        retries: point.retries,
         by_role: stream.by_role(setting, failed),
         certain: true,
         uncertain_because: None,

@@ -43,6 +43,8 @@ pub struct Row {
     pub phase: Phase,
     /// The event that asked; [`u32::MAX`] for a block older than the recording.
     pub event: u32,
+    /// How many times the last step was repeated before it.
+    pub lap: u32,
 }
 
 impl Row {
@@ -72,8 +74,12 @@ pub struct Program {
     pub asks: Vec<Ask>,
     /// Rows before the first step, of each step, and after the last; one stretch where no steps were found.
     pub stretches: Vec<Range<u32>>,
-    /// The stretches but the first are steps.
+    /// How many of the stretches, from the second on, are steps.
     pub steps: usize,
+    /// How many of them were recorded; the others repeat the last of those.
+    pub recorded_steps: usize,
+    /// Microseconds that a repeated step takes.
+    pub lap_us: i64,
     /// The state it began in.
     pub start: Start,
     /// The settings it ran under.
@@ -84,6 +90,8 @@ pub struct Program {
     pub ends_at_failure: bool,
     /// The model reproduces the recording under its own settings.
     pub agrees: bool,
+    /// The most bytes that could be reserved when it ran out of memory, where it did and that is known or estimated.
+    pub failed_under: Option<u64>,
 }
 
 impl Program {
@@ -127,6 +135,7 @@ impl Program {
                 role,
                 phase: Phase::Load,
                 event: NEVER,
+                lap: 0,
             });
         }
         let older = rows.len();
@@ -164,6 +173,7 @@ impl Program {
                         role: roles.of(id),
                         phase: roles.anatomy.phases.of(id).unwrap_or(Phase::Between),
                         event: event as u32,
+                        lap: 0,
                     });
                     ends_at_failure = step == ReplayStep::Failing;
                     match step {
@@ -194,6 +204,7 @@ impl Program {
         let stretches = edges.windows(2).map(|w| w[0]..w[1]).collect();
         let own = whatif.own();
         let (conf, version, agrees) = (own.replay.conf.clone(), own.replay.version, own.reproduces());
+        let failed_under = device.events.last_oom().and(own.replay.limit);
         let start = Start::of(&whatif.prepared(), start);
         let steps = bounds.len().saturating_sub(1);
         drop(roles);
@@ -205,11 +216,14 @@ impl Program {
             asks,
             stretches,
             steps,
+            recorded_steps: steps,
+            lap_us: 0,
             start,
             conf,
             version,
             ends_at_failure,
             agrees,
+            failed_under,
             recording: Arc::clone(&recording),
         })
     }

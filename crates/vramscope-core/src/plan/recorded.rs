@@ -12,7 +12,8 @@ struct Writer<'a> {
     /// The program's row that each step asks for or frees.
     of: Vec<u32>,
     at: usize,
-    last: usize,
+    /// The lap and the event that came last.
+    last: (u32, usize),
     out: DeviceRecording,
 }
 
@@ -26,14 +27,14 @@ impl EventSink for Writer<'_> {
         let pool = self.out.intern_pool(pool);
         let row = self.of.get(self.at).and_then(|&row| self.program.rows.get(row as usize));
         let recorded = &self.program.recording.devices[self.program.device].events;
-        let event = row.map(|r| r.event as usize).filter(|e| *e < recorded.len());
+        let event = row.map(|r| (r.lap, r.event as usize)).filter(|(_, e)| *e < recorded.len());
         // What is made again, or freed elsewhere, stands behind what came before it.
         self.last = event.unwrap_or(self.last).max(self.last);
         let stack = match action {
             Action::FreeRequested | Action::FreeCompleted => StackId::NONE,
             _ => row.map_or(StackId::NONE, |r| r.stack),
         };
-        let time = recorded.time_us.get(self.last).copied().unwrap_or(0);
+        let time = recorded.time_us.get(self.last.1).map_or(0, |t| t + i64::from(self.last.0) * self.program.lap_us);
         self.out.events.push(time, action, address, size, stream, pool, stack);
     }
 }
@@ -67,7 +68,7 @@ fn record(program: &Program, stream: &Stream, of: Vec<u32>, size: &Size, setting
     let terms =
         Terms { conf: setting.conf.clone(), version: program.version, limit: setting.limit, placement: Placement::Driver };
     let script = Script { asks: &stream.asks, rows: &stream.rows, start: stream.start.as_ref() };
-    let (_, writer, held) = script.run_into(&terms, Writer { program, of, at: 0, last: 0, out });
+    let (_, writer, held) = script.run_into(&terms, Writer { program, of, at: 0, last: (0, 0), out });
     let mut out = writer.out;
     enter_held(&mut out, &held);
     let with: Vec<String> = changes.iter().map(|c| format!(", {}", c.name())).collect();

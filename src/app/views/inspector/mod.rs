@@ -122,6 +122,10 @@ impl View for Inspector {
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;
             ui.add_space(12.0);
+            if cx.data.recording.source.format.never_ran() {
+                padded(ui, |ui| ui.label(Type::Caption.text("predicted, never ran").color(cx.tokens.amber)));
+                ui.add_space(4.0);
+            }
             head(ui, cx, &card);
             if !card.next.is_empty() {
                 ui.add_space(8.0);

@@ -16,7 +16,7 @@ use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::ListRow;
 use vramscope_core::anatomy::Role;
 use vramscope_core::plan::Predicted;
-use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn};
+use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
 
 /// Libraries that code is shown for.
 const LIBRARIES: [&str; 3] = ["PyTorch", "HF Trainer", "Lightning"];
@@ -288,8 +288,9 @@ fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
     let mut out = Vec::new();
     let (free, capped) = (&point.free, &point.capped);
     if !capped.oom && capped.peak_reserved_bytes < free.peak_reserved_bytes {
+        let times = if capped.retries > 0 { format!(" {}", counted(capped.retries, "time", "times")) } else { String::new() };
         out.push(format!(
-            "Without the limit it would reserve {}: PyTorch gives cached memory back and asks again.",
+            "Without the limit it would reserve {}: PyTorch gives cached memory back and asks again{times}.",
             Bytes(free.peak_reserved_bytes)
         ));
     }

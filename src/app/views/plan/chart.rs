@@ -15,7 +15,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
-use vramscope_core::units::{Bytes, count};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// Left of the plots: their names and axis labels.
 const GUTTER: f32 = 84.0;
@@ -59,8 +59,8 @@ impl PlanView {
         let down = Rangef::new(parts.peak.top() - 6.0, parts.outcome.bottom());
         let mut batch = Batch::new(ui.painter());
         let at = x.at(scene.chosen as f64);
-        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
-            let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+        // Where nothing fits there is no edge between what does and what does not.
+        if let Some(edge) = edge(scene, &x, parts.peak).filter(|edge| *edge > parts.peak.left()) {
             for rect in [Some(parts.peak), parts.roles].into_iter().flatten() {
                 batch.vline(edge, rect.y_range(), 1.0, t.red);
             }
@@ -81,7 +81,9 @@ impl PlanView {
             scene.points.iter().map(|(v, p)| (*v as f64, f(p) as f64)).collect()
         };
         let free = known(&|p| p.free.peak_reserved_bytes);
-        let most = scene.points.iter().map(|(_, p)| p.free.span[1].max(p.free.peak_reserved_bytes)).max().unwrap_or(0);
+        let of_row = scene.plotted.iter().map(|p| p.1);
+        let most =
+            scene.points.iter().map(|(_, p)| p.free.span[1].max(p.free.peak_reserved_bytes)).chain(of_row).max().unwrap_or(0);
         let limit = scene.limit;
         // A limit far above everything would press the curve flat.
         let shows_limit = limit < most.saturating_mul(3);
@@ -119,8 +121,7 @@ impl PlanView {
             .map(|(v, p)| (*v as f64, p.capped.peak_reserved_bytes as f64))
             .collect();
         let mut veil = Batch::new(&p);
-        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
-            let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+        if let Some(edge) = edge(scene, x, rect) {
             veil.rect(rect.with_min_x(edge), Tokens::at(t.s1, 0.45));
         }
         if shows_limit {
@@ -131,8 +132,11 @@ impl PlanView {
         dots(&p, t, scene, x, &y);
         if shows_limit {
             let words = format!("limit {}", Bytes(limit));
-            let place = pos2(rect.left() + 6.0, y.at(limit as f64) - 3.0);
-            label::text(&p, place, Align2::LEFT_BOTTOM, &words, Type::Mono, t.red);
+            // The figures of a size at the left stand there.
+            let is_left = x.at(scene.chosen as f64) > rect.left() + 200.0;
+            let (from, anchor) =
+                if is_left { (rect.left() + 6.0, Align2::LEFT_BOTTOM) } else { (rect.right() - 6.0, Align2::RIGHT_BOTTOM) };
+            label::text(&p, pos2(from, y.at(limit as f64) - 3.0), anchor, &words, Type::Mono, t.red);
         }
         ends(&p, t, scene, rect, &y, [&free, &allocated, &plotted], ui.max_rect().right());
         if scene.points.len() < scene.all {
@@ -177,6 +181,9 @@ impl PlanView {
         let top = (y.at(lowest) + 10.0).min(rect.bottom() - 44.0).max(rect.top() + 4.0);
         let reserved = match outcome(shown) {
             Outcome::Fails => format!("{} reserved without the limit", Bytes(shown.peak_reserved_bytes)),
+            _ if shown.retries > 0 => {
+                format!("{} reserved, {}", Bytes(shown.peak_reserved_bytes), counted(shown.retries, "retry", "retries"))
+            }
             _ => format!("{} reserved", Bytes(shown.peak_reserved_bytes)),
         };
         let allocated = format!("{} allocated", Bytes(shown.peak_allocated_bytes));
@@ -207,6 +214,11 @@ impl PlanView {
                 _ => None,
             }
         };
+        let retries = |value: u64| {
+            let at = scene.points.binary_search_by_key(&value, |p| p.0).ok()?;
+            Some(scene.points[at].1.capped.retries).filter(|n| *n > 0)
+        };
+        let mut numbers: Vec<(Rect, u64)> = Vec::new();
         let (mut fits, mut fails): (Option<Rect>, Option<Rect>) = (None, None);
         for &value in &cells {
             let place = cell(value);
@@ -214,8 +226,12 @@ impl PlanView {
             let union = |all: &mut Option<Rect>| *all = Some(all.map_or(inner, |r: Rect| r.union(inner)));
             match ends(value) {
                 Some(Outcome::Fits) => {
-                    batch.rect(inner, t.s3);
-                    union(&mut fits);
+                    let again = retries(value);
+                    batch.rect(inner, if again.is_some() { t.s4 } else { t.s3 });
+                    match again {
+                        Some(n) => numbers.push((inner, n)),
+                        None => union(&mut fits),
+                    }
                 }
                 Some(Outcome::May) => batch.hole(inner, t.s2, t.hatch, t.line2),
                 Some(Outcome::Fails) => {
@@ -227,10 +243,21 @@ impl PlanView {
         }
         batch.outline(cell(scene.chosen).expand2(vec2(1.0, 1.0)), 1.0, t.text1);
         batch.paint(&p);
+        let has_retries = !numbers.is_empty();
+        let room = |(place, n): &(Rect, u64)| label::width(&p, &count(*n), Type::Mono) + 2.0 <= place.width();
+        let are_told = numbers.iter().all(room);
+        for (place, n) in numbers.into_iter().filter(|_| are_told) {
+            label::text(&p, place.center(), Align2::CENTER_CENTER, &count(n), Type::Mono, t.text1);
+        }
         for (all, words, ink) in [(fits, "fits", t.text2), (fails, "fails", t.red)] {
             if let Some(all) = all.filter(|r| r.width() >= 36.0) {
                 label::text(&p, pos2(all.left() + 6.0, all.center().y), Align2::LEFT_CENTER, words, Type::Caption, ink);
             }
+        }
+        if has_retries {
+            let place =
+                Rect::from_min_max(pos2(rect.right() + 12.0, rect.top()), pos2(ui.max_rect().right() - 6.0, rect.bottom()));
+            label::text_in(&p, place, if are_told { "number: retries" } else { "darker: retries" }, Type::Caption, t.text3);
         }
         let response = ui.interact(rect, ui.scope_id().with("outcome"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Image, true, "Outcome of each size"));
@@ -241,11 +268,14 @@ impl PlanView {
             let value = x.value(at.x);
             let near = cells.iter().copied().min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
             if let Some(near) = near {
-                let words = match ends(near) {
-                    Some(Outcome::Fits) => "fits",
-                    Some(Outcome::May) => "may fit: what is not known decides",
-                    Some(Outcome::Fails) => "fails",
-                    _ => "not tried yet",
+                let words = match (ends(near), retries(near)) {
+                    (Some(Outcome::Fits), Some(n)) => {
+                        format!("fits; PyTorch gives cached memory back {}", counted(n, "time", "times"))
+                    }
+                    (Some(Outcome::Fits), None) => "fits".to_owned(),
+                    (Some(Outcome::May), _) => "may fit: what is not known decides".to_owned(),
+                    (Some(Outcome::Fails), _) => "fails".to_owned(),
+                    _ => "not tried yet".to_owned(),
                 };
                 Tip::new(scene.named(near)).note(words).show(&response);
             }
@@ -367,8 +397,8 @@ impl PlanView {
             })
             .collect();
         batch.hatch_between(&free, rect.left(), t.hatch_large);
-        if let Some(fails) = scene.fails().filter(|f| *f <= scene.high) {
-            batch.rect(rect.with_min_x(x.at(fails as f64 - scene.step as f64 / 2.0)), Tokens::at(t.s1, 0.62));
+        if let Some(edge) = edge(scene, x, rect) {
+            batch.rect(rect.with_min_x(edge), Tokens::at(t.s1, 0.62));
         }
         if (scene.limit as f64) < greatest {
             batch.dashed_hline(rect.x_range(), y.at(scene.limit as f64), 1.0, DASH_LIMIT, t.red);
@@ -387,11 +417,17 @@ impl PlanView {
     }
 }
 
+/// Where what fails begins, in a plot.
+fn edge(scene: &Scene, x: &Scale, rect: Rect) -> Option<f32> {
+    let fails = scene.fails().filter(|f| *f <= scene.high)?;
+    Some(x.at(fails as f64 - scene.step as f64 / 2.0).max(rect.left()))
+}
+
 /// Where it fails: a flag and its sentence.
 fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
     let t = cx.tokens;
     let Some(fails) = scene.fails().filter(|f| *f <= scene.high) else { return };
-    let edge = x.at(fails as f64 - scene.step as f64 / 2.0);
+    let Some(edge) = edge(scene, x, rect) else { return };
     let flag = paint_flag(p, t, pos2(edge + 15.0, rect.top() + 1.0), "OOM");
     let words = match &scene.failure {
         Some((size, f)) => format!("{} first fails at event {}", count(*size), count(u64::from(f.event))),
@@ -471,7 +507,11 @@ fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, cur
     let plotted = match row.map(|r| &r.kind) {
         Some(Kind::Own | Kind::Passes(..)) | None => String::new(),
         Some(Kind::Setting(conf)) => conf.replace(":True", ""),
-        Some(Kind::Changes(..)) => row.map_or(String::new(), |r| r.title.clone()),
+        // The row has the whole title; here is room for a few words.
+        Some(Kind::Changes(changes, conf)) => {
+            let with = if *conf == scene.own { "" } else { " + setting" };
+            format!("{}{with}", changes.replace('_', " ").replace('+', " + "))
+        }
     };
     let names = [("reserved, no limit".to_owned(), t.text2), ("allocated".to_owned(), t.slot(0)), (plotted, t.slot(2))];
     let named: Vec<(f64, String, Color32)> = curves

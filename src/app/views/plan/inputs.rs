@@ -309,7 +309,7 @@ fn build(
         Ok(plan) => Ok(Arc::new(plan)),
         Err(NoPlan::Cancelled(_)) => return None,
         Err(NoPlan::Parts(parting)) => Err(Refusal { sentence: parting.sentence, parts: true }),
-        Err(NoPlan::Sizes(sentence)) => Err(Refusal { sentence, parts: false }),
+        Err(NoPlan::Sizes(sentence) | NoPlan::Steps(sentence)) => Err(Refusal { sentence, parts: false }),
     };
     Some(Built { plan, shown })
 }

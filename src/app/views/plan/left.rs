@@ -85,6 +85,10 @@ impl PlanView {
                 let words = "The recording ends where it failed: what would have come after is not in it.";
                 label::paragraph(ui, words, Type::Body, t.amber);
             }
+            for note in scene.plan.notes() {
+                ui.add_space(4.0);
+                label::paragraph(ui, &note, Type::Body, t.text2);
+            }
             // What stands below does not move as the sentence fills in.
             ui.add_space((top + 132.0 - ui.cursor().top()).max(0.0));
         });
@@ -352,6 +356,11 @@ impl PlanView {
         }
         ui.add_space(4.0);
         padded(ui, |ui| self.more_cards(ui));
+        padded(ui, |ui| {
+            ui.add_space(4.0);
+            let words = "GiB as the driver counts them, 1.074 GB each. Vendors name a card by a round number of GB.";
+            label::paragraph(ui, words, Type::Caption, t.text3);
+        });
         if matches!(room, Room::Card(_)) {
             section(ui, "Taken off the card first", "", false);
             KeyValue::new("CUDA context of the process", &Bytes(CONTEXT).to_string()).show(ui);

@@ -18,7 +18,7 @@ use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
 use vramscope_core::plan::cards::Card;
 use vramscope_core::tables::Quantity;
-use vramscope_core::units::{capital, counted};
+use vramscope_core::units::{Bytes, capital, count, counted};
 
 mod at;
 mod chart;
@@ -41,6 +41,8 @@ pub const INFO: ViewInfo = ViewInfo {
         ("hatched", "free inside reserved memory; in the row of outcomes a size that may fit"),
         ("slider", "arrows move one step, with Shift eight; Home and End; L the largest that fits, W the wanted size"),
         ("click a row", "plots the change and shows the lines to paste; a double click opens the run as a recording"),
+        ("Ctrl + click", "adds the row's change or setting to the chosen ones, or takes it away; also Ctrl + Enter"),
+        ("retries", "PyTorch gives cached memory back and asks again: it fits, and waits for the device each time"),
         ("replay", "requests only go away or move to places that the recording shows"),
         ("close", "what is made again, and when, is taken from the recorded forward pass"),
         ("estimate", "sizes or places rest on assumptions; the truth may be some percent off"),
@@ -73,7 +75,12 @@ impl View for PlanView {
         }
     }
 
+    fn status(&self) -> Option<Vec<(String, String)>> {
+        Some(self.told.clone()).filter(|told| !told.is_empty())
+    }
+
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        self.told.clear();
         let device = cx.data.device();
         if matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
             let sentence = format!("{} is not managed by the CUDA caching allocator, so there is nothing to plan.", device.id);
@@ -113,6 +120,7 @@ impl View for PlanView {
             }
             asks.sort_by_key(|ask| ask.urgency(&scene.own, scene.limit));
             self.runs.want(cx.jobs, plan, &asks);
+            self.told = told(&scene);
             self.planned(ui, cx, area, &scene);
             if let Some((done, all)) = self.runs.progress() {
                 pane::progress_line(ui, area, Some(done as f32 / all.max(1) as f32));
@@ -154,6 +162,28 @@ impl View for PlanView {
             ui.request_repaint_after(std::time::Duration::from_millis(100));
         }
     }
+}
+
+/// The chosen size and its figures, for the status bar.
+fn told(scene: &Scene) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    if scene.knows {
+        out.push((format!("{} ", scene.name), count(scene.chosen)));
+    }
+    if let Some(point) = &scene.at {
+        let p = &point.capped;
+        out.push(("reserved ".to_owned(), format!("{} of {}", Bytes(p.peak_reserved_bytes), Bytes(scene.limit))));
+        out.push(("allocated ".to_owned(), Bytes(p.peak_allocated_bytes).to_string()));
+        if p.retries > 0 && !p.oom {
+            out.push(("retries ".to_owned(), count(p.retries)));
+        }
+    }
+    let tried = scene.rows.iter().filter(|r| r.figures.is_some()).count() as u64;
+    out.push((
+        String::new(),
+        format!("{}, {}", counted(scene.points.len() as u64, "size", "sizes"), counted(tried, "row", "rows")),
+    ));
+    out
 }
 
 impl PlanView {

@@ -48,6 +48,8 @@ pub struct PlanView {
     pub(super) row: Option<Kind>,
     /// Brings the row into view.
     pub(super) reveal: bool,
+    /// What the status bar tells.
+    pub(super) told: Vec<(String, String)>,
     /// PyTorch, HF Trainer, Lightning.
     pub(super) library: usize,
     /// Changes, roles, code: where there is room for one of them.
@@ -87,6 +89,8 @@ pub(super) struct Figures {
     pub peak: u64,
     pub span: [u64; 2],
     pub outcome: Outcome,
+    /// How often cached memory is given back on the way.
+    pub retries: u64,
     /// The largest size that fits; `None` until it is known.
     pub largest: Option<u64>,
     pub cost: String,
@@ -99,6 +103,8 @@ pub(super) struct Row {
     pub kind: Kind,
     pub title: String,
     pub is_best: bool,
+    /// It is part of the chosen combination.
+    pub is_part: bool,
     pub figures: Option<Figures>,
     pub code: Code,
     price: u32,
@@ -156,7 +162,7 @@ impl Scene {
 
     /// Something of the answers rests on one recording.
     pub fn is_single(&self) -> bool {
-        self.plan.programs().len() == 1
+        self.plan.is_single()
     }
 
     /// The first size of the steps that fails in every run tried.
@@ -237,6 +243,7 @@ impl PlanView {
         // What fits far beyond the wanted size is told in words; the figures are those of the wanted one.
         let chosen = chosen_first.unwrap_or_else(|| match fits {
             Some((sure, _)) if (low..=high).contains(&sure) => sure,
+            Some((0, 0)) => low,
             Some((0, may)) if (low..=high).contains(&may) => may,
             _ if !knows => most,
             _ => wanted.clamp(low, high),
@@ -310,6 +317,7 @@ impl PlanView {
             peak: p.free.peak_reserved_bytes,
             span: p.free.span,
             outcome: outcome(&p.capped),
+            retries: p.capped.retries,
             largest: scene.fits.map(|f| f.0),
             cost: String::new(),
             sure: if is_single { "likely" } else { "replay" },
@@ -318,6 +326,7 @@ impl PlanView {
             kind: Kind::Own,
             title: "as recorded".to_owned(),
             is_best: false,
+            is_part: false,
             figures: own_figures,
             code: Code::default(),
             price: 0,
@@ -336,6 +345,7 @@ impl PlanView {
                 peak: p.free.peak_reserved_bytes,
                 span: p.free.span,
                 outcome: outcome(&p.capped),
+                retries: p.capped.retries,
                 largest: None,
                 cost: "nothing in the program".to_owned(),
                 sure: if is_single { "likely" } else { "replay" },
@@ -343,7 +353,7 @@ impl PlanView {
             let title = if conf.is_empty() { "PyTorch's default settings" } else { conf };
             let code = with_conf(Code::default(), conf);
             let kind = Kind::Setting((*conf).to_owned());
-            rows.push(Row { kind, title: title.to_owned(), is_best: false, figures, code, price: i as u32 + 1 });
+            rows.push(Row { kind, title: title.to_owned(), is_best: false, is_part: false, figures, code, price: i as u32 + 1 });
         }
         if let Some(row) = self.accumulation(scene, ask) {
             rows.push(row);
@@ -380,6 +390,14 @@ impl PlanView {
                 }
             }
         }
+        // What was put together by hand, where it is none of the others.
+        if let Some(Kind::Changes(changes, conf)) = &self.row
+            && (changes.contains('+') || *conf != own)
+            && rows.iter().all(|row| Some(&row.kind) != self.row.as_ref())
+        {
+            let figures = changed(ask, changes, conf, true);
+            rows.push(change_row((changes, conf), &own, is_single, figures.as_deref(), &floor));
+        }
         for change in Change::all() {
             let changes = change.name();
             let figures = changed(ask, &changes, &own, true);
@@ -402,23 +420,37 @@ impl PlanView {
         for row in &mut rows {
             row.is_best = best.as_ref() == Some(&row.kind);
         }
+        let is_by_hand = |row: &Row| !row.is_best && Some(&row.kind) == self.row.as_ref() && !is_listed(&row.kind, &own);
         let rank = |row: &Row| match row.figures.as_ref().map(|f| &f.outcome) {
             _ if row.is_best => 0,
-            Some(Outcome::Fits) => 1,
-            Some(Outcome::May) => 2,
-            Some(Outcome::Fails) => 3,
-            None => 4,
-            Some(Outcome::Useless(_)) => 5,
+            _ if is_by_hand(row) => 1,
+            Some(Outcome::Fits) => 2,
+            Some(Outcome::May) => 3,
+            Some(Outcome::Fails) => 4,
+            None => 5,
+            Some(Outcome::Useless(_)) => 6,
         };
         rows.sort_by_key(|row| {
             let figures = row.figures.as_ref();
             // Of what lets the size fit the cheapest stands first, of everything else what saves most.
-            let is_by_price = fails == Some(true) && rank(row) <= 1;
+            let is_by_price = fails == Some(true) && rank(row) <= 2;
             let then = if is_by_price { u64::from(row.price) } else { figures.map_or(u64::MAX, |f| f.peak) };
             (rank(row), then, row.price)
         });
         scene.rows = std::iter::once(first).chain(rows).collect();
         let chosen = self.row.as_ref().and_then(|kind| scene.rows.iter().position(|row| row.kind == *kind));
+        if let Some(kind @ Kind::Changes(..)) = &self.row
+            && !is_listed(kind, &own)
+        {
+            let (changes, conf) = parts_of(kind, &own);
+            for row in &mut scene.rows {
+                row.is_part = match &row.kind {
+                    Kind::Setting(text) => *text == conf && conf != own,
+                    Kind::Changes(one, with) => *with == own && changes.iter().any(|c| c.name() == *one),
+                    _ => false,
+                };
+            }
+        }
         scene.selected = chosen.or_else(|| scene.rows.iter().position(|row| row.is_best)).unwrap_or(0);
     }
 
@@ -450,6 +482,7 @@ impl PlanView {
             peak: (peak + kept).div_ceil(MEBIBYTE) * MEBIBYTE,
             span: [peak, point.free.span[1] + kept],
             outcome: Outcome::Fits,
+            retries: 0,
             largest: None,
             cost: format!("{n} passes in place of one; BatchNorm sees {part} at once"),
             sure: "at most",
@@ -463,7 +496,7 @@ impl PlanView {
             lightning: format!("Trainer(..., accumulate_grad_batches={n})  # and a data loader with batch_size={part}"),
         };
         let title = format!("gradient accumulation, {n} \u{d7} {part}");
-        Some(Row { kind: Kind::Passes(n, part), title, is_best: false, figures: Some(figures), code, price: 30 })
+        Some(Row { kind: Kind::Passes(n, part), title, is_best: false, is_part: false, figures: Some(figures), code, price: 30 })
     }
 
     /// The curve of the selected row, coarse.
@@ -525,6 +558,7 @@ fn change_row(
             (None, false, true) => Outcome::Fails,
             (None, false, false) => Outcome::Fits,
         },
+        retries: c.retries,
         largest: c.largest.map(floor),
         cost: cost(c),
         sure: match c.trust {
@@ -540,6 +574,7 @@ fn change_row(
         kind: Kind::Changes(changes.to_owned(), conf.to_owned()),
         title,
         is_best: false,
+        is_part: false,
         figures,
         code,
         price: parsed.iter().map(Change::price).sum::<u32>() + u32::from(conf != own),
@@ -553,6 +588,48 @@ fn cost(c: &Changed) -> String {
         (0, 0) => c.cost.to_owned(),
         (again, 0) => format!("{} made again in each step: {}", Bytes(again), c.cost),
         (_, moved) => format!("{} moved in each step: {}", Bytes(moved), c.cost),
+    }
+}
+
+/// True for a row that is there without being put together: one change under the recorded settings.
+fn is_listed(kind: &Kind, own: &str) -> bool {
+    !matches!(kind, Kind::Changes(changes, conf) if changes.contains('+') || conf != own)
+}
+
+/// The changes of a row, and its settings.
+fn parts_of(kind: &Kind, own: &str) -> (Vec<Change>, String) {
+    match kind {
+        Kind::Setting(conf) => (Vec::new(), conf.clone()),
+        Kind::Changes(changes, conf) => (Change::parse(changes).unwrap_or_default(), conf.clone()),
+        Kind::Own | Kind::Passes(..) => (Vec::new(), own.to_owned()),
+    }
+}
+
+/// Two rows together: what the second has is added, or taken away where the first has it. Of two changes that exclude each other the
+/// newer one stays.
+pub(super) fn combined(chosen: &Kind, more: &Kind, own: &str) -> Kind {
+    let ((mut changes, mut conf), (added, setting)) = (parts_of(chosen, own), parts_of(more, own));
+    for change in added {
+        if changes.contains(&change) {
+            changes.retain(|c| *c != change);
+        } else {
+            changes.retain(|c| !c.excludes(&change));
+            changes.push(change);
+        }
+    }
+    if let Kind::Setting(text) = more {
+        conf = if conf == *text { own.to_owned() } else { text.clone() };
+    } else if setting != own {
+        conf = setting;
+    }
+    // One name for one set, in whichever order it was clicked together.
+    let all = Change::all();
+    changes.sort_by_key(|c| all.iter().position(|a| a.name() == c.name()));
+    let names: Vec<String> = changes.iter().map(Change::name).collect();
+    match (names.is_empty(), conf == own) {
+        (true, true) => Kind::Own,
+        (true, false) => Kind::Setting(conf),
+        (false, _) => Kind::Changes(names.join("+"), conf),
     }
 }
 

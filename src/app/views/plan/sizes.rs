@@ -47,9 +47,10 @@ pub(super) fn room_words(room: Room) -> String {
     }
 }
 
-/// The memory of a card in whole GiB.
+/// The memory of a card as its driver shows it. Vendors round: a card of "24 GB" has 23.99 GiB, one of "141 GB" 140.4.
 pub(super) fn card_size(card: Card) -> String {
-    format!("{}{NBSP}GiB", card.bytes.div_ceil(GIBIBYTE / 2) / 2)
+    let gib = card.bytes as f64 / GIBIBYTE as f64;
+    format!("{gib:.1}{NBSP}GiB")
 }
 
 /// How a piece of a sentence is set.
@@ -87,10 +88,24 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
     let mut out: Vec<(String, Ink)> = Vec::new();
     let mut say = |text: String, ink| out.push((text, ink));
     if let Some((size, failure)) = &scene.failure {
-        let words = if scene.knows { format!("{} first fails", count(*size)) } else { "It fails".to_owned() };
+        let words = match scene.fits {
+            Some((0, 0)) => format!("{} fails", count(*size)),
+            _ if scene.knows => format!("{} first fails", count(*size)),
+            _ => "It fails".to_owned(),
+        };
         say(format!("{words} at event {}", count(u64::from(failure.event))), Ink::Red);
         let doing = if failure.doing.is_empty() { String::new() } else { format!(", {}", failure.doing) };
         say(format!("{doing}: {} is asked for and does not fit. ", Bytes(failure.bytes)), Ink::Plain);
+    }
+    if scene.fits == Some((0, 0))
+        && let Some((_, least)) = scene.points.first()
+    {
+        let bytes = |role: &str| least.free.by_role.get(role).copied().unwrap_or(0);
+        let fixed = bytes("weights") + bytes("gradients") + bytes("optimizer_state");
+        if fixed > 0 {
+            let and = if fixed > scene.limit { " is more than there is" } else { " is there at every size" };
+            say(format!("{} of weights, gradients and optimizer state{and}. ", Bytes(fixed)), Ink::Plain);
+        }
     }
     if let Some((sure, may)) = scene.fits.filter(|f| f.0 > 0 && f.1 > f.0 && !scene.is_single()) {
         let words = if may == sure + scene.step { count(may) } else { format!("Up to {}", count(may)) };
@@ -151,11 +166,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_have_the_memory_people_call_them_by() {
+    fn cards_have_the_memory_that_their_driver_shows() {
         let size = |name| card(name).map(card_size);
-        assert_eq!(size("RTX 4090"), Some(format!("24{NBSP}GiB")));
-        assert_eq!(size("H100"), Some(format!("80{NBSP}GiB")));
-        assert_eq!(size("A100"), Some(format!("40{NBSP}GiB")));
+        assert_eq!(size("RTX 4090"), Some(format!("24.0{NBSP}GiB")));
+        assert_eq!(size("H100"), Some(format!("79.6{NBSP}GiB")));
+        assert_eq!(size("H200"), Some(format!("140.4{NBSP}GiB")));
         assert!(LISTED.iter().all(|name| card(name).is_some()));
     }
 

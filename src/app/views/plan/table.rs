@@ -4,13 +4,13 @@ use egui::{Rect, Ui};
 
 use super::ViewContext;
 use super::layout::ROW;
-use super::model::{Kind, Outcome, PlanView, Row, Scene};
+use super::model::{Figures, Kind, Outcome, PlanView, Row, Scene, combined};
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::{Swatch, paint_chip_in};
 use crate::app::widgets::label;
 use crate::app::widgets::table::{Column, Table, Width};
-use vramscope_core::units::{Bytes, SizeColumn, count};
+use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 impl PlanView {
     /// The rows; a click plots one and shows its code.
@@ -45,11 +45,18 @@ impl PlanView {
                 }
             },
         );
-        if let Some(row) = out.moved.or(out.clicked) {
+        let combines = ui.input(|i| i.modifiers.command);
+        if let Some(row) = out.clicked.filter(|_| combines).and_then(|row| scene.rows.get(row)) {
+            if !matches!(row.kind, Kind::Own | Kind::Passes(..)) {
+                // Nothing was chosen yet: the best one is shown, and is no choice.
+                let chosen = self.row.clone().unwrap_or(Kind::Own);
+                self.row = Some(combined(&chosen, &row.kind, &scene.own));
+            }
+        } else if let Some(row) = out.moved.or(out.clicked) {
             self.row = scene.rows.get(row).map(|r| r.kind.clone());
             self.reveal = out.moved.is_some();
         }
-        if out.double_clicked.is_some() {
+        if out.double_clicked.is_some() && !combines {
             self.open_run(cx, scene);
         }
     }
@@ -60,16 +67,20 @@ fn spoken(row: &Row) -> String {
     let Some(f) = &row.figures else { return format!("{}: being tried", row.title) };
     match &f.outcome {
         Outcome::Useless(why) => format!("{}: does not apply: {why}", row.title),
-        outcome => format!("{}: peak {}, {}", row.title, Bytes(f.peak), ends(outcome)),
+        _ => {
+            let part = if row.is_part { ", part of the combination" } else { "" };
+            format!("{}: peak {}, {}{part}", row.title, Bytes(f.peak), ends(f))
+        }
     }
 }
 
-fn ends(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Fits => "fits",
-        Outcome::May => "may fit",
-        Outcome::Fails => "fails",
-        Outcome::Useless(_) => "\u{2013}",
+fn ends(f: &Figures) -> String {
+    match &f.outcome {
+        Outcome::Fits if f.retries > 0 => format!("fits, {}", counted(f.retries, "retry", "retries")),
+        Outcome::Fits => "fits".to_owned(),
+        Outcome::May => "may fit".to_owned(),
+        Outcome::Fails => "fails".to_owned(),
+        Outcome::Useless(_) => "\u{2013}".to_owned(),
     }
 }
 
@@ -92,7 +103,13 @@ fn paint_cell(
     };
     match (column, &row.figures) {
         (0, _) => {
-            let swatch = if is_plotted || row.kind == Kind::Own { Swatch::Fill(ink) } else { Swatch::Outline(t.line2) };
+            let swatch = if row.is_part {
+                Swatch::Fill(t.slot(2))
+            } else if is_plotted || row.kind == Kind::Own {
+                Swatch::Fill(ink)
+            } else {
+                Swatch::Outline(t.line2)
+            };
             swatch.paint(p, t, rect.left_center());
         }
         (1, _) => {
@@ -136,11 +153,12 @@ fn paint_cell(
                 Outcome::Fails => (Type::Body, t.red),
                 _ => (Type::Body, t.text2),
             };
-            label::text_in(p, rect, ends(&f.outcome), kind, ink);
+            label::text_in(p, rect, &ends(f), kind, ink);
         }
         (5, Some(f)) => {
             let words = match (&row.kind, f.largest) {
                 (Kind::Passes(..), _) => "\u{2013}".to_owned(),
+                (_, Some(0)) => "none".to_owned(),
                 (_, Some(n)) => count(n),
                 (_, None) if scene.knows => "\u{2026}".to_owned(),
                 _ => "\u{2013}".to_owned(),

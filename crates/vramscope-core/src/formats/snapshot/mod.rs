@@ -40,8 +40,7 @@ pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Resu
     // Each byte is scanned and then decoded.
     progress.set_total(2 * bytes.len() as u64);
     let read = stream::read(bytes, progress).map_err(|error| error.named(name))?;
-    let mut recording = assemble(read, name, progress)?;
-    recording.source.format = Format::SnapshotPickle;
+    let recording = assemble(read, name, Format::SnapshotPickle, progress)?;
     progress.set_done(2 * bytes.len() as u64);
     Ok(recording)
 }
@@ -52,8 +51,7 @@ pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Resu
 /// [`FormatError`] when the bytes are no JSON or hold no snapshot.
 pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
-    let mut recording = assemble(json::read(bytes, name, progress)?, name, progress)?;
-    recording.source.format = Format::SnapshotJson;
+    let recording = assemble(json::read(bytes, name, progress)?, name, Format::SnapshotJson, progress)?;
     progress.set_done(bytes.len() as u64);
     Ok(recording)
 }
@@ -89,7 +87,7 @@ impl Parts {
 }
 
 /// Makes a recording of a snapshot's values.
-fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording, FormatError> {
+fn assemble(read: Read<'_>, name: &str, format: Format, progress: &Progress) -> Result<Recording, FormatError> {
     let Read { bytes, tree, ended, mut traces, stacks: mut builder, mut report } = read;
     progress.begin(Stage::Ordering, traces.iter().map(|trace| trace.device.events.len() as u64).sum());
     let tree = &tree;
@@ -150,10 +148,12 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
         let by_device = annotations::read(tree, list, &mut stacks, &mut report);
         attach_annotations(&mut devices, by_device, &mut report);
     }
-    if let Some(text) = parts.aside.and_then(|id| tree.bytes(id))
-        && let Err(sentence) = aside::put_back(text, &mut devices)
-    {
-        report.warn(WarningKind::Skipped, None, || sentence);
+    let mut never_ran = None;
+    if let Some(text) = parts.aside.and_then(|id| tree.bytes(id)) {
+        match aside::put_back(text, &mut devices) {
+            Ok(format) => never_ran = format,
+            Err(sentence) => report.warn(WarningKind::Skipped, None, || sentence),
+        }
     }
     if let (true, Some(error)) = (devices.is_empty(), broken) {
         return Err(error);
@@ -165,7 +165,8 @@ fn assemble(read: Read<'_>, name: &str, progress: &Progress) -> Result<Recording
         host_traces: parts.host_traces.is_some(),
     };
     Ok(Recording {
-        source: Source { name: name.to_owned(), ..Source::default() },
+        // A run that was never made stays marked as such in a file of it.
+        source: Source { name: name.to_owned(), format: never_ran.unwrap_or(format), ..Source::default() },
         lists,
         devices,
         stacks,

@@ -89,6 +89,23 @@ impl<'a> Draft<'a> {
         born.fold(None, |reach, at| Some(reach.map_or((at, at), |(a, b): (u32, u32)| (a.min(at), b.max(at)))))
     }
 
+    /// Bytes of an element of weights: 2 where a cross-entropy is taken of logits that were cast to twice their size and autocast is not
+    /// at work, else 4.
+    pub(super) fn bytes_of_element(&self) -> u64 {
+        if self.rows.iter().any(|r| r.role == Role::AutocastCopies) {
+            return 4;
+        }
+        let step = self.steps().min(self.program.steps as u32).max(1);
+        let forward = self.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
+        let most = forward.iter().map(|&r| self.size(r)).max().unwrap_or(0);
+        let large: Vec<u64> = forward.iter().map(|&r| self.size(r)).filter(|s| *s * 5 >= most * 2).collect();
+        // The last token of each sequence has no label: the cast may be of a little less.
+        let of_loss =
+            |size: u64| forward.iter().any(|&r| self.size(r) == size && is_of_loss(self.program, self.rows[r as usize].of));
+        let is_twice = |a: u64, b: u64| b > a + a * 9 / 10 && b <= 2 * a && of_loss(b);
+        if large.windows(2).any(|w| is_twice(w[0], w[1])) { 2 } else { 4 }
+    }
+
     /// The number of steps.
     pub(super) fn steps(&self) -> u32 {
         self.rows.iter().map(|r| r.step).max().unwrap_or(0)
@@ -122,6 +139,14 @@ impl<'a> Draft<'a> {
             }
         }
     }
+}
+
+/// True for what the loss function itself makes.
+pub(super) fn is_of_loss(program: &Program, row: u32) -> bool {
+    let stacks = &program.recording.stacks;
+    let name = |f| stacks.frame(f).map_or("", |f| stacks.text(f.name));
+    let is_loss = |n: &str| n == "cross_entropy" || n == "nll_loss" || n == "log_softmax";
+    stacks.frames(program.rows[row as usize].stack).iter().take(4).any(|&f| is_loss(name(f)))
 }
 
 /// Bytes times a part, rounded up.

@@ -84,6 +84,8 @@ pub struct Changed {
     pub oom: bool,
     /// It passes in some of the runs tried, or with a little more or less room.
     pub oom_varies: bool,
+    /// How often cached memory is given back and asked for again.
+    pub retries: u64,
     /// By how much the peak of allocated bytes falls; negative where it rises.
     pub saves_bytes: i64,
     /// The largest size that fits the limit; `null` without one.
@@ -220,7 +222,8 @@ impl Change {
     }
 
     /// Two that say other things of the same.
-    fn excludes(&self, other: &Change) -> bool {
+    #[must_use]
+    pub fn excludes(&self, other: &Change) -> bool {
         let kind = |c: &Change| match c {
             Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward => 1,
             Change::Checkpoint(_) | Change::Offload => 2,
@@ -232,8 +235,8 @@ impl Change {
 
     fn trust(&self) -> Trust {
         match self {
-            Change::Sgd | Change::Fused | Change::CacheOff | Change::Del(_) => Trust::Exact,
-            Change::NoForeach | Change::SetToNone | Change::InBackward | Change::Checkpoint(_) => Trust::Close,
+            Change::Sgd | Change::Fused | Change::CacheOff => Trust::Exact,
+            Change::NoForeach | Change::SetToNone | Change::InBackward | Change::Checkpoint(_) | Change::Del(_) => Trust::Close,
             Change::EightBit | Change::Bf16 | Change::Chunks(_) | Change::Offload | Change::Lora(_) => Trust::Estimate,
         }
     }
@@ -246,7 +249,8 @@ impl Change {
                 let has_step = has(Role::OptimizerState) || draft.rows.iter().any(|row| row.phase == Phase::Optimizer);
                 (!has_step).then_some("no optimizer is in the recording")
             }
-            Change::Bf16 => (!has(Role::Weights)).then_some("the recording does not tell which blocks are weights"),
+            Change::Bf16 if !has(Role::Weights) => Some("the recording does not tell which blocks are weights"),
+            Change::Bf16 => (draft.bytes_of_element() == 2).then_some("the weights have 16 bits already"),
             Change::Offload => {
                 (!has(Role::Activations)).then_some("the recording shows no tensors that are kept for a backward pass")
             }
@@ -391,6 +395,7 @@ impl Plan {
             span: then.span,
             oom: under.oom,
             oom_varies: under.oom_varies || (!under.oom && setting.limit.is_some() && !passes(size)),
+            retries: under.retries,
             saves_bytes: now.peak_allocated_bytes as i64 - then.peak_allocated_bytes as i64,
             largest,
             recomputed_requests: edited.again,

@@ -31,10 +31,11 @@ pub(super) fn fused(draft: &mut Draft<'_>) {
 /// State in eight bits: a byte an element and four for each 256.
 pub(super) fn eight_bit(draft: &mut Draft<'_>) {
     fused(draft);
+    let each = draft.bytes_of_element();
     for row in draft.which(|r| r.role == Role::OptimizerState) {
         // Tensors of fewer than 4,096 elements stay as they are.
-        if draft.size(row) >= 4 * 4096 {
-            draft.rows[row as usize].part = (65, 256);
+        if draft.size(row) >= each * 4096 {
+            draft.rows[row as usize].part = (65, 64 * each as u32);
         }
     }
 }

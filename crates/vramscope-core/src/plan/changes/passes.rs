@@ -1,9 +1,12 @@
 //! Changes to what the forward pass keeps for the backward pass.
 
+use rustc_hash::FxHashMap;
+
 use super::draft::{Draft, Edits};
 use super::repeats::{Instance, find};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
+use crate::model::FrameId;
 use crate::plan::program::NEVER;
 
 /// Checkpointing of a module that repeats: its inner activations go at its end, and are made again before its backward pass.
@@ -97,6 +100,7 @@ pub(super) fn offload(draft: &mut Draft<'_>) {
 pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     let last = draft.steps();
     let mut is_any = false;
+    let mut edits = Edits::default();
     for step in u32::from(draft.program.steps > 0)..=last {
         let Some((from, end)) = draft.reach(step, Phase::Forward) else { continue };
         let forward = draft.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
@@ -119,6 +123,16 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
                 && r.role != Role::Gradients
         });
         let large: Vec<u32> = gradients.into_iter().filter(|&r| is_large(draft, r)).collect();
+        // The last layer's gradient is a sum over the parts: it is there from the first part on.
+        let of_head =
+            draft.which(|r| r.step == step && r.role == Role::Gradients && r.phase == Phase::Backward && r.born <= back);
+        if let Some(&head) = of_head.iter().max_by_key(|&&r| draft.size(r)) {
+            let born = draft.rows[head as usize].born;
+            // Behind the first request of the backward pass, which is where others look for its beginning.
+            let begin = draft.reach(step, Phase::Backward).map_or(end, |(first, _)| first);
+            let sum = edits.make_again(draft, head, begin + 1);
+            edits.free_again(sum, born + 1);
+        }
         for row in at_the_end.into_iter().chain(large) {
             if step == last {
                 draft.recomputed += draft.size(row);
@@ -128,6 +142,7 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
             part.1 = part.1.saturating_mul(chunks);
         }
     }
+    draft.apply(edits);
     is_any
 }
 
@@ -148,19 +163,31 @@ pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     is_any
 }
 
-/// `del` of what a line makes, at the end of the phase that made it. False where nothing of it lives longer.
+/// `del` of what a line makes, itself or in what it calls, at the end of the phase that made it. False where nothing of it lives longer.
 pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
     let program = draft.program;
+    let stacks = &program.recording.stacks;
+    let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
+    let mut is_of_line = |row: u32| {
+        let frames = stacks.frames(program.rows[row as usize].stack);
+        frames.iter().any(|&f| {
+            *known.entry(f).or_insert_with(|| stacks.frame(f).is_some_and(|frame| stacks.location(frame).ends_with(line)))
+        })
+    };
     let mut edits = Edits::default();
     let mut is_any = false;
     for row in draft.which(|r| r.born != NEVER) {
         let r = draft.rows[row as usize];
-        let place = program.place(&program.rows[r.of as usize]);
+        let is_of_loop = matches!(r.role, Role::Activations | Role::Inputs | Role::Temporaries | Role::Unknown);
+        if !is_of_loop || !is_of_line(r.of) {
+            continue;
+        }
+        // What the backward pass frees it may have needed; what outlives it is held by a name.
+        let needed = if r.role == Role::Activations { draft.reach(r.step, Phase::Backward) } else { None };
         let Some((_, end)) = draft.reach(r.step, r.phase) else { continue };
-        let end = end + 1;
-        if (place == line || place.ends_with(line)) && r.freed > end && r.role != Role::Activations {
+        if r.freed > end + 1 && needed.is_none_or(|(_, over)| r.freed > over) {
             is_any = true;
-            edits.free_at(draft, row, end);
+            edits.free_at(draft, row, end + 1);
         }
     }
     draft.apply(edits);

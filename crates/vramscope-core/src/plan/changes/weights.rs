@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::draft::{Draft, Edits};
+use super::draft::{Draft, Edits, is_of_loss};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 
@@ -11,7 +11,7 @@ use crate::anatomy::Role;
 /// already.
 pub(super) fn bf16(draft: &mut Draft<'_>) {
     let had_autocast = draft.rows.iter().any(|r| r.role == Role::AutocastCopies);
-    let of_loss = draft.which(|r| r.phase == Phase::Forward && is_of_loss(draft, r.of));
+    let of_loss = draft.which(|r| r.phase == Phase::Forward && is_of_loss(draft.program, r.of));
     let largest = of_loss.iter().map(|&r| draft.size(r)).max().unwrap_or(u64::MAX);
     // What comes back from the loss is as large, and is cast on its way to the logits.
     let back = draft.which(|r| r.phase == Phase::Backward && r.is_short() && draft.program.rows[r.of as usize].size == largest);
@@ -43,16 +43,9 @@ pub(super) fn bf16(draft: &mut Draft<'_>) {
     }
 }
 
-/// True for what the loss function itself makes.
-fn is_of_loss(draft: &Draft<'_>, row: u32) -> bool {
-    let stacks = &draft.program.recording.stacks;
-    let name = |f| stacks.frame(f).map_or("", |f| stacks.text(f.name));
-    let is_loss = |n: &str| n == "cross_entropy" || n == "nll_loss" || n == "log_softmax";
-    stacks.frames(draft.program.rows[row as usize].stack).iter().take(4).any(|&f| is_loss(name(f)))
-}
-
 /// LoRA: the weights are frozen; gradients and state are those of two thin matrices beside each.
 pub(super) fn lora(draft: &mut Draft<'_>, rank: u64) {
+    let each = draft.bytes_of_element();
     for row in 0..draft.rows.len() as u32 {
         let role = draft.rows[row as usize].role;
         let is_of_optimizer = draft.rows[row as usize].phase == Phase::Optimizer && role != Role::Weights;
@@ -60,7 +53,7 @@ pub(super) fn lora(draft: &mut Draft<'_>, rank: u64) {
             continue;
         }
         // A square matrix of n elements has two of rank × √n.
-        let elements = (draft.size(row) / 4).max(1);
+        let elements = (draft.size(row) / each).max(1);
         let side = elements.isqrt().max(1);
         let thin = 2 * rank * side;
         let r = &mut draft.rows[row as usize];

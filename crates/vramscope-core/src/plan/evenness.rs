@@ -1,0 +1,90 @@
+//! Whether the steps of a recording are alike, and what its steps leave open: batches of other lengths from step to step, steps that were
+//! not recorded.
+
+use std::sync::Arc;
+
+use super::program::Program;
+use crate::anatomy::{Phase, Role};
+use crate::units::counted;
+
+/// Steady steps of one size hand out the same bytes, but for what a library chooses anew.
+const ALIKE: f64 = 0.02;
+/// The same lengths in the same order give the same course, but for what does not grow with them: this share of how much it varies.
+const SAME_COURSE: f64 = 0.35;
+
+/// Bytes that the passes of a step hand out.
+fn bytes_of(program: &Program, step: usize) -> u64 {
+    let Some(rows) = program.stretches.get(step).cloned() else { return 0 };
+    let is_of_batch = |r: &&super::Row| {
+        matches!(r.role, Role::Activations | Role::Inputs | Role::Temporaries)
+            && matches!(r.phase, Phase::Forward | Phase::Backward)
+    };
+    program.rows[rows.start as usize..rows.end as usize].iter().filter(is_of_batch).map(|r| r.size).sum()
+}
+
+/// The largest of the recorded steps, where they differ.
+pub(super) fn largest(program: &Program) -> Option<usize> {
+    let varies = program.recorded_steps >= 3 && variation(&course(program)) > ALIKE;
+    (1..=program.recorded_steps).filter(|_| varies).max_by_key(|step| bytes_of(program, *step))
+}
+
+/// Bytes of each recorded step over their mean; the first step, which also sets things up, only where there are not three.
+fn course(program: &Program) -> Vec<f64> {
+    let first = if program.recorded_steps >= 3 { 2 } else { 1 };
+    let bytes: Vec<f64> = (first..=program.recorded_steps).map(|step| bytes_of(program, step) as f64).collect();
+    let mean = bytes.iter().sum::<f64>() / bytes.len().max(1) as f64;
+    if mean < 1.0 { Vec::new() } else { bytes.into_iter().map(|b| b / mean).collect() }
+}
+
+fn variation(course: &[f64]) -> f64 {
+    course.iter().map(|share| (share - 1.0).abs()).fold(0.0, f64::max)
+}
+
+/// Why recordings cannot be laid over each other though they are of one program: their batches differ in length, each in its own way.
+pub(super) fn differ(programs: &[Arc<Program>]) -> Option<String> {
+    let all: Vec<(&Arc<Program>, Vec<f64>)> = programs.iter().map(|p| (p, course(p))).filter(|(_, c)| c.len() > 1).collect();
+    let (first, mine) = all.iter().max_by(|a, b| variation(&a.1).total_cmp(&variation(&b.1)))?;
+    let varies = variation(mine);
+    if varies <= ALIKE || first.recorded_steps < 3 {
+        return None;
+    }
+    all.iter().filter(|(other, _)| !Arc::ptr_eq(other, first)).find_map(|(other, theirs)| {
+        let common = mine.len().min(theirs.len());
+        // Shares of another number of steps have another mean.
+        let mean = |c: &[f64]| c[..common].iter().sum::<f64>() / common as f64;
+        let (m, n) = (mean(mine), mean(theirs));
+        let apart = (0..common).map(|i| mine[i] / m - theirs[i] / n).map(f64::abs).fold(0.0, f64::max);
+        (apart > ALIKE.max(varies * SAME_COURSE)).then(|| {
+            format!(
+                "the steps of {} differ in size, and not as those of {} do: batches of other lengths cannot be laid over each other. \
+                 Record runs whose batches all have one length, or that get the same lengths in the same order",
+                first.recording.source.name, other.recording.source.name
+            )
+        })
+    })
+}
+
+/// What the steps of the recordings leave open, in sentences.
+pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
+    let mut out = Vec::new();
+    let name = |p: &Program| p.recording.source.name.clone();
+    if let Some(p) = programs.iter().find(|p| p.recorded_steps >= 3 && variation(&course(p)) > ALIKE) {
+        out.push(format!(
+            "The steps of {} differ in size: the plan is of these lengths in this order, with the largest once more at the end. A longer \
+             batch needs more than it says.",
+            name(p)
+        ));
+    }
+    if let Some(p) =
+        programs.iter().filter(|p| p.steps > p.recorded_steps && largest(p).is_none()).min_by_key(|p| p.recorded_steps)
+    {
+        let more = counted((p.steps - p.recorded_steps) as u64, "time", "times");
+        let steps = counted(p.recorded_steps as u64, "step", "steps");
+        let first = if p.recorded_steps == 1 { " What a first step alone sets up may be counted again." } else { "" };
+        out.push(format!("{} has {steps}; the last one is repeated {more}, since a peak may come later.{first}", name(p)));
+    }
+    if let Some(p) = programs.iter().find(|p| p.steps == 0) {
+        out.push(format!("No steps were found in {}: the plan ends where the recording does.", name(p)));
+    }
+    out
+}

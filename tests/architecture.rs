@@ -201,27 +201,6 @@ fn no_cache_of_the_window_is_keyed_by_an_address() {
     assert!(found.is_empty(), "use app::identity::Identity:\n{}", found.join("\n"));
 }
 
-/// A clone carries every picture that ever was: they are kept in 256 colours, which takes a fifth of the room.
-#[test]
-fn pictures_are_few_and_small() {
-    const MOST: u64 = 4_000_000;
-    let is_kept =
-        |name: &str| name.ends_with(".png") && ![".new.png", ".old.png", ".diff.png"].iter().any(|end| name.ends_with(end));
-    let folders = ["tests/snapshots", "docs/images", "assets"].map(|folder| root().join(folder));
-    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
-    let pictures: Vec<(u64, String)> = entries
-        .map(|entry| (entry.metadata().unwrap().len(), entry.file_name().to_string_lossy().into_owned()))
-        .filter(|(_, name)| is_kept(name))
-        .collect();
-    assert!(pictures.len() > 40, "the folders are there: {}", pictures.len());
-    let all: u64 = pictures.iter().map(|p| p.0).sum();
-    let largest = pictures.iter().max().unwrap();
-    assert!(
-        all <= MOST,
-        "{all} bytes of pictures, the largest {largest:?}: shrink those you changed with pngquant --nofs --quality 85-100 --force --ext .png FILE"
-    );
-}
-
 /// A promise without a test is none: every test that the page names is there.
 #[test]
 fn every_promise_names_tests_that_are_there() {

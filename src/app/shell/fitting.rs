@@ -34,7 +34,7 @@ const GIVES_WAY: [ViewKind; 17] = [
 fn least_of(kind: ViewKind) -> Vec2 {
     match kind {
         ViewKind::Timeline => vec2(340.0, 82.0),
-        ViewKind::Findings | ViewKind::Memory => vec2(272.0, 200.0),
+        ViewKind::Findings | ViewKind::Memory => vec2(208.0, 200.0),
         ViewKind::Inspector => vec2(228.0, 160.0),
         ViewKind::SegmentMap => vec2(250.0, 120.0),
         ViewKind::Heatmap => vec2(240.0, 190.0),
@@ -47,6 +47,9 @@ fn least_of(kind: ViewKind) -> Vec2 {
         ViewKind::Accounting | ViewKind::Leaks | ViewKind::Steps => vec2(240.0, 150.0),
     }
 }
+
+/// From this width on the memory column cuts no name of a role and has its links in one row; it gets it where nobody gives way for it.
+const MEMORY_NAMES: f32 = 272.0;
 
 /// What was changed for the room there is.
 pub struct Fitted {
@@ -112,7 +115,13 @@ impl Fitted {
         let along = usize::from(linear.dir == LinearDir::Vertical);
         let children: Vec<TileId> = linear.children.iter().copied().filter(|&c| tiles.is_visible_in_layout(c)).collect();
         let room = size[along] - GAP * children.len().saturating_sub(1) as f32;
-        let needs: Vec<f32> = children.iter().map(|&c| least(tiles, c)[along]).collect();
+        let mut needs: Vec<f32> = children.iter().map(|&c| least(tiles, c)[along]).collect();
+        if linear.dir == LinearDir::Horizontal
+            && let Some(memory) = children.iter().position(|&c| matches!(tiles.get(c), Some(Tile::Pane(ViewKind::Memory))))
+        {
+            let spare = (room - needs.iter().sum::<f32>()).max(0.0);
+            needs[memory] = needs[memory].max(MEMORY_NAMES.min(needs[memory] + spare));
+        }
         let wishes = linear.shares.split(&children, room);
         let lengths = divide(&wishes, &needs, room);
         if lengths.iter().zip(&wishes).any(|(a, b)| (a - b).abs() > 0.5) {

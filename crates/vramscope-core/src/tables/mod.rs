@@ -23,8 +23,8 @@ pub use curves::{Cell, Curves, Quantity};
 pub use device::DeviceTables;
 pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
 pub use naming::{
-    Apart, NO_STACK, StackNames, folded_frames, frame_text, function_label, innermost, is_framework, named_by, own_frame,
-    place_or_function, stack_text, tell_apart, told_frames, user_frame,
+    Apart, NO_STACK, StackNames, folded_frames, frame_text, function_label, innermost, innermost_operation, is_framework,
+    named_by, own_frame, place_or_function, stack_text, tell_apart, told_frames, user_frame,
 };
 pub use state::{BlockAt, SegmentAt, SegmentLife, State, StateIndex, Totals, expandable_reach};
 pub use strata::{Strata, StrataColumn, StrataRun, strata};

@@ -14,7 +14,7 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{label, pane};
-use vramscope_core::compare::diff::{Held, purpose_words};
+use vramscope_core::compare::diff::{Held, purpose_is_probable};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, counted};
 
 const PAD: f32 = 16.0;
@@ -113,7 +113,8 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         let texts = [size.figure(a), size.figure(b), layout::signed_figure(change, size)];
         let colour = role_paint(role).colour(t);
         let texts = [texts[0].as_str(), &texts[1], &texts[2]];
-        figures(ui, t, Some(Swatch::Fill(colour)), &purpose_words(x), texts, [t.text2, t.text1, ink], Type::Mono);
+        let mark = if purpose_is_probable(x) { " ?" } else { "" };
+        figures(ui, t, Some(Swatch::Fill(colour)), &format!("{}{mark}", role.text()), texts, [t.text2, t.text1, ink], Type::Mono);
     }
 }
 

@@ -72,11 +72,17 @@ pub struct Row {
 /// What is live for one purpose, in A and in B.
 pub type Purpose = (Role, Held, Held);
 
-/// A role with "probably" where that of most bytes of the larger side is inferred.
+/// Whether the role of most bytes of the larger side is inferred.
 #[must_use]
-pub fn purpose_words((role, a, b): &Purpose) -> String {
+pub fn purpose_is_probable((_, a, b): &Purpose) -> bool {
     let more = if a.bytes > b.bytes { a } else { b };
-    role.words(more.probable * 2 > more.bytes)
+    more.probable * 2 > more.bytes
+}
+
+/// The role, with "probably" where it is inferred.
+#[must_use]
+pub fn purpose_words(purpose: &Purpose) -> String {
+    purpose.0.words(purpose_is_probable(purpose))
 }
 
 /// `activations`; where there are several purposes, each with the larger of its two sides: `activations 180 MiB, workspaces 33 MiB`.

@@ -228,6 +228,14 @@ pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
         .or_else(|| frames.first().copied())
 }
 
+/// The innermost frame that says what is computed, an operator of C++ too: not the recorder's own, nor the allocator's. O(such frames).
+#[must_use]
+pub fn innermost_operation(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
+    let frames = stacks.frames(stack);
+    let name = |f: FrameId| stacks.frame(f).map_or("", |f| stacks.text(f.name));
+    frames.iter().copied().find(|&f| !cpp::is_plumbing(name(f))).or_else(|| frames.first().copied())
+}
+
 /// The innermost frame of the user's own code; without any the one that best tells what allocates: the node of the backward pass, the
 /// operator, the thread, else the [`innermost`]. `None` where nothing but the allocator and the recorder is in it.
 #[must_use]

@@ -5,7 +5,7 @@ use crate::anatomy::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::diagnose::leaks::{Growth, adding, adds, how_often, pace};
 use crate::model::{StackId, StackTable};
-use crate::tables::{LifetimeId, NO_STACK, Quantity, innermost, place_or_function};
+use crate::tables::{LifetimeId, NO_STACK, Quantity, innermost_operation, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Memory that survives its step, step after step.
@@ -212,15 +212,17 @@ const NAMED: usize = 3;
 /// The program's own line, and behind it what it called, where that is something else.
 fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
     // A stack without a line of Python has nothing inside but the recorder and the allocator.
-    let inner =
-        innermost(stacks, stack).filter(|_| own != NO_STACK).and_then(|f| stacks.frame(f)).map(|f| place_or_function(stacks, f));
+    let inner = innermost_operation(stacks, stack)
+        .filter(|_| own != NO_STACK)
+        .and_then(|f| stacks.frame(f))
+        .map(|f| place_or_function(stacks, f));
     match inner.filter(|inner| !inner.is_empty() && inner != own) {
         Some(inner) => format!("{own} in {inner}"),
         None => own.to_owned(),
     }
 }
 
-/// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost the line of
+/// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost_operation the line of
 /// the library below it. Stacks of one such pair are one; where all are, the program's own line says enough.
 fn by_line(p: &RuleInput<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
     let stacks = &p.recording.stacks;

@@ -222,7 +222,7 @@ fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
     }
 }
 
-/// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost_operation the line of
+/// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost the line of
 /// the library below it. Stacks of one such pair are one; where all are, the program's own line says enough.
 fn by_line(p: &RuleInput<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
     let stacks = &p.recording.stacks;

@@ -18,6 +18,7 @@ pub mod helper;
 pub mod leaks;
 mod machine;
 pub mod manual;
+mod markdown;
 pub mod mcp;
 pub mod oom;
 pub mod plan;

@@ -5,6 +5,7 @@
 
 use super::growth::{Grown, Growth};
 use super::{Check, Verdict};
+use crate::cli::markdown::code;
 use vramscope_core::units::{Bytes, counted, shown};
 
 /// Markdown: a head, a line for each limit, and what grew.
@@ -68,15 +69,6 @@ fn prose(sentence: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || " \u{a0},;:.%()+-='\"/".contains(c);
     let has_link = sentence.contains("://") || sentence.contains("www.");
     if sentence.chars().all(is_plain) && !has_link { sentence.to_owned() } else { code(sentence) }
-}
-
-/// As code, which is shown as it is: between more backticks than stand in it, on one line.
-fn code(text: &str) -> String {
-    let text = shown(text).replace(['\n', '\t'], " ");
-    let run = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(run + 1);
-    let pad = if text.is_empty() || text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) { " " } else { "" };
-    format!("{fence}{pad}{text}{pad}{fence}")
 }
 
 /// For an attribute or the text of an element. XML 1.0 has no controls, not even escaped: they are shown.

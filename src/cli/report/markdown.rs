@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::{Hidden, MOST_MARKDOWN, Part, Report};
+use crate::cli::markdown;
 use crate::cli::summary::doing::Held;
 use vramscope_core::anatomy::Role;
 use vramscope_core::diagnose::explain::Explanation;
@@ -44,11 +45,6 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// How many backticks fence a text: more than any run in it.
-fn fence(text: &str) -> usize {
-    text.split(|c| c != '`').map(str::len).max().unwrap_or(0) + 1
-}
-
 /// A name as code, which neither a table nor anything in it ends.
 fn code(text: &str) -> String {
     let text: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -56,15 +52,14 @@ fn code(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
-    let ticks = "`".repeat(fence(text));
-    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     // In a table a bar ends a cell also in code, unless it is escaped.
-    format!("{ticks}{space}{}{space}{ticks}", text.replace('|', "\\|"))
+    markdown::code(&text.replace('|', "\\|"))
 }
 
 /// Lines as a block of code.
 fn block(text: &str) -> String {
-    let ticks = "`".repeat(fence(text).max(3));
+    let fence = markdown::fence(text);
+    let ticks = if fence.len() < 3 { "```" } else { &fence };
     format!("{ticks}\n{}\n{ticks}\n", text.trim_end())
 }
 

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::NO_EVENT;
+use super::instant::NO_EVENT;
 use super::runs::{RunTimeline, known_pool};
 use crate::model::{Action, AllocConf, BlockState, Cancelled, DeviceRecording, PoolId, Progress, SizeClass, StackId, StreamId};
 

@@ -6,30 +6,12 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::initial::{Initial, find_initial};
+use super::instant::{LifetimeId, NO_EVENT};
 use super::placement::{Before, Placement};
 use super::runs::{RunTimeline, known_pool};
 use crate::model::{
     Action, AllocConf, BlockState, Cancelled, DeviceRecording, PoolId, Progress, SizeClass, StackId, Stage, StreamId,
 };
-
-/// No such event: before the first one as a birth, never as an end.
-pub const NO_EVENT: u32 = u32::MAX;
-
-/// Row in [`Lifetimes`]. Ids are in order of birth: blocks that were live before the trace come first, then allocations in
-/// event order.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct LifetimeId(pub u32);
-
-impl LifetimeId {
-    /// No allocation.
-    pub const NONE: LifetimeId = LifetimeId(u32::MAX);
-
-    /// True unless this is [`LifetimeId::NONE`].
-    #[must_use]
-    pub fn is_some(self) -> bool {
-        self != Self::NONE
-    }
-}
 
 /// One allocation, by value: built from the compact columns and the event table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

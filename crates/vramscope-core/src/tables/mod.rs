@@ -7,6 +7,7 @@ mod agreement;
 pub mod curves;
 mod device;
 pub(crate) mod initial;
+pub mod instant;
 pub mod lifetimes;
 pub mod naming;
 pub mod op_lanes;
@@ -21,10 +22,11 @@ mod tests;
 
 pub use curves::{Cell, Curves, Quantity};
 pub use device::DeviceTables;
-pub use lifetimes::{Lifetime, LifetimeId, Lifetimes, NO_EVENT};
+pub use instant::{BlockAt, LifetimeId, NO_EVENT, SegmentAt, State, Totals, expandable_reach};
+pub use lifetimes::{Lifetime, Lifetimes};
 pub use naming::{
     Apart, NO_STACK, StackNames, folded_frames, frame_text, function_label, innermost, innermost_operation, is_framework,
     named_by, own_frame, place_or_function, stack_text, tell_apart, told_frames, user_frame,
 };
-pub use state::{BlockAt, SegmentAt, SegmentLife, State, StateIndex, Totals, expandable_reach};
+pub use state::{SegmentLife, StateIndex};
 pub use strata::{Strata, StrataColumn, StrataRun, strata};

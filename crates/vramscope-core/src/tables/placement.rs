@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::state::SegmentAt;
+use super::instant::SegmentAt;
 use crate::model::{AllocConf, PoolId, SizeClass, StreamId};
 use crate::units::MEBIBYTE;
 

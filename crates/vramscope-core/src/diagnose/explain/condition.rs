@@ -4,7 +4,7 @@
 //! tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
 //! not decide them, `>?` holds then, and `<` and `>=` compare what is printed.
 
-use super::{compare, device, words};
+use super::{compare, device, figures};
 use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Release, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
@@ -55,14 +55,14 @@ fn sum(m: &OomMessage, text: &str) -> Option<Figure> {
 /// A figure, a part of one, or a size: `capacity / 4`, `2 GiB`, `0`.
 fn term(m: &OomMessage, text: &str) -> Option<Figure> {
     if let Some((figure, parts)) = text.split_once(" / ") {
-        let (figure, parts): (Figure, u64) = (words::figure(m, figure)?, parts.parse().ok()?);
+        let (figure, parts): (Figure, u64) = (figures::figure(m, figure)?, parts.parse().ok()?);
         return Some(Figure { bytes: figure.bytes / parts, slack: figure.slack });
     }
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let scale = if unit == "GiB" { GIBIBYTE } else { MEBIBYTE };
     match number.parse::<u64>() {
         Ok(number) => Some(Figure::exact(number * scale)),
-        Err(_) => words::figure(m, text),
+        Err(_) => figures::figure(m, text),
     }
 }
 
@@ -96,7 +96,7 @@ const FACTS: [Fact; 27] = [
     ("pools hold it", device::pools_hold_it),
     ("limit decides", device::limit_decides),
     ("limit refused", |m| device::limit_refused(m) == Some(true)),
-    ("limit short", |m| words::left(m).zip(m.figures.requested).is_some_and(|(left, q)| q.bytes > left.bytes)),
+    ("limit short", |m| device::left(m).zip(m.figures.requested).is_some_and(|(left, q)| q.bytes > left.bytes)),
     ("tensor may fit", device::tensor_may_fit),
     ("few holes", device::has_few_holes),
     ("spilled", device::is_spilled),
@@ -107,7 +107,7 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
         return !is(m, name);
     }
     if let Some(name) = name.strip_suffix(" told") {
-        return words::figure(m, name).is_some();
+        return figures::figure(m, name).is_some();
     }
     let fact = FACTS.iter().find(|(known, _)| *known == name).is_some_and(|(_, is)| is(m));
     let until = m.dialect.until;
@@ -142,7 +142,7 @@ mod tests {
             for part in bracketed.chain([whole]).flat_map(|condition| condition.split(", ")).filter(|part| *part != "0") {
                 let names = part.split(['<', '>', '=', '?', '+', '-', '/']).map(|name| name.trim());
                 for name in names.map(|name| name.strip_prefix("not ").unwrap_or(name)).filter(|name| !name.is_empty()) {
-                    let figure = words::is_figure(name.strip_suffix(" told").unwrap_or(name));
+                    let figure = figures::is_figure(name.strip_suffix(" told").unwrap_or(name));
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());
                     let platform = ["hip", "xpu", "npu", "tpu", "cpu"].contains(&name);
                     assert!(figure || size || platform || FACTS.iter().any(|(known, _)| *known == name), "{name}: {text}");

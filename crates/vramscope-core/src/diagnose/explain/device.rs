@@ -1,6 +1,5 @@
 //! What PyTorch's figures on a GPU come to, for the rules.
 
-use super::words::{held, left};
 use super::{compare, unattributed};
 use crate::formats::oom_message::{Figure, OomMessage, ProcessUse, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE};
@@ -15,8 +14,35 @@ const FEW_HOLES: f64 = 0.05;
 pub(super) const ALL_FIGURES: usize = 4;
 /// A share of the card (a quarter) that makes its holder worth naming before any arithmetic of holes.
 const MUCH: u64 = 4;
+/// TensorFlow's share of a card where others leave it little. Cards of 2 GiB, the smallest it runs on, leave it more.
+const SMALL_SHARE: u64 = GIBIBYTE * 5 / 4;
 /// Nothing, where the message tells none.
 const NONE: Figure = Figure { bytes: 0, slack: 0 };
+
+/// What PyTorch holds of the device; on Apple's everything that the process does.
+pub(super) fn held(m: &OomMessage) -> Option<Figure> {
+    let held = m.reserved().or(m.figures.allocated)?;
+    Some(m.figures.other_allocations.map_or(held, |other| held.plus(other)))
+}
+
+/// Room below the limit of the process.
+pub(super) fn left(m: &OomMessage) -> Option<Figure> {
+    Some(m.figures.limit?.minus(held(m)?))
+}
+
+/// What a request could be made of: what the card has free, or less where a limit leaves less, and the holes.
+pub(super) fn own(m: &OomMessage, free: Figure) -> Option<Figure> {
+    let room = left(m).filter(|left| left.bytes < free.bytes).unwrap_or(free);
+    Some(room.plus(m.unallocated().unwrap_or(Figure::exact(0))))
+}
+
+/// What was free on the card when TensorFlow started, where that was little: the driver's own figure, or its limit.
+pub(super) fn free_at_start(m: &OomMessage) -> Option<Figure> {
+    let f = &m.figures;
+    let at_start = f.limit.filter(|l| l.bytes < SMALL_SHARE);
+    let little = at_start.or(f.free.filter(|free| f.capacity.is_some_and(|c| free.bytes < c.bytes / 4)));
+    little.filter(|_| m.dialect.writer == Writer::TensorFlow)
+}
 
 /// What of this process outside PyTorch any process has.
 pub(super) fn usual_outside(m: &OomMessage) -> Figure {

@@ -18,8 +18,6 @@ pub(super) struct Judged {
 
 /// Another value that the printed decimals can stand for gives another verdict.
 const ROUNDED: &str = "the figures are rounded; another reading is possible";
-/// TensorFlow's share of a card where others leave it little. Cards of 2 GiB, the smallest it runs on, leave it more.
-const SMALL_SHARE: u64 = GIBIBYTE * 5 / 4;
 /// A program that takes less is not what fills a device.
 const SMALL_PROGRAM: u64 = GIBIBYTE / 4;
 
@@ -66,14 +64,6 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
         _ if m.figures.requested.is_none() => judged(m, &[rules::NO_REQUEST]),
         _ => judged(m, &[rules::DEVICE, if m.unread().is_empty() { rules::WHOLE } else { rules::CUT }]),
     }
-}
-
-/// What was free on the card when TensorFlow started, where that was little: the driver's own figure, or its limit.
-pub(super) fn free_at_start(m: &OomMessage) -> Option<Figure> {
-    let f = &m.figures;
-    let at_start = f.limit.filter(|l| l.bytes < SMALL_SHARE);
-    let little = at_start.or(f.free.filter(|free| f.capacity.is_some_and(|c| free.bytes < c.bytes / 4)));
-    little.filter(|_| m.dialect.writer == Writer::TensorFlow)
 }
 
 /// The verdict of a dialect that has a sentence of its own.

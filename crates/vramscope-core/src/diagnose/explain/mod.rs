@@ -17,6 +17,7 @@ mod advice;
 mod condition;
 mod contradict;
 mod device;
+mod figures;
 mod judge;
 mod remedies;
 mod rules;
@@ -115,7 +116,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
     let judged = if contradictions.is_empty() { judge::judge(message) } else { judge::contradicted(message, &contradictions) };
     let is_consistent = contradictions.is_empty();
     let (mut figures, mut rounding) = (BTreeMap::new(), BTreeMap::new());
-    for (name, of) in words::FIGURES {
+    for (name, of) in figures::FIGURES {
         let Some(figure) = of(message).filter(|f| !f.is_unlimited() && (is_consistent || name != "unattributed_bytes")) else {
             continue;
         };

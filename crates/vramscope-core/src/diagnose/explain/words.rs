@@ -1,53 +1,14 @@
-//! A message's figures by name, and sentences that name them.
+//! Sentences that name figures of a message.
 //!
 //! `{free}` in a sentence is that figure as it was printed; `{tool}` and its like are the words of the card's vendor. A sentence that names
 //! what the message does not tell cannot be said. `{? of {limit}}` is left out then; of `{?a|b}` the first that can be said stands.
 
 use super::condition::holds;
-use super::{device, unattributed};
+use super::device;
+use super::figures::{Named, figure};
 use crate::diagnose::vendor::Words;
-use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Writer};
-use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
-
-type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
-
-/// Every figure that is told in JSON; in sentences its name has no `_bytes`.
-pub(super) const FIGURES: [Named<Figure>; 15] = [
-    ("requested_bytes", |m| m.figures.requested),
-    ("capacity_bytes", |m| m.figures.capacity),
-    ("device_free_bytes", |m| m.figures.free),
-    ("limit_bytes", |m| m.figures.limit),
-    ("allocated_bytes", |m| m.figures.allocated),
-    ("private_pool_bytes", |m| m.figures.private_pools),
-    ("live_bytes", OomMessage::live),
-    ("reserved_bytes", OomMessage::reserved),
-    ("unallocated_bytes", OomMessage::unallocated),
-    ("process_bytes", OomMessage::this_process),
-    ("outside_pytorch_bytes", OomMessage::outside_pytorch),
-    ("other_processes_bytes", OomMessage::other_processes),
-    ("other_allocations_bytes", |m| m.figures.other_allocations),
-    ("largest_block_bytes", |m| m.figures.largest_block),
-    ("unattributed_bytes", unattributed),
-];
-
-/// Figures that only sentences have.
-const DERIVED: [Named<Figure>; 15] = [
-    ("free", |m| m.figures.free),
-    ("holes", |m| Some(m.unallocated().unwrap_or(Figure::exact(0)))),
-    ("room", |m| m.figures.free.or_else(|| Some(m.figures.capacity?.minus(held(m)?)))),
-    ("usual outside", |m| Some(device::usual_outside(m))),
-    ("most others", |m| Some(device::most_of_others(m, m.figures.capacity?)?.0)),
-    ("held", held),
-    ("left", left),
-    ("own", |m| own(m, m.figures.free?)),
-    ("used", |m| Some(m.figures.capacity?.minus(m.figures.free?))),
-    ("rest", device::rest),
-    ("much outside", device::much_outside),
-    ("own outside", |m| m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE)),
-    ("deciding", device::outside_that_decides),
-    ("at start", |m| super::judge::free_at_start(m)),
-    ("mostly other", |m| m.figures.other_allocations.filter(|o| m.figures.allocated.is_some_and(|own| o.bytes > own.bytes))),
-];
+use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
+use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
 const WORDS: [Named<String>; 29] = [
@@ -78,7 +39,7 @@ const WORDS: [Named<String>; 29] = [
         (part < 1.0).then(|| format!("{:.0} %", part * 100.0))
     }),
     ("fraction", |m| Some(format!("{:.2}", fraction_needed(m)?))),
-    ("needed", |m| Some(pytorch_size(held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),
+    ("needed", |m| Some(pytorch_size(device::held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),
     ("share to take", share_to_take),
     ("conf", |m| Some(variable(m).to_owned())),
     ("tool", |m| Some(with_tools(m)?.tool_that_lists().to_owned())),
@@ -135,36 +96,6 @@ fn word(m: &OomMessage, name: &str) -> Option<String> {
         return Some(if printed.ends_with("KiB") { pytorch_size(figure.bytes) } else { printed });
     }
     WORDS.iter().find(|(known, _)| *known == name)?.1(m)
-}
-
-pub(super) fn figure(m: &OomMessage, name: &str) -> Option<Figure> {
-    figures().find(|(known, _)| *known == name)?.1(m).filter(|figure| !figure.is_unlimited())
-}
-
-fn figures() -> impl Iterator<Item = Named<Figure>> {
-    FIGURES.iter().chain(&DERIVED).map(|&(name, of)| (name.strip_suffix("_bytes").unwrap_or(name), of))
-}
-
-#[cfg(test)]
-pub(super) fn is_figure(name: &str) -> bool {
-    figures().any(|(known, _)| known == name)
-}
-
-/// What PyTorch holds of the device; on Apple's everything that the process does.
-pub(super) fn held(m: &OomMessage) -> Option<Figure> {
-    let held = m.reserved().or(m.figures.allocated)?;
-    Some(m.figures.other_allocations.map_or(held, |other| held.plus(other)))
-}
-
-/// Room below the limit of the process.
-pub(super) fn left(m: &OomMessage) -> Option<Figure> {
-    Some(m.figures.limit?.minus(held(m)?))
-}
-
-/// What a request could be made of: what the card has free, or less where a limit leaves less, and the holes.
-pub(super) fn own(m: &OomMessage, free: Figure) -> Option<Figure> {
-    let room = left(m).filter(|left| left.bytes < free.bytes).unwrap_or(free);
-    Some(room.plus(m.unallocated().unwrap_or(Figure::exact(0))))
 }
 
 fn vendor(m: &OomMessage) -> &'static Words {
@@ -231,7 +162,7 @@ fn tokens_that_fit(m: &OomMessage) -> Option<u64> {
 
 /// The memory fraction that would have let the request through.
 fn fraction_needed(m: &OomMessage) -> Option<f64> {
-    let (held, q, capacity) = (held(m)?, m.figures.requested?, m.figures.capacity?);
+    let (held, q, capacity) = (device::held(m)?, m.figures.requested?, m.figures.capacity?);
     let needed = held.high().saturating_add(q.high()) as f64 / capacity.low() as f64;
     Some((needed * 100.0).ceil() / 100.0).filter(|fraction| *fraction <= 1.0)
 }
@@ -265,7 +196,7 @@ mod tests {
         for says in sentences {
             for name in says.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name) {
                 let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b' ');
-                let is_known = is_figure(name) || WORDS.iter().any(|(n, _)| *n == name);
+                let is_known = super::super::figures::is_figure(name) || WORDS.iter().any(|(n, _)| *n == name);
                 assert!(!is_name || is_known, "{name}: {says}");
             }
         }

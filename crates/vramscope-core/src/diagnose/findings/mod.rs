@@ -2,158 +2,25 @@
 //!
 //! A rule fires on numbers alone. Failures stand first and leaks second; the rest goes by what acting on it would take off the peak.
 
+mod finding;
+mod input;
 mod rules;
 
 use std::sync::Arc;
 
-use super::counterfactual::Saving;
-use super::leaks::{Growth, growth};
-use super::oom::{Autopsy, Helped, closest, examine};
+use super::leaks::growth;
+use super::oom::{Autopsy, Helped, examine};
 use crate::anatomy::roles::{Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;
 use crate::diagnose::vendor::Words;
 use crate::inference::Caps;
-use crate::model::{Cancelled, DeviceRecording, EventId, Progress, Recording, StackId};
-use crate::tables::{DeviceTables, LifetimeId, Quantity, StackNames, State};
-use crate::units::{Bytes, count, counted};
+use crate::model::{Cancelled, DeviceRecording, EventId, Progress, Recording};
+use crate::tables::{DeviceTables, Quantity, StackNames};
+use crate::units::{count, counted};
 
+pub use self::finding::{Class, Evidence, Finding, Place};
+pub use self::input::RuleInput;
 pub use self::rules::{RULES, Rule, as_table};
-
-/// What kind of trouble a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// A request failed.
-    OutOfMemory,
-    /// Memory grows with every step.
-    Leak,
-    /// How memory is held: fragmentation, cache, pools.
-    Structure,
-    /// What makes the peak.
-    Peak,
-    /// Small losses, and things to know.
-    Hygiene,
-}
-
-impl Class {
-    /// A stable name, used in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::OutOfMemory => "out_of_memory",
-            Class::Leak => "leak",
-            Class::Structure => "structure",
-            Class::Peak => "peak",
-            Class::Hygiene => "hygiene",
-        }
-    }
-}
-
-/// Where a finding points: a click takes every view there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The instant.
-    pub event: Option<u32>,
-    /// The stretch, first and last event.
-    pub range: Option<(u32, u32)>,
-    /// The stack.
-    pub stack: Option<StackId>,
-    /// The allocations.
-    pub lifetimes: Vec<LifetimeId>,
-}
-
-/// One line of evidence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evidence {
-    /// What.
-    pub label: String,
-    /// Its figure, with unit.
-    pub value: String,
-    /// True for the figure that failed.
-    pub is_red: bool,
-}
-
-/// One diagnosis.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// Stable name of the rule.
-    pub rule: &'static str,
-    /// Rank.
-    pub class: Class,
-    /// A few words.
-    pub title: String,
-    /// The bytes it speaks of.
-    pub bytes: u64,
-    /// What its remedy would do to the peak of active bytes, where the recorded events tell.
-    pub saving: Option<Saving>,
-    /// One or two sentences with numbers.
-    pub sentence: String,
-    /// The numbers behind it.
-    pub evidence: Vec<Evidence>,
-    /// Where to look.
-    pub place: Place,
-    /// What to do: a setting or a line of code to copy, when there is one.
-    pub remedy: Option<String>,
-    /// How the remedy is applied, in words.
-    pub advice: String,
-    /// How to check that it helped.
-    pub verify: String,
-}
-
-/// What the rules look at.
-pub struct RuleInput<'a> {
-    /// The recording.
-    pub recording: &'a Recording,
-    /// The device.
-    pub device: &'a DeviceRecording,
-    /// The words of its vendor, in which every sentence is made.
-    pub words: &'static Words,
-    /// Its tables.
-    pub tables: &'a DeviceTables,
-    /// Short names of stacks.
-    pub names: &'a StackNames,
-    /// Its steps.
-    pub steps: Steps,
-    /// The state at the peak of active memory.
-    pub at_peak: State,
-    /// That instant.
-    pub peak_event: u32,
-    /// The autopsies of its out-of-memory events.
-    pub ooms: Vec<Autopsy>,
-    /// What each allocation is for.
-    pub roles: Roles,
-    /// What grows, by stack, most bytes first.
-    pub growth: Vec<Growth>,
-    /// Marks of each stack.
-    marks: Vec<u8>,
-}
-
-impl RuleInput<'_> {
-    /// The marks of a stack: see the rules.
-    fn flags(&self, stack: StackId) -> u8 {
-        self.marks.get(stack.0 as usize).copied().unwrap_or(0)
-    }
-
-    fn flags_of(&self, id: LifetimeId) -> u8 {
-        self.flags(self.tables.lifetimes.stack(self.device, id))
-    }
-
-    fn stack_of(&self, id: LifetimeId) -> Option<StackId> {
-        Some(self.tables.lifetimes.stack(self.device, id)).filter(|s| s.is_some())
-    }
-
-    fn last_event(&self) -> u32 {
-        self.device.events.len().saturating_sub(1) as u32
-    }
-
-    /// True when less would have helped: a request failed, or under a tenth of cap or device was left at the peak.
-    fn is_short(&self) -> bool {
-        if !self.ooms.is_empty() {
-            return true;
-        }
-        let room = closest(self.device, self.tables).and_then(|c| Some((c.room?, c.reserved)));
-        room.is_some_and(|(room, reserved)| room.bytes.saturating_mul(9) < reserved)
-    }
-}
 
 /// The result of the rules, with what they worked out on the way.
 #[derive(Clone, Debug)]
@@ -301,13 +168,6 @@ impl Findings {
 }
 
 impl Finding {
-    /// The bytes that acting on it would free at the peak: of allocated memory where a replay of the events tells, else all that it
-    /// speaks of.
-    #[must_use]
-    pub fn at_stake(&self) -> u64 {
-        self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
-    }
-
     /// True where other settings may help and only a replay tells which.
     #[must_use]
     pub fn depends_on_settings(&self) -> bool {
@@ -319,91 +179,5 @@ impl Finding {
     #[must_use]
     pub fn by_settings(&self, helped: &Helped) -> Option<(String, Option<String>)> {
         rules::by_settings(self, helped)
-    }
-}
-
-/// Rules write their findings piece by piece.
-impl Finding {
-    fn new(rule: &'static str, class: Class, title: &str, bytes: u64) -> Self {
-        Finding {
-            rule,
-            class,
-            title: title.to_owned(),
-            bytes,
-            saving: None,
-            sentence: String::new(),
-            evidence: Vec::new(),
-            place: Place::default(),
-            remedy: None,
-            advice: String::new(),
-            verify: String::new(),
-        }
-    }
-
-    fn says(mut self, sentence: String) -> Self {
-        self.sentence = sentence;
-        self
-    }
-
-    /// Adds what a change, told in a few words ("In 8 chunks"), would do to the peak.
-    fn saves(mut self, change: &str, saving: Saving) -> Self {
-        self.sentence.push(' ');
-        self.sentence.push_str(&if saving.is_nothing() {
-            format!("{change} the peak stays at {}: another moment is as high.", Bytes(saving.before))
-        } else {
-            format!("{change} the peak falls from {} to about {}.", Bytes(saving.before), Bytes(saving.after))
-        });
-        self.saving = Some(saving);
-        self
-    }
-
-    fn bytes_of(mut self, label: &str, bytes: u64) -> Self {
-        self.evidence.push(Evidence::bytes(label, bytes));
-        self
-    }
-
-    fn red(mut self, label: &str, bytes: u64) -> Self {
-        self.evidence.push(Evidence::bytes(label, bytes).red());
-        self
-    }
-
-    fn shows(mut self, label: &str, value: String) -> Self {
-        self.evidence.push(Evidence::text(label, value));
-        self
-    }
-
-    fn at(mut self, place: Place) -> Self {
-        self.place = place;
-        self
-    }
-
-    fn remedy(mut self, line: &str) -> Self {
-        self.remedy = Some(line.to_owned());
-        self
-    }
-
-    fn advice(mut self, advice: &str) -> Self {
-        self.advice = advice.to_owned();
-        self
-    }
-
-    fn check(mut self, verify: &str) -> Self {
-        self.verify = verify.to_owned();
-        self
-    }
-}
-
-impl Evidence {
-    fn bytes(label: &str, bytes: u64) -> Self {
-        Evidence { label: label.to_owned(), value: Bytes(bytes).to_string(), is_red: false }
-    }
-
-    fn text(label: &str, value: impl Into<String>) -> Self {
-        Evidence { label: label.to_owned(), value: value.into(), is_red: false }
-    }
-
-    fn red(mut self) -> Self {
-        self.is_red = true;
-        self
     }
 }

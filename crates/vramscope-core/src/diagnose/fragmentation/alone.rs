@@ -1,8 +1,10 @@
 //! Single blocks whose going would be enough.
 
 use super::release::{HeldAlone, held_alone};
-use super::{BlockAt, RoomKind, Servers, State};
+use super::room_plan::RoomKind;
+use super::servers::Servers;
 use crate::model::{BlockState, DeviceRecording};
+use crate::tables::{BlockAt, State};
 
 /// Single live blocks whose going lets a request succeed, each by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

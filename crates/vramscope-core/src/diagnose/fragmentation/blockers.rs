@@ -1,8 +1,9 @@
 //! Live blocks that keep holes from growing, and segments from going back.
 
 use super::release::held_alone;
-use super::{Servers, State};
+use super::servers::Servers;
 use crate::model::{BlockState, DeviceRecording};
+use crate::tables::State;
 
 /// A live block that keeps a hole from growing, or a segment from going back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Holes, in all and by pool.
 
-use super::{SegmentAt, Servers, State};
+use super::servers::Servers;
 use crate::model::{BlockState, PoolId, SizeClass, StreamId};
+use crate::tables::{SegmentAt, State};
 
 /// Free memory inside reserved memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

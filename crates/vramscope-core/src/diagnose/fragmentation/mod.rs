@@ -15,5 +15,3 @@ pub use self::holes::{Holes, PoolHoles, holes, holes_by_pool};
 pub use self::release::cheapest_release;
 pub use self::room_plan::{RoomKind, RoomPlan, WithMore, cheapest_hole, cheapest_plan, cheapest_plan_most};
 pub use self::servers::Servers;
-
-use crate::tables::{BlockAt, SegmentAt, State};

@@ -7,10 +7,11 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use super::room_plan::pending_of;
+use super::room_plan::{RoomKind, RoomPlan, pending_of};
 use super::servers::can_go;
-use super::{RoomKind, RoomPlan, State};
+
 use crate::model::{BlockState, DeviceRecording};
+use crate::tables::State;
 
 /// Bytes and number of live blocks that have to go: fewer bytes first, then fewer blocks.
 type Cost = (u64, u32);

@@ -1,8 +1,9 @@
 //! The cheapest way to make room: in one hole, or by segments and pages that go back.
 
 use super::release::release_most;
-use super::{BlockAt, Servers, State};
+use super::servers::Servers;
 use crate::model::{BlockState, DeviceRecording};
+use crate::tables::{BlockAt, State};
 
 /// Where room for a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

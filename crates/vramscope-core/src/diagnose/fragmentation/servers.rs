@@ -1,7 +1,7 @@
 //! Which segments can serve a request.
 
-use super::SegmentAt;
 use crate::model::{Action, AllocConf, DeviceRecording, PoolId, SizeClass, StreamId};
+use crate::tables::SegmentAt;
 
 /// Which segments can serve a request: the allocator never mixes pools, size classes or streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

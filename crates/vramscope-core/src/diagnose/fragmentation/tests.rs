@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StackId, StreamId};
-use crate::tables::{LifetimeId, NO_EVENT};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT, SegmentAt, State};
 use crate::units::MEBIBYTE;
 
 /// Segments as text: digits are live MiB, `.` a free MiB; one string a segment.

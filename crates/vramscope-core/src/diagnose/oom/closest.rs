@@ -1,6 +1,6 @@
 //! A recording in which nothing failed: how close it came at its peak, and how large a request would have failed there.
 
-use super::{LiveByStack, top_live};
+use super::live::{LiveByStack, top_live};
 use crate::diagnose::fragmentation::{Blocker, Holes, Servers, blockers_with_segments, holes};
 use crate::model::{BlockState, DeviceKind, DeviceRecording, PoolId, SizeClass, StreamId};
 use crate::tables::{BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, State};

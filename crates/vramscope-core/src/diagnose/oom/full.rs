@@ -1,6 +1,8 @@
 //! A device that is full: who holds it, and which memory of this program would have to be smaller.
 
-use super::{Advice, Autopsy, Support, Verdict};
+use super::autopsy::Autopsy;
+use super::helped::{Advice, Support};
+use super::verdict::Verdict;
 use crate::anatomy::{Composition, LineHeld, Role};
 use crate::model::StackTable;
 use crate::units::{Bytes, capital, told_apart};

@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use super::{Autopsy, Verdict};
+use super::autopsy::Autopsy;
+use super::verdict::Verdict;
 use crate::diagnose::vendor::Words;
 use crate::inference::whatif::{Row, WhatIf};
 use crate::inference::{CapFrom, CapRange, Horizon, Remedies, Remedy};

@@ -1,6 +1,7 @@
 //! A request that is larger than all there could be, in parts: how large each is, and whether one fits.
 
-use super::{Autopsy, Verdict};
+use super::autopsy::Autopsy;
+use super::verdict::Verdict;
 use crate::model::AllocConf;
 
 /// Whether a request of so many bytes would have been served.

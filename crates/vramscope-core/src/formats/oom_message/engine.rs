@@ -9,44 +9,10 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::dialects::{ROWS, Trust};
+use super::dialects::ROWS;
+use super::row::{Row, Trust};
 use super::text::{Span, Window, clamped};
-use super::{Dialect, Figure, OomMessage, Platform, ProcessUse, Release, Writer};
-
-/// One wording of one program.
-pub(super) struct Row {
-    pub(super) writer: Writer,
-    pub(super) platform: Platform,
-    pub(super) since: Option<Release>,
-    pub(super) until: Option<Release>,
-    /// The words it is found by.
-    pub(super) anchor: &'static str,
-    /// One of these stands near it; empty where the anchor is enough.
-    pub(super) near: &'static str,
-    /// What each number is.
-    pub(super) fields: &'static str,
-    pub(super) trust: Trust,
-    /// The program goes on.
-    pub(super) is_warning: bool,
-    /// May hold words that other messages start with.
-    pub(super) is_whole: bool,
-    /// What it means where its figures do not decide that.
-    pub(super) says: &'static str,
-    /// What to do where its program's usual advice does not fit.
-    pub(super) tips: &'static [&'static str],
-    /// A line as the program prints it, and what is read from it: both are tested.
-    #[cfg_attr(not(test), allow(dead_code))]
-    pub(super) example: &'static str,
-    #[cfg_attr(not(test), allow(dead_code))]
-    pub(super) reads: &'static str,
-}
-
-impl Row {
-    /// True for messages of several lines and many figures, which other lines may stand between.
-    pub(super) fn may_stand_apart(&self) -> bool {
-        matches!(self.writer, Writer::PyTorch | Writer::CudaMallocAsync) && self.trust == Trust::Figures && !self.is_warning
-    }
-}
+use super::{Dialect, Figure, OomMessage, Platform, ProcessUse, Writer};
 
 /// A figure that is no size: an index, or tokens.
 fn is_count(name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Whether a text tells of a failure or only names one: code, patterns, advice and changelogs hold the same words.
 
-use super::dialects::Trust;
 use super::prefix::stripped;
+use super::row::Trust;
 use super::text::Window;
 
 /// What stands in lines of code and of patterns, and in no error.

@@ -24,6 +24,7 @@ mod mig;
 mod prefix;
 mod program;
 mod pytorch;
+mod row;
 mod streams;
 mod text;
 mod xla;

@@ -1,7 +1,6 @@
 //! The programs that print messages, and which of them the text around a bare error is of.
 
-use super::dialects::Trust;
-use super::engine::Row;
+use super::row::{Row, Trust};
 use super::text::Window;
 use super::{OomMessage, Platform, Writer as W};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{NO_EVENT, SegmentAt};
 use crate::model::PoolId;
+use crate::tables::instant::{NO_EVENT, SegmentAt};
 
 /// Segments that do not overlap. A file may have a hundred thousand of them at scattered addresses, so none is moved for another.
 #[derive(Clone, Debug, Default)]

@@ -6,8 +6,7 @@ mod pages;
 
 pub(crate) use self::by_address::Runs;
 use self::pages::unmapped_classes;
-use super::NO_EVENT;
-use super::state::SegmentAt;
+use super::instant::{NO_EVENT, SegmentAt};
 use crate::model::{Action, DeviceRecording, PoolId, SizeClass};
 use crate::units::MEBIBYTE;
 

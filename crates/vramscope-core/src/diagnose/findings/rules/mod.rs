@@ -18,7 +18,8 @@ mod structure;
 pub(super) use self::oom::prescribe;
 pub(super) use self::settings::{by_settings, in_code};
 pub(super) use self::shared::marks;
-use super::{Class, Finding, RuleInput};
+use super::finding::{Class, Finding};
+use super::input::RuleInput;
 
 /// One rule, as the code applies it and as the table of rules tells it.
 pub struct Rule {

@@ -1,7 +1,8 @@
 //! Errors of drivers, runtimes and libraries, most of them without figures.
 
-use super::Trust::{Figures, Name, Phrase, Sure};
-use super::{Platform as P, Row, Writer as W, row};
+use crate::formats::oom_message::row::Trust::{Figures, Name, Phrase, Sure};
+use crate::formats::oom_message::row::{Row, row};
+use crate::formats::oom_message::{Platform as P, Writer as W};
 
 const ASCEND: &str = "bytesize={requested#} | size={requested#} | size:{requested#} | device_id={gpu} | device {gpu},";
 

@@ -1,7 +1,8 @@
 //! The machine's own memory: what killed a program from outside, and what the system refused.
 
-use super::Trust::{Figures, Line, Phrase, Sure};
-use super::{Platform as P, Row, Writer as W, row};
+use crate::formats::oom_message::row::Trust::{Figures, Line, Phrase, Sure};
+use crate::formats::oom_message::row::{Row, row};
+use crate::formats::oom_message::{Platform as P, Writer as W};
 
 const RSS: &str = "anon-rss:{allocated}";
 /// What `kubectl describe` prints, a manifest, and what people write.

@@ -1,7 +1,8 @@
 //! Servers, libraries and programs with allocators of their own.
 
-use super::Trust::{Figures, Name, Phrase, Sure};
-use super::{Platform as P, Row, Writer as W, row};
+use crate::formats::oom_message::row::Trust::{Figures, Name, Phrase, Sure};
+use crate::formats::oom_message::row::{Row, row};
+use crate::formats::oom_message::{Platform as P, Writer as W};
 
 const CACHE: &str = "<{requested} KV cache is needed | <{requested} | <seq len ({wanted}) | KV cache memory ({limit}) | maximum model length is {fits}";
 const ARENA: &str = "requested buffer of size {requested#}";

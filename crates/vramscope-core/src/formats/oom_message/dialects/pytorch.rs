@@ -1,7 +1,8 @@
 //! PyTorch's own allocators, from 0.4 to 2.15.
 
-use super::Trust::{Figures, Phrase, Sure};
-use super::{Platform as P, Row, Writer as W, row};
+use crate::formats::oom_message::row::Trust::{Figures, Phrase, Sure};
+use crate::formats::oom_message::row::{Row, row};
+use crate::formats::oom_message::{Platform as P, Writer as W};
 
 /// Both wordings: figures in brackets up to 2.0 (torch_npu's to this day), sentences since.
 pub(in super::super) const NATIVE: &str = "tried to allocate {requested} | (GPU {gpu} | (NPU {gpu} | GPU {gpu} has a total \

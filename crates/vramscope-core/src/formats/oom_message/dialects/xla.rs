@@ -1,7 +1,8 @@
 //! XLA (as JAX and torch_xla use it) and TensorFlow.
 
-use super::Trust::{Figures, Phrase, Sure};
-use super::{Platform as P, Row, Writer as W, row};
+use crate::formats::oom_message::row::Trust::{Figures, Phrase, Sure};
+use crate::formats::oom_message::row::{Row, row};
+use crate::formats::oom_message::{Platform as P, Writer as W};
 
 const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#}";
 const BFC: &str = "trying to allocate {requested} | <GPU_{gpu}_bfc | Limit: {limit#} | InUse: {allocated#}";

@@ -1,0 +1,60 @@
+//! A message's figures by name: those it prints, and what follows from them.
+
+use super::{device, unattributed};
+use crate::formats::oom_message::{Figure, OomMessage};
+use crate::units::GIBIBYTE;
+
+/// What it is called, and how a message tells it.
+pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
+
+/// Every figure that is told in JSON; in sentences its name has no `_bytes`.
+pub(super) const FIGURES: [Named<Figure>; 15] = [
+    ("requested_bytes", |m| m.figures.requested),
+    ("capacity_bytes", |m| m.figures.capacity),
+    ("device_free_bytes", |m| m.figures.free),
+    ("limit_bytes", |m| m.figures.limit),
+    ("allocated_bytes", |m| m.figures.allocated),
+    ("private_pool_bytes", |m| m.figures.private_pools),
+    ("live_bytes", OomMessage::live),
+    ("reserved_bytes", OomMessage::reserved),
+    ("unallocated_bytes", OomMessage::unallocated),
+    ("process_bytes", OomMessage::this_process),
+    ("outside_pytorch_bytes", OomMessage::outside_pytorch),
+    ("other_processes_bytes", OomMessage::other_processes),
+    ("other_allocations_bytes", |m| m.figures.other_allocations),
+    ("largest_block_bytes", |m| m.figures.largest_block),
+    ("unattributed_bytes", unattributed),
+];
+
+/// Figures that only sentences have.
+const DERIVED: [Named<Figure>; 15] = [
+    ("free", |m| m.figures.free),
+    ("holes", |m| Some(m.unallocated().unwrap_or(Figure::exact(0)))),
+    ("room", |m| m.figures.free.or_else(|| Some(m.figures.capacity?.minus(device::held(m)?)))),
+    ("usual outside", |m| Some(device::usual_outside(m))),
+    ("most others", |m| Some(device::most_of_others(m, m.figures.capacity?)?.0)),
+    ("held", device::held),
+    ("left", device::left),
+    ("own", |m| device::own(m, m.figures.free?)),
+    ("used", |m| Some(m.figures.capacity?.minus(m.figures.free?))),
+    ("rest", device::rest),
+    ("much outside", device::much_outside),
+    ("own outside", |m| m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE)),
+    ("deciding", device::outside_that_decides),
+    ("at start", device::free_at_start),
+    ("mostly other", |m| m.figures.other_allocations.filter(|o| m.figures.allocated.is_some_and(|own| o.bytes > own.bytes))),
+];
+
+/// The figure of a name; `None` where it is not told, or without bound.
+pub(super) fn figure(m: &OomMessage, name: &str) -> Option<Figure> {
+    figures().find(|(known, _)| *known == name)?.1(m).filter(|figure| !figure.is_unlimited())
+}
+
+fn figures() -> impl Iterator<Item = Named<Figure>> {
+    FIGURES.iter().chain(&DERIVED).map(|&(name, of)| (name.strip_suffix("_bytes").unwrap_or(name), of))
+}
+
+#[cfg(test)]
+pub(super) fn is_figure(name: &str) -> bool {
+    figures().any(|(known, _)| known == name)
+}

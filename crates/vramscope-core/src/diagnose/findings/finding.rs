@@ -1,0 +1,181 @@
+//! A finding: what is wrong, with its numbers, its place, its remedy and how to check it.
+
+use crate::diagnose::counterfactual::Saving;
+use crate::model::StackId;
+use crate::tables::LifetimeId;
+use crate::units::Bytes;
+
+/// What kind of trouble a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A request failed.
+    OutOfMemory,
+    /// Memory grows with every step.
+    Leak,
+    /// How memory is held: fragmentation, cache, pools.
+    Structure,
+    /// What makes the peak.
+    Peak,
+    /// Small losses, and things to know.
+    Hygiene,
+}
+
+impl Class {
+    /// A stable name, used in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::OutOfMemory => "out_of_memory",
+            Class::Leak => "leak",
+            Class::Structure => "structure",
+            Class::Peak => "peak",
+            Class::Hygiene => "hygiene",
+        }
+    }
+}
+
+/// Where a finding points: a click takes every view there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The instant.
+    pub event: Option<u32>,
+    /// The stretch, first and last event.
+    pub range: Option<(u32, u32)>,
+    /// The stack.
+    pub stack: Option<StackId>,
+    /// The allocations.
+    pub lifetimes: Vec<LifetimeId>,
+}
+
+/// One line of evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// What.
+    pub label: String,
+    /// Its figure, with unit.
+    pub value: String,
+    /// True for the figure that failed.
+    pub is_red: bool,
+}
+
+/// One diagnosis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Stable name of the rule.
+    pub rule: &'static str,
+    /// Rank.
+    pub class: Class,
+    /// A few words.
+    pub title: String,
+    /// The bytes it speaks of.
+    pub bytes: u64,
+    /// What its remedy would do to the peak of active bytes, where the recorded events tell.
+    pub saving: Option<Saving>,
+    /// One or two sentences with numbers.
+    pub sentence: String,
+    /// The numbers behind it.
+    pub evidence: Vec<Evidence>,
+    /// Where to look.
+    pub place: Place,
+    /// What to do: a setting or a line of code to copy, when there is one.
+    pub remedy: Option<String>,
+    /// How the remedy is applied, in words.
+    pub advice: String,
+    /// How to check that it helped.
+    pub verify: String,
+}
+
+impl Finding {
+    /// The bytes that acting on it would free at the peak: of allocated memory where a replay of the events tells, else all that it
+    /// speaks of.
+    #[must_use]
+    pub fn at_stake(&self) -> u64 {
+        self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
+    }
+}
+
+/// Rules write their findings piece by piece.
+impl Finding {
+    pub(super) fn new(rule: &'static str, class: Class, title: &str, bytes: u64) -> Self {
+        Finding {
+            rule,
+            class,
+            title: title.to_owned(),
+            bytes,
+            saving: None,
+            sentence: String::new(),
+            evidence: Vec::new(),
+            place: Place::default(),
+            remedy: None,
+            advice: String::new(),
+            verify: String::new(),
+        }
+    }
+
+    pub(super) fn says(mut self, sentence: String) -> Self {
+        self.sentence = sentence;
+        self
+    }
+
+    /// Adds what a change, told in a few words ("In 8 chunks"), would do to the peak.
+    pub(super) fn saves(mut self, change: &str, saving: Saving) -> Self {
+        self.sentence.push(' ');
+        self.sentence.push_str(&if saving.is_nothing() {
+            format!("{change} the peak stays at {}: another moment is as high.", Bytes(saving.before))
+        } else {
+            format!("{change} the peak falls from {} to about {}.", Bytes(saving.before), Bytes(saving.after))
+        });
+        self.saving = Some(saving);
+        self
+    }
+
+    pub(super) fn bytes_of(mut self, label: &str, bytes: u64) -> Self {
+        self.evidence.push(Evidence::bytes(label, bytes));
+        self
+    }
+
+    pub(super) fn red(mut self, label: &str, bytes: u64) -> Self {
+        self.evidence.push(Evidence::bytes(label, bytes).red());
+        self
+    }
+
+    pub(super) fn shows(mut self, label: &str, value: String) -> Self {
+        self.evidence.push(Evidence::text(label, value));
+        self
+    }
+
+    pub(super) fn at(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    pub(super) fn remedy(mut self, line: &str) -> Self {
+        self.remedy = Some(line.to_owned());
+        self
+    }
+
+    pub(super) fn advice(mut self, advice: &str) -> Self {
+        self.advice = advice.to_owned();
+        self
+    }
+
+    pub(super) fn check(mut self, verify: &str) -> Self {
+        self.verify = verify.to_owned();
+        self
+    }
+}
+
+impl Evidence {
+    pub(super) fn bytes(label: &str, bytes: u64) -> Self {
+        Evidence { label: label.to_owned(), value: Bytes(bytes).to_string(), is_red: false }
+    }
+
+    pub(super) fn text(label: &str, value: impl Into<String>) -> Self {
+        Evidence { label: label.to_owned(), value: value.into(), is_red: false }
+    }
+
+    pub(super) fn red(mut self) -> Self {
+        self.is_red = true;
+        self
+    }
+}

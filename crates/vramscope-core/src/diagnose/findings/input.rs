@@ -1,0 +1,65 @@
+//! What the rules look at.
+
+use crate::anatomy::roles::Roles;
+use crate::anatomy::steps::Steps;
+use crate::diagnose::leaks::Growth;
+use crate::diagnose::oom::{Autopsy, closest};
+use crate::diagnose::vendor::Words;
+use crate::model::{DeviceRecording, Recording, StackId};
+use crate::tables::{DeviceTables, LifetimeId, StackNames, State};
+
+/// One device with what was worked out of it before the rules run.
+pub struct RuleInput<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// The device.
+    pub device: &'a DeviceRecording,
+    /// The words of its vendor, in which every sentence is made.
+    pub words: &'static Words,
+    /// Its tables.
+    pub tables: &'a DeviceTables,
+    /// Short names of stacks.
+    pub names: &'a StackNames,
+    /// Its steps.
+    pub steps: Steps,
+    /// The state at the peak of active memory.
+    pub at_peak: State,
+    /// That instant.
+    pub peak_event: u32,
+    /// The autopsies of its out-of-memory events.
+    pub ooms: Vec<Autopsy>,
+    /// What each allocation is for.
+    pub roles: Roles,
+    /// What grows, by stack, most bytes first.
+    pub growth: Vec<Growth>,
+    /// Marks of each stack.
+    pub(super) marks: Vec<u8>,
+}
+
+impl RuleInput<'_> {
+    /// The marks of a stack: see the rules.
+    pub(super) fn flags(&self, stack: StackId) -> u8 {
+        self.marks.get(stack.0 as usize).copied().unwrap_or(0)
+    }
+
+    pub(super) fn flags_of(&self, id: LifetimeId) -> u8 {
+        self.flags(self.tables.lifetimes.stack(self.device, id))
+    }
+
+    pub(super) fn stack_of(&self, id: LifetimeId) -> Option<StackId> {
+        Some(self.tables.lifetimes.stack(self.device, id)).filter(|s| s.is_some())
+    }
+
+    pub(super) fn last_event(&self) -> u32 {
+        self.device.events.len().saturating_sub(1) as u32
+    }
+
+    /// True when less would have helped: a request failed, or under a tenth of cap or device was left at the peak.
+    pub(super) fn is_short(&self) -> bool {
+        if !self.ooms.is_empty() {
+            return true;
+        }
+        let room = closest(self.device, self.tables).and_then(|c| Some((c.room?, c.reserved)));
+        room.is_some_and(|(room, reserved)| room.bytes.saturating_mul(9) < reserved)
+    }
+}

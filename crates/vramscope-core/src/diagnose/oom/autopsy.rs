@@ -1,0 +1,106 @@
+//! [`Autopsy`]: everything that is known about one failed request.
+
+use super::live::LiveByStack;
+use super::parts::Part;
+use super::verdict::{Test, Verdict};
+use crate::diagnose::fragmentation::{Alone, Blocker, Holes, RoomPlan, Servers};
+use crate::diagnose::vendor::Words;
+use crate::inference::CapRange;
+use crate::model::{EventTable, SizeClass, StackId};
+
+/// Everything about one failed request. Bytes throughout.
+#[derive(Clone, Debug)]
+pub struct Autopsy {
+    /// The event.
+    pub event: u32,
+    /// Whether the recording tells of segments; without, what concerns them is 0 and means nothing.
+    pub has_segments: bool,
+    /// Host memory that the program pinned, not a device's.
+    pub is_host: bool,
+    /// The words of the device's vendor.
+    pub words: &'static Words,
+    /// The request was made for a private pool, as of a CUDA graph.
+    pub is_private: bool,
+    /// Of the whole device, where the file says it.
+    pub capacity: Option<u64>,
+    /// What was asked for, rounded to the block size as PyTorch records it.
+    pub requested: u64,
+    /// The segment that would have had to be taken for it.
+    pub segment: u64,
+    /// Free on the device, by the driver's count.
+    pub device_free: u64,
+    /// In segments.
+    pub reserved: u64,
+    /// In blocks the program holds.
+    pub allocated: u64,
+    /// Freed by the program, in blocks that another stream still uses.
+    pub pending: u64,
+    /// Of other processes on the device, where a sample near the failure has it.
+    pub others: Option<u64>,
+    /// Of this process outside PyTorch, likewise.
+    pub outside: Option<u64>,
+    /// Asked for by the program, live.
+    pub live_requested: u64,
+    /// The pool that serves the request: small or large.
+    pub class: SizeClass,
+    /// Which segments could have served it.
+    pub servers: Servers,
+    /// Their holes.
+    pub holes: Holes,
+    /// Holes of every pool.
+    pub all_holes: Holes,
+    /// What this process may reserve at most, as far as it is known: what-if, findings and the timeline say the same.
+    pub limit: Option<CapRange>,
+    /// Why.
+    pub verdict: Verdict,
+    /// Why, in one sentence with its numbers.
+    pub sentence: String,
+    /// How we know.
+    pub tests: Vec<Test>,
+    /// Live blocks that keep holes small, worst first.
+    pub blockers: Vec<Blocker>,
+    /// The blocks of which any one is enough, if it went.
+    pub alone: Alone,
+    /// What would have to return to the device for a new segment to fit; 0 where nothing has to.
+    pub need: u64,
+    /// What to free so that the request succeeds, with the fewest live bytes.
+    pub room_plan: Option<RoomPlan>,
+    /// A request that is too large in parts; empty for others.
+    pub parts: Vec<Part>,
+    /// Live memory by stack, largest first.
+    pub top_live: Vec<LiveByStack>,
+    /// Where the failed request came from.
+    pub stack: StackId,
+    /// Something was allocated after it: the program lived on, or its handler ran.
+    pub survived: bool,
+}
+
+impl Autopsy {
+    /// Free on the device, as a figure to show: `None` where it stands for a device of unknown size.
+    #[must_use]
+    pub fn device_free_told(&self) -> Option<u64> {
+        Some(self.device_free).filter(|&free| free < EventTable::FREE_UNBOUNDED)
+    }
+
+    /// With every byte of this process given back, free on the device; all the device has where what was free is unknown.
+    #[must_use]
+    pub fn most_free(&self) -> u64 {
+        self.device_free_told().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
+    }
+
+    /// The cap that this failure rules out, and every larger one, for with it the request would have got a segment: the device had
+    /// room for one. `None` where the figures rule none out. Bytes.
+    #[must_use]
+    pub fn cap_below(&self) -> Option<u64> {
+        let had_room = self.device_free_told().is_some_and(|free| free >= self.segment);
+        let rules_out = self.has_segments && !self.is_host && had_room && self.holes.largest < self.requested;
+        rules_out.then_some(self.reserved.saturating_add(self.segment))
+    }
+
+    /// What room under the cap was less than, where the cap is only known as a range: the upper end was refused. Bytes.
+    #[must_use]
+    pub fn room_below(&self) -> u64 {
+        let room = self.limit.map(|cap| cap.most.saturating_add(1).saturating_sub(self.reserved));
+        room.map_or(self.segment, |room| room.min(self.segment))
+    }
+}

@@ -1,0 +1,171 @@
+//! The words for one instant: numbers of events and allocations, and the segments and blocks of a [`State`].
+
+use std::ops::Range;
+
+use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StackId, StreamId};
+
+/// No such event: before the first one as a birth, never as an end.
+pub const NO_EVENT: u32 = u32::MAX;
+
+/// Row in [`Lifetimes`]. Ids are in order of birth: blocks that were live before the trace come first, then allocations in
+/// event order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LifetimeId(pub u32);
+
+impl LifetimeId {
+    /// No allocation.
+    pub const NONE: LifetimeId = LifetimeId(u32::MAX);
+
+    /// True unless this is [`LifetimeId::NONE`].
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+}
+
+/// Segments and blocks at one instant: the state after [`event`](Self::event) was applied.
+///
+/// The blocks of a segment cover it without a gap. Live blocks that no known segment holds (profiler traces have no segments)
+/// stand after those of the last segment, by address.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The last event applied; [`NO_EVENT`]: before the first.
+    pub event: u32,
+    /// Segments by address.
+    pub segments: Vec<SegmentAt>,
+    /// Blocks by segment and address, then blocks outside any segment.
+    pub blocks: Vec<BlockAt>,
+    /// The four sums.
+    pub totals: Totals,
+}
+
+/// A segment at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentAt {
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The stream whose requests it serves.
+    pub stream: StreamId,
+    /// Its pool; [`PoolId::UNKNOWN`] when it was gone by the end and its events do not tell.
+    pub pool: PoolId,
+    /// Small or large requests.
+    pub class: SizeClass,
+    /// A mapped run of an expandable segment.
+    pub is_expandable: bool,
+    /// The event that took it, for an expandable run its oldest part; [`NO_EVENT`]: before the trace.
+    pub born: u32,
+    /// Where it was taken.
+    pub stack: StackId,
+    /// Its blocks in [`State::blocks`].
+    pub blocks: Range<u32>,
+}
+
+/// A block at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockAt {
+    /// First byte.
+    pub address: u64,
+    /// Bytes of the whole block.
+    pub size: u64,
+    /// Bytes the program asked for; 0 when inactive.
+    pub requested: u64,
+    /// Live, pending or a hole.
+    pub state: BlockState,
+    /// Its allocation; [`LifetimeId::NONE`] when inactive.
+    pub lifetime: LifetimeId,
+}
+
+/// The four sums of one instant, in bytes: of the blocks, or as the source itself tells them ([`SourceTotals`](crate::model::SourceTotals)).
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// All segments.
+    pub reserved: u64,
+    /// Whole blocks that are not reusable yet: live and pending free.
+    pub active: u64,
+    /// Whole blocks the program holds.
+    pub allocated: u64,
+    /// What was asked for, live and pending free.
+    pub requested: u64,
+}
+
+impl State {
+    /// The blocks of a segment.
+    #[must_use]
+    pub fn blocks_of(&self, segment: &SegmentAt) -> &[BlockAt] {
+        self.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize).unwrap_or(&[])
+    }
+
+    /// The live blocks that no known segment holds.
+    #[must_use]
+    pub fn uncovered(&self) -> &[BlockAt] {
+        &self.blocks[self.covered()..]
+    }
+
+    fn covered(&self) -> usize {
+        self.segments.last().map_or(0, |s| s.blocks.end as usize).min(self.blocks.len())
+    }
+
+    /// The segment that holds an address. O(log segments).
+    #[must_use]
+    pub fn segment_at(&self, address: u64) -> Option<usize> {
+        let at = self.segments.partition_point(|s| s.address <= address).checked_sub(1)?;
+        (address - self.segments[at].address < self.segments[at].size).then_some(at)
+    }
+
+    /// The first address and the bytes of the part of an expandable segment around an address that has no memory behind it:
+    /// what lies between two mapped runs of one segment. `None` where memory is mapped, or none is reserved on both sides.
+    /// O(log segments).
+    #[must_use]
+    pub fn unmapped_at(&self, device: &DeviceRecording, address: u64) -> Option<(u64, u64)> {
+        let next = self.segments.partition_point(|s| s.address <= address);
+        let (before, after) = (self.segments.get(next.checked_sub(1)?)?, self.segments.get(next)?);
+        let from = before.address + before.size;
+        let is_one = before.is_expandable
+            && after.is_expandable
+            && (before.pool, before.class, before.stream) == (after.pool, after.class, after.stream)
+            && after.address + after.size - before.address <= expandable_reach(device);
+        (is_one && (from..after.address).contains(&address)).then(|| (from, after.address - from))
+    }
+
+    /// The segment that a block lies in, by their places. O(log segments).
+    #[must_use]
+    pub fn segment_of(&self, block: usize) -> Option<usize> {
+        let at = self.segments.partition_point(|s| s.blocks.end as usize <= block);
+        self.segments.get(at).is_some_and(|s| s.blocks.start as usize <= block).then_some(at)
+    }
+
+    /// The block that holds an address. O(log blocks).
+    #[must_use]
+    pub fn block_at(&self, address: u64) -> Option<usize> {
+        let within = |blocks: &[BlockAt]| {
+            let at = blocks.partition_point(|b| b.address <= address).checked_sub(1)?;
+            (address - blocks[at].address < blocks[at].size).then_some(at)
+        };
+        let covered = self.covered();
+        within(&self.blocks[..covered]).or_else(|| within(&self.blocks[covered..]).map(|at| at + covered))
+    }
+
+    /// Blocks that hold something, and blocks that were freed and wait for a stream. O(blocks).
+    #[must_use]
+    pub fn live_and_pending(&self) -> (u64, u64) {
+        self.blocks.iter().fold((0, 0), |(live, pending), b| match b.state {
+            BlockState::Active => (live + 1, pending),
+            BlockState::PendingFree => (live, pending + 1),
+            BlockState::Inactive => (live, pending),
+        })
+    }
+
+    /// The inactive blocks: holes, and whole cached segments.
+    pub fn holes(&self) -> impl Iterator<Item = &BlockAt> {
+        self.blocks.iter().filter(|b| b.state == BlockState::Inactive)
+    }
+}
+
+/// How far the runs of one expandable segment can lie apart, in bytes: PyTorch reserves address space for a little more than
+/// the device's memory (`ExpandableSegment` in `CUDACachingAllocator.cpp`: 1 1/8 of it).
+#[must_use]
+pub fn expandable_reach(device: &DeviceRecording) -> u64 {
+    device.capacity.map_or(1 << 40, |c| c.saturating_mul(9) / 8)
+}

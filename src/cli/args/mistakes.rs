@@ -1,5 +1,6 @@
 //! What is wrong with a command line, in one sentence.
 
+use crate::cli::opening::is_a_folder;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -151,13 +152,6 @@ fn wrong_picture(a: &ScreenshotArgs) -> Option<String> {
         "png" => format!("{out}: --svg writes lines and text; name a file ending in .svg, or leave --svg out"),
         _ => format!("{out}: only PNG is written here, and SVG with --svg; name a file ending in .{wanted}"),
     })
-}
-
-/// What to do with a folder where a file is wanted.
-#[must_use]
-pub fn is_a_folder(path: &Path) -> String {
-    let path = path.display();
-    format!("{path} is a folder: \"vramscope ranks {path}\" compares the recordings in it, or name one of its files")
 }
 
 /// What is wrong with the command line in one sentence: the parser's first paragraph, without its tips and usage.

@@ -20,7 +20,7 @@ use super::allocations::AllocationsArgs;
 pub use check::{CheckArgs, CheckFormat, RoleLimit, Tolerance};
 pub use doctor::{CompletionsArgs, DoctorArgs, ManArgs};
 pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
-pub use mistakes::{is_a_folder, is_no_command, misused, not_files, one_sentence, read, refused};
+pub use mistakes::{is_no_command, misused, not_files, one_sentence, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
 pub use plan::PlanArgs;
 pub use report::{McpArgs, ReportArgs, ReportFormat};

@@ -49,8 +49,9 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
         return serde_json::to_string_pretty(&report).map_err(|e| e.to_string());
     }
     let contradictions = report.contradictions.join("; ");
-    let about = super::About { recording: &recording, contradiction: Some(contradictions.as_str()).filter(|c| !c.is_empty()) };
-    Ok(super::with_caveats(&[about], &text::text(&report, &recording, args.all)))
+    let about =
+        super::printing::About { recording: &recording, contradiction: Some(contradictions.as_str()).filter(|c| !c.is_empty()) };
+    Ok(super::printing::with_caveats(&[about], &text::text(&report, &recording, args.all)))
 }
 
 /// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried

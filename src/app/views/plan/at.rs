@@ -3,7 +3,8 @@
 use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use super::ViewContext;
-use super::model::{Kind, Outcome, PlanView, Scene, outcome};
+use super::model::PlanView;
+use super::scene::{Kind, Outcome, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::state::action::{Action, PlannedRun};
 use crate::app::theme::{Tokens, Type, text};

@@ -5,7 +5,8 @@ use egui::{Align2, Color32, CursorIcon, Pos2, Rangef, Rect, Role, Sense, Shape, 
 use super::ViewContext;
 use super::at::roles_of;
 use super::layout::{between, grid};
-use super::model::{Kind, Outcome, PlanView, Scene, outcome};
+use super::model::PlanView;
+use super::scene::{Kind, Outcome, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{byte_ticks, byte_unit, event_ticks, most_across, most_down, spread};

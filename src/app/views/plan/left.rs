@@ -1,16 +1,17 @@
 //! The left column: the answer, the recordings with their sizes, what was explained, the memory to fit in.
 
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::TryRecvError;
 
 use egui::text::LayoutJob;
 use egui::{Align, Key, Layout, Popup, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 
 use super::ViewContext;
 use super::inputs::{Built, Origin, name_of};
-use super::model::{PlanView, Scene};
+use super::model::PlanView;
+use super::room::{LISTED, Room, card, card_size};
 use super::runs::{Answer, Ask};
-use super::sizes::{Ink, LISTED, Room, card, card_size, headline, lead, number};
+use super::scene::Scene;
+use super::sizes::{Ink, headline, lead, number};
 use crate::app::state::action::Action;
 use crate::app::theme::{Type, text};
 use crate::app::widgets::button::{icon_button_sized, link_with, menu_item, selector_button};
@@ -22,10 +23,6 @@ use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{KeyValue, ListRow};
 use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
 use vramscope_core::units::{Bytes, capital, count, counted};
-
-/// A file dialog that is open.
-#[derive(Default)]
-pub(super) struct Dialog(Option<Receiver<Option<PathBuf>>>);
 
 impl PlanView {
     /// The column. Without a scene there is no plan yet: what is missing stands in the answer's place.

@@ -10,9 +10,10 @@ use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, segmented};
 use crate::app::widgets::pane::{self, PaneHeader};
 use inputs::State;
-use model::{PlanView, Scene};
+use model::PlanView;
+use room::{Room, room_for};
 use runs::Runs;
-use sizes::{Room, room_for};
+use scene::Scene;
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
@@ -26,7 +27,9 @@ mod inputs;
 mod layout;
 mod left;
 mod model;
+mod room;
 mod runs;
+mod scene;
 mod sizes;
 mod table;
 
@@ -115,7 +118,7 @@ impl View for PlanView {
             }
             let (scene, mut asks) = self.scene(plan, room, !cx.data.ooms.is_empty());
             if scene.knows {
-                let cards = sizes::LISTED.iter().copied().chain(self.more_card).filter_map(sizes::card);
+                let cards = room::LISTED.iter().copied().chain(self.more_card).filter_map(room::card);
                 asks.extend(cards.map(|card| left::card_ask(&scene, Room::Card(card).limit(self.held))));
             }
             asks.sort_by_key(|ask| ask.urgency(&scene.own, scene.limit));
@@ -274,7 +277,7 @@ impl PlanView {
 
     /// The table, and where there is no room at the right also what would stand there.
     fn below(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, has_right: bool) {
-        let fails = scene.at_wanted().is_some_and(|p| model::outcome(&p.capped) != model::Outcome::Fits);
+        let fails = scene.at_wanted().is_some_and(|p| scene::outcome(&p.capped) != scene::Outcome::Fits);
         let named = scene.named(scene.wanted);
         let title = if fails { format!("What would let {named} fit") } else { format!("What would save memory at {named}") };
         let tried = scene.rows.iter().filter(|r| r.figures.is_some()).count();

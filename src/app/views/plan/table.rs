@@ -4,7 +4,8 @@ use egui::{Rect, Ui};
 
 use super::ViewContext;
 use super::layout::ROW;
-use super::model::{Figures, Kind, Outcome, PlanView, Row, Scene, combined};
+use super::model::{PlanView, combined};
+use super::scene::{Figures, Kind, Outcome, Row, Scene};
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::{Swatch, paint_chip_in};

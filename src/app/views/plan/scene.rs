@@ -1,0 +1,139 @@
+//! [`Scene`]: what the view shows of a plan, worked out by now.
+
+use std::sync::Arc;
+
+use super::runs::{Failure, Point};
+use vramscope_core::plan::changes::Code;
+use vramscope_core::plan::{Largest, Plan, Predicted, Size};
+use vramscope_core::units::count;
+
+/// What a row of the table is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The recorded settings, nothing changed.
+    Own,
+    /// Other settings of the allocator.
+    Setting(String),
+    /// Changes to the program, and settings.
+    Changes(String, String),
+    /// So many passes of a part of the size.
+    Passes(u64, u64),
+}
+
+/// How a row ends under the limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Fits,
+    May,
+    Fails,
+    /// Why it does nothing here.
+    Useless(String),
+}
+
+/// What a row says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Figures {
+    /// Reserved, without a limit.
+    pub peak: u64,
+    pub span: [u64; 2],
+    pub outcome: Outcome,
+    /// How often cached memory is given back on the way.
+    pub retries: u64,
+    /// The largest size that fits; `None` until it is known.
+    pub largest: Option<u64>,
+    pub cost: String,
+    pub sure: &'static str,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub kind: Kind,
+    pub title: String,
+    pub is_best: bool,
+    /// It is part of the chosen combination.
+    pub is_part: bool,
+    pub figures: Option<Figures>,
+    pub code: Code,
+    pub(super) price: u32,
+}
+
+/// Everything that is known by now.
+pub(super) struct Scene {
+    pub plan: Arc<Plan>,
+    /// The quantity on the axis.
+    pub name: String,
+    /// The size that others are at.
+    pub base: Size,
+    /// False where nobody knows what the recording was run at.
+    pub knows: bool,
+    pub limit: u64,
+    /// `in 4 GiB`, `on the H100`.
+    pub place: String,
+    /// The recorded settings.
+    pub own: String,
+    pub recorded: Vec<u64>,
+    pub wanted: u64,
+    pub step: u64,
+    pub low: u64,
+    pub high: u64,
+    pub largest: Option<Arc<Largest>>,
+    /// The largest size of the steps that is sure to fit, and the largest that may; 0 for none.
+    pub fits: Option<(u64, u64)>,
+    pub chosen: u64,
+    /// The sizes of the curve that are known, ascending.
+    pub points: Vec<(u64, Arc<Point>)>,
+    /// How many it will have.
+    pub all: usize,
+    /// The chosen size, once it is known.
+    pub at: Option<Arc<Point>>,
+    /// The first failure, at that size.
+    pub failure: Option<(u64, Failure)>,
+    pub rows: Vec<Row>,
+    pub selected: usize,
+    /// The curve of the selected row: peaks without a limit.
+    pub plotted: Vec<(u64, u64)>,
+    /// Nothing makes the wanted size fit, and everything was tried.
+    pub is_hopeless: bool,
+}
+
+impl Scene {
+    /// A size of the axis.
+    pub(super) fn size(&self, value: u64) -> Size {
+        self.base.with(&self.name, value)
+    }
+
+    /// `batch 44`, or what the run is called where nobody knows its size.
+    pub(super) fn named(&self, value: u64) -> String {
+        if self.knows { format!("{} {}", self.name, count(value)) } else { "this run".to_owned() }
+    }
+
+    /// Something of the answers rests on one recording.
+    pub(super) fn is_single(&self) -> bool {
+        self.plan.is_single()
+    }
+
+    /// The first size of the steps that fails in every run tried.
+    pub(super) fn fails(&self) -> Option<u64> {
+        self.fits.map(|(_, may)| may + self.step)
+    }
+
+    /// The wanted size, once it is known.
+    pub(super) fn at_wanted(&self) -> Option<&Arc<Point>> {
+        self.points.iter().find(|p| p.0 == self.wanted).map(|p| &p.1)
+    }
+
+    /// The row that makes the wanted size fit with the least cost.
+    pub(super) fn best(&self) -> Option<&Row> {
+        self.rows.iter().find(|row| row.is_best)
+    }
+}
+
+/// How a size ends.
+pub(super) fn outcome(p: &Predicted) -> Outcome {
+    match (p.oom, p.oom_varies) {
+        (_, true) => Outcome::May,
+        (true, false) => Outcome::Fails,
+        (false, false) => Outcome::Fits,
+    }
+}

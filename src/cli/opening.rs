@@ -1,0 +1,143 @@
+//! Files as the commands take them: a recording, counters, several recordings of one run, and which device of it.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use vramscope_core::compare::join::{Join, join};
+use vramscope_core::formats;
+use vramscope_core::model::{DeviceRecording, MemoryStats, Progress, Recording, WarningKind};
+use vramscope_core::tables::NO_EVENT;
+use vramscope_core::units::count;
+
+/// Opens a recording that has events or blocks; `-` is one on standard input.
+///
+/// # Errors
+/// One sentence that names the file as it was typed: two files of one name in two folders are common. Also where the file holds
+/// PyTorch's counters and nothing else, of which only `summary` tells.
+pub fn open(path: &Path) -> Result<Recording, String> {
+    let recording = open_any(path)?;
+    // Beside what goes to another program too, as JSON.
+    if let Some(changed) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Changed) {
+        super::terminal::say(&format!("{}: {}", path.display(), changed.text));
+    }
+    if recording.has_only_counters() {
+        return Err(format!(
+            "{}: these are PyTorch's counters, totals without events or blocks, which this command needs; vramscope summary prints them, and \
+             summary or check with --stats holds them against a snapshot",
+            path.display()
+        ));
+    }
+    Ok(recording)
+}
+
+/// Opens a recording of which single allocations are known, as events or as the blocks of an instant.
+///
+/// # Errors
+/// One sentence that names the file as it was typed; where it has something else, what that is and which command reads it.
+pub fn open_blocks(path: &Path) -> Result<Recording, String> {
+    let recording = open(path)?;
+    if recording.has_blocks() { Ok(recording) } else { Err(without_blocks(path, &recording)) }
+}
+
+/// What a file without events and blocks has instead.
+pub(super) fn without_blocks(path: &Path, recording: &Recording) -> String {
+    let path = path.display();
+    if recording.devices.iter().any(|d| !d.bands.is_empty()) {
+        return format!(
+            "{path}: these are sums by category over time, without events or blocks, which this command needs; vramscope summary prints \
+             them, and the raw form of a memory timeline (a name that ends in .raw.json.gz) has events"
+        );
+    }
+    if recording.devices.iter().any(|d| !d.samples.is_empty()) {
+        return format!(
+            "{path}: these are samples of what devices used over time, without events or blocks, which this command needs; vramscope summary \
+             and vramscope findings read them"
+        );
+    }
+    let why = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Skipped);
+    let why = why.map_or_else(String::new, |w| format!("; {}", w.text.trim_end_matches('.')));
+    format!("{path}: it has no events and no blocks{why}")
+}
+
+/// A file's name as a shell takes it.
+pub(super) fn quoted(file: &str) -> String {
+    if file.contains(char::is_whitespace) { format!("'{file}'") } else { file.to_owned() }
+}
+
+/// An event as a place in text; one of a device that has none, or before the first, has no number.
+pub(super) fn place_of(device: &DeviceRecording, event: u32) -> String {
+    match event {
+        _ if device.events.is_empty() => "as it was dumped".to_owned(),
+        NO_EVENT => "before any event".to_owned(),
+        event => format!("event {}", count(u64::from(event))),
+    }
+}
+
+/// Opens whatever can be opened, also counters alone.
+///
+/// # Errors
+/// One sentence that names the file as it was typed.
+pub fn open_any(path: &Path) -> Result<Recording, String> {
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input cannot be read: {}", formats::why(&e)))?;
+        return formats::read(&bytes, "standard input", &Progress::new()).map_err(|e| e.to_string());
+    }
+    if !formats::chosen(path).0.exists() {
+        return Err(format!("{}: there is no such file", path.display()));
+    }
+    if path.is_dir() {
+        return Err(is_a_folder(path));
+    }
+    formats::open(path, &Progress::new()).map_err(|e| {
+        let sentence = e.to_string();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match sentence.strip_prefix(&*name) {
+            Some(rest) => format!("{}{rest}", path.display()),
+            None => sentence,
+        }
+    })
+}
+
+/// Reads PyTorch's counters from a file of `memory_stats()`, `memory_summary()` or `host_memory_stats()`.
+///
+/// # Errors
+/// One sentence when the file cannot be read or holds no counters.
+pub fn open_stats(path: &Path) -> Result<MemoryStats, String> {
+    formats::stats::open(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Opens a recording and adds other artefacts of the same run to it: traces and timelines, in that order.
+///
+/// # Errors
+/// One sentence: a file cannot be read, or is not of the same run.
+pub fn open_with(path: &Path, with: &[PathBuf]) -> Result<(Recording, Vec<Join>), String> {
+    let mut recording = if with.is_empty() { open_any(path)? } else { open(path)? };
+    let mut joins = Vec::new();
+    for extra in with {
+        let extra = open(extra)?;
+        let (joined, found) = join(recording, &extra, &Progress::new()).map_err(|e| e.to_string())?;
+        recording = joined;
+        joins.push(found);
+    }
+    Ok((recording, joins))
+}
+
+/// The index of the device a person named, or of the busiest when none was named.
+///
+/// # Errors
+/// One sentence that lists the devices of the recording.
+pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize, String> {
+    let name = &recording.source.name;
+    let Some(wanted) = wanted else {
+        return recording.busiest_device().ok_or_else(|| format!("{name}: no device of this recording has events or segments"));
+    };
+    recording.device_numbered(wanted).map_err(|e| e.to_string())
+}
+
+/// What to do with a folder where a file is wanted.
+#[must_use]
+pub(super) fn is_a_folder(path: &Path) -> String {
+    let path = path.display();
+    format!("{path} is a folder: \"vramscope ranks {path}\" compares the recordings in it, or name one of its files")
+}

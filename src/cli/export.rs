@@ -9,12 +9,11 @@ use super::{Failure, choose_device, open};
 use vramscope_core::compare::flame::{Measure, Size, weigh};
 use vramscope_core::compare::ranks;
 use vramscope_core::compare::ranks::Partition;
-use vramscope_core::diagnose::export::{CurvesTable, LifetimesTable, counters, places, trimmed};
+use vramscope_core::diagnose::export::{counters, curves, lifetimes, places, trimmed};
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::{NewFile, refusal};
 use vramscope_core::formats::export::{
-    BlocksTable, CategoriesTable, EventsTable, ExportTable, OfFile, SamplesTable, StacksTable, csv, parquet, perfetto, redact,
-    snapshot, speedscope,
+    ExportTable, Names, OfFile, blocks, categories, csv, events, parquet, perfetto, redact, samples, snapshot, speedscope, stacks,
 };
 use vramscope_core::formats::folder;
 use vramscope_core::model::{DeviceKind, Progress, Recording, StackId};
@@ -276,33 +275,34 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
     };
     for index in chosen {
         let device = &recording.devices[index];
+        let names = Names::new(device, place_names);
         // Host memory has no ordinal.
         let ordinal = if device.id.index < 0 { String::new() } else { format!("-{}", device.id.index) };
         let part = format!(".{}{ordinal}", device.id.kind.name());
         if wanted(ExportTableName::Samples) && (args.table.is_some() || !device.samples.is_empty()) {
-            write(&SamplesTable::new(device), &part)?;
+            write(&samples(&names), &part)?;
         }
         if wanted(ExportTableName::Categories) && (args.table.is_some() || !device.bands.is_empty()) {
-            write(&CategoriesTable::new(device), &part)?;
+            write(&categories(&names), &part)?;
         }
         if wanted(ExportTableName::Events) {
-            write(&EventsTable::new(recording, device, place_names), &part)?;
+            write(&events(recording, &names), &part)?;
         }
         if wanted(ExportTableName::Blocks) {
-            write(&BlocksTable::new(device, place_names), &part)?;
+            write(&blocks(&names), &part)?;
         }
         if wanted(ExportTableName::Lifetimes) || wanted(ExportTableName::Curves) {
             let tables = build(recording, index)?;
             if wanted(ExportTableName::Lifetimes) {
-                write(&LifetimesTable::new(recording, device, &tables, place_names), &part)?;
+                write(&lifetimes(recording, &names, &tables), &part)?;
             }
             if wanted(ExportTableName::Curves) {
-                write(&CurvesTable::new(device, &tables), &part)?;
+                write(&curves(&names, &tables), &part)?;
             }
         }
     }
     if wanted(ExportTableName::Stacks) {
-        write(&StacksTable::new(recording), "")?;
+        write(&stacks(recording), "")?;
     }
     Ok(written)
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::oom::knows_reserved;
 use crate::formats::export::perfetto::CounterRow;
 use crate::formats::export::snapshot::DevicePart;
-use crate::formats::export::{Column, ExportTable, Field, Names};
+use crate::formats::export::{ExportTable, Names};
 use crate::model::{Block, BlockState, DeviceRecording, Recording, Segment, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
 
@@ -20,157 +20,68 @@ fn event_number(event: u32) -> Option<u64> {
     (event != NO_EVENT).then_some(u64::from(event))
 }
 
-/// One row an allocation.
-pub struct LifetimesTable<'a> {
-    device: &'a DeviceRecording,
-    tables: &'a DeviceTables,
-    names: Names<'a>,
-    tells_requested: bool,
-    tells_addresses: bool,
+/// One row an allocation. `names` is of a device of `recording`, `tables` are that device's.
+#[must_use]
+pub fn lifetimes<'a>(recording: &Recording, names: &'a Names<'_>, tables: &'a DeviceTables) -> impl ExportTable + 'a {
+    let d = names.device();
+    let (tells_requested, tells_addresses) = (d.can_show.requested.is_known(), recording.addresses().is_known());
+    let fetch = |rows: Range<usize>| rows.filter_map(|i| tables.lifetimes.get(d, LifetimeId(i as u32))).collect();
+    names
+        .rows("lifetimes", tables.lifetimes.len(), fetch)
+        .unsigned("lifetime", |l| Some(u64::from(l.id.0)))
+        .unsigned("address", move |l| tells_addresses.then_some(l.address))
+        .unsigned("requested_bytes", move |l| tells_requested.then_some(l.requested))
+        .unsigned("block_bytes", |l| Some(l.block))
+        .unsigned("born_event", |l| event_number(l.born))
+        .unsigned("free_requested_event", |l| event_number(l.free_requested))
+        .unsigned("gone_event", |l| event_number(l.gone))
+        .signed("born_us", |l| names.time(l.born as usize))
+        .signed("gone_us", |l| names.time(l.gone as usize))
+        .text("size_class", |l| Some(l.class.name()))
+        .unsigned("stream", |l| names.stream(l.stream))
+        .text("pool", |l| names.pool(l.pool))
+        .unsigned("stack", |l| names.stack(l.stack))
+        .text("place", |l| names.place(l.stack))
 }
 
-impl<'a> LifetimesTable<'a> {
-    /// `device` is one of `recording`; `places` as [`places`] gives them.
-    #[must_use]
-    pub fn new(recording: &Recording, device: &'a DeviceRecording, tables: &'a DeviceTables, places: &'a [String]) -> Self {
-        let (tells_requested, tells_addresses) = (device.can_show.requested.is_known(), recording.addresses().is_known());
-        LifetimesTable { device, tables, names: Names::new(device, places), tells_requested, tells_addresses }
-    }
+/// The four memory curves after every event of a range: reserved, active, allocated, requested. What the source does not tell is `None`.
+fn curve_values(device: &DeviceRecording, tables: &DeviceTables, rows: &Range<usize>) -> [Option<Vec<u64>>; 4] {
+    let bounds: Vec<u32> = (rows.start as u32..=rows.end as u32).collect();
+    let told = [knows_reserved(tables), true, true, device.can_show.requested.is_known()];
+    let curves = [Quantity::Reserved, Quantity::Active, Quantity::Allocated, Quantity::Requested];
+    let values = |q| tables.curves.columns(device, &tables.lifetimes, q, &bounds).iter().map(|c| c.last).collect();
+    std::array::from_fn(|i| told[i].then(|| values(curves[i])))
 }
 
-impl ExportTable for LifetimesTable<'_> {
-    fn name(&self) -> &'static str {
-        "lifetimes"
-    }
-
-    fn fields(&self) -> &[Field] {
-        const FIELDS: [Field; 15] = [
-            Field::text("device"),
-            Field::unsigned("lifetime"),
-            Field::unsigned("address"),
-            Field::unsigned("requested_bytes"),
-            Field::unsigned("block_bytes"),
-            Field::unsigned("born_event"),
-            Field::unsigned("free_requested_event"),
-            Field::unsigned("gone_event"),
-            Field::signed("born_us"),
-            Field::signed("gone_us"),
-            Field::text("size_class"),
-            Field::unsigned("stream"),
-            Field::text("pool"),
-            Field::unsigned("stack"),
-            Field::text("place"),
-        ];
-        &FIELDS
-    }
-
-    fn len(&self) -> usize {
-        self.tables.lifetimes.len()
-    }
-
-    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let (d, names) = (self.device, &self.names);
-        let rows: Vec<_> = rows.filter_map(|i| self.tables.lifetimes.get(d, LifetimeId(i as u32))).collect();
-        vec![
-            names.device(rows.len()),
-            Column::Unsigned(rows.iter().map(|l| Some(u64::from(l.id.0))).collect()),
-            Column::Unsigned(rows.iter().map(|l| self.tells_addresses.then_some(l.address)).collect()),
-            Column::Unsigned(rows.iter().map(|l| self.tells_requested.then_some(l.requested)).collect()),
-            Column::Unsigned(rows.iter().map(|l| Some(l.block)).collect()),
-            Column::Unsigned(rows.iter().map(|l| event_number(l.born)).collect()),
-            Column::Unsigned(rows.iter().map(|l| event_number(l.free_requested)).collect()),
-            Column::Unsigned(rows.iter().map(|l| event_number(l.gone)).collect()),
-            Column::Signed(rows.iter().map(|l| names.time(l.born as usize)).collect()),
-            Column::Signed(rows.iter().map(|l| names.time(l.gone as usize)).collect()),
-            Column::Text(rows.iter().map(|l| Some(l.class.name())).collect()),
-            Column::Unsigned(rows.iter().map(|l| names.stream(l.stream)).collect()),
-            Column::Text(rows.iter().map(|l| names.pool(l.pool)).collect()),
-            Column::Unsigned(rows.iter().map(|l| names.stack(l.stack)).collect()),
-            Column::Text(rows.iter().map(|l| names.place(l.stack)).collect()),
-        ]
-    }
-}
-
-/// The four memory curves after every event.
-pub struct CurvesTable<'a> {
-    device: &'a DeviceRecording,
-    tables: &'a DeviceTables,
-    names: Names<'a>,
-    tells_requested: bool,
-    tells_reserved: bool,
-}
-
-impl<'a> CurvesTable<'a> {
-    /// The curves of one device.
-    #[must_use]
-    pub fn new(device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
-        CurvesTable {
-            device,
-            tables,
-            names: Names::new(device, &[]),
-            tells_requested: device.can_show.requested.is_known(),
-            tells_reserved: knows_reserved(tables),
-        }
-    }
-
-    fn values(&self, q: Quantity, rows: &Range<usize>) -> Vec<u64> {
-        let bounds: Vec<u32> = (rows.start as u32..=rows.end as u32).collect();
-        self.tables.curves.columns(self.device, &self.tables.lifetimes, q, &bounds).iter().map(|c| c.last).collect()
-    }
-}
-
-impl ExportTable for CurvesTable<'_> {
-    fn name(&self) -> &'static str {
-        "curves"
-    }
-
-    fn fields(&self) -> &[Field] {
-        const FIELDS: [Field; 7] = [
-            Field::text("device"),
-            Field::unsigned("event"),
-            Field::signed("time_us"),
-            Field::unsigned("reserved_bytes"),
-            Field::unsigned("active_bytes"),
-            Field::unsigned("allocated_bytes"),
-            Field::unsigned("requested_bytes"),
-        ];
-        &FIELDS
-    }
-
-    fn len(&self) -> usize {
-        self.device.events.len()
-    }
-
-    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let curve = |q| Column::Unsigned(self.values(q, &rows).into_iter().map(Some).collect());
-        let unknown = || Column::Unsigned(vec![None; rows.len()]);
-        vec![
-            self.names.device(rows.len()),
-            Column::Unsigned(rows.clone().map(|i| Some(i as u64)).collect()),
-            Column::Signed(rows.clone().map(|i| self.names.time(i)).collect()),
-            if self.tells_reserved { curve(Quantity::Reserved) } else { unknown() },
-            curve(Quantity::Active),
-            curve(Quantity::Allocated),
-            if self.tells_requested { curve(Quantity::Requested) } else { unknown() },
-        ]
-    }
+/// The four memory curves after every event. `tables` are of the device of `names`.
+#[must_use]
+pub fn curves<'a>(names: &'a Names<'_>, tables: &'a DeviceTables) -> impl ExportTable + 'a {
+    let d = names.device();
+    let fetch = |rows: Range<usize>| {
+        let values = curve_values(d, tables, &rows);
+        let row = |(at, i)| (i, std::array::from_fn::<Option<u64>, 4, _>(|q| Some(*values[q].as_ref()?.get(at)?)));
+        rows.enumerate().map(row).collect::<Vec<_>>()
+    };
+    names
+        .rows("curves", d.events.len(), fetch)
+        .unsigned("event", |&(i, _)| Some(i as u64))
+        .signed("time_us", |&(i, _)| names.time(i))
+        .unsigned("reserved_bytes", |(_, v)| v[0])
+        .unsigned("active_bytes", |(_, v)| v[1])
+        .unsigned("allocated_bytes", |(_, v)| v[2])
+        .unsigned("requested_bytes", |(_, v)| v[3])
 }
 
 /// The curves as counters, without rows that repeat the one before.
 #[must_use]
 pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterRow> {
-    let table = CurvesTable::new(device, tables);
     let rows = 0..device.events.len();
-    let [reserved, allocated, requested] =
-        [Quantity::Reserved, Quantity::Allocated, Quantity::Requested].map(|q| table.values(q, &rows));
+    let [reserved, _, allocated, requested] = curve_values(device, tables, &rows);
+    let at = |curve: &Option<Vec<u64>>, i: usize| curve.as_ref()?.get(i).copied();
     let mut out: Vec<CounterRow> = Vec::new();
     for i in rows {
-        let row = CounterRow {
-            event: i as u32,
-            reserved: table.tells_reserved.then_some(reserved[i]),
-            allocated: allocated[i],
-            requested: table.tells_requested.then_some(requested[i]),
-        };
+        let (event, allocated) = (i as u32, at(&allocated, i).unwrap_or(0));
+        let row = CounterRow { event, reserved: at(&reserved, i), allocated, requested: at(&requested, i) };
         if out.last().is_none_or(|last| CounterRow { event: row.event, ..*last } != row) {
             out.push(row);
         }

@@ -11,6 +11,7 @@ mod of_file;
 pub mod parquet;
 pub mod perfetto;
 pub mod redact;
+mod rows;
 pub mod snapshot;
 pub mod speedscope;
 mod tables;
@@ -20,7 +21,8 @@ use std::ops::Range;
 
 pub use error::WriteError;
 pub use of_file::OfFile;
-pub use tables::{BlocksTable, CategoriesTable, EventsTable, Names, SamplesTable, StacksTable};
+pub use rows::Rows;
+pub use tables::{Names, blocks, categories, events, samples, stacks};
 
 /// What a column holds. Every column may have gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

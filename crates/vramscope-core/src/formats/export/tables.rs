@@ -1,9 +1,7 @@
 //! Tables that stand in a recording as they are: events, blocks of the end state, stacks.
 
-use std::ops::Range;
-
-use super::{Column, ExportTable, Field};
-use crate::model::{Action, CATEGORIES, DeviceRecording, PoolId, Recording, Sample, StackId, StackTable, StreamId};
+use super::{ExportTable, Rows};
+use crate::model::{Action, Block, BlockState, CATEGORIES, DeviceRecording, PoolId, Recording, Segment, StackId, StreamId};
 
 /// What the tables of one device call the device, its pools, streams, stacks and times.
 pub struct Names<'a> {
@@ -24,10 +22,21 @@ impl<'a> Names<'a> {
         Names { device, name: format!("{}:{}", device.id.kind.name(), device.id.index), pools, places }
     }
 
-    /// The device's column of so many rows.
+    /// The device these tables are of.
     #[must_use]
-    pub fn device(&self, rows: usize) -> Column<'_> {
-        Column::Text(vec![Some(self.name.as_str()); rows])
+    pub fn device(&self) -> &'a DeviceRecording {
+        self.device
+    }
+
+    /// A table of this device: its first column is the device's name.
+    #[must_use]
+    pub fn rows<'n, R>(
+        &'n self,
+        name: &'static str,
+        len: usize,
+        fetch: impl Fn(std::ops::Range<usize>) -> Vec<R> + 'n,
+    ) -> Rows<'n, R> {
+        Rows::new(name, len, fetch).text("device", |_| Some(self.name.as_str()))
     }
 
     /// When an event was, where events have times.
@@ -62,295 +71,104 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The allocator's events of one device.
-pub struct EventsTable<'a> {
-    device: &'a DeviceRecording,
-    names: Names<'a>,
-    tells_addresses: bool,
-}
-
-impl<'a> EventsTable<'a> {
-    /// `device` is one of `recording`; `places` as [`Names::new`] takes them.
-    #[must_use]
-    pub fn new(recording: &Recording, device: &'a DeviceRecording, places: &'a [String]) -> Self {
-        EventsTable { device, names: Names::new(device, places), tells_addresses: recording.addresses().is_known() }
-    }
-}
-
-impl ExportTable for EventsTable<'_> {
-    fn name(&self) -> &'static str {
-        "events"
-    }
-
-    fn fields(&self) -> &[Field] {
-        const FIELDS: [Field; 11] = [
-            Field::text("device"),
-            Field::unsigned("event"),
-            Field::signed("time_us"),
-            Field::text("action"),
-            Field::unsigned("address"),
-            Field::unsigned("bytes"),
-            Field::unsigned("device_free_bytes"),
-            Field::unsigned("stream"),
-            Field::text("pool"),
-            Field::unsigned("stack"),
-            Field::text("place"),
-        ];
-        &FIELDS
-    }
-
-    fn len(&self) -> usize {
-        self.device.events.len()
-    }
-
-    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let e = &self.device.events;
-        let has_address = |i: usize| self.tells_addresses && !matches!(e.action[i], Action::Oom | Action::Snapshot);
-        let each = || rows.clone();
-        let names = &self.names;
-        vec![
-            names.device(rows.len()),
-            Column::Unsigned(each().map(|i| Some(i as u64)).collect()),
-            Column::Signed(each().map(|i| names.time(i)).collect()),
-            Column::Text(each().map(|i| Some(e.action[i].name())).collect()),
-            Column::Unsigned(each().map(|i| has_address(i).then_some(e.address[i])).collect()),
-            Column::Unsigned(each().map(|i| Some(e.size[i])).collect()),
-            Column::Unsigned(each().map(|i| e.device_free_told(i as u32)).collect()),
-            Column::Unsigned(each().map(|i| names.stream(e.stream[i])).collect()),
-            Column::Text(each().map(|i| names.pool(e.pool[i])).collect()),
-            Column::Unsigned(each().map(|i| names.stack(e.stack[i])).collect()),
-            Column::Text(each().map(|i| names.place(e.stack[i])).collect()),
-        ]
-    }
+/// The allocator's events of one device. `names` is of a device of `recording`.
+#[must_use]
+pub fn events<'a>(recording: &Recording, names: &'a Names<'_>) -> impl ExportTable + 'a {
+    let e = &names.device.events;
+    let tells_addresses = recording.addresses().is_known();
+    names
+        .rows("events", e.len(), |rows| rows.collect())
+        .unsigned("event", |&i| Some(i as u64))
+        .signed("time_us", |&i| names.time(i))
+        .text("action", |&i| Some(e.action[i].name()))
+        .unsigned("address", move |&i| {
+            let has_address = tells_addresses && !matches!(e.action[i], Action::Oom | Action::Snapshot);
+            has_address.then_some(e.address[i])
+        })
+        .unsigned("bytes", |&i| Some(e.size[i]))
+        .unsigned("device_free_bytes", |&i| e.device_free_told(i as u32))
+        .unsigned("stream", |&i| names.stream(e.stream[i]))
+        .text("pool", |&i| names.pool(e.pool[i]))
+        .unsigned("stack", |&i| names.stack(e.stack[i]))
+        .text("place", |&i| names.place(e.stack[i]))
 }
 
 /// Samples of the whole card, as a live session, a trace or a timeline has them.
-pub struct SamplesTable<'a> {
-    device: &'a DeviceRecording,
-    names: Names<'a>,
-}
-
-impl<'a> SamplesTable<'a> {
-    /// The samples of one device.
-    #[must_use]
-    pub fn new(device: &'a DeviceRecording) -> Self {
-        SamplesTable { device, names: Names::new(device, &[]) }
-    }
-}
-
-impl ExportTable for SamplesTable<'_> {
-    fn name(&self) -> &'static str {
-        "samples"
-    }
-
-    fn fields(&self) -> &[Field] {
-        const FIELDS: [Field; 10] = [
-            Field::text("device"),
-            Field::signed("time_us"),
-            Field::unsigned("used_bytes"),
-            Field::unsigned("driver_bytes"),
-            Field::unsigned("process_bytes"),
-            Field::unsigned("other_processes_bytes"),
-            Field::unsigned("reserved_bytes"),
-            Field::unsigned("active_bytes"),
-            Field::unsigned("allocated_bytes"),
-            Field::unsigned("requested_bytes"),
-        ];
-        &FIELDS
-    }
-
-    fn len(&self) -> usize {
-        self.device.samples.len()
-    }
-
-    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let samples = self.device.samples.get(rows).unwrap_or(&[]);
-        let bytes = |of: fn(&Sample) -> Option<u64>| Column::Unsigned(samples.iter().map(of).collect());
-        vec![
-            self.names.device(samples.len()),
-            Column::Signed(samples.iter().map(|s| Some(s.time_us)).collect()),
-            bytes(|s| s.used),
-            bytes(|s| s.driver),
-            bytes(|s| s.process),
-            bytes(|s| s.others),
-            bytes(|s| s.reserved),
-            bytes(|s| s.active),
-            bytes(|s| s.allocated),
-            bytes(|s| s.requested),
-        ]
-    }
+#[must_use]
+pub fn samples<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
+    let samples = &names.device.samples;
+    names
+        .rows("samples", samples.len(), |rows| samples.get(rows).unwrap_or(&[]).iter().collect())
+        .signed("time_us", |s| Some(s.time_us))
+        .unsigned("used_bytes", |s| s.used)
+        .unsigned("driver_bytes", |s| s.driver)
+        .unsigned("process_bytes", |s| s.process)
+        .unsigned("other_processes_bytes", |s| s.others)
+        .unsigned("reserved_bytes", |s| s.reserved)
+        .unsigned("active_bytes", |s| s.active)
+        .unsigned("allocated_bytes", |s| s.allocated)
+        .unsigned("requested_bytes", |s| s.requested)
 }
 
 /// Live bytes by category, as a memory timeline tells them.
-pub struct CategoriesTable<'a> {
-    device: &'a DeviceRecording,
-    names: Names<'a>,
+#[must_use]
+pub fn categories<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
+    // In the order of `CATEGORIES`.
+    const NAMES: [&str; CATEGORIES.len()] = [
+        "parameter_bytes",
+        "optimizer_state_bytes",
+        "input_bytes",
+        "temporary_bytes",
+        "activation_bytes",
+        "gradient_bytes",
+        "autograd_detail_bytes",
+        "unknown_bytes",
+    ];
+    let bands = &names.device.bands;
+    let table = names.rows("categories", bands.len(), |rows| rows.collect());
+    let table = table.signed("time_us", |&i: &usize| bands.time_us.get(i).copied());
+    NAMES.into_iter().enumerate().fold(table, |table, (c, name)| table.unsigned(name, move |&i| Some(bands.bytes.get(i)?[c])))
 }
 
-impl<'a> CategoriesTable<'a> {
-    /// The bands of one device.
-    #[must_use]
-    pub fn new(device: &'a DeviceRecording) -> Self {
-        CategoriesTable { device, names: Names::new(device, &[]) }
+/// The blocks of the end state of one device, with the segment each stands in; a source without segments can still tell its blocks.
+#[must_use]
+pub fn blocks<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
+    let d = names.device;
+    let mut rows: Vec<(Option<&Segment>, &Block)> = Vec::with_capacity(d.blocks.len());
+    for segment in &d.segments {
+        rows.extend(segment.blocks.clone().filter_map(|b| Some((Some(segment), d.blocks.get(b as usize)?))));
     }
-}
-
-impl ExportTable for CategoriesTable<'_> {
-    fn name(&self) -> &'static str {
-        "categories"
+    if d.segments.is_empty() {
+        rows.extend(d.blocks.iter().map(|b| (None, b)));
     }
-
-    fn fields(&self) -> &[Field] {
-        const FIELDS: [Field; 10] = [
-            Field::text("device"),
-            Field::signed("time_us"),
-            // In the order of `CATEGORIES`.
-            Field::unsigned("parameter_bytes"),
-            Field::unsigned("optimizer_state_bytes"),
-            Field::unsigned("input_bytes"),
-            Field::unsigned("temporary_bytes"),
-            Field::unsigned("activation_bytes"),
-            Field::unsigned("gradient_bytes"),
-            Field::unsigned("autograd_detail_bytes"),
-            Field::unsigned("unknown_bytes"),
-        ];
-        &FIELDS
-    }
-
-    fn len(&self) -> usize {
-        self.device.bands.len()
-    }
-
-    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let bands = &self.device.bands;
-        let times = bands.time_us.get(rows.clone()).unwrap_or(&[]);
-        let bytes = bands.bytes.get(rows).unwrap_or(&[]);
-        let mut columns = vec![self.names.device(times.len()), Column::Signed(times.iter().copied().map(Some).collect())];
-        columns.extend((0..CATEGORIES.len()).map(|c| Column::Unsigned(bytes.iter().map(|row| Some(row[c])).collect())));
-        columns
-    }
-}
-
-/// The blocks of the end state of one device, with the segment each stands in.
-pub struct BlocksTable<'a> {
-    device: &'a DeviceRecording,
-    names: Names<'a>,
-    /// Segment and block index of each row; a source without segments can still tell its blocks.
-    rows: Vec<(Option<u32>, u32)>,
-}
-
-impl<'a> BlocksTable<'a> {
-    /// See [`EventsTable::new`].
-    #[must_use]
-    pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
-        let of_segments = device.segments.iter().enumerate();
-        let mut rows: Vec<_> =
-            of_segments.flat_map(|(s, segment)| segment.blocks.clone().map(move |b| (Some(s as u32), b))).collect();
-        if device.segments.is_empty() {
-            rows.extend((0..device.blocks.len() as u32).map(|b| (None, b)));
-        }
-        BlocksTable { device, names: Names::new(device, places), rows }
-    }
-}
-
-impl ExportTable for BlocksTable<'_> {
-    fn name(&self) -> &'static str {
-        "blocks"
-    }
-
-    fn fields(&self) -> &[Field] {
-        const FIELDS: [Field; 13] = [
-            Field::text("device"),
-            Field::unsigned("segment_address"),
-            Field::unsigned("segment_bytes"),
-            Field::text("segment_type"),
-            Field::text("expandable"),
-            Field::unsigned("address"),
-            Field::unsigned("bytes"),
-            Field::unsigned("requested_bytes"),
-            Field::text("state"),
-            Field::unsigned("stream"),
-            Field::text("pool"),
-            Field::unsigned("stack"),
-            Field::text("place"),
-        ];
-        &FIELDS
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let (d, names) = (self.device, &self.names);
-        let segment = |s: Option<u32>| s.and_then(|s| d.segments.get(s as usize));
-        let rows: Vec<_> = self.rows[rows].iter().filter_map(|&(s, b)| Some((segment(s), d.blocks.get(b as usize)?))).collect();
-        vec![
-            names.device(rows.len()),
-            Column::Unsigned(rows.iter().map(|(s, _)| s.map(|s| s.address)).collect()),
-            Column::Unsigned(rows.iter().map(|(s, _)| s.map(|s| s.size)).collect()),
-            Column::Text(rows.iter().map(|(s, _)| s.map(|s| s.class.name())).collect()),
-            Column::Text(rows.iter().map(|(s, _)| s.map(|s| if s.is_expandable { "true" } else { "false" })).collect()),
-            Column::Unsigned(rows.iter().map(|(_, b)| d.can_show.addresses.is_known().then_some(b.address)).collect()),
-            Column::Unsigned(rows.iter().map(|(_, b)| Some(b.size)).collect()),
-            Column::Unsigned(
-                rows.iter().map(|(_, b)| (b.state != crate::model::BlockState::Inactive).then_some(b.requested)).collect(),
-            ),
-            Column::Text(rows.iter().map(|(_, b)| Some(b.state.name())).collect()),
-            Column::Unsigned(rows.iter().map(|(s, _)| s.and_then(|s| names.stream(s.stream))).collect()),
-            Column::Text(rows.iter().map(|(s, _)| s.and_then(|s| names.pool(s.pool))).collect()),
-            Column::Unsigned(rows.iter().map(|(_, b)| names.stack(b.stack)).collect()),
-            Column::Text(rows.iter().map(|(_, b)| names.place(b.stack)).collect()),
-        ]
-    }
+    let is_live = |b: &Block| b.state != BlockState::Inactive;
+    names
+        .rows("blocks", rows.len(), move |range| rows[range].to_vec())
+        .unsigned("segment_address", |(s, _)| s.map(|s| s.address))
+        .unsigned("segment_bytes", |(s, _)| s.map(|s| s.size))
+        .text("segment_type", |(s, _)| s.map(|s| s.class.name()))
+        .text("expandable", |(s, _)| s.map(|s| if s.is_expandable { "true" } else { "false" }))
+        .unsigned("address", |(_, b)| d.can_show.addresses.is_known().then_some(b.address))
+        .unsigned("bytes", |(_, b)| Some(b.size))
+        .unsigned("requested_bytes", move |(_, b)| is_live(b).then_some(b.requested))
+        .text("state", |(_, b)| Some(b.state.name()))
+        .unsigned("stream", |(s, _)| names.stream((*s)?.stream))
+        .text("pool", |(s, _)| names.pool((*s)?.pool))
+        .unsigned("stack", |(_, b)| names.stack(b.stack))
+        .text("place", |(_, b)| names.place(b.stack))
 }
 
 /// Every frame of every stack of a recording: what the `stack` column of the other tables points to.
-pub struct StacksTable<'a> {
-    stacks: &'a StackTable,
-    /// Stack and depth of each row.
-    rows: Vec<(u32, u32)>,
-}
-
-impl<'a> StacksTable<'a> {
-    /// All stacks.
-    #[must_use]
-    pub fn new(recording: &'a Recording) -> Self {
-        let stacks = &recording.stacks;
-        let depths = |s: u32| (0..stacks.frames(StackId(s)).len() as u32).map(move |d| (s, d));
-        StacksTable { stacks, rows: (0..stacks.len() as u32).flat_map(depths).collect() }
-    }
-}
-
-impl ExportTable for StacksTable<'_> {
-    fn name(&self) -> &'static str {
-        "stacks"
-    }
-
-    fn fields(&self) -> &[Field] {
-        const FIELDS: [Field; 5] = [
-            Field::unsigned("stack"),
-            Field::unsigned("depth"),
-            Field::text("function"),
-            Field::text("file"),
-            Field::unsigned("line"),
-        ];
-        &FIELDS
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn batch(&self, rows: Range<usize>) -> Vec<Column<'_>> {
-        let rows = &self.rows[rows];
-        let frame = |&(s, d): &(u32, u32)| self.stacks.frames(StackId(s)).get(d as usize).and_then(|&f| self.stacks.frame(f));
-        vec![
-            Column::Unsigned(rows.iter().map(|r| Some(u64::from(r.0))).collect()),
-            Column::Unsigned(rows.iter().map(|r| Some(u64::from(r.1))).collect()),
-            Column::Text(rows.iter().map(|r| frame(r).map(|f| self.stacks.text(f.name))).collect()),
-            Column::Text(rows.iter().map(|r| frame(r).map(|f| self.stacks.text(f.file))).collect()),
-            Column::Unsigned(rows.iter().map(|r| frame(r).map(|f| u64::from(f.line))).collect()),
-        ]
-    }
+#[must_use]
+pub fn stacks(recording: &Recording) -> impl ExportTable + '_ {
+    let stacks = &recording.stacks;
+    let depths = |s: u32| (0..stacks.frames(StackId(s)).len() as u32).map(move |d| (s, d));
+    let rows: Vec<(u32, u32)> = (0..stacks.len() as u32).flat_map(depths).collect();
+    let frame = |&(s, d): &(u32, u32)| stacks.frames(StackId(s)).get(d as usize).and_then(|&f| stacks.frame(f));
+    Rows::new("stacks", rows.len(), move |range| rows[range].to_vec())
+        .unsigned("stack", |r| Some(u64::from(r.0)))
+        .unsigned("depth", |r| Some(u64::from(r.1)))
+        .text("function", move |r| Some(stacks.text(frame(r)?.name)))
+        .text("file", move |r| Some(stacks.text(frame(r)?.file)))
+        .unsigned("line", move |r| Some(u64::from(frame(r)?.line)))
 }

@@ -61,14 +61,14 @@ fn recording() -> Recording {
 fn csv_quotes_what_needs_it_and_leaves_gaps_empty() {
     let r = recording();
     let mut out = Vec::new();
-    csv::write(&StacksTable::new(&r), &mut out).unwrap();
+    csv::write(&stacks(&r), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
         text.starts_with("stack,depth,function,file,line\n0,0,\"forward, \"\"quoted\"\"\",/home/someone/proj/model.py,7\n"),
         "{text}"
     );
     let mut out = Vec::new();
-    csv::write(&EventsTable::new(&r, &r.devices[0], &["model.py:7".to_owned()]), &mut out).unwrap();
+    csv::write(&events(&r, &Names::new(&r.devices[0], &["model.py:7".to_owned()])), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 7);
@@ -182,7 +182,7 @@ fn speedscope_and_perfetto_are_valid_json() {
 fn a_parquet_file_has_its_marks() {
     let r = recording();
     let mut out = Vec::new();
-    parquet::write(&EventsTable::new(&r, &r.devices[0], &[]), &mut out).unwrap();
+    parquet::write(&events(&r, &Names::new(&r.devices[0], &[])), &mut out).unwrap();
     assert_eq!((&out[..4], &out[out.len() - 4..]), (&b"PAR1"[..], &b"PAR1"[..]));
     let footer = u32::from_le_bytes(out[out.len() - 8..out.len() - 4].try_into().unwrap()) as usize;
     assert!(footer + 12 < out.len());
@@ -248,7 +248,7 @@ fn samples_are_a_table_and_counters() {
         Sample { time_us: 6, used: Some(110), ..Sample::default() },
     ];
     let mut out = Vec::new();
-    csv::write(&SamplesTable::new(&r.devices[0]), &mut out).unwrap();
+    csv::write(&samples(&Names::new(&r.devices[0], &[])), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), ["cuda:0,5,100,,60,,50,,,", "cuda:0,6,110,,,,,,,"]);
     let mut out = Vec::new();

@@ -28,7 +28,7 @@ pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
         (0, 0) => (format!("Not even {} {} fits {place}", scene.name, scene.step), true),
         (0, may) => (format!("At most {} {} may fit {place}", scene.name, count(may)), false),
         (sure, may) if may > sure && scene.is_single() => {
-            (format!("{name} {} to {} fits {place}", count(sure), count(may)), false)
+            (format!("{name} {} fits {place}, up to {} may", count(sure), count(may)), false)
         }
         (sure, _) => (format!("{name} {} fits {place}", count(sure)), false),
     })

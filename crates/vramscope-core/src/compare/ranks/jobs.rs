@@ -411,6 +411,14 @@ mod tests {
             [(Some(0), counted("counters beside it")), (Some(1), counted("counters: 4 MiB reserved at the peak"))],
             "{jobs:?}"
         );
+        let folders = by_job(vec![
+            row("d/rank_0/snapshot.pickle", 100),
+            row("d/rank_1/snapshot.pickle", 100),
+            counters("d/rank_1/stats.json", 100),
+            counters("d/rank_0/stats.json", 100),
+        ]);
+        assert_eq!((folders.len(), folders[0].rows.len()), (1, 2), "{folders:?}");
+        assert!(folders[0].rows.iter().all(|r| r.counted.is_some()));
         // Of a rank without a recording they are what there is.
         assert!(jobs.iter().flat_map(|j| &j.rows).any(|r| r.is_counters && r.peak_reserved == 60));
     }
@@ -468,6 +476,8 @@ mod tests {
         assert_eq!(jobs_of(&beside), [job("n*/rank*.p", 2), job("old/rank*.p", 2)]);
         let steps = ["j/step10/rank0.p", "j/step10/rank1.p", "j/step20/rank2.p", "j/step20/rank3.p"];
         assert_eq!(jobs_of(&steps), [job("step10/rank*.p", 2), job("step20/rank*.p", 2)]);
+        assert_eq!(jobs_of(&["j/rank_0/s.p", "j/rank_1/s.p"]), [job("rank_*/s.p", 2)]);
+        assert_eq!(jobs_of(&["j/0/s", "j/1/s"]), [job("*/s", 2)]);
         assert_eq!(jobs_of(&["a/x.p", "b/y.p"]), [job(ALONE, 2)], "no ranks, no job");
     }
 

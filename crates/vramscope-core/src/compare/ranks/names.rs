@@ -11,20 +11,40 @@ pub fn rank_of_name(file: &str) -> Option<u32> {
     file.get(told_span(file)?)?.parse().ok()
 }
 
-/// The ranks of files that stand together. Where a name tells none by itself, the last number of it is the rank when the files of that
-/// folder that differ in nothing else are numbered from 0 without large gaps, as those of a job are: `mem_0.pickle`, `mem_1.pickle`.
-/// At most a fifth may be missing: a process that was killed writes nothing.
+/// The ranks of files that stand together, by the first of these that tells one:
+///
+/// * the file's name by itself ([`rank_of_name`]);
+/// * the folder's name, for a folder a rank: `rank_0/snapshot.pickle`;
+/// * the last number of the names in one folder that differ in nothing else, where they are numbered from 0 without large gaps, as those
+///   of a job are: `mem_0.pickle`, `mem_1.pickle`. At most a fifth may be missing: a process that was killed writes nothing;
+/// * folders that are nothing but such a number: `0/snapshot.pickle`, `1/snapshot.pickle`.
 #[must_use]
 pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
-    let names: Vec<String> = files.iter().map(|p| p.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect();
-    let mut ranks: Vec<Option<u32>> = names.iter().map(|name| rank_of_name(name)).collect();
-    let mut alike: BTreeMap<(&Path, String), Vec<(usize, u32)>> = BTreeMap::new();
-    for (i, name) in names.iter().enumerate().filter(|(i, _)| ranks[*i].is_none()) {
-        let name = unpacked_name(name);
-        let Some(span) = last_span(name) else { continue };
-        let Ok(number) = name[span.clone()].parse() else { continue };
-        let key = (files[i].parent().unwrap_or(Path::new("")), without(name, span));
-        alike.entry(key).or_default().push((i, number));
+    let name_of = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let folder_of = |file: &Path| name_of(file.parent().unwrap_or(Path::new("")));
+    let mut ranks: Vec<Option<u32>> =
+        files.iter().map(|file| rank_of_name(&name_of(file)).or_else(|| rank_of_name(&folder_of(file)))).collect();
+    number(&mut ranks, |i| {
+        let name = name_of(&files[i]);
+        let name = unpacked_name(&name);
+        let span = last_span(name)?;
+        Some((files[i].parent()?.to_path_buf(), without(name, span.clone()), name[span].parse().ok()?))
+    });
+    number(&mut ranks, |i| {
+        let folders = files[i].parent()?.parent()?;
+        Some((folders.to_path_buf(), name_of(&files[i]), folder_of(&files[i]).parse().ok()?))
+    });
+    ranks
+}
+
+/// Gives the files that are alike their number as rank, where they are numbered from 0 without large gaps. `of` tells in what a file is like
+/// others, and its number.
+fn number(ranks: &mut [Option<u32>], of: impl Fn(usize) -> Option<(PathBuf, String, u32)>) {
+    let mut alike: BTreeMap<(PathBuf, String), Vec<(usize, u32)>> = BTreeMap::new();
+    for i in (0..ranks.len()).filter(|&i| ranks[i].is_none()) {
+        if let Some((folder, name, number)) = of(i) {
+            alike.entry((folder, name)).or_default().push((i, number));
+        }
     }
     for group in alike.into_values() {
         let mut numbers: Vec<u32> = group.iter().map(|(_, n)| *n).collect();
@@ -38,7 +58,6 @@ pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
             }
         }
     }
-    ranks
 }
 
 /// Where the name tells its rank by itself.
@@ -142,6 +161,8 @@ mod tests {
         assert_eq!(ranks(&["d/step_0.p", "d/step_1.p"]), [None, None]);
         assert_eq!(ranks(&["d/mem_0.p", "e/mem_1.p"]), [None, None], "two folders are two jobs");
         assert_eq!(ranks(&["d/mem_0.p"]), [None]);
+        assert_eq!(ranks(&["d/0/s.p", "d/1/s.p", "e/7/s.p"]), [Some(0), Some(1), None], "a folder a rank");
+        assert_eq!(ranks(&["d/rank_3/s.p", "d/rank_3/stats.json", "d/step_0/s.p"]), [Some(3), Some(3), None]);
         assert_eq!(ranks(&["d/a_rank3.p", "d/mem_0.p", "d/mem_1.p"]), [Some(3), Some(0), Some(1)]);
     }
 }

@@ -26,7 +26,8 @@ const PAIRS: [Pair; 10] = [
     (|m| m.figures.limit, "allowed", capacity, ON_CARD, false, "a limit is a share of its card, so the two are of different devices"),
     // Windows' driver moves memory to the host where the card is full.
     (|m| held(m).filter(|_| !m.on_windows && m.figures.free.is_none_or(|free| free.bytes > 0)), "held by PyTorch", capacity, ON_CARD, false,
-        "unless the driver moves memory to the host (managed memory, WSL), the two are of different devices"),
+        "a pool that was put to sleep (vLLM's sleep mode, torch_memory_saver) is still counted, and a driver may move memory to the host (managed memory, \
+        WSL); else the two are of different devices"),
     (OomMessage::this_process, "in use by this process", capacity, ON_CARD, false, OTHER_DEVICE),
     (OomMessage::reserved, "held by PyTorch", OomMessage::this_process, "in use by this process in all", true,
         "PyTorch's part is larger than the whole, so one of the two is of another process or message"),

@@ -303,7 +303,8 @@ impl OomMessage {
     /// What the driver counts for this process, context and libraries included.
     #[must_use]
     pub fn this_process(&self) -> Option<Figure> {
-        self.processes.iter().find(|p| p.is_this).map(|p| p.bytes).filter(|b| !b.is_unlimited())
+        // Where the driver tells nothing of the process (some containers), PyTorch prints 0 bytes.
+        self.processes.iter().find(|p| p.is_this).map(|p| p.bytes).filter(|b| !b.is_unlimited() && b.bytes > 0)
     }
 
     /// Sum of every process the message lists with a figure.

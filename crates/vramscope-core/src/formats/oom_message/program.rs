@@ -110,12 +110,14 @@ impl Writer {
 
 /// Words that only stand in texts of one program; the nearest to a bare error tells whose it is.
 #[rustfmt::skip]
-const CUES: [(&str, W); 20] = [
+const CUES: [(&str, W); 21] = [
     ("torch|c10::", W::PyTorch), ("tensorflow|stream_executor", W::TensorFlow), ("cupy|chainer", W::CuPy), ("numba", W::Numba),
     ("rmm/|rmm::|cudf|cuml", W::Rmm), ("jaxlib|jax/|jax.|/xla/", W::Xla), ("ollama", W::Ollama), ("ggml|llama.cpp|llama_", W::LlamaCpp),
     ("onnxruntime", W::OnnxRuntime), ("paddle", W::Paddle), ("bitsandbytes", W::BitsAndBytes), ("tensorrt|[trt]", W::TensorRt),
     ("spconv|tensorview", W::Spconv), ("xgboost", W::XgBoost), ("mxnet", W::Mxnet), ("luarocks", W::LuaTorch),
     ("accelerator fatal|openacc", W::OpenAcc), ("faiss", W::Faiss), ("loaderror|julia", W::CudaJl), ("kokkos", W::Kokkos),
+    // Programs with CUDA and no Python: burn, candle, OpenMM, SPECFEM.
+    ("burn-|burn_|candle-|candle_|cubecl|openmm|specfem", W::CudaProgram),
 ];
 
 /// Programs around PyTorch that have settings of their own for its memory.
@@ -131,6 +133,9 @@ const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source
 const TENSORFLOW_1: &str = "(see above for traceback)|client/session.py|tf.session|tf.contrib|tensorflow/contrib|tf.configproto\
     |memoryclockrate|totalmemory:|total memory:|tensorflow==1|tensorflow-gpu==1|tf_jenkins";
 
+/// What only stands in texts of machines with Ascend's cards.
+const ASCEND: [&str; 4] = ["torch_npu", "910b", "/cann", ":cann"];
+
 /// Lines before a message, and behind it, that tell whose it is.
 const LINES: (usize, usize) = (30, 12);
 
@@ -139,6 +144,12 @@ const PINNED: usize = 3;
 
 /// Reads from the text around a message which program it is of, and whether that ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
+    if matches!(row.writer, W::Vllm | W::Sglang) {
+        let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
+        if ASCEND.iter().any(|mark| around.contains(mark)) {
+            message.dialect.platform = Platform::Npu;
+        }
+    }
     let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
     if !is_bare && !matches!(row.writer, W::PyTorch | W::CudaMallocAsync | W::LlamaCpp | W::TensorFlow) {
         return;

@@ -8,7 +8,8 @@ const ASCEND: &str = "bytesize={requested#} | size={requested#} | size:{requeste
 
 const CUBLAS: &str = "cuBLAS could not get memory for its handle or workspace, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
 const CUDNN: &str = "cuDNN could not get memory, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
-const NCCL: &str = "NCCL could not get memory for its buffers, which it takes from the card itself: the card has none left. The message has no figures, so who holds it is unknown.";
+const NCCL: &str = "NCCL could not get {?{requested}|memory} for its buffers, which it takes from the card itself: the card has none left. Who holds the card is not in the message.";
+const CALLOC: &str = "failed to CUDA calloc {requested#}";
 
 const NVML: &str = "PyTorch could not get memory from the driver, and then failed to ask NVML how much was free, which it needs for its message: the card was full most likely. On Jetson and in some containers NVML does not answer.";
 const SAVER: &str = "torch_memory_saver could not get memory from the driver: the card is full. SGLang and trainers use it to give memory back and take it again.";
@@ -17,6 +18,7 @@ const SAVER: &str = "torch_memory_saver could not get memory from the driver: th
 pub(super) const ROWS: &[Row] = &[
     row(W::Runtime, P::Cuda, Phrase, "CUDA error: out of memory", "",
         "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", ""),
+    row(W::CudaProgram, P::Cuda, Sure, "CUDA error !!!!! <out of memory> !!!!!", "", "CUDA error !!!!! <out of memory> !!!!!", ""),
     row(W::Runtime, P::Cuda, Phrase, "CUDA driver error: out of memory", "", "RuntimeError: CUDA driver error: out of memory", ""),
     row(W::Runtime, P::Cuda, Phrase, "failed with error out of memory", "", "cudaMalloc(&ptr, bytes) failed with error out of memory", ""),
     row(W::CudaProgram, P::Cuda, Phrase, "GPUassert: out of memory", "", "GPUassert: out of memory kernel.cu 42", ""),
@@ -55,8 +57,10 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Cublas, P::Hip, Name, "HIPBLAS_STATUS_ALLOC_FAILED", "",
         "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`", "").says(CUBLAS),
     row(W::Cudnn, P::Cuda, Name, "CUDNN_STATUS_ALLOC_FAILED", "", "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "").says(CUDNN),
-    row(W::Nccl, P::Cuda, Sure, "Cuda failure 2 'out of memory'", "", "Last error:\nCuda failure 2 'out of memory'", "").says(NCCL),
-    row(W::Nccl, P::Cuda, Sure, "Cuda failure 'out of memory'", "", "NCCL WARN Cuda failure 'out of memory'", "").says(NCCL),
+    row(W::Nccl, P::Cuda, Sure, "Cuda failure 2 'out of memory'", CALLOC, "Last error:\nCuda failure 2 'out of memory'", "").says(NCCL),
+    row(W::Nccl, P::Cuda, Sure, "Cuda failure 'out of memory'", CALLOC,
+        "NCCL WARN Cuda failure 'out of memory'\nhost:1:1 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes", "requested 6.00 MiB")
+        .says(NCCL),
     row(W::Ascend, P::Npu, Figures, "heap_alloc_managed out of memory", ASCEND,
         "[devmm_alloc_managed 126]<errno:12, 6> heap_alloc_managed out of memory, pp=0x1, bytesize=15032385536.", "requested 14.00 GiB"),
     row(W::Ascend, P::Npu, Figures, "halMemAlloc failed", ASCEND,

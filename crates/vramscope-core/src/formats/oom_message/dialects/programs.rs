@@ -9,6 +9,14 @@ const ARENA: &str = "requested buffer of size {requested#}";
 const POOL: &str = "failed to allocate {requested} | max/try size = {_}, {limit}";
 const GGML: &str = "<allocating {requested} on device {gpu} | to allocate CUDA{gpu} buffer of size {exact#} | to allocate ROCm{gpu} buffer of size {exact#} | buffer of size {exact#}";
 const CUDA_BUFFER: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 10345250816\nllama_new_context_with_model: failed to allocate compute buffers";
+const EXLLAMA: &str =
+    "ExLlama could not split the model and its cache over the cards: the last one was full before the last layer.";
+const EXLLAMA_TIPS: &[&str] = &[
+    "Shorten the cache: a lower `max_seq_len`, or a cache of fewer bits (Q4, Q8).",
+    "Use weights of fewer bits per weight.",
+    "See who else holds the card: `{tool}`.",
+];
+const RUNNER_KILLED: &str = "Ollama's runner was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out.";
 const TRT: &str = "amount of GPU memory ({requested} | amount of memory ({requested} | requested size was {requested#} | {requested#}-byte buffer";
 
 #[rustfmt::skip]
@@ -43,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
         .says("SGLang's KV cache has no room for the tokens of this batch."),
     row(W::Tgi, P::Cuda, Sure, "Not enough memory to handle", "",
         "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`", "")
-        .near("prefill tokens")
+        .near("prefill tokens").whole()
         .says("text-generation-inference tries the longest batch that may come (--max-batch-prefill-tokens) when it starts. The weights of \
         the model leave no room on the card for its activations."),
     row(W::CuPy, P::Cuda, Figures, "Out of memory allocating",
@@ -55,6 +63,10 @@ pub(super) const ROWS: &[Row] = &[
         "requested 1024.00 MiB, allocated 10.52 GiB").near("(total"),
     row(W::OnnxRuntime, P::Unknown, Figures, "Failed to allocate memory for requested buffer of size", ARENA,
         "Failed to allocate memory for requested buffer of size 1073741824", "requested 1024.00 MiB"),
+    row(W::OnnxRuntime, P::Cpu, Sure, "BFCArena::AllocateRawInternal", ARENA,
+        "Non-zero status code returned while running Conv node. Name:'347_nchwc' Status Message: bfc_arena.cc:330 \
+        onnxruntime::BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 285081600", "requested 271.88 MiB")
+        .near("_nchwc").whole(),
     row(W::OnnxRuntime, P::Unknown, Sure, "BFCArena::AllocateRawInternal", ARENA,
         "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, onnxruntime::Stream*, bool, \
         onnxruntime::WaitNotificationFn) Failed to alloc", "").near("failed to alloc"),
@@ -142,9 +154,9 @@ pub(super) const ROWS: &[Row] = &[
     row(W::CudaProgram, P::Cuda, Figures, "TOutOfMemoryError: Error: Out of memory. Requested", "requested {requested}; free {free}",
         "NCudaLib::TOutOfMemoryError: Error: Out of memory. Requested 2560.5 MB; Free 1024.5 MB", "requested 2560.5 MiB, free 1024.5 MiB"),
     row(W::PyTorch, P::Cuda, Phrase, "Insufficient VRAM for model and cache", "", "RuntimeError: Insufficient VRAM for model and cache", "")
-        .says("ExLlama could not split the model and its cache over the cards: the last one was full before the last layer.")
-        .tips(&["Shorten the cache: a lower `max_seq_len`, or a cache of fewer bits (Q4, Q8).", "Use weights of fewer bits per weight.",
-            "See who else holds the card: `{tool}`."]),
+        .says(EXLLAMA).tips(EXLLAMA_TIPS),
+    row(W::PyTorch, P::Cuda, Phrase, "Insufficient VRAM in split for model and cache", "",
+        "RuntimeError: Insufficient VRAM in split for model and cache", "").says(EXLLAMA).tips(EXLLAMA_TIPS),
     row(W::XgBoost, P::Cuda, Sure, "Memory allocation error on worker", "free memory: {free#} | requested memory: {requested#}",
         "Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n- Free memory: 12582912\n- \
         Requested memory: 1073741824", "requested 1024.00 MiB, free 12.00 MiB").whole(),
@@ -222,8 +234,9 @@ pub(super) const ROWS: &[Row] = &[
         .says("Ollama's runner stopped, and Ollama guesses that memory ran out; its log (journalctl -u ollama) has the error itself."),
     row(W::Ollama, P::Cpu, Sure, "llama runner process has terminated: signal: killed", "",
         "Error: llama runner process has terminated: signal: killed", "")
-        .says("Ollama's runner was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the \
-        GPU's) ran out."),
+        .says(RUNNER_KILLED),
+    row(W::Ollama, P::Cpu, Sure, "msg=\"llama runner terminated\" error=\"signal: killed\"", "",
+        "level=ERROR source=server.go:415 msg=\"llama runner terminated\" error=\"signal: killed\"", "").says(RUNNER_KILLED),
     row(W::LlamaCpp, P::Unknown, Sure, "not enough space in the context's memory pool", "",
         "ggml_new_object: not enough space in the context's memory pool (needed 3539648, available 3539280)", "")
         .says("ggml computed the size of one of its own buffers too small: a fault of the program or of its settings. Memory is not what \

@@ -76,7 +76,7 @@ fn names(paths: &[PathBuf]) -> String {
 }
 
 /// The recordings in folders, patterns (`run/*/rank*.pickle`, quoted or from shells that do not expand them) and files given by
-/// name, sorted by path, without duplicates. Folders are searched down to [`DEPTH`] levels, because trainers write a folder per
+/// name, sorted by path, without duplicates. Folders are searched down to three levels, because trainers write a folder per
 /// step with a file per rank (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing per folder;
 /// only files without any ending are opened, to check their first bytes.
 ///

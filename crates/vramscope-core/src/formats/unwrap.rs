@@ -42,7 +42,7 @@ impl Layers {
 const USUAL_RATIO: u64 = 16;
 
 /// Unpacked size of a file in bytes, from the last four bytes of a gzip file or the header of a zstd frame; if it is not there,
-/// [`USUAL_RATIO`] times the packed size. For other files their own size, and 0 if the file cannot be read. Reads a few bytes.
+/// 16 times the packed size. For other files their own size, and 0 if the file cannot be read. Reads a few bytes.
 /// This is an estimate: a gzip file with several members contains only the size of the last one.
 #[must_use]
 pub fn unpacked_bytes(path: &Path) -> u64 {

@@ -25,8 +25,7 @@ pub struct AllocConf {
     pub garbage_collection_threshold: f64,
     /// `expandable_segments`.
     pub expandable_segments: bool,
-    /// `roundup_power2_divisions`: one entry per power of two from 1 MiB to 32 GiB; 0 and 1 mean plain 512-byte
-    /// rounding.
+    /// `roundup_power2_divisions`: one entry per power of two from 1 MiB to 32 GiB; 0 and 1 mean plain 512-byte rounding.
     pub roundup_power2_divisions: [u32; 16],
     /// `large_segment_size_mb` in bytes.
     pub large_segment_size: u64,
@@ -91,8 +90,7 @@ impl AllocConf {
         if own >= LARGE_MIN { own } else { 0 }
     }
 
-    /// Page size of an expandable segment in bytes. In PyTorch: `kSmallBuffer`, and `kLargeBuffer` or
-    /// `large_segment_size_mb`.
+    /// Page size of an expandable segment in bytes. In PyTorch: `kSmallBuffer`, and `kLargeBuffer` or `large_segment_size_mb`.
     #[must_use]
     pub fn page_size(&self, class: SizeClass) -> u64 {
         match class {

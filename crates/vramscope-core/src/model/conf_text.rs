@@ -37,8 +37,7 @@ enum ValueForm {
     List,
 }
 
-/// Every documented key with the form of its value. `unknown_key` suggests the first match, so the common keys stand
-/// first.
+/// Every documented key with the form of its value. `unknown_key` suggests the first match, so the common keys stand first.
 const KEYS: [(&str, ValueForm); 22] = [
     ("expandable_segments", ValueForm::Bool),
     ("max_split_size_mb", ValueForm::Mebibytes { at_least: 20 }),
@@ -77,8 +76,7 @@ fn kind_of(key: &str, version: TorchVersion, large_segment_mb: u64) -> Option<Va
 }
 
 impl AllocConf {
-    /// Parses a `PYTORCH_CUDA_ALLOC_CONF` string by the rules of [`TorchVersion::REFERENCE`]. An empty string gives the
-    /// defaults.
+    /// Parses a `PYTORCH_CUDA_ALLOC_CONF` string by the rules of [`TorchVersion::REFERENCE`]. An empty string gives the defaults.
     ///
     /// # Errors
     /// PyTorch's rule for the first wrong key or value, with its position.

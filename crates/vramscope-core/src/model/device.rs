@@ -76,8 +76,7 @@ pub struct DeviceRecording {
     pub limit: Option<u64>,
     /// The allocator's events, oldest first.
     pub events: EventTable,
-    /// Segments at the time the recording was written, by address. An expandable segment has one entry per contiguous
-    /// mapped run.
+    /// Segments at the time the recording was written, by address. An expandable segment has one entry per contiguous mapped run.
     pub segments: Vec<Segment>,
     /// Blocks of those segments, by address; [`Segment::blocks`] is a range in here.
     pub blocks: Vec<Block>,

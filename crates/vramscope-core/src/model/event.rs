@@ -25,8 +25,7 @@ pub enum Action {
     SegmentUnmap,
     /// The user took a snapshot; size is the active bytes at that moment.
     Snapshot,
-    /// A request failed; the size is the request rounded to 512 bytes, and the address column holds the device's free
-    /// bytes.
+    /// A request failed; the size is the request rounded to 512 bytes, and the address column holds the device's free bytes.
     Oom,
     /// `_annotate_tensor`: a note on a live block.
     Annotate,
@@ -207,16 +206,14 @@ impl EventTable {
     /// Address column of an [`Action::Oom`] event when the source lacks the device's free bytes (profiler traces).
     pub const FREE_UNKNOWN: u64 = u64::MAX;
 
-    /// The device's free bytes at an [`Action::Oom`] event; `None` for other events and where the source lacks the
-    /// figure.
+    /// The device's free bytes at an [`Action::Oom`] event; `None` for other events and where the source lacks the figure.
     #[must_use]
     pub fn device_free(&self, event: EventId) -> Option<u64> {
         let i = event as usize;
         (self.action.get(i) == Some(&Action::Oom)).then(|| self.address[i]).filter(|&free| free != Self::FREE_UNKNOWN)
     }
 
-    /// Free bytes of this size or more belong to no real device: a replay for a device of unknown size uses them as
-    /// "unlimited".
+    /// Free bytes of this size or more belong to no real device: a replay for a device of unknown size uses them as "unlimited".
     pub const FREE_UNBOUNDED: u64 = 1 << 43;
 
     /// [`device_free`](Self::device_free) as a figure to show: also `None` when it stands for a device of unknown size.
@@ -254,7 +251,7 @@ impl EventTable {
         (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId).collect()
     }
 
-    /// The last out-of-memory event: the error that a crashed program printed. It survived the earlier ones. `None`
+    /// The last out-of-memory event: the error that a crashed program printed. The program survived the earlier ones. `None`
     /// where nothing failed. O(events).
     #[must_use]
     pub fn last_oom(&self) -> Option<EventId> {

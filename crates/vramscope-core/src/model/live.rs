@@ -1,5 +1,4 @@
-//! What a live session records about a device besides samples: processes, gauges, marks, gaps, and the cost of
-//! watching.
+//! What a live session records about a device besides samples: processes, gauges, marks, gaps, and the cost of watching.
 
 use std::sync::Arc;
 

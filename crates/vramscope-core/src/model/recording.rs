@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use super::Known;
 use super::{DeviceId, DeviceRecording, LoadReport, MemoryStats, OpTable, StackTable};
 
-/// Allocator history and state of one process, with one table of call stacks. Immutable once built; share it in an
-/// `Arc`.
+/// Allocator history and state of one process, with one table of call stacks. Immutable once built; share it in an `Arc`.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// File or producer it came from.
@@ -48,9 +47,8 @@ pub struct Added {
 }
 
 impl Recording {
-    /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the
-    /// one with most events, then most segments. Host and CPU memory come last, however busy. O(events) if there are
-    /// several devices.
+    /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the one with
+    /// most events, then most segments. Host and CPU memory come last, however busy. O(events) if there are several devices.
     #[must_use]
     pub fn busiest_device(&self) -> Option<usize> {
         if self.devices.len() == 1 {

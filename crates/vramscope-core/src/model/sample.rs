@@ -58,9 +58,8 @@ impl Bands {
 }
 
 impl Sample {
-    /// Bytes that PyTorch has reserved beyond the device's capacity. Windows (also under WSL) and managed memory move
-    /// them to host memory. This is a lower bound: other programs need memory too, and the driver does not say what it
-    /// moved.
+    /// Bytes that PyTorch has reserved beyond the device's capacity. Windows (also under WSL) and managed memory move them to
+    /// host memory. This is a lower bound: other programs need memory too, and the driver does not say what it moved.
     #[must_use]
     pub fn spilled(&self, capacity: u64) -> u64 {
         if capacity == 0 {

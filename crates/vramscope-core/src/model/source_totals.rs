@@ -1,5 +1,4 @@
-//! [`SourceTotals`]: the allocated and reserved totals that a source itself reports, whether or not its events explain
-//! them.
+//! [`SourceTotals`]: the allocated and reserved totals that a source itself reports, whether or not its events explain them.
 
 /// A total over the events: its value before the first event and after each event that changes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,8 +18,7 @@ impl SourceTotal {
         !self.events.is_empty()
     }
 
-    /// The value after `event` (`u32::MAX`: before the first); `None` where the source does not report it. O(log
-    /// events).
+    /// The value after `event` (`u32::MAX`: before the first); `None` where the source does not report it. O(log events).
     #[must_use]
     pub fn at(&self, event: u32) -> Option<u64> {
         if !self.is_known() {
@@ -55,8 +53,7 @@ pub struct SourceTotals {
 }
 
 impl SourceTotals {
-    /// Bytes allocated after `event` beyond the `known` blocks: allocated before the trace began, so without stack and
-    /// address.
+    /// Bytes allocated after `event` beyond the `known` blocks: allocated before the trace began, so without stack and address.
     #[must_use]
     pub fn beyond(&self, event: u32, known: u64) -> u64 {
         self.allocated.at(event).map_or(0, |total| total.saturating_sub(known))

@@ -34,8 +34,7 @@ pub struct Frame {
     pub name: StrId,
     /// Source file; the shared object when C++ symbols were not resolved.
     pub file: StrId,
-    /// Line number; for an unresolved C++ frame the byte offset in the shared object, see
-    /// [`StackTable::frame_is_unresolved`].
+    /// Line number; for an unresolved C++ frame the byte offset in the shared object, see [`StackTable::frame_is_unresolved`].
     pub line: u32,
 }
 

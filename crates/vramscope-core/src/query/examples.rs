@@ -21,7 +21,7 @@ pub struct Example {
 /// Above this many allocations nothing is counted, because some two dozen queries would run.
 const COUNTED: usize = 2_000_000;
 
-/// At least one example per kind of term, with words of this recording. O(examples × allocations) up to [`COUNTED`] allocations.
+/// At least one example per kind of term, with words of this recording. O(examples × allocations) up to two million allocations.
 ///
 /// # Errors
 /// [`Cancelled`] when the progress was cancelled.

@@ -39,7 +39,7 @@ pub fn sort(rows: &mut [RankRow]) {
 }
 
 /// Groups rows into jobs by folder and name, ordered by name; recordings that belong to no job come last, in one group. Each call
-/// decides all ranks anew ([`assign`]).
+/// decides all ranks anew (`assign`).
 ///
 /// Files belong to one job if they are in one folder, their names differ only in numbers (or in the cause that `run --at-oom`
 /// writes), and no two have the same rank. If two have, only files that differ in nothing but the rank belong together. Folders

@@ -15,7 +15,7 @@ pub enum DeviceKind {
     Xpu,
     /// A Google TPU.
     Tpu,
-    /// Pinned host memory; the allocator of no GPU owns it.
+    /// Pinned host memory, recorded apart from every GPU.
     Host,
     /// CPU memory in a profiler trace.
     Cpu,

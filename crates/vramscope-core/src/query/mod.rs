@@ -1,25 +1,25 @@
 //! The query language: `size>1MiB stack~attention -stream=0`. Terms separated by spaces must all match; `or` begins an
 //! alternative; `-` or `not` negates a term. Case is ignored.
 //!
-//! | term | holds for events | holds for allocations |
+//! | term | matches events | matches allocations |
 //! |---|---|---|
-//! | `size>1MiB`, `size=512`, `size=1MiB..2MiB`, `>1MiB` | of this size | that asked for this size |
+//! | `size>1MiB`, `size=512`, `size=1MiB..2MiB`, `>1MiB` | of this size | that requested this size |
 //! | `block>=2MiB` | of an allocation with such a block | whose whole block has this size |
 //! | `0x7f1dca2b7000`, `addr=…` | whose block or segment holds this address | whose block holds it |
 //! | `0x7f1d..` | whose address begins with these digits | the same |
 //! | `stack~attention` | with a frame whose file or function contains the text | the same |
 //! | `stack=17`, `stack=none` | by exactly this stack, or without one | the same |
-//! | `stack~/attn|mlp/` | with a frame that the regular expression between slashes finds; so with `file~` and `function~` | the same |
+//! | `stack~/attn|mlp/` | with a frame that matches the regular expression; also with `file~` and `function~` | the same |
 //! | `file~train.py`, `function~forward` | with a frame whose file, or function, contains the text | the same |
-//! | `module~attention` | under a module so named: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
+//! | `module~attention` | below a module with this name: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
 //! | `train.py`, `"two words"` | with the text in its stack or its notes | the same |
 //! | `role=gradients` | of an allocation of this role | of this role |
 //! | `stream=1`, `stream=0x55…` | of this stream, by index or handle | the same |
 //! | `pool=private`, `pool=default`, `pool=small`, `pool=large`, `pool=0.7` | of such a pool | the same |
-//! | `step=3`, `step=3..5`, `during~forward` | inside a step, or an annotation so named | born there |
-//! | `born>1200`, `gone<=2s`, `born>oom` | of an allocation born or gone then: an event, a time, an instant | the same |
+//! | `step=3`, `step=3..5`, `during~forward` | inside a step, or an annotation with this name | allocated there |
+//! | `born>1200`, `gone<=2s`, `born>oom` | of an allocation allocated or freed then (an event, a time or an instant) | the same |
 //! | `gone=never`, `born=before` | of one never freed in the trace, or made before it | the same |
-//! | `age>5000`, `age<2ms` | of an allocation that lived so long | in events or time |
+//! | `age>5000`, `age<2ms` | of an allocation with this age | in events or time |
 //! | `gone`, `kept` | of an allocation freed in the trace, or not | the same |
 //! | `live@peak`, `live@oom`, `live@end`, `live@cursor`, `live@a`, `live@1200` | of a block live then | live then |
 //! | `event=100..200`, `27584`, `time>100ms` | with this number or time | born then; one number: this event's |

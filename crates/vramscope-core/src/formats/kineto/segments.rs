@@ -96,7 +96,7 @@ impl SegmentFinder {
                 self.found.push(SegmentEvent { action: Action::SegmentFree, address, size: length });
             }
         }
-        // The rest was reserved before the trace, as far as that goes.
+        // Count the rest as memory that was reserved before the trace, as far as there was any.
         let known_unknown = size.min(self.unknown_at_start);
         self.unknown_at_start -= known_unknown;
         self.unexplained = self.unexplained.saturating_add(size - known_unknown);

@@ -116,7 +116,7 @@ const LONG: usize = 4_000;
 /// True if the line that contains the words reports an error that happened.
 pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bool {
     let line = window.raw_line();
-    // Of a line of megabytes only the surroundings of the words, without white space.
+    // In a line of megabytes examine only the surroundings of the words, without white space.
     let near = [window.before(AROUND).low, super::text::clamped(window.after().low, AROUND)].concat();
     let line = if line.len() > LONG { near.as_str() } else { stripped(line).rest.trim() };
     let low = line.to_ascii_lowercase();

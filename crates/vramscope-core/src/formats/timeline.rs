@@ -136,7 +136,6 @@ fn plot(
     Ok(())
 }
 
-/// Actions of raw rows.
 mod raw_action {
     pub(super) const PREEXISTING: i64 = 1;
     pub(super) const CREATE: i64 = 2;

@@ -10,7 +10,6 @@ pub(super) struct Word {
     pub text: String,
     /// Its byte range in the query.
     pub at: Range<usize>,
-    /// True if it began with a quote.
     pub is_quoted: bool,
 }
 

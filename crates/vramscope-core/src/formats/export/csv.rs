@@ -9,7 +9,6 @@ use std::io::{self, Write};
 
 use super::{Column, ExportTable};
 
-/// Rows per batch.
 const BATCH: usize = 1 << 16;
 /// First characters of a formula for spreadsheets, including their full-width East Asian forms, and white space that may precede
 /// one.

@@ -13,7 +13,6 @@ use super::{Column, ColumnKind, ExportTable, Field};
 
 /// Rows per row group, the unit that engines skip and read in parallel.
 pub const ROWS_PER_GROUP: usize = 1_000_000;
-/// Rows per page.
 const ROWS_PER_PAGE: usize = 1 << 17;
 /// A column with more distinct values in a row group gets no dictionary.
 const MAX_DICTIONARY: usize = 1 << 16;

@@ -102,7 +102,6 @@ struct Threads {
     pid: usize,
     /// Per requested thread: the numbers it is written under, each with the ends of its open slices.
     open: Vec<Vec<(usize, Vec<i64>)>>,
-    /// Number of threads so far.
     many: usize,
 }
 

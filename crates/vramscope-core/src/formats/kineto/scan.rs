@@ -42,7 +42,6 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The bytes of any kind of value.
     pub(super) fn bytes(self) -> &'a [u8] {
         match self {
             Value::Text(b) | Value::Nested(b) | Value::Scalar(b) => b,

@@ -3,7 +3,6 @@
 /// A line without the prefixes of its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stripped<'a> {
-    /// The line without prefixes.
     pub(super) rest: &'a str,
     /// The rank in a prefix.
     pub(super) rank: Option<u32>,

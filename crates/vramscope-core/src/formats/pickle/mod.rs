@@ -54,7 +54,6 @@ impl PickleError {
     }
 }
 
-/// The value of a pickle.
 #[derive(Debug)]
 pub(crate) struct Parsed<'a> {
     pub(crate) tree: Tree<'a>,

@@ -3,13 +3,11 @@
 /// The operand after an opcode byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
-    /// Nothing.
     None,
     /// A fixed number of bytes.
     Fixed(u8),
     /// A line ending in `\n`.
     Line,
-    /// Two lines.
     TwoLines,
     /// A length in this many bytes, then that many bytes.
     Counted(u8),

@@ -25,7 +25,6 @@ pub(super) struct Trace {
 
 /// A snapshot whose events are decoded and whose other values are a tree.
 pub(super) struct Read<'a> {
-    /// Size of the file.
     pub(super) bytes: usize,
     pub(super) tree: Tree<'a>,
     pub(super) ended: Option<pickle::Ended>,

@@ -54,7 +54,6 @@ pub(crate) enum Key {
     Cpp,
     /// A text that becomes a note.
     Note(NoteKind),
-    /// A key that this version does not know.
     Other,
 }
 

@@ -13,9 +13,7 @@ use crate::units::counted;
 /// A name per stack; stacks with the same naming frame share one.
 #[derive(Clone, Debug, Default)]
 pub struct StackNames {
-    /// Index of each stack's name.
     of_stack: Vec<u32>,
-    /// Frame of each name.
     frames: Vec<FrameId>,
     texts: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Several instants or recordings side by side: differences, flame graphs, ranks, and two sources of one run laid together.
+//! Compares instants and recordings: differences, flame graphs, ranks, and joining two sources of one run.
 
 pub mod diff;
 pub mod flame;

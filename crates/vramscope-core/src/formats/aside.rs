@@ -1,8 +1,8 @@
-//! What a PyTorch snapshot has no place for: samples of the whole card and of the processes on it, its name, size and limit, that
-//! whole blocks stand where requested sizes should, and that a run was planned and never made.
+//! Data that a PyTorch snapshot has no place for: samples of the device and its processes, the device's name, capacity and limit,
+//! that sizes are block sizes, and that a run was only planned.
 //!
-//! When such a recording is written as a snapshot, they stand as JSON text under a key of our own, [`KEY`]. PyTorch's viewer leaves keys
-//! alone that it does not know; our reader takes them back, so that a diagnosis which rests on samples is the same again.
+//! When such a recording is written as a snapshot, these go as JSON text under a key of our own, [`KEY`]. PyTorch's viewer
+//! ignores unknown keys; our reader restores the data, so that a diagnosis based on samples stays the same.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::model::{DeviceKind, DeviceRecording, Format, Known, LiveTrack, Record
 /// The key in the snapshot's dictionary.
 pub(super) const KEY: &str = "vramscope";
 
-/// The form that is written. A field that is added later must have a default.
+/// Version of the JSON. A field that is added later must have a default.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct Aside {
     version: u32,
     devices: Vec<Beside>,
-    /// The run was never made.
+    /// Set for a run that was never made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     never_ran: Option<NeverRan>,
 }
 
-/// Where a run comes from that was never made.
+/// Origin of a run that was never made.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum NeverRan {
@@ -53,11 +53,11 @@ impl NeverRan {
     }
 }
 
-/// What is known of one device.
+/// Data of one device.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Beside {
-    /// Pinned host memory, which has no ordinal of its own.
+    /// Pinned host memory, which has no ordinal.
     is_host: bool,
     index: i32,
     name: Option<String>,
@@ -65,13 +65,13 @@ struct Beside {
     limit: Option<u64>,
     samples: Vec<Row>,
     live: Option<Box<LiveTrack>>,
-    /// Sizes of events are whole blocks.
+    /// Sizes of events are block sizes.
     are_sizes_blocks: bool,
-    /// Whole blocks stand in the place of requested sizes.
+    /// Requested sizes are missing; block sizes are written instead.
     is_requested_untold: bool,
 }
 
-/// A sample, its fields in the order of [`Sample`]: names would be most of the text.
+/// A sample with its fields in the order of [`Sample`]; field names would be most of the text.
 type Row = (i64, [Option<u64>; 8]);
 
 fn row_of(s: &Sample) -> Row {
@@ -82,8 +82,8 @@ fn sample_of((time_us, [used, driver, process, others, reserved, active, allocat
     Sample { time_us, used, driver, process, others, reserved, active, allocated, requested }
 }
 
-/// The text for the parts of a recording; `None` when there is nothing beside their events and segments. With `redact`, without what
-/// names people, programs and machines.
+/// The text for the parts of a recording; `None` if they have no such data. With `redact`, without names of people, programs and
+/// machines.
 pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) -> Option<String> {
     let devices: Vec<Beside> = parts
         .iter()
@@ -119,12 +119,12 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
     if devices.is_empty() && never_ran.is_none() {
         return None;
     }
-    // Strings, numbers and lists of them always have a JSON.
+    // Serialising numbers, strings and lists cannot fail.
     serde_json::to_string(&Aside { version: VERSION, devices, never_ran }).ok()
 }
 
-/// Puts what stands beside back on its devices; what the snapshot itself told stays. Gives the format of a run that was never made. One
-/// sentence when the text is none of ours.
+/// Restores the data on its devices; values in the snapshot itself have priority. Returns the format of a run that was never
+/// made. The error is one sentence for a text that is not ours.
 pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Result<Option<Format>, String> {
     let aside: Aside = serde_json::from_slice(text).map_err(|e| format!("the samples under '{KEY}' cannot be read: {e}"))?;
     if aside.version > VERSION {
@@ -162,7 +162,7 @@ pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Resul
     Ok(aside.never_ran.map(NeverRan::format))
 }
 
-/// The time that a part of a device covers; `None` for the whole.
+/// The time range of a part of a device; `None` for the whole device.
 fn times_of(part: &DevicePart, device: &DeviceRecording) -> Option<RangeInclusive<i64>> {
     let events = &device.events;
     if !events.has_time || (part.events.start == 0 && part.events.end as usize >= events.len()) {
@@ -178,7 +178,7 @@ fn keep_within(live: &mut LiveTrack, times: &Option<RangeInclusive<i64>>) {
     live.marks.retain(|m| times.contains(&m.time_us));
     live.gaps.retain(|g| g.from_us <= *times.end() && g.to_us >= *times.start());
     for process in &mut live.processes {
-        // A point holds until the next: the last one before the part is in force when it begins.
+        // A point is valid until the next one, so the last point before the part is kept.
         let first = process.points.partition_point(|p| p.time_us <= *times.start()).saturating_sub(1);
         process.points.drain(..first);
         process.points.retain(|p| p.time_us <= *times.end());

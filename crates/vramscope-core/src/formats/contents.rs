@@ -1,7 +1,7 @@
-//! A file's bytes in memory, and whether its writer was still at it.
+//! The bytes of a file in memory, and whether the file changed during reading.
 //!
-//! A file is read, not mapped: PyTorch writes a snapshot over the one before under the same name, and a mapped file that gets shorter
-//! ends every program that looks at it. Memory of our own costs what the page cache would have held.
+//! Files are read, not mapped: PyTorch overwrites a snapshot of the same name, and a mapped file that gets shorter kills every
+//! program that accesses it. Reading costs the memory that the page cache would have used.
 
 use std::fs::{File, Metadata};
 use std::mem::MaybeUninit;
@@ -13,13 +13,13 @@ use super::{FormatError, why};
 use crate::model::Progress;
 use crate::units::Bytes;
 
-/// What one call of the system reads. Several threads read at once.
+/// Bytes per read call. Several threads read at once.
 const CHUNK: usize = 4 << 20;
 
-/// Opens a regular file for reading, and nothing else: a pipe would be waited for, and a device may never end.
+/// Opens a regular file for reading. Refuses anything else: a pipe may block, and a device may never end.
 ///
 /// # Errors
-/// When it cannot be opened; for what is no regular file, a sentence of what to open instead.
+/// When it cannot be opened; for anything that is not a regular file, a sentence about what to open instead.
 pub fn open_regular(path: &Path) -> std::io::Result<File> {
     let check = |meta: &Metadata| match meta.file_type() {
         kind if kind.is_file() => Ok(()),
@@ -28,7 +28,7 @@ pub fn open_regular(path: &Path) -> std::io::Result<File> {
             Err(std::io::Error::other("this is a pipe or a device and not a file; save what it gives into a file and open that"))
         }
     };
-    // Before it is opened, which some devices act on; and after, because the name may lead to something else by then.
+    // Check before opening, because opening has effects on some devices, and after, because the path may by then lead elsewhere.
     check(&std::fs::metadata(path)?)?;
     let mut options = File::options();
     #[cfg(unix)]
@@ -38,13 +38,12 @@ pub fn open_regular(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// What a file held.
 pub(super) struct Contents {
     pub(super) bytes: Vec<u8>,
     before: Version,
 }
 
-/// What tells one state of a file from another.
+/// Identifies one state of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Version {
     device: u64,
@@ -60,7 +59,7 @@ impl Version {
         Version { device: meta.dev(), inode: meta.ino(), size: meta.size(), modified: (meta.mtime(), meta.mtime_nsec()) }
     }
 
-    /// Without a number for the file: one that was put in its place in one step is noticed by its time and size.
+    /// Windows gives no inode here: a file that was replaced in one step is noticed by its time and size.
     #[cfg(not(unix))]
     fn of(meta: &Metadata) -> Self {
         let since = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
@@ -73,7 +72,7 @@ impl Contents {
     /// Reads a regular file.
     ///
     /// # Errors
-    /// [`FormatError::Io`] when it cannot be read, or memory cannot hold it; [`FormatError::Cancelled`].
+    /// [`FormatError::Io`] when it cannot be read or does not fit into memory; [`FormatError::Cancelled`].
     pub(super) fn read(path: &Path, progress: &Progress) -> Result<Self, FormatError> {
         let failed = |what: String| FormatError::Io { name: path.display().to_string(), what };
         let io = |error: std::io::Error| failed(why(&error));
@@ -90,17 +89,18 @@ impl Contents {
             )));
         };
         let filled = fill(&file, &mut bytes.spare_capacity_mut()[..room], progress)?.map_err(io)?;
-        // SAFETY: `filled` bytes were written, from the first on and without a gap: that is what `fill` counts.
+        // SAFETY: `fill` returns how many bytes were written from the first one on without a gap.
         unsafe { bytes.set_len(filled) };
         Ok(Contents { bytes, before })
     }
 
-    /// True when what was read may be of two states of the file: it is not the one it was before. A file that is gone is whole here.
+    /// True when the bytes may mix two states of the file, because it has changed since. A file that was deleted counts as
+    /// unchanged.
     pub(super) fn changed(&self, path: &Path) -> bool {
         self.bytes.len() as u64 != self.before.size || std::fs::metadata(path).is_ok_and(|meta| Version::of(&meta) != self.before)
     }
 
-    /// True when it only got longer, as a session does that is being recorded.
+    /// True when the file only got longer, as a session does during recording.
     pub(super) fn grew(&self, path: &Path) -> bool {
         let meta = std::fs::metadata(path).map(|meta| Version::of(&meta));
         self.bytes.len() as u64 == self.before.size
@@ -110,14 +110,14 @@ impl Contents {
     }
 }
 
-/// What one call reads at a place of a file: how many bytes.
+/// Reads at an offset with one call; returns the number of bytes.
 #[cfg(unix)]
 fn read_at(file: &File, room: &mut [MaybeUninit<u8>], at: u64) -> std::io::Result<usize> {
     let read = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *room, at).map(|(got, _)| got.len()));
     Ok(read?)
 }
 
-/// What one call reads at a place of a file: how many bytes.
+/// Reads at an offset with one call; returns the number of bytes.
 #[cfg(windows)]
 fn read_at(file: &File, room: &mut [MaybeUninit<u8>], at: u64) -> std::io::Result<usize> {
     let mut part = vec![0; room.len().min(CHUNK)];
@@ -128,7 +128,7 @@ fn read_at(file: &File, room: &mut [MaybeUninit<u8>], at: u64) -> std::io::Resul
     Ok(got)
 }
 
-/// Fills `room` from the beginning of a file: how many bytes came before the first that is missing.
+/// Fills `room` from the beginning of a file; returns the number of bytes before the first gap.
 fn fill(file: &File, room: &mut [MaybeUninit<u8>], progress: &Progress) -> Result<std::io::Result<usize>, FormatError> {
     let parts: Vec<std::io::Result<usize>> = room
         .par_chunks_mut(CHUNK)
@@ -159,7 +159,7 @@ fn fill(file: &File, room: &mut [MaybeUninit<u8>], progress: &Progress) -> Resul
     Ok(Ok(filled))
 }
 
-/// Bytes that programs can still take, as the system estimates them; `None` where it does not tell.
+/// The system's estimate of available memory in bytes; `None` if unknown.
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::model::WarningKind;
 
-    /// PyTorch's `_dump_snapshot` to the same name: cut to nothing, written again.
+    /// Does what PyTorch's `_dump_snapshot` does to an existing file: truncates it and writes it again.
     #[test]
     fn a_file_that_is_written_over_while_it_is_read_is_read_or_refused() {
         let folder = tempfile::tempdir().unwrap();
@@ -251,7 +251,7 @@ mod tests {
     fn a_file_larger_than_memory_is_one_sentence() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.pickle");
-        // Sparse: it takes no room on the disk.
+        // A sparse file, which takes no disk space.
         File::create(&path).unwrap().set_len(4 << 40).unwrap();
         let sentence = open(&path, &Progress::new()).unwrap_err().to_string().replace('\u{a0}', " ");
         assert!(sentence.contains("x.pickle: the file has 4,096 GiB") && sentence.contains("more memory"), "{sentence}");

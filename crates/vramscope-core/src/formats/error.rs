@@ -1,22 +1,22 @@
-//! [`FormatError`]: why a file gave no recording, in one sentence that names the file, the place and what to do.
+//! [`FormatError`]: why a file could not be read, in one sentence with the file, the position and what to do.
 
 use super::html::CHOICE;
 use crate::model::Cancelled;
 use crate::units::Bytes;
 
-/// One of several snapshots in a page.
+/// One of several snapshots in an HTML page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageSnapshot {
-    /// What is written behind `page.html::` to open it: its name, or its number from 1 where the page has no name for it alone.
+    /// The text after `page.html::` that opens it: its name, or its number from 1 if the page has no unique name for it.
     pub choice: String,
     /// Its size.
     pub bytes: Bytes,
 }
 
-/// So many snapshots of a page are named in a sentence.
+/// Number of snapshots that a sentence lists.
 const LISTED: usize = 20;
 
-/// The snapshots of a page, in a sentence.
+/// Lists the snapshots of a page for a sentence.
 pub(super) fn listed(snapshots: &[PageSnapshot]) -> String {
     let mut all: Vec<String> = snapshots.iter().take(LISTED).map(|s| format!("{} ({})", s.choice, s.bytes)).collect();
     if snapshots.len() > LISTED {
@@ -25,11 +25,11 @@ pub(super) fn listed(snapshots: &[PageSnapshot]) -> String {
     all.join(", ")
 }
 
-/// Nothing usable could be read. Oddities that could be read past are in the recording's
-/// [`LoadReport`](crate::model::LoadReport) instead.
+/// Nothing usable could be read. Problems that do not prevent reading are in the recording's
+/// [`LoadReport`](crate::model::LoadReport).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// The first bytes belong to nothing we read.
+    /// The first bytes match no known format.
     #[error(
         "{name}: not a file vramscope reads ({found}); open a snapshot from torch.cuda.memory._dump_snapshot, a profiler trace, \
          a memory timeline, a JAX memory profile, an RMM log or a session of vramscope"
@@ -40,20 +40,20 @@ pub enum FormatError {
         /// What its first bytes look like.
         found: String,
     },
-    /// Read by another part of the program: PyTorch's counters, the text of an error.
+    /// A file for another part of the program: PyTorch's counters, the text of an error.
     #[error("{name}: {what}")]
     Elsewhere {
         /// The file.
         name: String,
-        /// What it is, and how it is opened.
+        /// What it is, and how to open it.
         what: String,
     },
-    /// A page that holds several snapshots, of which none is asked for.
+    /// A page with several snapshots, of which none was chosen.
     #[error("{name}: this page holds {} snapshots: {}; open one of them as {name}{CHOICE}{}", snapshots.len(), listed(snapshots), snapshots.first().map_or("", |s| &s.choice))]
     Several {
         /// The page.
         name: String,
-        /// Its snapshots, in its order.
+        /// The snapshots, in the page's order.
         snapshots: Vec<PageSnapshot>,
     },
     /// A pickle opcode that would import, call or build an object. It is never executed.
@@ -64,22 +64,22 @@ pub enum FormatError {
     Unsupported {
         /// The file.
         name: String,
-        /// Where the opcode stands.
+        /// Offset of the opcode.
         offset: u64,
         /// Its name in Python's `pickletools`.
         opcode: &'static str,
     },
-    /// The bytes contradict the format.
+    /// The bytes violate the format.
     #[error("{name}: broken at byte {offset}: {what}; copy the file again or record a new one")]
     Malformed {
         /// The file.
         name: String,
-        /// Where.
+        /// Byte offset.
         offset: u64,
         /// What is wrong.
         what: String,
     },
-    /// Well formed, but not a recording.
+    /// Well-formed, but not a recording.
     #[error("{name}: {what}; record with torch.cuda.memory._record_memory_history() and write _dump_snapshot()")]
     Empty {
         /// The file.
@@ -87,7 +87,7 @@ pub enum FormatError {
         /// What is missing.
         what: String,
     },
-    /// The operating system said no.
+    /// The operating system refused.
     #[error("{name}: {what}")]
     Io {
         /// The file.
@@ -95,17 +95,17 @@ pub enum FormatError {
         /// The system's message.
         what: String,
     },
-    /// More memory, depth or entries than a genuine file of this size can need.
+    /// More memory, depth or entries than any genuine file of this size needs.
     #[error("{name}: stopped at byte {offset}: {what}; the file is damaged or made to exhaust memory")]
     TooLarge {
         /// The file.
         name: String,
-        /// Where.
+        /// Byte offset.
         offset: u64,
-        /// Which limit.
+        /// The limit that was exceeded.
         what: String,
     },
-    /// The caller asked to stop.
+    /// The caller cancelled.
     #[error("loading was cancelled")]
     Cancelled,
 }

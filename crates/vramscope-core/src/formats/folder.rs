@@ -1,10 +1,10 @@
-//! Folders of recordings: which files of a folder, or of a pattern, may hold one.
+//! Finds the files of a folder or a pattern that may be recordings.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Endings of the files that trainers and profilers write recordings to. Files named one by one need none of them.
+/// File endings that trainers and profilers use for recordings. Files given by name need none of them.
 pub const ENDINGS: [&str; 15] = [
     ".pickle",
     ".pkl",
@@ -23,25 +23,25 @@ pub const ENDINGS: [&str; 15] = [
     ".vramscope",
 ];
 
-/// True when the name ends as recordings do, in any case; hidden files, unfinished downloads and the pages of facts beside snapshots
-/// that `vramscope run --at-oom` wrote do not.
+/// True for a name with such an ending, in any case. Excludes hidden files, unfinished downloads, and the `.about.json` files
+/// that `vramscope run --at-oom` writes beside snapshots.
 #[must_use]
 pub fn is_recording_name(name: &str) -> bool {
     let name = name.to_lowercase();
     !name.starts_with('.') && !name.ends_with(".about.json") && ENDINGS.iter().any(|e| name.ends_with(e))
 }
 
-/// Endings of the files that programs and schedulers write their output to.
+/// File endings that programs and schedulers use for their output.
 const LOG_ENDINGS: [&str; 5] = [".log", ".out", ".err", ".txt", ".stderr"];
 
-/// True when the name ends as logs do, in any case; hidden files do not count.
+/// True for a name with such an ending, in any case; excludes hidden files.
 #[must_use]
 pub fn is_log_name(name: &str) -> bool {
     let name = name.to_lowercase();
     !name.starts_with('.') && LOG_ENDINGS.iter().any(|e| name.ends_with(e))
 }
 
-/// True for a path that is not there and has `*` or `?` in any part: a pattern that no shell expanded.
+/// True for a path that does not exist and contains `*` or `?`: a pattern that no shell expanded.
 #[must_use]
 pub fn is_pattern(path: &Path) -> bool {
     path.iter().any(has_wildcards) && !path.exists()
@@ -54,18 +54,18 @@ fn has_wildcards(part: &OsStr) -> bool {
 /// Why no recordings were found.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// A folder that was named cannot be listed.
+    /// A given folder cannot be listed.
     #[error("{}: the folder cannot be listed: {source}", folder.display())]
     NotListed {
         /// The folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// There is nothing that could be a recording.
+    /// No file there can be a recording.
     #[error("{}: no recordings here; they end in {}", names(paths), ENDINGS.join(", "))]
     NoRecordings {
-        /// Where was looked.
+        /// The paths that were searched.
         paths: Vec<PathBuf>,
     },
 }
@@ -75,10 +75,10 @@ fn names(paths: &[PathBuf]) -> String {
     named.join(", ")
 }
 
-/// The recordings of folders, patterns (`run/*/rank*.pickle`, for shells that do not expand them and for quoted ones) and files named
-/// one by one, sorted by path, each once. Of a folder what is below it is listed too, to [`DEPTH`]: trainers write a folder a step, with a
-/// file a rank in each (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing a folder; only files
-/// without any ending are opened, for their first bytes.
+/// The recordings in folders, patterns (`run/*/rank*.pickle`, quoted or from shells that do not expand them) and files given by
+/// name, sorted by path, without duplicates. Folders are searched down to three levels, because trainers write a folder per
+/// step with a file per rank (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing per folder;
+/// only files without any ending are opened, to check their first bytes.
 ///
 /// # Errors
 /// [`FolderError`] when a folder cannot be listed or nothing is found.
@@ -101,12 +101,12 @@ pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, FolderError> {
     Ok(files)
 }
 
-/// How many folders deep recordings are looked for below the one that is named: torchtitan's stand three deep in its output.
+/// Levels of subfolders that are searched: torchtitan's recordings are three levels below its output folder.
 const DEPTH: usize = 3;
-/// The most folders that are listed below one: more is a whole disk.
+/// Maximum number of subfolders listed; more would be a whole disk.
 const MOST_FOLDERS: usize = 2_000;
 
-/// Adds the recordings of a folder and of those below it.
+/// Adds the recordings of a folder and its subfolders.
 fn with_subfolders(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), FolderError> {
     let may_be_one = |path: &Path, name: &str| is_recording_name(name) || is_unnamed_recording(path, name);
     let mut level = list(folder, may_be_one, files)?;
@@ -115,13 +115,13 @@ fn with_subfolders(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Folder
         level.sort();
         level.truncate(MOST_FOLDERS - listed);
         listed += level.len();
-        // One that may not be listed is somebody else's; its neighbours are still there.
+        // A subfolder that cannot be listed may belong to another user; its neighbours are still searched.
         level = level.iter().filter_map(|below| list(below, may_be_one, files).ok()).flatten().collect();
     }
     Ok(())
 }
 
-/// True for a file whose name has no ending and which begins as a recording does: `_dump_snapshot("snapshot")`.
+/// True for a file without an ending that begins like a recording: `_dump_snapshot("snapshot")`.
 fn is_unnamed_recording(path: &Path, name: &str) -> bool {
     if name.contains('.') {
         return false;
@@ -131,7 +131,7 @@ fn is_unnamed_recording(path: &Path, name: &str) -> bool {
     read.is_ok() && super::sniff(&head) != super::FileKind::Unknown
 }
 
-/// Adds the files that fit a pattern, and the recordings of folders that do. `*` and `?` stand for anything within one part of the path,
+/// Adds the files that match a pattern, and the recordings of folders that match. `*` and `?` match within one part of the path,
 /// as in a shell.
 fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), FolderError> {
     let parts: Vec<&OsStr> = pattern.iter().collect();
@@ -151,11 +151,11 @@ fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), FolderError> 
         let mut below = Vec::new();
         for folder in &folders {
             let mut fit = Vec::new();
-            // As in a shell, what is hidden must be asked for.
+            // As in a shell, hidden files must be matched explicitly.
             let fits = |_: &Path, name: &str| matches(&pattern, name) && (pattern.starts_with('.') || !name.starts_with('.'));
             match list(folder, fits, &mut fit) {
                 Ok(inside) => below.extend(inside.into_iter().filter(|path| matches(&pattern, &name_of(path)))),
-                // The folder that is named must be there; one that only fits may be somebody else's.
+                // The folder before the first wildcard must exist; one that only matches may belong to another user.
                 Err(error) if at == first => return Err(error),
                 Err(_) => {}
             }
@@ -173,7 +173,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Adds the files of a folder whose names are wanted; its subfolders, but hidden ones.
+/// Adds the wanted files of a folder; returns its subfolders except hidden ones.
 fn list(folder: &Path, wanted: impl Fn(&Path, &str) -> bool, files: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, FolderError> {
     let failed = |source: std::io::Error| FolderError::NotListed { folder: folder.to_owned(), source };
     let mut below = Vec::new();
@@ -190,10 +190,10 @@ fn list(folder: &Path, wanted: impl Fn(&Path, &str) -> bool, files: &mut Vec<Pat
     Ok(below)
 }
 
-/// True when `name` fits `pattern`, where `*` stands for any characters and `?` for one.
+/// True when `name` matches `pattern`; `*` stands for any characters and `?` for one.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-    // The usual two-pointer walk: on a mismatch the last star takes one character more.
+    // Two-pointer matching: on a mismatch the last star consumes one more character.
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {
@@ -264,7 +264,7 @@ mod tests {
         assert!(recordings_in(&[empty]).unwrap_err().to_string().contains("no recordings here"));
     }
 
-    /// As torchtitan, verl and Megatron-LM write them, and as people name them who leave the ending away.
+    /// Files as torchtitan, verl and Megatron-LM write them, and names without an ending.
     #[test]
     fn the_folders_of_trainers_are_read_from_their_top() {
         let folder = tempfile::tempdir().unwrap();

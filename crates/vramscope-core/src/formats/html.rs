@@ -1,4 +1,4 @@
-//! Pages saved by `torch.cuda._memory_viz`: the snapshot stands in them as base64.
+//! HTML pages written by `torch.cuda._memory_viz`, which contain the snapshot as base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,15 +7,15 @@ use super::FormatError;
 use super::error::{PageSnapshot, listed};
 use crate::units::Bytes;
 
-/// The snapshots of a page: base64 after `"base64":` (the page of `trace_plot` and its kin), or inside a data URL. Of several the one
-/// that is `wanted` by its name or its number from 1.
+/// The snapshot in a page: base64 after `"base64":` (pages of `trace_plot` and similar functions), or in a data URL. If there are
+/// several, `wanted` chooses by name or by number from 1.
 ///
 /// # Errors
-/// [`FormatError::Elsewhere`] when the page holds no snapshot, [`FormatError::Several`] when it holds several and none is wanted,
-/// [`FormatError::Malformed`] when its base64 is broken.
+/// [`FormatError::Elsewhere`] when the page has no snapshot, [`FormatError::Several`] when it has several and `wanted` is `None`,
+/// [`FormatError::Malformed`] when the base64 is invalid.
 pub(crate) fn embedded(page: &[u8], name: &str, wanted: Option<&str>) -> Result<Vec<u8>, FormatError> {
     let elsewhere = |what: String| FormatError::Elsewhere { name: name.to_owned(), what };
-    // A memory timeline saved as .html is a picture; its figures go to other files.
+    // A memory timeline saved as .html is only an image; its data can be exported to other files.
     if find(&page[..page.len().min(4096)], b"<title>GPU Memory Timeline").is_some() {
         return Err(elsewhere(
             "this page is a picture of a memory timeline; write its figures with export_memory_timeline(\"NAME.raw.json.gz\") and open that".to_owned(),
@@ -41,19 +41,19 @@ pub(crate) fn embedded(page: &[u8], name: &str, wanted: Option<&str>) -> Result<
     })
 }
 
-/// Between the name of a page and that of one of its snapshots: `page.html::rank1.pickle`.
+/// Separates the name of a page from that of a snapshot in it: `page.html::rank1.pickle`.
 pub(super) const CHOICE: &str = "::";
 
-/// A run of base64.
+/// A run of base64 text.
 struct Run<'a> {
     at: usize,
     text: &'a [u8],
-    /// What the page calls it, else its number from 1.
+    /// Its name in the page, otherwise its number from 1.
     name: String,
 }
 
-/// The runs of base64 that may be snapshots. A page has small ones beside them (fonts, icons): the others are at least a 16th of the
-/// longest, or begin as a pickle does.
+/// The runs of base64 that are snapshots: those that begin like a pickle, otherwise the longest one. Pages also contain small
+/// runs (fonts, icons).
 fn runs(page: &[u8]) -> Vec<Run<'_>> {
     let mut found: Vec<Run<'_>> = Vec::new();
     let mut from = 0;
@@ -61,7 +61,7 @@ fn runs(page: &[u8]) -> Vec<Run<'_>> {
         let begins = from + at;
         let start = begins + b"base64".len();
         let rest = &page[start..];
-        // `": "` before a JSON value, a comma in a data URL; anything else between is no embedded file.
+        // `": "` before a JSON value, or a comma in a data URL. Anything else is no embedded file.
         let skip = rest.iter().take_while(|b| b" \t\r\n:'\",".contains(b)).count();
         from = start;
         if skip == 0 {
@@ -73,11 +73,11 @@ fn runs(page: &[u8]) -> Vec<Run<'_>> {
             let name = named(&page[begins.saturating_sub(512)..begins]).unwrap_or_else(|| (found.len() + 1).to_string());
             found.push(Run { at: start + skip, text: &text[..length], name });
         }
-        // Each byte is looked at once: what is in a run is no beginning of another.
+        // Each byte is scanned once: no run begins inside another.
         from += skip + length;
     }
     let longest = found.iter().map(|run| run.text.len()).max().unwrap_or(0);
-    // `gASV` and `gAJ9` are how pickles of protocol 4 and 2 begin.
+    // Base64 of the first bytes of pickles: `gASV` for protocol 4, `gAJ9` for protocol 2.
     let is_pickle = |run: &Run<'_>| run.text.starts_with(b"gA") && run.text.len() >= 64;
     if found.iter().any(is_pickle) {
         found.retain(is_pickle);
@@ -88,7 +88,7 @@ fn runs(page: &[u8]) -> Vec<Run<'_>> {
     found
 }
 
-/// The value of the last `"name"` before a run, in the same object.
+/// The value of the last `"name"` before a run, within the same object.
 fn named(before: &[u8]) -> Option<String> {
     let open = memchr::memrchr(b'{', before)?;
     let object = &before[open..];
@@ -109,7 +109,7 @@ fn snapshots(runs: &[Run<'_>]) -> Vec<PageSnapshot> {
         .collect()
 }
 
-/// What a page without a snapshot is.
+/// Describes a page without a snapshot.
 fn what_instead(page: &[u8]) -> &'static str {
     let has = |text: &[u8]| find(page, text).is_some();
     if has(b"MemoryViz") || has(b"memory_viz") || has(b"add_local_files") {

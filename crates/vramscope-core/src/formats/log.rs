@@ -1,36 +1,36 @@
-//! [`Log`]: a text of any length, as it is or packed, of which the beginning and the end are searched for out-of-memory messages.
+//! [`Log`]: a text of any length, plain or compressed, whose beginning and end are searched for out-of-memory messages.
 
 use std::io::{ErrorKind, Read};
 
 use super::oom_message::{OomMessage, decoded, find_all};
 use super::why;
 
-/// As much of a log's end: an error stands there, before what other processes still wrote.
+/// Bytes searched at the end of a log: an error is there, before output of other processes.
 pub(super) const END: usize = 64 << 20;
-/// As much of its beginning: a job that was begun again writes on behind the error.
+/// Bytes searched at its beginning: a restarted job appends its output after the error.
 const BEGINNING: usize = 16 << 20;
-/// Bytes of an unpacked log that are gone through. Unpacking more takes longer than anybody waits.
+/// Maximum bytes of a compressed log; unpacking more takes longer than anybody waits.
 const MOST_UNPACKED: u64 = 4 << 30;
-/// A packed log is unpacked in steps of this many bytes.
+/// Bytes per unpacking step.
 const CHUNK: usize = 1 << 18;
 
-/// The first 16 and the last 64 MiB of a log, or all of one that is not longer than both. Takes up to 144 MiB while it is read.
+/// The first 16 and the last 64 MiB of a log, or all of a shorter one. Takes up to 144 MiB during reading.
 #[derive(Debug, Default)]
 pub struct Log {
     head: Vec<u8>,
-    /// Empty where the head is everything.
+    /// Empty if `head` is the whole log.
     tail: Vec<u8>,
-    /// Line ends before the tail.
+    /// Number of line ends before `tail`.
     lines_before: u32,
 }
 
-/// Why a log could not be searched: half a sentence.
+/// Why a log could not be searched, as half a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// It cannot be read.
     #[error("{}", why(.0))]
     NotRead(#[from] std::io::Error),
-    /// It is packed, and damaged.
+    /// It is compressed and damaged.
     #[error("it cannot be unpacked: {}", why(.0))]
     NotUnpacked(#[source] std::io::Error),
     /// It unpacks to more than 4 GiB.
@@ -39,7 +39,7 @@ pub enum LogError {
 }
 
 impl Log {
-    /// Reads a log to its end; unpacks one that is gzip or zstd.
+    /// Reads a log to its end; unpacks gzip and zstd.
     ///
     /// # Errors
     /// [`LogError`]: it cannot be read, or unpacks to more than 4 GiB.
@@ -63,7 +63,7 @@ impl Log {
         match log.take(decoder.take(MOST_UNPACKED)) {
             Ok(bytes) if bytes == MOST_UNPACKED => Err(LogError::TooLong),
             Ok(_) => Ok(log),
-            // Cut short: what there is may hold the message.
+            // Truncated: the part before may contain the message.
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
                 log.trim();
                 Ok(log)
@@ -72,7 +72,7 @@ impl Log {
         }
     }
 
-    /// Takes in what is read; answers how much that was.
+    /// Reads to the end; returns the number of bytes.
     fn take(&mut self, mut reader: impl Read) -> std::io::Result<u64> {
         let mut chunk = vec![0; CHUNK];
         let mut bytes = 0;
@@ -107,19 +107,19 @@ impl Log {
     }
 
     fn trim(&mut self) {
-        // An even number: UTF-16 stays readable.
+        // An even number keeps UTF-16 readable.
         let gone = self.tail.len().saturating_sub(END) & !1;
         self.lines_before = self.lines_before.saturating_add(line_ends(&self.tail[..gone]));
         self.tail.drain(..gone);
     }
 
-    /// The end of the log, and how many lines end before it: all of it where it is not longer than 80 MiB.
+    /// The end of the log, and the number of lines before it; a log of up to 80 MiB is returned whole.
     #[must_use]
     pub fn into_end(self) -> (Vec<u8>, u32) {
         if self.tail.is_empty() { (self.head, 0) } else { (self.tail, self.lines_before) }
     }
 
-    /// The messages in it, with the line of the log that each begins in.
+    /// The messages in it, with the line of the log in which each begins.
     #[must_use]
     pub fn messages(&self) -> Vec<OomMessage> {
         let mut found = find_all(&decoded(&self.head));
@@ -172,9 +172,9 @@ mod tests {
         let text: Vec<u8> = MESSAGE.bytes().chain(middle).chain(MESSAGE.bytes()).collect();
         let log = Log::read(text.as_slice()).unwrap();
         assert!((BEGINNING, END) == (log.head.len(), log.tail.len()));
-        // Two lines stand in the place of one in the middle.
+        // One line in the middle was replaced by two.
         assert_eq!(log.messages().iter().map(|m| m.line).collect::<Vec<_>>(), [1, many + 3]);
-        // Packed, it is a bomb of some hundred kilobytes; memory stays what it is for the text.
+        // Compressed it is a bomb of some hundred kilobytes; memory stays the same as for the plain text.
         assert_eq!(Log::read(gzip(&text).as_slice()).unwrap().into_end().1, log.lines_before);
     }
 }

@@ -1,4 +1,4 @@
-//! A first look at a file: what it seems to be, and whether its writer has finished, without reading it.
+//! A first look at a file: what it seems to be and whether it is complete, without reading it.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -8,12 +8,12 @@ use super::{FileKind, oom_message, open_regular, sniff, stats, trim_start};
 /// What a file seems to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A recording; whether its end is there too.
+    /// A recording.
     Recording {
-        /// False while its last bytes are not those that every writer ends with.
+        /// False if its last bytes are not those that every writer ends with.
         is_whole: bool,
     },
-    /// `memory_stats` or one of its relatives: a recording of totals alone, which belongs to another.
+    /// `memory_stats` or similar: a recording of totals only, which belongs to another recording.
     Counters,
     /// A text with an out-of-memory error.
     Message,
@@ -21,16 +21,16 @@ pub enum Seen {
     Other,
 }
 
-/// As much of a file as tells what it is.
+/// Bytes at the beginning that identify a file.
 const HEAD: u64 = 4 << 20;
-/// A zip's directory ends in this many bytes, its comment included.
+/// A zip's directory ends within this many bytes, including its comment.
 const TAIL: u64 = (1 << 16) + 22;
 
-/// As much of a log's end.
+/// Bytes at the end of a log that are searched.
 const LOG_TAIL: u64 = super::log::END as u64;
 
-/// Looks at the first 4 MiB and the last 64 KiB of a file; of a text that tells nothing in its first 4 MiB, at the last 64 MiB, which
-/// takes a fraction of a second: not for the window's thread.
+/// Looks at the first 4 MiB and the last 64 KiB of a file. If it is a text and its first 4 MiB are not enough, also at the last
+/// 64 MiB, which takes a fraction of a second: do not call this on the window's thread.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -41,7 +41,7 @@ pub fn look(path: &Path) -> io::Result<Seen> {
     file.by_ref().take(HEAD).read_to_end(&mut head)?;
     let kind = sniff(&head);
     if kind == FileKind::Unknown {
-        // What is no recording by its first bytes is text, or nothing for us.
+        // A file that does not begin like a recording is a text or nothing for us.
         if head.contains(&0) && !oom_message::is_utf16(&head) {
             return Ok(Seen::Other);
         }
@@ -64,12 +64,12 @@ pub fn look(path: &Path) -> io::Result<Seen> {
     Ok(Seen::Recording { is_whole: ends_well(kind, &tail) })
 }
 
-/// True when the last bytes are those a whole file of its kind ends with. Where a kind has no such bytes there is nothing to wait for.
+/// True if the last bytes are those of a complete file of its kind. Kinds without such bytes count as complete.
 fn ends_well(kind: FileKind, tail: &[u8]) -> bool {
     let last = |skip: &dyn Fn(u8) -> bool| tail.iter().rev().copied().find(|&b| !skip(b));
     let text_ends_in = |wanted: &[u8]| last(&|b| b.is_ascii_whitespace()).is_some_and(|b| wanted.contains(&b));
     match kind {
-        // STOP; the writer of pages adds zeros.
+        // STOP; the writer of pages adds zeros after it.
         FileKind::Pickle => last(&|b| b == 0) == Some(b'.'),
         FileKind::Zip => tail.windows(4).any(|w| w == b"PK\x05\x06"),
         FileKind::Html => text_ends_in(b">"),
@@ -96,7 +96,7 @@ mod tests {
         let sample = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../sample_snapshots").join("leak.pickle");
         assert_eq!(look(&sample).unwrap(), Seen::Recording { is_whole: true });
         let bytes = std::fs::read(&sample).unwrap();
-        // A byte that happens to be STOP can end a part, too: one in 256 waits for nothing.
+        // A part may happen to end with the byte of STOP; one in 256 does, and then counts as complete.
         let cut = (1..64).map(|n| &bytes[..bytes.len() - n]).find(|b| !b.ends_with(b".")).unwrap();
         assert_eq!(seen("x.pickle", cut), Seen::Recording { is_whole: false });
         let trace = b"{\"schemaVersion\": 1, \"traceEvents\": [{\"ph\": \"X\"";

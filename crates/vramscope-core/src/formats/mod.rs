@@ -1,7 +1,7 @@
-//! Bytes to a [`Recording`]: total readers, one for each artefact, chosen by the first bytes.
+//! Reads bytes into a [`Recording`]: one reader per kind of file, chosen by the first bytes.
 //!
-//! A reader gives a recording and a report of what was odd, or one [`FormatError`]; it never panics, runs nothing the file
-//! says, and uses memory in proportion to the file.
+//! A reader returns a recording with a report of problems, or one [`FormatError`]. It never panics, runs nothing that the file
+//! contains, and uses memory in proportion to the file.
 
 mod aside;
 mod contents;
@@ -36,25 +36,25 @@ pub use unwrap::unpacked_bytes;
 
 use crate::model::{Format, Known, Progress, Recording, WarningKind};
 
-/// More bytes than any device or host has. Sums of sizes up to this stay far from wrapping around.
+/// More bytes than any device or host has. Sums of sizes up to this are far from overflowing.
 pub(crate) const MAX_BYTES: u64 = 1 << 50;
 
-/// Of a source that PyTorch's profiler wrote.
+/// For sources written by PyTorch's profiler.
 const WHOLE_BLOCKS: Known = Known::No("PyTorch's profiler writes whole blocks. A memory snapshot has both sizes.");
 
-/// Of events without addresses: the reader chooses which allocation a free ends.
+/// For events without addresses, where the reader chooses which allocation a free ends.
 const FREES_ARE_GUESSED: Known =
     Known::No("This file tells no addresses; which of several equal allocations a free ends is a guess (the youngest).");
 
-/// True where a block of this size can be at this address: its end, rounded up to a segment's, is an address too. Addresses go up
-/// to the very top (Intel's are sign-extended), so only damage fails this.
+/// True if a block of this size can be at this address: its end, rounded up to a segment's size, must be an address. Addresses
+/// reach to the very top (Intel's are sign-extended), so only damage fails this test.
 #[inline]
 pub(crate) fn has_room(address: u64, size: u64) -> bool {
     size <= MAX_BYTES && address.checked_add(size).and_then(|end| end.checked_add(1 << 30)).is_some()
 }
 
-/// Opens a file, whatever it is. It is read into memory first, which takes its size in memory until the recording is made: see
-/// `contents` for why it is not mapped.
+/// Opens a file of any kind. The whole file is read into memory first and stays there until the recording is built; `contents`
+/// says why it is not mapped.
 ///
 /// # Errors
 /// [`FormatError`] when nothing usable could be read.
@@ -76,7 +76,7 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
         }
         Err(error) => return Err(error),
     };
-    // A session only grows, and all that was read of it stays as it is.
+    // A session only grows, and what was read of it stays valid.
     if changed && !(recording.source.format == Format::Session && contents.grew(path)) {
         recording.report.warn(WarningKind::Changed, None, || {
             "the file changed while it was read, so this may be a part of the old one and a part of the new; open it again"
@@ -89,7 +89,7 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
     Ok(recording)
 }
 
-/// The path that opens one snapshot of a page: `page.html::rank1.pickle`.
+/// The path of one snapshot in a page: `page.html::rank1.pickle`.
 #[must_use]
 pub fn one_of_page(page: &Path, choice: &str) -> PathBuf {
     let mut path = page.as_os_str().to_owned();
@@ -98,7 +98,7 @@ pub fn one_of_page(page: &Path, choice: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// The file of `page.html::rank1.pickle`, and which of its snapshots is meant. A file of that very name is itself.
+/// Splits `page.html::rank1.pickle` into the file and the chosen snapshot. If a file of the whole name exists, it is that file.
 #[must_use]
 pub fn chosen(path: &Path) -> (PathBuf, Option<String>) {
     let text = path.to_string_lossy();
@@ -108,10 +108,10 @@ pub fn chosen(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// Opens a recording that has events, blocks, sums or samples: what can be compared, or be a rank.
+/// Opens a recording that has events, blocks, sums or samples, which is needed for comparisons and for ranks.
 ///
 /// # Errors
-/// [`FormatError`], also where the file has PyTorch's counters and nothing else.
+/// [`FormatError`], also if the file contains only PyTorch's counters.
 pub fn open_more_than_counters(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let recording = open(path, progress)?;
     if recording.has_only_counters() {
@@ -122,7 +122,7 @@ pub fn open_more_than_counters(path: &Path, progress: &Progress) -> Result<Recor
     Ok(recording)
 }
 
-/// Why a file was not read: in our words where that is common, without the system's number elsewhere.
+/// Why a file was not read: in our words for common errors, otherwise the system's text without its number.
 #[must_use]
 pub fn why(error: &std::io::Error) -> String {
     match error.kind() {
@@ -132,7 +132,7 @@ pub fn why(error: &std::io::Error) -> String {
     }
 }
 
-/// Why a file was not written, as [`why`].
+/// Why a file was not written; like [`why`].
 #[must_use]
 pub fn why_not_written(error: &std::io::Error) -> String {
     match error.kind() {
@@ -147,7 +147,7 @@ fn without_number(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// Reads bytes, whatever they are. `name` is what errors and the recording call them.
+/// Reads bytes of any kind. `name` is used in errors and as the recording's name.
 ///
 /// # Errors
 /// [`FormatError`] when nothing usable could be read.
@@ -155,7 +155,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     read_chosen(bytes, name, None, progress)
 }
 
-/// As [`read`]; of a page with several snapshots the one that is chosen.
+/// Like [`read`]; `choice` selects a snapshot of a page with several.
 fn read_chosen(bytes: &[u8], name: &str, choice: Option<String>, progress: &Progress) -> Result<Recording, FormatError> {
     let started = Instant::now();
     let mut layers = Layers::around(bytes.len());
@@ -166,7 +166,7 @@ fn read_chosen(bytes: &[u8], name: &str, choice: Option<String>, progress: &Prog
     Ok(recording)
 }
 
-/// What the first bytes say a file is.
+/// The kind of a file according to its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileKind {
     Gzip,
@@ -183,7 +183,7 @@ enum FileKind {
     Unknown,
 }
 
-/// Tells what a file is by its first bytes, and for JSON by the first keys.
+/// Detects the kind of a file by its first bytes, and for JSON by the first keys.
 fn sniff(bytes: &[u8]) -> FileKind {
     let text = trim_start(bytes);
     let head = &text[..text.len().min(4096)];
@@ -191,10 +191,10 @@ fn sniff(bytes: &[u8]) -> FileKind {
         [0x1f, 0x8b, ..] => FileKind::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => FileKind::Zstd,
         [b'P', b'K', 3, 4, ..] => FileKind::Zip,
-        // Any version: an unknown one is told apart by its reader.
+        // Any version: the reader refuses unknown ones.
         [b'V', b'R', b'A', b'M', b'S', b'E', b'S', ..] => FileKind::Session,
         [0x80, 0..=5, ..] => FileKind::Pickle,
-        // Protocol 0 and 1 begin with a container; `(l`, `(d`, `](`, `}(`, `]q`, `}q`, `(c`.
+        // Protocols 0 and 1 begin with a container: `(l`, `(d`, `](`, `}(`, `]q`, `}q`, `(c`.
         [b'(', b'l' | b'd' | b'c', ..] | [b']' | b'}', b'(' | b'q' | b'.' | b'r', ..] => FileKind::Pickle,
         _ if jax::is_pprof(bytes) => FileKind::Pprof,
         _ if starts_with_tag(head) => FileKind::Html,
@@ -206,12 +206,12 @@ fn sniff(bytes: &[u8]) -> FileKind {
     }
 }
 
-/// The one place that names every reader: an arm a kind.
+/// The one place that lists every reader.
 fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut Layers) -> Result<Recording, FormatError> {
     if bytes.is_empty() {
         return Err(FormatError::Empty { name: name.to_owned(), what: "this file is empty".to_owned() });
     }
-    // Windows' editors put a mark before any text; no reader needs to know of it.
+    // Windows' editors put a byte order mark before a text; readers need not know it.
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let kind = sniff(bytes);
     if kind == FileKind::Html
@@ -227,7 +227,7 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut L
         _ => return read_bare(kind, bytes, name, progress),
     };
     let mut recording = unwrap_and_read(&unwrapped.bytes, name, progress, layers).map_err(|error| match error {
-        // What is missing stood behind the cut: that is what to say.
+        // The missing part was after the cut, so report the cut.
         FormatError::Empty { name, .. } | FormatError::Elsewhere { name, .. } | FormatError::Malformed { name, .. }
             if unwrapped.truncated =>
         {
@@ -248,7 +248,7 @@ fn unwrap_and_read(bytes: &[u8], name: &str, progress: &Progress, layers: &mut L
     Ok(recording)
 }
 
-/// Reads what no container is around.
+/// Reads a file that is in no container.
 fn read_bare(kind: FileKind, bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     match kind {
         FileKind::Pickle => snapshot::read_pickle(bytes, name, progress),
@@ -262,7 +262,7 @@ fn read_bare(kind: FileKind, bytes: &[u8], name: &str, progress: &Progress) -> R
     }
 }
 
-/// A text that is no recording by its first bytes: PyTorch's counters, or a log that holds an error.
+/// Reads a text that is no recording by its first bytes: PyTorch's counters, or a log with an error.
 fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     let unknown = || FormatError::NotRecognised { name: name.to_owned(), found: describe_start(bytes) };
     let head = bytes.get(..stats::MOST_BYTES).unwrap_or(bytes);
@@ -272,11 +272,12 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     if let Some(what) = lfs_pointer(head) {
         return Err(FormatError::Elsewhere { name: name.to_owned(), what });
     }
-    // No text but UTF-16 has zeros in it. One that is not UTF-8 throughout is still read: many processes write into one log.
+    // Only UTF-16 text contains zeros. Invalid UTF-8 is accepted, because many processes write into one log.
     if head.contains(&0) && !oom_message::is_utf16(head) {
         return Err(unknown());
     }
-    // A trainer that fails prints both; the error is what one wants to know of it. It stands at the end of what may be a long log.
+    // A trainer that fails prints both counters and the error; the error is what matters. It is at the end of what may be a long
+    // log.
     let tail = bytes.get(head.len()..).unwrap_or(&[]);
     let tail = tail.get(tail.len().saturating_sub(log::END)..).unwrap_or(tail);
     let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&oom_message::decoded(part)).is_some();
@@ -288,7 +289,7 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     stats::read(&String::from_utf8_lossy(head), name).ok_or_else(unknown)
 }
 
-/// What to do about the few lines that Git leaves in place of a large file which was not fetched.
+/// What to do with the few lines that Git LFS leaves in place of a file that was not fetched.
 fn lfs_pointer(head: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(head.strip_prefix(b"version https://git-lfs.github.com/spec/v1\n")?).ok()?;
     let size = text.lines().find_map(|line| line.strip_prefix("size ")?.trim().parse().ok());
@@ -298,7 +299,7 @@ fn lfs_pointer(head: &[u8]) -> Option<String> {
     ))
 }
 
-/// What is wrong with JSON that only its form keeps from being read: its encoding, or an object a line.
+/// Describes JSON in a form that cannot be read: another encoding, or one object per line.
 fn other_json(head: &[u8]) -> Option<&'static str> {
     let head = &head[..head.len().min(1 << 16)];
     let text = oom_message::decoded(head);
@@ -331,9 +332,9 @@ fn starts_with_tag(head: &[u8]) -> bool {
     lower.starts_with(b"<!doctype html") || lower.starts_with(b"<html") || lower.starts_with(b"<!--")
 }
 
-/// True for JSON whose outermost keys are a snapshot's, or a list of segments.
+/// True for JSON with the outermost keys of a snapshot, or for a list of segments.
 fn is_snapshot_json(text: &[u8]) -> bool {
-    // The keys may stand after megabytes of others, so the whole text is searched when the beginning does not tell.
+    // The keys may come after megabytes of others, so the whole text is searched if the beginning lacks them.
     let head = &text[..text.len().min(1 << 16)];
     let has = |hay: &[u8], key: &[u8]| memchr::memmem::find(hay, key).is_some();
     if has(head, b"\"traceEvents\"") {

@@ -1,8 +1,9 @@
-//! Pages that `trace_plot` and `profile_plot` of PyTorch 2.0's `_memory_viz` wrote: not the snapshot, but the plot's own data as JSON behind
-//! `let alloc_data =`.
+//! HTML pages of `trace_plot` and `profile_plot` in PyTorch 2.0's `_memory_viz`: they contain not the snapshot but the plot's
+//! data, as JSON after `let alloc_data =`.
 //!
-//! An element is one allocation, with its bytes and its stack. `actions` names elements in order: where an element is not live it is
-//! allocated, else freed. There is no address and no time in it, and no device. The stack of what was live before is that of its free.
+//! An element is one allocation with its bytes and its stack. `actions` lists elements in order: an element that is not live is
+//! allocated, a live one is freed. There are no addresses, times or devices. Blocks live before the trace have the stack of their
+//! free.
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
@@ -15,13 +16,13 @@ use crate::model::{
 };
 use crate::units::count;
 
-/// Deeper than Python's own limit of 1,000 calls: a stack beyond it is damaged.
+/// Deeper than Python's own limit of 1,000 calls; a deeper stack is damaged.
 const MOST_DEEP: usize = 4096;
-/// The first line of a stack ends so, before what kind it is: `12.0MiB allocation (gradient)`.
+/// End of the first line of a stack, before the kind: `12.0MiB allocation (gradient)`.
 const HEADLINE: &str = "B allocation";
 const OF_THE_FREE: &str = "alloc not recorded, stack trace for free:";
 
-/// The data of a plot. Early pages have lists of sizes and stacks in the place of `elements`.
+/// The data of a plot. Early pages have lists of sizes and stacks instead of `elements`.
 #[derive(Deserialize)]
 struct Plot {
     actions: Vec<usize>,
@@ -31,7 +32,7 @@ struct Plot {
     elements_size: Vec<u64>,
     #[serde(default)]
     elements_info: Vec<Option<usize>>,
-    /// A line of a stack, and the suffix that follows it.
+    /// A stack line, and the index of the suffix after it.
     suffix_table: Vec<(usize, Option<usize>)>,
     string_table: Vec<String>,
     #[serde(default)]
@@ -44,7 +45,7 @@ struct Element {
     info: Option<usize>,
 }
 
-/// Where the data of a plot begins in a page; `None` where it has none.
+/// Offset of the plot's data in a page; `None` if it has none.
 pub(super) fn data_at(page: &[u8]) -> Option<usize> {
     memchr::memmem::find_iter(page, b"alloc_data").find_map(|at| {
         let from = at + b"alloc_data".len();
@@ -57,11 +58,11 @@ pub(super) fn data_at(page: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads the plot of a page, whose data begins at `at`.
+/// Reads the plot of a page whose data begins at `at`.
 ///
 /// # Errors
-/// [`FormatError::Malformed`] where the data is damaged, [`FormatError::Elsewhere`] where nothing is in it, [`FormatError::TooLarge`] where
-/// its stacks are longer than its size allows.
+/// [`FormatError::Malformed`] if the data is damaged, [`FormatError::Elsewhere`] if it is empty, [`FormatError::TooLarge`] if its
+/// stacks are longer than its size allows.
 pub(super) fn read(page: &[u8], at: usize, name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(page.len() as u64);
     let malformed = |what: String| FormatError::Malformed { name: name.to_owned(), offset: at as u64, what };
@@ -94,7 +95,7 @@ pub(super) fn read(page: &[u8], at: usize, name: &str, progress: &Progress) -> R
     let mut live = Live::default();
     // The address of each element while it is live.
     let mut addresses: Vec<Option<u64>> = vec![None; elements.len()];
-    // Those that nothing frees are taken at the beginning: only a free tells that something was there before.
+    // Elements that are never freed are allocated at the beginning: only a free shows that a block was live before.
     let mut times = vec![0u32; elements.len()];
     for &element in &plot.actions {
         if let Some(times) = times.get_mut(element) {
@@ -155,7 +156,7 @@ pub(super) fn read(page: &[u8], at: usize, name: &str, progress: &Progress) -> R
     })
 }
 
-/// The stacks of the page, each made once.
+/// The stacks of the page, with a cache.
 struct Stacks<'a> {
     plot: &'a Plot,
     table: StackTableBuilder,
@@ -202,7 +203,7 @@ impl Stacks<'_> {
     }
 }
 
-/// `/home/me/train.py:31:step` of a snapshot, `/home/me/train.py(31): step` of the profiler: file, line and function.
+/// Splits `/home/me/train.py:31:step` (snapshot) or `/home/me/train.py(31): step` (profiler) into file, line and function.
 fn place(text: &str) -> (&str, u32, &str) {
     let colons = text.match_indices(':').find_map(|(at, _)| {
         let (line, function) = text.get(at + 1..)?.split_once(':')?;
@@ -261,7 +262,7 @@ mod tests {
         let said = read(cut, at, "p.html", &Progress::new()).unwrap_err().to_string();
         assert!(said.contains("ends in the middle"), "{said}");
         assert!(open("{\"actions\": 3}").unwrap_err().to_string().contains("cannot be read"));
-        // A suffix that follows itself, and numbers of nothing.
+        // A suffix that follows itself, and numbers that refer to nothing.
         let odd =
             r#"{"actions": [0, 7], "elements": [{"size": 512, "info": 0}], "suffix_table": [[0, 0]], "string_table": ["f"]}"#;
         assert_eq!(open(odd).unwrap().report.warnings.len(), 2);

@@ -1,6 +1,6 @@
-//! RMM's `logging_resource_adaptor`: a CSV of allocations and frees, as RAPIDS programs write it.
+//! RMM's `logging_resource_adaptor`: a CSV of allocations and frees written by RAPIDS programs.
 //!
-//! Times are of the day only, so they count from midnight of the first row's day (1970-01-01 in the recording) and go on over
+//! Times are times of day, so they count from midnight of the first row's day (1970-01-01 in the recording) and continue past
 //! midnight.
 
 use super::FormatError;
@@ -31,7 +31,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     }
     progress.set_total(bytes.len() as u64);
     let mut report = LoadReport::default();
-    // RMM knows the device only by the name it gives the file: `log.dev0.csv`.
+    // RMM writes the device only into the file's name: `log.dev0.csv`.
     let index = name.split('.').find_map(|part| part.strip_prefix("dev")?.parse().ok()).unwrap_or(0);
     let id = DeviceId { kind: DeviceKind::Cuda, index };
     let can_show = Capabilities { segments: NO_SEGMENTS, ..Capabilities::default() };
@@ -68,7 +68,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
                 day += DAY_US;
                 time += DAY_US;
             } else {
-                // Threads log without waiting for each other.
+                // Threads write their rows without waiting for each other.
                 report.warn(WarningKind::OutOfOrder, Some(at), || {
                     "times go back between threads; the order of the rows was kept".to_owned()
                 });
@@ -147,7 +147,7 @@ fn time_of_day(text: &str) -> Option<i64> {
     if fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) || parts.next().is_some() {
         return None;
     }
-    // Behind a point stand decimals (`.5` is half a second), behind a colon a count of microseconds.
+    // After a point there are decimals (`.5` is half a second), after a colon a number of microseconds.
     let is_decimal = text.contains('.');
     let micros = if is_decimal { format!("{:0<6.6}", fraction) } else { fraction.to_owned() }.parse::<i64>().ok()?;
     let in_range =

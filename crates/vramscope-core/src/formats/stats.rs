@@ -1,8 +1,8 @@
 //! PyTorch's own counters as people save them: `memory_stats()` and `host_memory_stats()` as JSON or as a printed Python
 //! dictionary, and the table of `memory_summary()`.
 //!
-//! All become the same flat keys (`allocated_bytes.all.peak`). The summary's figures are rounded down to its unit, so each
-//! value keeps the most it can be off.
+//! All forms become the same flat keys (`allocated_bytes.all.peak`). The summary rounds its figures down to a unit, so each value
+//! keeps its maximum error.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,13 +10,13 @@ use std::path::Path;
 pub use crate::model::{Counter, Gauge, MemoryStats, StatsKind};
 use crate::model::{DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Recording, Source, WarningKind};
 
-/// No file of counters is longer; a longer one is something else.
+/// No file of counters is longer than this.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 
-/// Why a file gave no counters. The sentence goes on after the file's name.
+/// Why a file gave no counters. The sentence continues the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum StatsError {
-    /// It is not there, or may not be read.
+    /// It does not exist, or may not be read.
     #[error("cannot be read: {}", super::why(.0))]
     NotOpened(#[source] std::io::Error),
     /// Reading it failed.
@@ -25,10 +25,10 @@ pub enum StatsError {
     /// A folder, a pipe or a device.
     #[error("is a folder, a pipe or a device and not a file")]
     NotAFile,
-    /// No counters are that long.
+    /// Too long for counters.
     #[error("is too large to be the counters of torch.cuda.memory_stats()")]
     TooLarge,
-    /// Its text is something else.
+    /// Its text is not counters.
     #[error(
         "holds no counters of torch.cuda.memory_stats(), memory_summary() or host_memory_stats(); write them with \
          json.dump(torch.cuda.memory_stats(), file)"
@@ -53,7 +53,7 @@ pub fn open(path: &Path) -> Result<MemoryStats, StatsError> {
     parse(&String::from_utf8_lossy(&bytes)).ok_or(StatsError::NoCounters)
 }
 
-/// Reads counters from text of any of the forms; `None` when it holds none. Of several sets the last of the first device.
+/// Reads counters in any of the forms; `None` when there are none. Of several sets it returns the last one of the first device.
 #[must_use]
 pub fn parse(text: &str) -> Option<MemoryStats> {
     let sets = parse_all(text);
@@ -61,7 +61,7 @@ pub fn parse(text: &str) -> Option<MemoryStats> {
     sets.into_iter().rev().find(|s| s.device == first)
 }
 
-/// Every set of counters in a text, in its order: logs hold a summary a device, or one after another as the run goes on.
+/// Every set of counters in a text, in order: logs contain a summary per device, or several over the run.
 #[must_use]
 pub fn parse_all(text: &str) -> Vec<MemoryStats> {
     let text = text.trim_start_matches('\u{feff}');
@@ -69,8 +69,8 @@ pub fn parse_all(text: &str) -> Vec<MemoryStats> {
     if tables.is_empty() { dictionary(text) } else { tables }
 }
 
-/// The counters of a text as a recording that has nothing else: a device for each they are of, with what was last counted of it.
-/// `None` when there are none. Cost: one pass over the text.
+/// The counters of a text as a recording without anything else: one entry per device with its last counters. `None` when there
+/// are none. Cost: one pass over the text.
 #[must_use]
 pub fn read(text: &str, name: &str) -> Option<Recording> {
     let mut report = LoadReport::default();
@@ -114,15 +114,16 @@ pub fn read(text: &str, name: &str) -> Option<Recording> {
     })
 }
 
-/// The line above a summary's table.
+/// The title line above a summary's table.
 fn title_of(text: &str) -> Option<&str> {
     text.lines().find(|line| line.contains(SUMMARY_TITLE))
 }
 
-/// JSON or a printed Python dictionary, flat or nested, also `OrderedDict([('key', 1), …])`: keys are quoted, the number after
-/// one is its value, and a brace after one opens a group of that name. A group may hold the counters of one of several devices.
+/// Reads JSON or a printed Python dictionary, flat or nested, also `OrderedDict([('key', 1), …])`: keys are quoted, a number
+/// after a key is its value, and a brace after a key opens a group with that name. A group may be the counters of one of several
+/// devices.
 fn dictionary(text: &str) -> Vec<MemoryStats> {
-    // A log's own quotes and numbers stand before it.
+    // Skip quotes and numbers of a log before the dictionary.
     let begin = [text.find('{'), text.find("([")].into_iter().flatten().min().unwrap_or(0);
     let text = text.get(begin..).unwrap_or(text);
     let bytes = text.as_bytes();
@@ -158,15 +159,15 @@ fn dictionary(text: &str) -> Vec<MemoryStats> {
                     }));
                     values.insert(path, Counter { value, slack: 0 });
                 }
-                // A fraction or exponent is no counter of ours; pass it over.
+                // A fraction or exponent is none of the counters.
                 at += bytes[at..].iter().take_while(|c| matches!(c, b'.' | b'e' | b'E') || c.is_ascii_digit()).count();
             }
-            // A value that is not a number.
+            // A value that is no number.
             b'N' | b'n' | b't' | b'f' | b'T' | b'F' => key = None,
             _ => {}
         }
     }
-    // Most dictionaries have two of the telling counters.
+    // Most dictionaries contain two of the telling counters.
     let mut prefixes: Vec<(String, StatsKind)> = Vec::new();
     for (prefix, kind) in found {
         if !prefixes.iter().any(|(known, _)| *known == prefix) {
@@ -184,7 +185,7 @@ fn dictionary(text: &str) -> Vec<MemoryStats> {
     prefixes.into_iter().map(set).collect()
 }
 
-/// Counters that every dictionary of their kind has.
+/// Counters that every dictionary of their kind contains.
 const TELLING: [(&str, StatsKind); 4] = [
     ("reserved_bytes.all.current", StatsKind::Device),
     ("allocated_bytes.all.current", StatsKind::Device),
@@ -192,7 +193,7 @@ const TELLING: [(&str, StatsKind); 4] = [
     ("host_alloc_time.count", StatsKind::Host),
 ];
 
-/// Rows of the summary and the group each one shows. "from large pool" rows belong to the row above them.
+/// Rows of the summary, and the group of each. "from large pool" rows belong to the row above them.
 const METRICS: [(&str, &str); 11] = [
     ("Allocated memory", "allocated_bytes"),
     ("Active memory", "active_bytes"),
@@ -207,10 +208,10 @@ const METRICS: [(&str, &str); 11] = [
     ("Oversize GPU segments", "oversize_segments"),
 ];
 
-/// What stands above every table, after the platform's name.
+/// The text above every table, after the platform's name.
 const SUMMARY_TITLE: &str = "memory summary, device ID";
 
-/// The tables of `memory_summary()`, wherever in a log they stand.
+/// Reads the tables of `memory_summary()` anywhere in a log.
 fn summaries(text: &str) -> Vec<MemoryStats> {
     let mut out: Vec<MemoryStats> = Vec::new();
     let empty = |device| MemoryStats { kind: StatsKind::Summary, device, values: BTreeMap::new() };
@@ -218,7 +219,7 @@ fn summaries(text: &str) -> Vec<MemoryStats> {
     for line in text.lines() {
         if let Some((_, rest)) = line.split_once(SUMMARY_TITLE) {
             let device = rest.trim().trim_end_matches('|').trim().parse().ok();
-            // What stood above its own title belongs to it.
+            // Figures above the table's own title belong to it.
             match out.last_mut().filter(|t| t.device.is_none() && t.values.len() <= 2) {
                 Some(last) => last.device = device,
                 None => out.push(empty(device)),
@@ -226,7 +227,7 @@ fn summaries(text: &str) -> Vec<MemoryStats> {
             continue;
         }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        // The text before the first bar may be a log's prefix.
+        // The text before the first bar may be a log prefix.
         let cells = cells.get(1..cells.len().saturating_sub(1)).unwrap_or(&[]);
         match cells {
             [name, figures @ ..] if figures.len() == 4 => {
@@ -251,7 +252,7 @@ fn summaries(text: &str) -> Vec<MemoryStats> {
                 }
             }
             [left, right] => {
-                // `CUDA OOMs: 1`, `cudaMalloc retries: 3`; other platforms put their own names before.
+                // `CUDA OOMs: 1`, `cudaMalloc retries: 3`; other platforms use their own names in front.
                 let number = |cell: &str, label: &str| cell.split_once(label)?.1.trim().parse().ok();
                 for (cell, label, key) in [(left, "OOMs:", "num_ooms"), (right, "retries:", "num_alloc_retries")] {
                     let Some(value) = number(cell, label) else { continue };
@@ -270,7 +271,7 @@ fn summaries(text: &str) -> Vec<MemoryStats> {
     out
 }
 
-/// `12297 KiB`, `12297 KB` (up to 1.13, also 1024), `5`, `7 K` (counts, 1000): rounded down.
+/// Parses `12297 KiB`, `12297 KB` (up to 1.13, also 1024), `5`, `7 K` (counts, 1000); figures are rounded down.
 fn summary_figure(cell: &str, is_bytes: bool) -> Option<Counter> {
     let (number, unit) = cell.split_once(' ').map_or((cell, ""), |(n, u)| (n, u.trim()));
     let number: u64 = number.parse().ok()?;
@@ -339,7 +340,7 @@ mod tests {
             let sets = parse_all(text);
             sets.iter().map(|s| (s.device, s.get("reserved_bytes.all.current").unwrap().value)).collect()
         };
-        // By device, by rank's name, one in a group of another name, and two instants of one device.
+        // By device, by a rank's name, in a group of another name, and two instants of one device.
         assert_eq!(of(&format!("{{0: {}}}", set(1))), [(None, 1)]);
         assert_eq!(of(&format!("{{'0': {}, 'cuda:1': {}}}", set(1), set(2))), [(Some(0), 1), (Some(1), 2)]);
         assert_eq!(of(&format!("{{'step': 7, 'memory': {}}}", set(3))), [(None, 3)]);
@@ -347,7 +348,7 @@ mod tests {
         let r = read(&format!("{{'before': {}, 'after': {}}}", set(1), set(2)), "s").unwrap();
         assert_eq!(r.stats[0].1.get("reserved_bytes.all.current").unwrap().value, 2);
         assert_eq!((r.devices.len(), r.report.warnings[0].kind, r.report.warnings[0].count), (1, WarningKind::Skipped, 1));
-        // A log's own words before it.
+        // Text of a log before it.
         assert_eq!(of(&format!("it's step 3, memory: {}", set(4))), [(None, 4)]);
     }
 
@@ -367,7 +368,7 @@ mod tests {
         assert_eq!((r.devices[1].id.index, reserved), (1, vec![4096, 8192]));
         assert_eq!(r.stats[0].1.get("num_alloc_retries").unwrap().value, 2);
         assert_eq!(r.report.warnings.iter().map(|w| w.count).sum::<u64>(), 1);
-        // Cut in the middle: what came before.
+        // Truncated: the part before is read.
         let whole = "{\"allocated_bytes.all.current\": 512, \"reserved_bytes.all.current\": 2097152, \"num_ooms\": 0}";
         for end in 0..whole.len() {
             if let Some(r) = read(&whole[..end], "s") {

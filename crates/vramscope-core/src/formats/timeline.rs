@@ -1,8 +1,8 @@
 //! `prof.export_memory_timeline`: bytes by category over time, as plotted (`.json`) or event by event (`.raw.json.gz`).
 //!
-//! Neither names its device. The plot has only sums. The raw form has sizes and categories but no addresses: allocations are
-//! told apart by size and category alone, so which of several equal ones a free ends is a choice (the youngest), and the
-//! addresses of the recording are made up to keep allocations apart. Sums and categories are exact all the same.
+//! Neither form names its device. The plot has only sums. The raw form has sizes and categories but no addresses: a free ends the
+//! youngest allocation of the same size and category, which is a guess, and addresses are invented to keep allocations apart.
+//! Sums and categories are exact.
 
 use rustc_hash::FxHashMap;
 
@@ -13,13 +13,13 @@ use crate::model::{
     WarningKind,
 };
 
-/// Epoch times above this are nanoseconds (2.1 and the raw form), below microseconds (2.2 and later).
 const CAN_SHOW: Capabilities = Capabilities {
     requested: Known::Yes,
     addresses: super::FREES_ARE_GUESSED,
     segments: Known::No("A memory timeline has no segments. A memory snapshot has them."),
 };
 
+/// Epoch times from here on are nanoseconds (2.1 and the raw form), smaller ones microseconds (2.2 and later).
 const NANOSECONDS_FROM: i64 = 100_000_000_000_000_000;
 
 /// True for the beginning of a memory timeline: a list of lists of numbers.
@@ -31,7 +31,7 @@ pub(super) fn is_timeline(head: &[u8]) -> bool {
 /// Reads a memory timeline of either form.
 ///
 /// # Errors
-/// [`FormatError::Empty`] when it holds no rows, [`FormatError::Malformed`] when it is no list of lists of numbers.
+/// [`FormatError::Empty`] when it has no rows, [`FormatError::Malformed`] when it is not a list of lists of numbers.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let malformed =
         |at: usize, what: &str| FormatError::Malformed { name: name.to_owned(), offset: at as u64, what: what.to_owned() };
@@ -95,7 +95,7 @@ fn microseconds(time: i64) -> i64 {
     if time.unsigned_abs() >= NANOSECONDS_FROM as u64 { time.div_euclid(1_000) } else { time }
 }
 
-/// `[times, rows]`; the tokens stand inside the first row. Column 0 of a row is a baseline that is always 0.
+/// Reads `[times, rows]`, from inside the first row. Column 0 of a row is a baseline that is always 0.
 fn plot(
     times: &[i64],
     tokens: &mut Tokens<'_>,
@@ -136,7 +136,6 @@ fn plot(
     Ok(())
 }
 
-/// What a raw row says happened.
 mod raw_action {
     pub(super) const PREEXISTING: i64 = 1;
     pub(super) const CREATE: i64 = 2;
@@ -144,7 +143,7 @@ mod raw_action {
     pub(super) const DESTROY: i64 = 4;
 }
 
-/// Live allocations by what the file tells of them.
+/// Live allocations by size and category.
 #[derive(Default)]
 pub(super) struct Live {
     by_kind: FxHashMap<(u64, usize), Vec<u64>>,
@@ -158,22 +157,22 @@ impl Live {
         address
     }
 
-    /// An address that nothing has.
+    /// An unused address.
     pub(super) fn unused(&mut self, size: u64) -> u64 {
-        // Apart by more than their size, so that no two overlap; the first is not 0.
+        // Far enough apart that no two blocks overlap; the first is not 0.
         let address = self.next.saturating_add(512);
         self.next = address.saturating_add(size.checked_next_multiple_of(512).unwrap_or(size));
         address
     }
 
-    /// The youngest allocation of that size and category, else of that size.
+    /// Removes the youngest allocation of this size and category, otherwise of this size.
     pub(super) fn take(&mut self, size: u64, category: usize) -> Option<u64> {
         let exact = self.by_kind.get_mut(&(size, category)).and_then(Vec::pop);
         exact.or_else(|| (0..CATEGORIES.len()).find_map(|c| self.by_kind.get_mut(&(size, c)).and_then(Vec::pop)))
     }
 }
 
-/// `[[time, action, bytes, category], …]`; the tokens stand before the first row.
+/// Reads `[[time, action, bytes, category], …]`, from before the first row.
 fn raw(
     tokens: &mut Tokens<'_>,
     device: &mut DeviceRecording,
@@ -258,9 +257,9 @@ struct RawBuilder {
     sums: [i64; CATEGORIES.len()],
     names: [StrId; CATEGORIES.len()],
     stream: StreamId,
-    /// The first half of a category change: what leaves its old category.
+    /// The first half of a category change: size and old category.
     pending: Option<(u64, usize)>,
-    /// Time of the last row, as the file has it.
+    /// Time of the last row, as in the file.
     instant: Option<i64>,
     unmatched: u64,
     unknown: u64,
@@ -318,7 +317,8 @@ impl RawBuilder {
         self.sums[category] = self.sums[category].saturating_add(bytes);
         let row = self.sums.map(|sum| sum.max(0) as u64);
         let bands = &mut device.bands;
-        // Rows of one instant are one state; a category change has two halves. Two instants may share a microsecond.
+        // Rows with the same time form one state, because a category change has two rows. Two different times may share a
+        // microsecond.
         if self.instant.replace(instant) == Some(instant) {
             if let Some(last) = bands.bytes.last_mut() {
                 *last = row;
@@ -330,7 +330,7 @@ impl RawBuilder {
     }
 }
 
-/// The sum of all categories after each row, without repeats.
+/// The sum of all categories after each row, without repetitions.
 fn samples(bands: &CategoryBands) -> Vec<Sample> {
     let mut out: Vec<Sample> = Vec::new();
     for (&time_us, row) in bands.time_us.iter().zip(&bands.bytes) {
@@ -349,7 +349,7 @@ enum Token {
     Number(i64),
 }
 
-/// Brackets and numbers; everything else is passed over.
+/// Reads brackets and numbers; skips white space and commas.
 struct Tokens<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -380,7 +380,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// An integer; a fraction is cut, a value out of range saturates.
+    /// An integer; a fraction is cut off, and a value out of range saturates.
     fn number(&mut self) -> i64 {
         let from = self.at;
         self.at += 1;

@@ -1,4 +1,4 @@
-//! Containers around an artefact: gzip, zstd, and the zip that `torch.save` writes.
+//! Containers: gzip, zstd, and the zip that `torch.save` writes.
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -13,44 +13,44 @@ pub(crate) struct Unwrapped {
     pub(crate) truncated: bool,
 }
 
-/// No artefact compresses better than this; what does is made to exhaust memory.
+/// No genuine file compresses better than this; higher ratios are made to exhaust memory.
 const MAX_RATIO: u64 = 400;
-/// Small files may still unpack to this much.
+/// Small files may still unpack to this size.
 const MIN_LIMIT: u64 = 16 << 20;
-/// gzip inside zip inside HTML is plenty.
+/// gzip inside zip inside HTML is enough.
 const MAX_LAYERS: u32 = 4;
 
-/// The containers around an artefact. What they unpack to is bounded in all, not each for itself: a file of a kilobyte would else
-/// become one of gigabytes within a few layers.
+/// The containers around a file. The limit applies to the sum of all layers: otherwise a file of a kilobyte could become
+/// gigabytes within a few layers.
 #[derive(Debug)]
 pub(crate) struct Layers {
     count: u32,
     most: u64,
     unpacked: u64,
-    /// Which snapshot of a page with several is meant.
+    /// The chosen snapshot of a page with several.
     pub(crate) choice: Option<String>,
 }
 
 impl Layers {
-    /// No container yet, around a file of so many bytes.
+    /// No containers yet, around a file of `file` bytes.
     pub(crate) fn around(file: usize) -> Self {
         Layers { count: 0, most: (file as u64).saturating_mul(MAX_RATIO).max(MIN_LIMIT), unpacked: 0, choice: None }
     }
 }
 
-/// How much larger an artefact is than its packed file, where the file does not tell: traces pack best, about so far.
+/// Assumed compression ratio if the file does not contain its unpacked size: about that of traces, which compress best.
 const USUAL_RATIO: u64 = 16;
 
-/// Bytes of a file once it is unpacked, as a gzip file's last four bytes or a zstd frame's header tell, else [`USUAL_RATIO`] times its
-/// own; of any other file its own, and 0 of one that cannot be read. Reads a few bytes. An estimate: a gzip file of several members tells
-/// only the last one's size.
+/// Unpacked size of a file in bytes, from the last four bytes of a gzip file or the header of a zstd frame; if it is not there,
+/// 16 times the packed size. For other files their own size, and 0 if the file cannot be read. Reads a few bytes.
+/// This is an estimate: a gzip file with several members contains only the size of the last one.
 #[must_use]
 pub fn unpacked_bytes(path: &Path) -> u64 {
     let packed = std::fs::metadata(path).map_or(0, |m| m.len());
     let told = || -> std::io::Result<Option<u64>> {
         let mut file = open_regular(path)?;
         let mut head = Vec::new();
-        // The longest header of a zstd frame.
+        // Maximum length of a zstd frame header.
         (&mut file).take(18).read_to_end(&mut head)?;
         Ok(match head.as_slice() {
             [0x1f, 0x8b, ..] => {
@@ -65,24 +65,24 @@ pub fn unpacked_bytes(path: &Path) -> u64 {
     };
     match told().unwrap_or(None) {
         None => packed,
-        // Less than it is packed to, or more than any artefact packs to: several members, more than 4 GiB, or cut short.
+        // Smaller than packed, or an impossible ratio: several members, more than 4 GiB, or truncated.
         Some(bytes) if bytes < packed || bytes / MAX_RATIO > packed => packed.saturating_mul(USUAL_RATIO),
         Some(bytes) => bytes,
     }
 }
 
-/// Inflates gzip, all members.
+/// Unpacks all members of a gzip file.
 pub(crate) fn gzip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
     read_all(flate2::read::MultiGzDecoder::new(bytes), bytes.len(), name, layers, progress)
 }
 
-/// Inflates zstd.
+/// Unpacks zstd.
 pub(crate) fn zstd(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
     let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|error| broken(name, 0, &error))?;
     read_all(decoder, bytes.len(), name, layers, progress)
 }
 
-/// Takes the pickle out of what `torch.save` wrote, or the only file of a zip.
+/// Extracts the pickle from a `torch.save` file, or the only file of a zip.
 pub(crate) fn zip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| FormatError::Malformed {
         name: name.to_owned(),
@@ -137,7 +137,7 @@ fn read_all(
                 )));
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // A damaged or cut container: what came out before is still good.
+            // The container is damaged or truncated; the bytes before are good.
             Err(_) if !bytes.is_empty() => return Ok(Unwrapped { bytes, truncated: true }),
             Err(error) => return Err(broken(name, 0, &error)),
         }

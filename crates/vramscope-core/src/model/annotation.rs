@@ -2,10 +2,10 @@
 
 use super::StrId;
 
-/// A named range, or an instant when it never ended.
+/// A named range, or an instant when `end_us` is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// Its name, in the recording's string table.
+    /// Index into the recording's string table.
     pub name: StrId,
     /// Start, microseconds since the epoch.
     pub start_us: i64,

@@ -4,12 +4,12 @@
 pub const CATEGORIES: [&str; 8] =
     ["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown"];
 
-/// Live bytes by category at ascending times; each row holds from its time on.
+/// Live bytes per category over time. Times ascend; each row is valid until the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CategoryBands {
     /// Microseconds since the epoch.
     pub time_us: Vec<i64>,
-    /// One row a time, one entry a category in the order of [`CATEGORIES`].
+    /// One row per time, one entry per category in the order of [`CATEGORIES`].
     pub bytes: Vec<[u64; CATEGORIES.len()]>,
 }
 
@@ -26,14 +26,14 @@ impl CategoryBands {
         self.time_us.is_empty()
     }
 
-    /// The row in force at `time_us`; `None` before the first.
+    /// The row valid at `time_us`; `None` before the first row.
     #[must_use]
     pub fn at(&self, time_us: i64) -> Option<&[u64; CATEGORIES.len()]> {
         let after = self.time_us.partition_point(|&t| t <= time_us);
         self.bytes.get(after.checked_sub(1)?)
     }
 
-    /// The row whose sum is highest, the first of equal ones, and that sum.
+    /// The row with the highest sum (the first of equal ones), and that sum. `None` without rows.
     #[must_use]
     pub fn peak(&self) -> Option<(usize, u64)> {
         let sums = self.bytes.iter().map(|row| row.iter().fold(0u64, |sum, &b| sum.saturating_add(b)));

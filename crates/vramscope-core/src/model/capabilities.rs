@@ -1,23 +1,23 @@
-//! [`Capabilities`]: what a source tells of a device, and the sentence to show where it does not tell.
+//! [`Capabilities`]: which kinds of data a source has for a device, and the sentence to show where it has none.
 
-/// Whether a source tells something.
+/// Whether a source has a kind of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Known {
-    /// It does.
+    /// The source has it.
     #[default]
     Yes,
-    /// It does not. The sentence says why, and where it can be had; a view shows it in the place of the figure.
+    /// The source lacks it. The sentence says why and how to get it; a view shows it instead of the figure.
     No(&'static str),
 }
 
 impl Known {
-    /// True where the source tells it.
+    /// True where the source has it.
     #[must_use]
     pub fn is_known(self) -> bool {
         self == Known::Yes
     }
 
-    /// The sentence to show instead; empty where the source tells it.
+    /// The sentence to show instead; empty for [`Known::Yes`].
     #[must_use]
     pub fn why_not(self) -> &'static str {
         match self {
@@ -27,13 +27,14 @@ impl Known {
     }
 }
 
-/// What a reader knows of its source and no table can find out. The default is a memory snapshot, which tells everything.
+/// Facts about a source that only its reader knows. The default is a memory snapshot, which has everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What the program requested, beside the size of the whole block.
+    /// The size that the program requested, as opposed to the rounded block size.
     pub requested: Known,
-    /// Where blocks lie. Addresses that are not known are made up to keep allocations apart: they are no figure to show or to write.
+    /// Addresses of blocks. Where they are not known the reader makes them up to keep allocations apart: never show or
+    /// export them.
     pub addresses: Known,
-    /// Segments. Whether all of them are known is for the curves to find out (`Curves::has_all_segments`).
+    /// Segments. `Curves::has_all_segments` says whether all of them are known.
     pub segments: Known,
 }

@@ -9,9 +9,9 @@ pub(crate) const MIN_BLOCK: u64 = 512;
 pub(crate) const SMALL_MAX: u64 = MEBIBYTE;
 /// Segment size of the small pool.
 pub(crate) const SMALL_SEGMENT: u64 = 2 * MEBIBYTE;
-/// Rounded requests from this on get a segment of their own size.
+/// Rounded requests of at least this size get a segment of their own.
 pub(crate) const LARGE_MIN: u64 = 10 * MEBIBYTE;
-/// Such segments are rounded up to this.
+/// Sizes of such segments are rounded up to a multiple of this.
 pub(crate) const LARGE_ROUND: u64 = 2 * MEBIBYTE;
 
 /// The settings of `PYTORCH_CUDA_ALLOC_CONF` that decide where memory goes. Defaults are PyTorch's.
@@ -25,13 +25,13 @@ pub struct AllocConf {
     pub garbage_collection_threshold: f64,
     /// `expandable_segments`.
     pub expandable_segments: bool,
-    /// `roundup_power2_divisions`, one entry a power of two from 1 MiB to 32 GiB; 0 and 1 mean plain 512-byte rounding.
+    /// `roundup_power2_divisions`: one entry per power of two from 1 MiB to 32 GiB; 0 and 1 mean plain 512-byte rounding.
     pub roundup_power2_divisions: [u32; 16],
     /// `large_segment_size_mb` in bytes.
     pub large_segment_size: u64,
-    /// `per_process_memory_fraction`, 1 is no limit.
+    /// `per_process_memory_fraction`; 1 means no limit.
     pub per_process_memory_fraction: f64,
-    /// Settings that do not change where memory goes, or that this version does not know, as written.
+    /// Settings as written that do not affect placement, or that this version does not know.
     pub other: Vec<(String, String)>,
 }
 
@@ -51,7 +51,7 @@ impl Default for AllocConf {
 }
 
 impl AllocConf {
-    /// The block size a request of `size` bytes needs.
+    /// The block size that serves a request of `size` bytes.
     #[must_use]
     pub fn round_size(&self, size: u64) -> u64 {
         if size < MIN_BLOCK {
@@ -71,7 +71,7 @@ impl AllocConf {
         size.checked_next_multiple_of(MIN_BLOCK).unwrap_or(u64::MAX)
     }
 
-    /// The size of the segment taken from the device for a rounded request.
+    /// Size of the segment that the allocator takes from the device for a rounded request.
     #[must_use]
     pub fn segment_size(&self, rounded: u64) -> u64 {
         if rounded <= SMALL_MAX {
@@ -83,15 +83,14 @@ impl AllocConf {
         }
     }
 
-    /// The largest request that gets a segment of its own size and fits it into `bytes`; 0 where none does.
+    /// The largest request whose own segment fits into `bytes`; 0 if even the smallest such segment does not fit.
     #[must_use]
     pub fn largest_with_segment(&self, bytes: u64) -> u64 {
         let own = bytes / LARGE_ROUND * LARGE_ROUND;
         if own >= LARGE_MIN { own } else { 0 }
     }
 
-    /// The pages that an expandable segment is mapped in. Bytes. PyTorch: `kSmallBuffer`, and `kLargeBuffer` or
-    /// `large_segment_size_mb`.
+    /// Page size of an expandable segment in bytes. In PyTorch: `kSmallBuffer`, and `kLargeBuffer` or `large_segment_size_mb`.
     #[must_use]
     pub fn page_size(&self, class: SizeClass) -> u64 {
         match class {
@@ -100,20 +99,20 @@ impl AllocConf {
         }
     }
 
-    /// Which pool serves a rounded request.
+    /// The pool that serves a rounded request.
     #[must_use]
     pub fn size_class(rounded: u64) -> SizeClass {
         if rounded <= SMALL_MAX { SizeClass::Small } else { SizeClass::Large }
     }
 
-    /// Whether a free block of `block` bytes is cut when it serves a rounded request of `rounded` bytes.
+    /// Whether the allocator splits a free block of `block` bytes to serve a rounded request of `rounded` bytes.
     #[must_use]
     pub fn should_split(&self, class: SizeClass, block: u64, rounded: u64) -> bool {
         self.splits_when(self.expandable_segments, class, block, rounded)
     }
 
-    /// [`should_split`](Self::should_split) with the state of `expandable_segments` given: the fallback to a private pool on
-    /// out of memory decides as if it were off.
+    /// [`should_split`](Self::should_split) with `expandable_segments` given by the caller. On out of memory PyTorch
+    /// falls back to a private pool, and there it decides as if expandable segments were off.
     #[must_use]
     pub(crate) fn splits_when(&self, expandable: bool, class: SizeClass, block: u64, rounded: u64) -> bool {
         let remaining = block.saturating_sub(rounded);

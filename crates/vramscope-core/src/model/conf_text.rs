@@ -1,20 +1,20 @@
-//! `PYTORCH_CUDA_ALLOC_CONF` as text: reading it by PyTorch's rules, and writing it back.
+//! `PYTORCH_CUDA_ALLOC_CONF` as text: parses it by PyTorch's rules and writes it back.
 //!
-//! A string is `key:value` pairs separated by commas; a value may be a list in brackets; white space counts for nothing.
-//! Of a key that stands twice the last one wins.
+//! A string is `key:value` pairs separated by commas; a value may be a list in brackets; white space is ignored. If a
+//! key occurs twice, the last one wins.
 
 use std::fmt;
 
 use super::{AllocConf, TorchVersion};
 use crate::units::MEBIBYTE;
 
-/// Why a settings string was refused: PyTorch's rule in one sentence, and where.
+/// Why a settings string was refused, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("character {position}: {rule}")]
 pub struct ConfError {
-    /// Position of the offending word in the text, in characters, from 1.
+    /// Position of the offending word in the text, in characters, counted from 1.
     pub position: usize,
-    /// What PyTorch wants there, in one sentence.
+    /// What PyTorch expects there, in one sentence.
     pub rule: String,
 }
 
@@ -37,7 +37,7 @@ enum ValueForm {
     List,
 }
 
-/// Every documented key with the form of its value; those that people mean most often stand first.
+/// Every documented key with the form of its value. `unknown_key` suggests the first match, so the common keys stand first.
 const KEYS: [(&str, ValueForm); 22] = [
     ("expandable_segments", ValueForm::Bool),
     ("max_split_size_mb", ValueForm::Mebibytes { at_least: 20 }),
@@ -63,11 +63,11 @@ const KEYS: [(&str, ValueForm); 22] = [
     ("expandable_segments_reserve_by_class", ValueForm::List),
 ];
 
-/// The form of a key's value in a release.
+/// The form of a key's value in this PyTorch release.
 fn kind_of(key: &str, version: TorchVersion, large_segment_mb: u64) -> Option<ValueForm> {
     let kind = KEYS.iter().find(|k| k.0 == key)?.1;
     Some(match key {
-        // Up to 2.9 the bound was "greater than 20"; since then it is the large segment itself.
+        // Up to 2.9 the bound was "greater than 20"; since 2.10 it is the size of a large segment.
         "max_split_size_mb" | "max_non_split_rounding_mb" => {
             ValueForm::Mebibytes { at_least: if version.is_at_least(10) { large_segment_mb } else { 21 } }
         }
@@ -76,7 +76,7 @@ fn kind_of(key: &str, version: TorchVersion, large_segment_mb: u64) -> Option<Va
 }
 
 impl AllocConf {
-    /// Reads a `PYTORCH_CUDA_ALLOC_CONF` string as [`TorchVersion::REFERENCE`] does. An empty string is all defaults.
+    /// Parses a `PYTORCH_CUDA_ALLOC_CONF` string by the rules of [`TorchVersion::REFERENCE`]. An empty string gives the defaults.
     ///
     /// # Errors
     /// PyTorch's rule for the first wrong key or value, with its position.
@@ -84,7 +84,7 @@ impl AllocConf {
         Self::parse_as(text, TorchVersion::REFERENCE)
     }
 
-    /// Reads a settings string as release `version` does.
+    /// Parses a settings string by the rules of release `version`.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -94,11 +94,11 @@ impl AllocConf {
         Ok(conf)
     }
 
-    /// What `torch.cuda.memory._set_allocator_settings` does to settings in force: some fall back to their defaults, others
-    /// (`expandable_segments`, the large segment's size) stay as they were when the text does not name them.
+    /// Applies `text` as `torch.cuda.memory._set_allocator_settings` does: some settings that the text does not name
+    /// fall back to their defaults, others (`expandable_segments`, the size of large segments) keep their value.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse); `self` is unchanged then.
+    /// As [`parse`](Self::parse); `self` is then unchanged.
     pub fn reparse(&mut self, text: &str, version: TorchVersion) -> Result<(), ConfError> {
         let mut next = self.clone();
         next.max_split_size = None;
@@ -108,7 +108,7 @@ impl AllocConf {
             next.max_non_split_rounding = None;
         }
         let tokens = tokens_of(text);
-        // PyTorch reads this key first, wherever it stands, because other bounds follow it.
+        // PyTorch reads this key first, wherever it occurs, because the bounds of other keys depend on it.
         if version.is_at_least(11) {
             for (i, token) in tokens.iter().enumerate() {
                 if token.text == "large_segment_size_mb" {
@@ -143,7 +143,7 @@ impl AllocConf {
         Ok(())
     }
 
-    /// Reads the value of the key at `at`; returns the index behind it.
+    /// Reads the value of the key at `at`; returns the index after it.
     fn read_value(&mut self, tokens: &[Token], at: usize, kind: ValueForm, version: TorchVersion) -> Result<usize, ConfError> {
         let key = &tokens[at];
         let name = key.text.as_str();
@@ -248,13 +248,13 @@ impl AllocConf {
             let Some(value) = tokens.get(i + 2) else {
                 return Err(after(tokens, i + 1, format!("each entry of {NAME} is size:divisions, as in 256:1")));
             };
-            // A list takes 0 for "no rounding"; up to 2.3 it did not.
+            // Since 2.4 a list accepts 0 for "no rounding".
             let divisions = value.text.parse::<u32>().ok().filter(|&d| d.is_power_of_two() || (d == 0 && version.is_at_least(4)));
             let Some(divisions) = divisions else {
                 return Err(wrong(value, format!("divisions of {NAME} must be 0 or a power of two, not \"{}\"", value.text)));
             };
             if key.text == ">" {
-                // Up to 2.9 it overwrote the last listed interval too.
+                // Up to 2.9 ">" also overwrote the last listed interval.
                 let from = if version.is_at_least(10) { last + 1 } else { last };
                 for entry in self.roundup_power2_divisions.iter_mut().skip(from) {
                     *entry = divisions;
@@ -286,7 +286,7 @@ impl AllocConf {
         }
     }
 
-    /// Keeps a setting that does not move memory, once a name.
+    /// Stores a setting that does not affect placement; a later value replaces an earlier one.
     fn remember(&mut self, name: &str, value: &str) {
         match self.other.iter_mut().find(|(n, _)| n == name) {
             Some((_, old)) => value.clone_into(old),
@@ -294,12 +294,12 @@ impl AllocConf {
         }
     }
 
-    /// The name of every key that is read.
+    /// The names of all documented keys.
     pub fn keys() -> impl Iterator<Item = &'static str> {
         KEYS.iter().map(|k| k.0)
     }
 
-    /// The value of a setting that does not move memory by itself, as written.
+    /// The value, as written, of a setting that does not affect placement.
     #[must_use]
     pub fn other(&self, name: &str) -> Option<&str> {
         self.other.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
@@ -337,7 +337,7 @@ impl fmt::Display for AllocConf {
     }
 }
 
-/// The value of `roundup_power2_divisions`; `None` when nothing is rounded.
+/// The value of `roundup_power2_divisions`; `None` when it is off.
 fn roundup_text(divisions: &[u32; 16]) -> Option<String> {
     if divisions.iter().all(|&d| d == 0) {
         return None;
@@ -346,7 +346,7 @@ fn roundup_text(divisions: &[u32; 16]) -> Option<String> {
     if divisions.iter().all(|&d| d == first) {
         return Some(first.to_string());
     }
-    // The first key fills everything below it and ">" everything above the last one.
+    // The first key also covers all smaller sizes, and ">" all larger ones.
     let head = divisions.iter().take_while(|&&d| d == first).count() - 1;
     let tail_value = divisions[15];
     let tail = 16 - divisions.iter().rev().take_while(|&&d| d == tail_value).count();
@@ -389,7 +389,7 @@ fn wrong(token: &Token, rule: String) -> ConfError {
     ConfError { position: token.position, rule }
 }
 
-/// An error right behind token `i`.
+/// An error positioned right after token `i`.
 fn after(tokens: &[Token], i: usize, rule: String) -> ConfError {
     let position = tokens.get(i).map_or(1, |t| t.position + t.text.chars().count());
     ConfError { position, rule }
@@ -399,7 +399,7 @@ fn mebibytes(tokens: &[Token], at: usize, name: &str, key: &Token, at_least: u64
     let Some(value) = tokens.get(at) else {
         return Err(ConfError { position: key.position + name.chars().count(), rule: format!("\"{name}\" needs a value") });
     };
-    // The upper bound keeps the figure in bytes inside 64 bits.
+    // The upper bound keeps the size in bytes within 64 bits.
     let fits = value.text.parse::<u64>().ok().filter(|&v| v >= at_least && v <= u64::MAX / MEBIBYTE);
     fits.ok_or_else(|| wrong(value, format!("{name} must be a whole number of MiB, at least {at_least}, not \"{}\"", value.text)))
 }

@@ -5,19 +5,19 @@ use super::{
     SourceTotals, StreamId,
 };
 
-/// Which kind of memory a device recording describes.
+/// The kind of memory that a device recording describes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceKind {
-    /// An NVIDIA (or, through the same interface, AMD) GPU.
+    /// An NVIDIA GPU, or an AMD GPU through the same interface.
     #[default]
     Cuda,
     /// An Intel GPU.
     Xpu,
     /// A Google TPU.
     Tpu,
-    /// Pinned host memory, kept apart from every GPU.
+    /// Pinned host memory, recorded apart from every GPU.
     Host,
-    /// CPU memory seen by a profiler trace.
+    /// CPU memory in a profiler trace.
     Cpu,
     /// Any other accelerator.
     Other,
@@ -38,7 +38,7 @@ impl DeviceKind {
     }
 }
 
-/// A device: its kind, and the ordinal the process knew it by (-1 for host memory).
+/// A device: its kind, and its ordinal inside the process (-1 for host memory).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId {
     /// Kind of memory.
@@ -63,50 +63,50 @@ impl std::fmt::Display for DeviceId {
     }
 }
 
-/// Everything recorded of one device.
+/// Everything that was recorded about one device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceRecording {
     /// Which device.
     pub id: DeviceId,
-    /// Its product name, when the source tells it.
+    /// Product name; `None` if the source lacks it.
     pub name: Option<String>,
-    /// Total memory in bytes, when the source tells it.
+    /// Total memory in bytes; `None` if the source lacks it.
     pub capacity: Option<u64>,
-    /// The most this process may reserve (`set_per_process_memory_fraction`), in bytes, when known.
+    /// The most this process may reserve, in bytes (`set_per_process_memory_fraction`); `None` if not known.
     pub limit: Option<u64>,
     /// The allocator's events, oldest first.
     pub events: EventTable,
-    /// Segments when the recording was written, by address. Expandable ones: one a contiguous mapped run.
+    /// Segments at the time the recording was written, by address. An expandable segment has one entry per contiguous mapped run.
     pub segments: Vec<Segment>,
-    /// Blocks of those segments, by address; a segment names its range.
+    /// Blocks of those segments, by address; [`Segment::blocks`] is a range in here.
     pub blocks: Vec<Block>,
-    /// True when [`segments`](Self::segments) was in the source (a trace alone has none).
+    /// True when the source contains [`segments`](Self::segments) (a trace alone does not).
     pub has_final_state: bool,
-    /// Segments of an instant after the last event: the source's own end state, where its trace breaks off before it. They tell
-    /// how far a segment reaches that the trace uses without having taken it, and are no part of the state themselves.
+    /// Segments from a moment after the last event, set when the trace ends before the source's own end state. They
+    /// show how far a segment extends that the trace uses but never allocates. They are not part of the state.
     pub later_segments: Vec<Segment>,
-    /// Raw stream handles; a [`StreamId`] indexes them. 0 is the default stream.
+    /// Raw stream handles; a [`StreamId`] is an index into this. 0 is the default stream.
     pub streams: Vec<u64>,
-    /// Pools by their two-part key; a [`PoolId`] indexes them. `(0, 0)` is the default pool.
+    /// Pools by their two-part key; a [`PoolId`] is an index into this. `(0, 0)` is the default pool.
     pub pools: Vec<PoolKey>,
     /// User ranges: optimizer steps, `record_function`, profiler steps.
     pub annotations: Annotations,
-    /// NVML and `memory_stats` samples over time.
+    /// NVML and `memory_stats` samples, by time.
     pub samples: SampleSeries,
-    /// Processes, gauges and marks of a live session; `None` for everything else.
+    /// Processes, gauges and marks of a live session; `None` for other sources.
     pub live: Option<Box<LiveTrack>>,
-    /// Live bytes by category over time (memory timelines).
+    /// Live bytes per category over time (memory timelines only).
     pub bands: CategoryBands,
-    /// The allocator's totals, where the source tells them beside its events (profiler traces).
+    /// The allocator's own totals, if the source has them besides its events (profiler traces).
     pub source_totals: SourceTotals,
-    /// The allocator's settings as the source gave them.
+    /// The allocator's settings as recorded in the source.
     pub settings: Settings,
-    /// What the source tells, set by its reader.
+    /// Which kinds of data the source has; set by its reader.
     pub can_show: Capabilities,
 }
 
 impl DeviceRecording {
-    /// The id of a raw stream handle, added when new. More than 65,534 streams share the last id.
+    /// The id of a raw stream handle; adds the handle if it is new. Streams beyond 65,534 share the last id.
     pub fn intern_stream(&mut self, handle: u64) -> StreamId {
         let at = self.streams.iter().position(|&s| s == handle).unwrap_or_else(|| {
             self.streams.push(handle);
@@ -115,7 +115,7 @@ impl DeviceRecording {
         StreamId(u16::try_from(at).unwrap_or(u16::MAX - 1))
     }
 
-    /// A stream as sentences name it: `the default stream`, `stream 1 (0x5555)`.
+    /// How sentences name a stream: `the default stream`, `stream 1 (0x5555)`.
     #[must_use]
     pub fn stream_name(&self, stream: StreamId) -> String {
         match self.streams.get(usize::from(stream.0)).copied().unwrap_or(0) {
@@ -124,7 +124,7 @@ impl DeviceRecording {
         }
     }
 
-    /// The id of a pool key, added when new. More than 65,534 pools share the last id.
+    /// The id of a pool key; adds the key if it is new. Pools beyond 65,534 share the last id.
     pub fn intern_pool(&mut self, key: PoolKey) -> PoolId {
         let at = self.pools.iter().position(|&p| p == key).unwrap_or_else(|| {
             self.pools.push(key);
@@ -145,7 +145,7 @@ impl DeviceRecording {
         self.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize).unwrap_or(&[])
     }
 
-    /// True with events, segments or blocks: what tells of single allocations.
+    /// True with events, segments or blocks, so that single allocations are known.
     #[must_use]
     pub fn has_blocks(&self) -> bool {
         !self.events.is_empty() || !self.segments.is_empty() || !self.blocks.is_empty()
@@ -161,10 +161,10 @@ impl DeviceRecording {
 /// The allocator settings a source carried.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// True when the source carried any (PyTorch 2.3 and later).
+    /// True when the source contained any settings (PyTorch 2.3 and later).
     pub recorded: bool,
-    /// The settings the allocator model needs, with PyTorch's defaults where the source is silent.
+    /// The settings that the allocator model needs; PyTorch's defaults where the source has none.
     pub conf: AllocConf,
-    /// Every key and its value as text, in the source's order, known to us or not.
+    /// Every key and its value as text, in the source's order, including unknown keys.
     pub raw: Vec<(String, String)>,
 }

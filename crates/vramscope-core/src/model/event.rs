@@ -1,4 +1,4 @@
-//! [`EventTable`]: the allocator's trace, a column a field.
+//! [`EventTable`]: the allocator's trace in columns.
 
 use super::{PoolId, StackId, StrId, StreamId};
 
@@ -9,32 +9,33 @@ pub type EventId = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Action {
-    /// A block was handed out; size is what the program requested, not the block's.
+    /// The allocator handed out a block; the size is what the program requested, not the block's.
     Alloc,
-    /// The program let go of a block.
+    /// The program freed a block.
     FreeRequested,
     /// The block's memory became reusable.
     FreeCompleted,
     /// A segment was taken from the device (`cudaMalloc`); size is the segment's.
     SegmentAlloc,
-    /// A segment went back (`cudaFree`).
+    /// A segment was returned to the device (`cudaFree`).
     SegmentFree,
-    /// Pages were mapped into an expandable segment; the address is of the first new page.
+    /// Pages were mapped into an expandable segment; the address is that of the first new page.
     SegmentMap,
     /// Pages were unmapped from an expandable segment.
     SegmentUnmap,
     /// The user took a snapshot; size is the active bytes at that moment.
     Snapshot,
-    /// A request failed; size is the request rounded to 512 bytes, the address column holds the device's free bytes.
+    /// A request failed; the size is the request rounded to 512 bytes, and the address column holds the device's free bytes.
     Oom,
     /// `_annotate_tensor`: a note on a live block.
     Annotate,
-    /// An action of a later release or a fork; its name is a [`NoteKind::Action`] note. Kept, and otherwise ignored.
+    /// An action of a later release or a fork; a [`NoteKind::Action`] note holds its name. Kept, but otherwise ignored.
     Unknown,
 }
 
 impl Action {
-    /// The actions that have a name, all but [`Unknown`](Action::Unknown), in the order above. The probe's pipe counts on that order.
+    /// All actions with a name (all but [`Unknown`](Action::Unknown)), in the order above. The probe's wire format
+    /// depends on this order.
     pub const NAMED: [Action; 10] = [
         Action::Alloc,
         Action::FreeRequested,
@@ -48,7 +49,7 @@ impl Action {
         Action::Annotate,
     ];
 
-    /// PyTorch's name.
+    /// The name in PyTorch's snapshots.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +67,7 @@ impl Action {
         }
     }
 
-    /// Reads PyTorch's name; anything else is [`Action::Unknown`].
+    /// Parses PyTorch's name; any other name is [`Action::Unknown`].
     #[must_use]
     pub fn from_name(name: &[u8]) -> Self {
         match name {
@@ -84,20 +85,20 @@ impl Action {
         }
     }
 
-    /// True where the size column adds to reserved memory.
+    /// True if the event adds its size to reserved memory.
     #[must_use]
     pub fn grows_reserved(self) -> bool {
         matches!(self, Action::SegmentAlloc | Action::SegmentMap)
     }
 
-    /// True where the size column leaves reserved memory.
+    /// True if the event subtracts its size from reserved memory.
     #[must_use]
     pub fn shrinks_reserved(self) -> bool {
         matches!(self, Action::SegmentFree | Action::SegmentUnmap)
     }
 }
 
-/// What a [`Note`] says of its event.
+/// Which text field of an event a [`Note`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NoteKind {
     /// `user_metadata`, when not empty.
@@ -108,32 +109,32 @@ pub enum NoteKind {
     Action,
     /// `forward_frames`, joined.
     ForwardFrames,
-    /// The operator that allocated (profiler traces).
+    /// The operator that allocated the block (profiler traces).
     Operator,
     /// Shapes of that operator's inputs, as the profiler prints them.
     Shapes,
-    /// The `nn.Module` it was in, outermost first: `GPT_0.Block_3.Linear_1` (a trace joined to a snapshot).
+    /// The enclosing `nn.Module`, outermost first: `GPT_0.Block_3.Linear_1` (a trace joined to a snapshot).
     Module,
     /// `forward`, `backward`, `optimizer` (a trace joined to a snapshot).
     Phase,
-    /// The category torch assigned (`parameter`, `activation`, …).
+    /// The category that PyTorch assigned (`parameter`, `activation`, …).
     Category,
     /// `internal_metadata`.
     Internal,
 }
 
-/// A rare text field of an event, kept beside the columns because most events have none.
+/// A rare text field of an event, stored apart from the columns because most events have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Which event.
+    /// Index of the event.
     pub event: EventId,
     /// Which field.
     pub kind: NoteKind,
-    /// Its text, in the recording's [`StackTable`](super::StackTable).
+    /// The text, in the recording's [`StackTable`](super::StackTable).
     pub text: StrId,
 }
 
-/// The trace of one device: parallel columns, one entry an event, oldest first. At most `u32::MAX - 1` events.
+/// The trace of one device: parallel columns, one entry per event, oldest first. At most `u32::MAX - 1` events.
 #[derive(Clone, Debug, Default)]
 pub struct EventTable {
     /// Microseconds since the epoch; all zero when [`has_time`](Self::has_time) is false (PyTorch 2.0 and 2.1).
@@ -146,15 +147,15 @@ pub struct EventTable {
     pub size: Vec<u64>,
     /// The block's stream.
     pub stream: Vec<StreamId>,
-    /// The block's pool; [`PoolId::UNKNOWN`] before PyTorch 2.12, where the segment's address tells it.
+    /// The block's pool; [`PoolId::UNKNOWN`] before PyTorch 2.12, where only the segment's address identifies it.
     pub pool: Vec<PoolId>,
     /// Call stack; [`StackId::NONE`] when none was recorded.
     pub stack: Vec<StackId>,
-    /// Rare text fields, by event.
+    /// Rare text fields, ordered by event.
     pub notes: Vec<Note>,
     /// False when the source has no times.
     pub has_time: bool,
-    /// True when sizes of allocations are whole blocks already (profiler traces), not requests.
+    /// True when allocation sizes are block sizes (profiler traces) rather than requests.
     pub sizes_are_blocks: bool,
 }
 
@@ -171,7 +172,7 @@ impl EventTable {
         self.action.is_empty()
     }
 
-    /// Room for `additional` more events in every column.
+    /// Reserves room for `additional` more events in every column.
     pub fn reserve(&mut self, additional: usize) {
         self.time_us.reserve(additional);
         self.action.reserve(additional);
@@ -202,20 +203,20 @@ impl EventTable {
         self.stack.push(stack);
     }
 
-    /// Stands in the address column of an [`Action::Oom`] whose source does not tell the device's free bytes (profiler traces).
+    /// Address column of an [`Action::Oom`] event when the source lacks the device's free bytes (profiler traces).
     pub const FREE_UNKNOWN: u64 = u64::MAX;
 
-    /// The device's free bytes at an [`Action::Oom`] event; `None` for every other event, and where the source does not tell.
+    /// The device's free bytes at an [`Action::Oom`] event; `None` for other events and where the source lacks the figure.
     #[must_use]
     pub fn device_free(&self, event: EventId) -> Option<u64> {
         let i = event as usize;
         (self.action.get(i) == Some(&Action::Oom)).then(|| self.address[i]).filter(|&free| free != Self::FREE_UNKNOWN)
     }
 
-    /// Free bytes from here on are no device's: a replay for a device of unknown size counts on as much as it wants.
+    /// Free bytes of this size or more belong to no real device: a replay for a device of unknown size uses them as "unlimited".
     pub const FREE_UNBOUNDED: u64 = 1 << 43;
 
-    /// [`device_free`](Self::device_free) as a figure to show: `None` also where it stands for a device of unknown size.
+    /// [`device_free`](Self::device_free) as a figure to show: also `None` when it stands for a device of unknown size.
     #[must_use]
     pub fn device_free_told(&self, event: EventId) -> Option<u64> {
         self.device_free(event).filter(|&free| free < Self::FREE_UNBOUNDED)
@@ -238,26 +239,26 @@ impl EventTable {
         Some((*self.time_us.first()?, *self.time_us.last()?))
     }
 
-    /// True when some request failed. O(events), at a byte each.
+    /// True when some request failed. O(events), one byte each.
     #[must_use]
     pub fn has_oom(&self) -> bool {
         self.action.contains(&Action::Oom)
     }
 
-    /// Every out-of-memory event, in order.
+    /// Every out-of-memory event, in order. O(events).
     #[must_use]
     pub fn ooms(&self) -> Vec<EventId> {
         (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId).collect()
     }
 
-    /// The out-of-memory event that is meant where one is: the last. It is what a program that ended so printed; those before it
-    /// were survived. `None` where nothing failed. O(events).
+    /// The last out-of-memory event: the error that a crashed program printed. The program survived the earlier ones. `None`
+    /// where nothing failed. O(events).
     #[must_use]
     pub fn last_oom(&self) -> Option<EventId> {
         self.action.iter().rposition(|&a| a == Action::Oom).map(|i| i as EventId)
     }
 
-    /// Whether anything was allocated after an event. O(events).
+    /// Whether the program allocated anything after an event. O(events).
     #[must_use]
     pub fn allocates_after(&self, event: EventId) -> bool {
         self.action.get(event as usize + 1..).is_some_and(|after| after.contains(&Action::Alloc))

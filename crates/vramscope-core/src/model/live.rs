@@ -1,42 +1,42 @@
-//! What a live session tells of a device beside its samples: processes, gauges, marks, gaps, and what watching cost.
+//! What a live session records about a device besides samples: processes, gauges, marks, gaps, and the cost of watching.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A watched device over a session. Samples stand in [`DeviceRecording::samples`](super::DeviceRecording::samples).
+/// One watched device over a session. Its samples are in [`DeviceRecording::samples`](super::DeviceRecording::samples).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LiveTrack {
-    /// `GPU-…` or `MIG-…`: the name that stays the same whatever the order of devices.
+    /// `GPU-…` or `MIG-…`: the name that does not depend on the order of devices.
     pub uuid: String,
-    /// Facts to show as they are: driver, PCI address, MIG, ECC.
+    /// Key and value, shown unchanged: driver, PCI address, MIG, ECC.
     pub facts: Vec<(String, String)>,
     /// Every process seen on the device, in the order it was first seen.
     pub processes: Vec<ProcessTrack>,
     /// Utilisation, power, temperature and clocks, by time.
     pub gauges: Vec<Reading>,
-    /// Instants worth a line on the picture, by time.
+    /// Instants worth marking on the timeline, by time.
     pub marks: Vec<LiveMark>,
-    /// Times without samples, by time.
+    /// Periods without samples, by time.
     pub gaps: Vec<Gap>,
-    /// What each kind of call cost.
+    /// What each kind of driver call cost.
     pub costs: Vec<CallCost>,
-    /// Share of one processor core that the sampling thread used, when measured.
+    /// Share of one processor core that the sampling thread used; `None` if not measured.
     pub sampler_cpu: Option<f64>,
-    /// One sentence while the device cannot be read; `None` when all is well.
+    /// Why the device cannot be read right now, in one sentence; `None` when it can.
     pub trouble: Option<String>,
-    /// Since when the list of processes cannot be read any more; `None` while it can.
+    /// Since when the list of processes has been unreadable; `None` while it can be read.
     pub unlisted_us: Option<i64>,
-    /// What this driver or machine cannot tell, each with its reason.
+    /// Figures that this driver or machine cannot give, each with its reason.
     pub limits: Vec<String>,
-    /// Samples that were due and not taken, or taken and not stored.
+    /// Samples that were due but not taken, or taken but not stored.
     pub lost: u64,
-    /// Samples left out of memory to keep it bounded; the highest of each pair stayed, and the session file has all of them.
+    /// Samples dropped from memory to bound it. Of each pair the higher one stayed; the session file has all of them.
     pub thinned: u64,
-    /// Samples whose parts exceeded their whole because they were read a moment apart.
+    /// Samples whose parts exceeded the whole, because they were read a moment apart.
     pub skewed: u64,
-    /// The most bytes in use since the session began, and when.
+    /// The most bytes in use since the session began, and the time.
     pub peak: Option<(u64, i64)>,
 }
 
@@ -44,40 +44,41 @@ pub struct LiveTrack {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessTrack {
-    /// As the driver names it: on Linux the host's PID, also from inside a container.
+    /// The driver's PID: on Linux that of the host, also from inside a container.
     pub pid: u32,
-    /// Start in clock ticks since boot; with the PID it names the process for good. 0 when it cannot be read.
+    /// Start in clock ticks since boot. PID and start together identify a process. 0 when it cannot be read.
     pub started: u64,
-    /// Short name.
+    /// Short process name.
     pub name: String,
-    /// Command line, when it can be read.
+    /// Command line; empty when it cannot be read.
     pub command: String,
-    /// User, when known.
+    /// User name; empty when not known.
     pub user: String,
-    /// Container, when it runs in one.
+    /// Container it runs in, if any.
     pub container: Option<String>,
-    /// Why name, command or bytes are missing.
+    /// Why the name, command or bytes are missing.
     pub note: Option<String>,
-    /// Bytes over time, only where they changed.
+    /// Device bytes over time, stored only where they change.
     pub points: Vec<ProcessPoint>,
-    /// Its part of the machine's own memory over time, only where it changed.
+    /// Its share of host memory over time, stored only where it changes.
     pub host: Vec<HostPoint>,
-    /// The most bytes seen, and when.
+    /// The most device bytes seen, and the time.
     pub peak: Option<(u64, i64)>,
-    /// The most it ever had on the device, also before the watch: the driver's accounting, where the administrator switched it on.
+    /// The most bytes it ever had on the device, also before the watch. From the driver's accounting, if the
+    /// administrator enabled it.
     pub lifetime_peak: Option<u64>,
-    /// PyTorch's own peaks, allocated and reserved: since the program began, or since it last reset them.
+    /// PyTorch's own peaks (allocated, reserved) since the program began or last reset them.
     pub torch_peak: Option<(u64, u64)>,
-    /// When it left the device.
+    /// When it left the device; `None` while it is there.
     pub ended_us: Option<i64>,
-    /// True while PyTorch's own figures arrive from a helper inside it.
+    /// True while a helper inside the process sends PyTorch's own figures.
     pub has_helper: bool,
-    /// What the helper said when it was greeted: PyTorch version, allocator backend, settings, rank.
+    /// What the helper reported when it connected: PyTorch version, allocator backend, settings, rank.
     pub facts: Arc<Vec<(String, String)>>,
 }
 
 impl ProcessTrack {
-    /// What the helper tells at `time_us`: the one answer for every place that speaks of it.
+    /// What the helper reports at `time_us`. Every place that describes the helper must ask here.
     #[must_use]
     pub fn helper_at(&self, time_us: i64) -> HelperState {
         match self.at(time_us) {
@@ -87,13 +88,13 @@ impl ProcessTrack {
         }
     }
 
-    /// True when PyTorch is imported in it, as far as its helper told.
+    /// True when the helper reported that the process has imported PyTorch.
     #[must_use]
     pub fn has_torch(&self) -> bool {
         self.torch_peak.is_some() || self.facts.iter().any(|(key, _)| key == "torch")
     }
 
-    /// Its host memory at `time_us`; `None` before the first figure and after the end.
+    /// Host memory at `time_us`; `None` before the first figure and after the process ended.
     #[must_use]
     pub fn host_at(&self, time_us: i64) -> Option<&HostPoint> {
         if self.ended_us.is_some_and(|end| time_us >= end) {
@@ -103,7 +104,7 @@ impl ProcessTrack {
         self.host.get(after.checked_sub(1)?)
     }
 
-    /// The point that holds at `time_us`; `None` before the first and after the end.
+    /// The point valid at `time_us`; `None` before the first and after the process ended.
     #[must_use]
     pub fn at(&self, time_us: i64) -> Option<&ProcessPoint> {
         if self.ended_us.is_some_and(|end| time_us >= end) {
@@ -114,14 +115,14 @@ impl ProcessTrack {
     }
 }
 
-/// What the helper in a process tells of a device.
+/// What the helper in a process reports about a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelperState {
     /// No helper answers.
     Absent,
-    /// It answers and has no figures of this device: the process may have allocated nothing there yet.
+    /// It answers but has no figures for this device: the process may have allocated nothing there yet.
     Silent,
-    /// PyTorch's figures of this device arrive.
+    /// It sends PyTorch's figures for this device.
     Tells,
 }
 
@@ -131,23 +132,23 @@ pub enum HelperState {
 pub struct ProcessPoint {
     /// Microseconds since the epoch.
     pub time_us: i64,
-    /// Bytes by the driver's count; `None` where it does not tell.
+    /// Bytes by the driver's count; `None` where the driver does not report them.
     pub used: Option<u64>,
-    /// PyTorch's own figures, when a helper tells them.
+    /// PyTorch's own figures; `None` without a helper.
     pub torch: Option<TorchFigures>,
 }
 
-/// What a process has of the machine's own memory at an instant, bytes.
+/// Host memory of a process at an instant, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostPoint {
     /// Microseconds since the epoch.
     pub time_us: i64,
-    /// Resident memory by the kernel's count, pinned memory included; of this process alone, not of its workers.
+    /// Resident memory as the kernel counts it, including pinned memory; without the process's workers.
     pub resident: Option<u64>,
-    /// Pinned by PyTorch, in use or kept for the next request (`torch.cuda.host_memory_stats`), when a helper tells it.
+    /// Pinned by PyTorch, in use or cached (`torch.cuda.host_memory_stats`); `None` without a helper.
     pub pinned: Option<u64>,
-    /// The part of it that tensors use.
+    /// The part of `pinned` that tensors use.
     pub pinned_used: Option<u64>,
 }
 
@@ -176,16 +177,16 @@ pub struct TorchFigures {
     pub ooms: u64,
 }
 
-/// What the device does at an instant; a field that the driver does not tell is `None`.
+/// Gauges of the device at an instant; `None` where the driver does not report one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reading {
     /// Microseconds since the epoch.
     pub time_us: i64,
-    /// Share of time in which some kernel ran, percent.
+    /// Share of time in which a kernel ran, percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<u32>,
-    /// Share of time in which memory was read or written, percent: bandwidth, not occupancy.
+    /// Share of time in which device memory was read or written, percent: bandwidth, not occupancy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<u32>,
     /// Degrees Celsius.
@@ -194,13 +195,13 @@ pub struct Reading {
     /// Milliwatts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_mw: Option<u32>,
-    /// Limit in force, milliwatts.
+    /// Power limit in force, milliwatts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_limit_mw: Option<u32>,
     /// Clock of the multiprocessors, MHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<u32>,
-    /// Why the clocks are held back, as NVML's bits; 0 for nothing.
+    /// Why the clocks are throttled, as NVML's bits; 0 when they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle: Option<u64>,
 }
@@ -214,19 +215,19 @@ pub enum MarkKind {
     User,
     /// Sent by the program through the helper.
     Program,
-    /// A process came or went, a helper was attached.
+    /// A process appeared or ended, or a helper connected.
     Process,
     /// The driver reported something: an XID, a lost device.
     Device,
-    /// The machine's clock was set, or it slept.
+    /// The machine's clock was set, or the machine slept.
     Clock,
     /// PyTorch ran out of memory.
     OutOfMemory,
-    /// A limit the user set was passed.
+    /// A limit set by the user was exceeded.
     Alarm,
 }
 
-/// An instant worth a line.
+/// An instant worth marking on the timeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LiveMark {
@@ -238,7 +239,7 @@ pub struct LiveMark {
     pub text: Arc<str>,
 }
 
-/// A time without samples, microseconds since the epoch.
+/// A period without samples, in microseconds since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gap {
@@ -251,7 +252,7 @@ pub struct Gap {
 /// What one kind of call cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallCost {
-    /// What is asked: `memory`, `processes`, `utilization`.
+    /// The kind of call: `memory`, `processes`, `utilization`.
     pub call: String,
     /// Calls made since the session began.
     pub count: u64,
@@ -259,8 +260,8 @@ pub struct CallCost {
     pub mean_us: f64,
     /// 95th percentile of the last calls, microseconds.
     pub p95_us: f64,
-    /// How often it is made now, a second.
+    /// Calls per second at present.
     pub hz: f64,
-    /// True when it was slow and is made less often than asked for.
+    /// True when the call was slow and is therefore made less often than configured.
     pub is_slowed: bool,
 }

@@ -1,7 +1,7 @@
-//! What a recording is: plain immutable data, shared by every layer. No IO, no threads, no screen.
+//! The data model of a recording: plain immutable data shared by every layer. No IO, no threads, no UI.
 //!
-//! Sizes and addresses are `u64` bytes, times `i64` microseconds since the Unix epoch, ids `u32` or `u16` newtypes.
-//! Tables are columns, because a recording of fourteen million events must stay below the size of the file it came from.
+//! Sizes and addresses are `u64` bytes, times `i64` microseconds since the Unix epoch, ids `u32` or `u16` newtypes. Tables are
+//! stored in columns so that a recording of fourteen million events takes less memory than its file takes on disk.
 
 mod annotation;
 mod bands;

@@ -1,8 +1,8 @@
-//! [`OpTable`]: what the program was doing, as a profiler trace tells it: operators, runtime calls, kernels.
+//! [`OpTable`]: what the program was doing according to a profiler trace: operators, runtime calls, kernels.
 
 use super::StrId;
 
-/// What kind of work a row of an [`OpTable`] is.
+/// The kind of work in a row of an [`OpTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum OpKind {
@@ -19,13 +19,13 @@ pub enum OpKind {
 /// A CPU thread, or a stream of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpLane {
-    /// Its name: the thread's name, or `GPU 0 stream 7`.
+    /// The thread's name, or `GPU 0 stream 7`.
     pub name: String,
     /// True for a stream of a device.
     pub is_device: bool,
 }
 
-/// Operators, runtime calls and kernels, a column a field, ordered by start time. Rows of one lane nest.
+/// Operators, runtime calls and kernels in columns, ordered by start time. Rows of one lane nest.
 #[derive(Clone, Debug, Default)]
 pub struct OpTable {
     /// Start, nanoseconds since the epoch.
@@ -34,24 +34,24 @@ pub struct OpTable {
     pub duration_ns: Vec<u64>,
     /// Nesting depth among the rows of its lane, 0 outermost.
     pub depth: Vec<u16>,
-    /// Its name, in the recording's string table.
+    /// Name, in the recording's string table.
     pub name: Vec<StrId>,
     /// Index into [`lanes`](Self::lanes).
     pub lane: Vec<u16>,
-    /// What it is.
+    /// Kind of work.
     pub kind: Vec<OpKind>,
-    /// Shapes of its inputs as the trace prints them (`[[32, 1000], []]`); [`OpTable::NO_TEXT`] when not recorded.
+    /// Input shapes as the trace prints them (`[[32, 1000], []]`); [`OpTable::NO_TEXT`] when not recorded.
     pub shapes: Vec<StrId>,
-    /// For an operator of the backward pass the row of the forward operator it belongs to; [`OpTable::NO_OP`] otherwise.
+    /// For an operator of the backward pass: the row of its forward operator; otherwise [`OpTable::NO_OP`].
     pub forward: Vec<u32>,
     /// Threads and streams.
     pub lanes: Vec<OpLane>,
 }
 
 impl OpTable {
-    /// No text was recorded.
+    /// Marks a row without recorded text.
     pub const NO_TEXT: StrId = StrId(u32::MAX);
-    /// No such row.
+    /// Marks the absence of a row.
     pub const NO_OP: u32 = u32::MAX;
 
     /// Number of rows.
@@ -60,7 +60,7 @@ impl OpTable {
         self.start_ns.len()
     }
 
-    /// True when the source told nothing about operators.
+    /// True when the source recorded no operators.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.start_ns.is_empty()
@@ -72,8 +72,8 @@ impl OpTable {
         Some(self.start_ns.get(row)?.saturating_add_unsigned(*self.duration_ns.get(row)?))
     }
 
-    /// The innermost operator of `lane` that runs at `time_ns`. Walks back from the last row that starts before it: as long as
-    /// the operators since the enclosing one began.
+    /// The innermost operator of `lane` that runs at `time_ns`. Walks back from the last row that starts before it;
+    /// cost: the number of rows since the enclosing operator began.
     #[must_use]
     pub fn operator_at(&self, lane: u16, time_ns: i64) -> Option<u32> {
         let mut at = self.start_ns.partition_point(|&s| s <= time_ns);

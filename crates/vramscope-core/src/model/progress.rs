@@ -1,14 +1,14 @@
-//! [`Progress`]: how far a long computation is, and the request to stop it. Shared between the thread that works and the one that shows.
+//! [`Progress`]: how far a long computation is, and the request to stop it. The worker and the UI share it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A long computation gave up because it was asked to.
+/// The computation stopped because it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cancelled")]
 pub struct Cancelled;
 
-/// One point of the curves while a file is still loading: the extremes of a run of events.
+/// One point of the curves while a file is still loading: the maxima over a run of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreviewPoint {
     /// Index of the device in the file.
@@ -21,26 +21,26 @@ pub struct PreviewPoint {
     pub requested: i64,
 }
 
-/// A part of opening a recording, in the order the parts follow each other.
+/// A step of opening a recording, in the order in which the steps run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
-    /// Bytes to events.
+    /// Parsing bytes into events.
     #[default]
     Reading,
-    /// A recording's requests served again, instead of reading.
+    /// Instead of reading: replaying the requests of another recording.
     Replaying,
-    /// Call stacks numbered and events put in order.
+    /// Numbering call stacks and ordering events.
     Ordering,
-    /// Which segments there were at any event.
+    /// Finding which segments exist at each event.
     Segments,
-    /// One row an allocation: born, freed, gone.
+    /// Building one row per allocation: allocated, freed, completed.
     Lifetimes,
-    /// Memory over the events.
+    /// Computing memory over the events.
     Curves,
-    /// The instants that any other is found from.
+    /// Saving the snapshots of state from which any instant is computed.
     States,
-    /// What call stacks are called.
+    /// Naming call stacks.
     Names,
 }
 
@@ -57,7 +57,7 @@ impl Stage {
         Stage::Names,
     ];
 
-    /// What is done, for a person who waits.
+    /// Name of the stage, as the user sees it.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Stage {
     }
 }
 
-/// Work done of work known, a stop flag, and the preview of what was read so far. Cheap to poll each frame.
+/// Work done out of the total, a stop flag, and the preview of what was read so far. Cheap to poll each frame.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -87,19 +87,19 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing done yet.
+    /// No work done yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Nothing done yet of a part of something larger: it counts for itself, and stops when the whole is asked to.
+    /// Progress of a part of something larger. It counts its own work, and stops when the whole is cancelled.
     #[must_use]
     pub fn part_of(whole: &Arc<Progress>) -> Self {
         Progress { whole: Some(Arc::clone(whole)), ..Progress::default() }
     }
 
-    /// Sets the work known, usually bytes.
+    /// Sets the total work, usually in bytes.
     pub fn set_total(&self, total: u64) {
         self.total.store(total, Ordering::Relaxed);
     }
@@ -114,7 +114,7 @@ impl Progress {
         self.done.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The work known; 0 while nobody knows.
+    /// The total work; 0 while it is unknown.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
@@ -127,21 +127,21 @@ impl Progress {
         (total > 0).then(|| (self.done.load(Ordering::Relaxed) as f32 / total as f32).min(1.0))
     }
 
-    /// Begins a stage after [`Stage::Reading`], with work of its own: `total` units, 0 where nobody knows. What
-    /// [`fraction`](Self::fraction) says of the whole stays as it is.
+    /// Begins a stage after [`Stage::Reading`] with its own work: `total` units, 0 if unknown.
+    /// [`fraction`](Self::fraction) is not affected.
     pub fn begin(&self, stage: Stage, total: u64) {
         self.stage_done.store(0, Ordering::Relaxed);
         self.stage_total.store(total, Ordering::Relaxed);
         self.stage.store(stage as u8, Ordering::Relaxed);
     }
 
-    /// Adds to the work done of the stage.
+    /// Adds to the work done in the current stage.
     pub fn advance_stage(&self, by: u64) {
         self.stage_done.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The stage that is being worked on, and how much of it is done, 0 to 1, where that is known. The reading is what
-    /// [`fraction`](Self::fraction) tells of.
+    /// The current stage and how much of it is done, 0 to 1, if known. For [`Stage::Reading`] that is
+    /// [`fraction`](Self::fraction).
     #[must_use]
     pub fn stage(&self) -> (Stage, Option<f32>) {
         let stage = Stage::ALL.get(usize::from(self.stage.load(Ordering::Relaxed))).copied().unwrap_or_default();
@@ -158,7 +158,7 @@ impl Progress {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// `Err` once cancelled; long loops call this every few thousand turns.
+    /// `Err` once cancelled. Long loops call this every few thousand iterations.
     ///
     /// # Errors
     /// [`Cancelled`] when [`cancel`](Self::cancel) was called.

@@ -1,55 +1,54 @@
-//! [`Recording`]: the one value everything becomes.
+//! [`Recording`]: the one value that every reader produces.
 
 use std::path::PathBuf;
 
 use super::Known;
 use super::{DeviceId, DeviceRecording, LoadReport, MemoryStats, OpTable, StackTable};
 
-/// Allocator history and state of one process, over one table of call stacks. Immutable once built; share it in an `Arc`.
+/// Allocator history and state of one process, with one table of call stacks. Immutable once built; share it in an `Arc`.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Where it came from.
+    /// File or producer it came from.
     pub source: Source,
-    /// One entry a device that has events, segments or samples. Never merged, never mixed.
+    /// One entry per device that has events, segments or samples. Devices are never merged.
     pub devices: Vec<DeviceRecording>,
     /// Every call stack of every device, interned.
     pub stacks: StackTable,
-    /// Operators, runtime calls and kernels, when a profiler trace told of them.
+    /// Operators, runtime calls and kernels of a profiler trace; otherwise empty.
     pub ops: OpTable,
-    /// Which lists a snapshot has beyond those of its devices.
+    /// Which lists a snapshot had besides those of its devices.
     pub lists: SnapshotLists,
-    /// What the reader found odd.
+    /// Problems that the reader met.
     pub report: LoadReport,
-    /// Other files of the same run that were joined to this one, in the order they came.
+    /// Other files of the same run that were joined to this one, in the order they were added.
     pub added: Vec<Added>,
-    /// PyTorch's counters of the same run, when a file of them was added; each with the file's name.
+    /// PyTorch's counters of the same run, each with the name of the file it was added from.
     pub stats: Vec<(String, MemoryStats)>,
 }
 
-/// Lists of a snapshot that are there although they may be empty: what is written again has them too.
+/// Lists that a snapshot contained although they may be empty, so that a written snapshot contains them too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotLists {
-    /// Entries of `device_traces`: devices that the process saw, also those it never used.
+    /// Number of entries in `device_traces`: all devices that the process saw, used or not.
     pub device_traces: u32,
-    /// True with `host_segments`.
+    /// True if `host_segments` was present.
     pub host_segments: bool,
-    /// True with `host_traces`.
+    /// True if `host_traces` was present.
     pub host_traces: bool,
 }
 
 /// A file that was joined to a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// Its name.
+    /// File name.
     pub name: String,
-    /// One sentence: what matched, how far apart the clocks were.
+    /// One sentence: what matched, and how far apart the clocks were.
     pub sentence: String,
 }
 
 impl Recording {
-    /// The index in [`devices`](Self::devices) of the accelerator that a viewer opens first: one that ran out of memory, then the
-    /// one with most events, then most segments. Host and CPU memory come last, however busy they are. O(events of devices that
-    /// are not alone).
+    /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the one with
+    /// most events, then most segments. Host and CPU memory come last, however busy. O(events) if there are several devices.
     #[must_use]
     pub fn busiest_device(&self) -> Option<usize> {
         if self.devices.len() == 1 {
@@ -62,10 +61,10 @@ impl Recording {
         })
     }
 
-    /// The index in [`devices`](Self::devices) of the device that the process knew by the number `wanted`.
+    /// The index in [`devices`](Self::devices) of the device with ordinal `wanted`.
     ///
     /// # Errors
-    /// [`NoSuchDevice`] lists the devices of the recording.
+    /// [`NoSuchDevice`], which lists the devices of the recording.
     pub fn device_numbered(&self, wanted: i32) -> Result<usize, NoSuchDevice> {
         self.devices.iter().position(|d| d.id.index == wanted).ok_or_else(|| NoSuchDevice {
             recording: self.source.name.clone(),
@@ -75,15 +74,15 @@ impl Recording {
     }
 }
 
-/// The recording has no device of this number.
+/// The recording has no device with this ordinal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{recording}: there is no device {wanted}; the recording has {}", numbered(known))]
 pub struct NoSuchDevice {
-    /// The recording's name.
+    /// Name of the recording.
     pub recording: String,
-    /// The number that was asked for.
+    /// The ordinal that was asked for.
     pub wanted: i32,
-    /// The devices that it has.
+    /// Devices of the recording.
     pub known: Vec<DeviceId>,
 }
 
@@ -98,27 +97,27 @@ fn numbered(devices: &[DeviceId]) -> String {
 pub struct Source {
     /// The file's name, or what produced the recording (`what-if: expandable_segments:True`).
     pub name: String,
-    /// The file, when there is one.
+    /// The file's path; `None` if the recording does not come from a file.
     pub path: Option<PathBuf>,
-    /// Which reader or producer made it.
+    /// The reader or producer that made it.
     pub format: Format,
-    /// Size of the file in bytes; 0 when there is none.
+    /// File size in bytes; 0 without a file.
     pub bytes: u64,
 }
 
-/// What wrote the bytes a recording was made from.
+/// What kind of source a recording was made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Nothing yet: a recording built in memory.
+    /// Built in memory.
     #[default]
     Memory,
-    /// `torch.cuda.memory._dump_snapshot` and its relatives, as a pickle.
+    /// `torch.cuda.memory._dump_snapshot` and similar calls, as a pickle.
     SnapshotPickle,
     /// The same dictionary as JSON.
     SnapshotJson,
-    /// A snapshot embedded in a page saved by `_memory_viz`.
+    /// A snapshot embedded in a page written by `_memory_viz`.
     SnapshotHtml,
-    /// `torch.profiler` Chrome trace.
+    /// A Chrome trace of `torch.profiler`.
     KinetoTrace,
     /// `export_memory_timeline`.
     MemoryTimeline,
@@ -128,24 +127,24 @@ pub enum Format {
     JaxMemoryProfile,
     /// vramscope's own live session file.
     Session,
-    /// Another allocator setting, simulated on the requests of a recording.
+    /// The requests of a recording simulated with other allocator settings.
     WhatIf,
-    /// A run that was never made, predicted from recordings of its program.
+    /// A run that was never made, predicted from recordings of the same program.
     Plan,
     /// The built-in CUDA workload.
     Probe,
-    /// PyTorch's counters alone: `memory_stats()` and its relatives. Totals, without events, segments or blocks.
+    /// Only PyTorch's counters: `memory_stats()` and similar calls. Totals, without events, segments or blocks.
     Counters,
 }
 
 impl Recording {
-    /// True where PyTorch's counters are all there is: totals, and no event, segment or block.
+    /// True when PyTorch's counters are all it has: totals, but no event, segment or block.
     #[must_use]
     pub fn has_only_counters(&self) -> bool {
         self.source.format == Format::Counters
     }
 
-    /// True for a watch that has found no device: what stands in the place of one has nothing but the reason.
+    /// True for a live session that found no device: its only device entry is a placeholder that holds the reason.
     #[must_use]
     pub fn has_no_device(&self) -> bool {
         let is_none = |d: &DeviceRecording| {
@@ -154,13 +153,14 @@ impl Recording {
         self.devices.iter().all(is_none)
     }
 
-    /// True where some device has what tells of single allocations.
+    /// True if some device has events, segments or blocks.
     #[must_use]
     pub fn has_blocks(&self) -> bool {
         self.devices.iter().any(DeviceRecording::has_blocks)
     }
 
-    /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what was held before.
+    /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what
+    /// was allocated before it.
     #[must_use]
     pub fn is_relative(&self, device: &DeviceRecording) -> bool {
         self.source.format == Format::KinetoTrace
@@ -170,14 +170,14 @@ impl Recording {
 }
 
 impl Recording {
-    /// Whether the source tells addresses; a recording of several devices tells none where one of them does not.
+    /// Whether the source has addresses. If one device lacks them, the whole recording does.
     #[must_use]
     pub fn addresses(&self) -> Known {
         self.devices.iter().map(|d| d.can_show.addresses).find(|known| !known.is_known()).unwrap_or_default()
     }
 
-    /// What its times count from. A time that is no time of our days (2001 to 2099) in microseconds since the epoch is taken for one
-    /// of a clock that the source does not name, such as that of a trace without `baseTimeNanoseconds`. O(devices).
+    /// What its times count from. If the last time does not fall into 2001 to 2099 (as microseconds since the epoch),
+    /// the source must use a clock that it does not name, such as a trace without `baseTimeNanoseconds`. O(devices).
     #[must_use]
     pub fn clock(&self) -> Clock {
         match self.source.format {
@@ -196,20 +196,20 @@ impl Recording {
     }
 }
 
-/// What the times of a recording count from.
+/// The zero point of a recording's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The Unix epoch: they are times of a clock.
+    /// The Unix epoch: absolute times.
     #[default]
     Epoch,
-    /// Midnight of a day that the source does not name, in a zone that it does not name (RMM).
+    /// Midnight of an unknown day in an unknown time zone (RMM).
     Day,
-    /// The source's own start, or what else it does not name: only what lies between two of them is known.
+    /// An unknown zero point, such as the start of the trace: only differences between times are known.
     Start,
 }
 
 impl Clock {
-    /// From 2001 to 2099, in microseconds since the epoch.
+    /// The years 2001 to 2099, in microseconds since the epoch.
     pub const OUR_DAYS: std::ops::Range<i64> = 978_307_200_000_000..4_102_444_800_000_000;
 
     /// A short stable name, used by `--json`.
@@ -224,7 +224,7 @@ impl Clock {
 }
 
 impl Format {
-    /// True for a run that was never made: its events come out of the model of the allocator.
+    /// True for a run that was never made: its events come from the allocator model.
     #[must_use]
     pub fn never_ran(self) -> bool {
         matches!(self, Format::Plan | Format::WhatIf)

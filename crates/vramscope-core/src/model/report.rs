@@ -1,23 +1,23 @@
-//! [`LoadReport`]: what a reader found odd. Nothing is dropped without being counted here.
+//! [`LoadReport`]: problems that a reader met. Whatever a reader drops is counted here.
 
 /// Warnings and the cost of loading.
 #[derive(Clone, Debug, Default)]
 pub struct LoadReport {
     /// Wall-clock seconds from opening to the finished recording.
     pub seconds: f64,
-    /// One entry a kind, with how often and where first.
+    /// One entry per kind: how often it occurred and where first.
     pub warnings: Vec<LoadWarning>,
 }
 
 impl LoadReport {
-    /// The warning that the source ends in the middle, when it does: what came after is not known.
+    /// The warning that the source ends in the middle, if it does.
     #[must_use]
     pub fn truncated(&self) -> Option<&LoadWarning> {
         self.warnings.iter().find(|w| w.kind == WarningKind::Truncated)
     }
 
-    /// What must be said before any figure: that the source changed while it was read or ends in the middle, or that values in it
-    /// made no sense. One clause without a full stop; `None` when none is so.
+    /// What to say before any figure: that the source changed during reading or is cut short, or that it contains
+    /// impossible values. One clause without a full stop; `None` if none of these apply.
     #[must_use]
     pub fn caveat(&self) -> Option<String> {
         let changed = self.warnings.iter().any(|w| w.kind == WarningKind::Changed);
@@ -37,13 +37,13 @@ impl LoadReport {
         }
     }
 
-    /// How many values were of a wrong type or of a size that nothing has.
+    /// Number of values with a wrong type or an impossible size.
     #[must_use]
     pub fn nonsense(&self) -> u64 {
         self.warnings.iter().filter(|w| w.kind == WarningKind::WrongType).map(|w| w.count).sum()
     }
 
-    /// Counts one occurrence of `kind`; the text and offset of the first one are kept.
+    /// Counts one occurrence of `kind`; keeps the text and offset of the first one.
     pub fn warn(&mut self, kind: WarningKind, offset: Option<u64>, text: impl FnOnce() -> String) {
         self.warn_many(kind, 1, offset, text);
     }
@@ -61,51 +61,51 @@ impl LoadReport {
     }
 }
 
-/// One kind of oddity.
+/// One kind of problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadWarning {
-    /// Which.
+    /// What kind.
     pub kind: WarningKind,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// Byte offset of the first, where the reader knows it.
+    /// Byte offset of the first occurrence, where the reader knows it.
     pub first_offset: Option<u64>,
-    /// One sentence: what was met, what was done about it.
+    /// One sentence: what the reader met and what it did about it.
     pub text: String,
 }
 
-/// Kinds of oddities a reader can meet and go on.
+/// Problems that do not stop a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WarningKind {
-    /// The file ends in the middle; what came before was read.
+    /// The file ends in the middle; everything before was read.
     Truncated,
-    /// The file was written while it was read.
+    /// The file was written to while it was read.
     Changed,
-    /// A key this version does not know.
+    /// A key that this version does not know.
     UnknownKey,
-    /// An action this version does not know.
+    /// An action that this version does not know.
     UnknownAction,
     /// A value of another type than expected.
     WrongType,
-    /// Times went backwards; events were sorted.
+    /// Times went backwards; the reader sorted the events.
     OutOfOrder,
-    /// The ring buffer wrapped, or recording began mid-run: the start was reconstructed.
+    /// The trace begins mid-run (the ring buffer wrapped, or recording began late): the start was reconstructed.
     StartMissing,
-    /// A free without its allocation where none can have been missing.
+    /// A free without its allocation, although the start of the trace is complete.
     UnmatchedFree,
-    /// An allocation at an address still live.
+    /// An allocation at an address that is still live.
     LostFree,
-    /// Events after which the final segments do not follow from the trace.
+    /// The final segments do not follow from the trace.
     StateMismatch,
-    /// An annotation that ended without a start, or never ended.
+    /// An annotation that ends without a start, or never ends.
     OpenAnnotation,
     /// Invalid JSON that could be skipped.
     InvalidJson,
     /// Text that was not valid UTF-8.
     InvalidText,
-    /// The source has no addresses: those of the recording are made up to keep allocations apart.
+    /// The source has no addresses: the reader made them up to keep allocations apart.
     NoAddresses,
-    /// Data of a device or kind that is not shown.
+    /// Data of a device or kind that vramscope does not show.
     Skipped,
 }
 

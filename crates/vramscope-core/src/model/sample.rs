@@ -1,17 +1,17 @@
-//! Samples of the whole card over time: NVML beside `torch.cuda.memory_stats`.
+//! Samples of the whole device over time: NVML combined with `torch.cuda.memory_stats`.
 
-/// One instant of a device. `None` where the source could not tell; bytes throughout.
+/// One instant of a device, in bytes. `None` where the source lacks the figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Microseconds since the epoch.
     pub time_us: i64,
-    /// Bytes used on the device by everyone, the driver's own included: capacity less free.
+    /// Used on the device by all processes and the driver: capacity minus free.
     pub used: Option<u64>,
-    /// Bytes the driver keeps for itself.
+    /// Used by the driver itself.
     pub driver: Option<u64>,
-    /// Bytes of the watched process (or processes) as the driver counts them, context included.
+    /// Used by the watched process (or processes) as the driver counts it, CUDA context included.
     pub process: Option<u64>,
-    /// Bytes of the other processes that the driver lists.
+    /// Used by the other processes that the driver lists.
     pub others: Option<u64>,
     /// `reserved_bytes.all.current`.
     pub reserved: Option<u64>,
@@ -26,26 +26,26 @@ pub struct Sample {
 /// Samples in time order.
 pub type SampleSeries = Vec<Sample>;
 
-/// A sample cut into bands that add up to the card, bottom first. Bytes.
+/// A sample divided into bands that add up to the device's capacity, bottom first. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bands {
-    /// Kept by driver and firmware.
+    /// Used by driver and firmware.
     pub driver: u64,
-    /// Processes that are not watched.
+    /// Used by processes that are not watched.
     pub others: u64,
-    /// Used, but by no process the driver lists.
+    /// Used, but not by a process that the driver lists.
     pub unattributed: u64,
-    /// The watched process, when nothing tells how it divides.
+    /// Used by the watched process, when PyTorch's figures are missing.
     pub unsplit: u64,
-    /// The watched process outside PyTorch's allocator: context, kernels, cuBLAS, NCCL, raw `cudaMalloc`.
+    /// Used by the watched process outside PyTorch's allocator: context, kernels, cuBLAS, NCCL, raw `cudaMalloc`.
     pub outside: u64,
     /// In live tensors.
     pub allocated: u64,
-    /// Reserved by PyTorch and free for its next tensor.
+    /// Reserved by PyTorch but not allocated.
     pub cached: u64,
     /// Free on the device.
     pub free: u64,
-    /// Bytes by which parts exceeded their whole because they were read a moment apart; drawn as nothing, but counted.
+    /// Bytes by which parts exceed their whole because they were read a moment apart; not drawn, but counted.
     pub skew: u64,
 }
 
@@ -58,8 +58,8 @@ impl Bands {
 }
 
 impl Sample {
-    /// Bytes that PyTorch has reserved beyond what the card has. Windows, also under WSL, moves them to host memory; so does managed
-    /// memory. This is the least: other programs need room too, and the driver does not tell what moved.
+    /// Bytes that PyTorch has reserved beyond the device's capacity. Windows (also under WSL) and managed memory move them to
+    /// host memory. This is a lower bound: other programs need memory too, and the driver does not say what it moved.
     #[must_use]
     pub fn spilled(&self, capacity: u64) -> u64 {
         if capacity == 0 {
@@ -69,7 +69,7 @@ impl Sample {
         }
     }
 
-    /// The bands of this sample on a device of `capacity` bytes; `None` when the driver's figure is missing.
+    /// The bands of this sample on a device of `capacity` bytes; `None` when `used` is missing.
     /// Their sum is `capacity` plus [`Bands::skew`].
     #[must_use]
     pub fn bands(&self, capacity: u64) -> Option<Bands> {
@@ -89,7 +89,8 @@ impl Sample {
                 bands.skew += reserved.saturating_sub(process);
             }
             (Some(reserved), None) => {
-                // The driver lists no bytes for the process (WSL, MIG): PyTorch's own figure is cut from what nobody claims.
+                // The driver lists no bytes for the process (WSL, MIG), so PyTorch's own figure is taken out of the
+                // unattributed bytes.
                 let allocated = self.allocated.unwrap_or(0).min(reserved);
                 bands.allocated = allocated;
                 bands.cached = reserved - allocated;
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_bands_add_up_to_the_card() {
-        // A real instant of an H200: one process with PyTorch, another beside it.
+        // Measured on an H200: one process with PyTorch, another beside it.
         let sample = Sample {
             used: Some(7163 * MIB),
             driver: Some(615 * MIB),

@@ -1,4 +1,4 @@
-//! Segments and blocks of the state a recording ended in.
+//! Segments and blocks of the end state.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub struct StreamId(pub u16);
 pub struct PoolId(pub u16);
 
 impl PoolId {
-    /// The source does not say.
+    /// The source does not record the pool.
     pub const UNKNOWN: PoolId = PoolId(u16::MAX);
 }
 
@@ -41,7 +41,7 @@ impl SizeClass {
     }
 }
 
-/// Memory taken from the device in one piece (`cudaMalloc`), or one contiguous mapped run of an expandable segment.
+/// Memory allocated from the device in one piece (`cudaMalloc`), or one contiguous mapped run of an expandable segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First byte.
@@ -52,22 +52,22 @@ pub struct Segment {
     pub stream: StreamId,
     /// The pool it belongs to.
     pub pool: PoolId,
-    /// Small or large requests.
+    /// Serves small or large requests.
     pub class: SizeClass,
-    /// A mapped run of an expandable segment.
+    /// True for a mapped run of an expandable segment.
     pub is_expandable: bool,
-    /// Where it was taken, when the source still knows.
+    /// Where it was allocated; [`StackId::NONE`] when not recorded.
     pub stack: StackId,
     /// Its blocks in [`DeviceRecording::blocks`](super::DeviceRecording::blocks).
     pub blocks: Range<u32>,
 }
 
-/// What a block is doing.
+/// State of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockState {
     /// Holds a live tensor.
     Active,
-    /// Freed by the program, still guarded by another stream's work.
+    /// Freed by the program, but another stream may still use it.
     PendingFree,
     /// Free: a hole, or a whole cached segment.
     #[default]
@@ -91,9 +91,9 @@ impl BlockState {
 pub struct Block {
     /// First byte.
     pub address: u64,
-    /// Bytes, rounded as the allocator does.
+    /// Size in bytes, rounded by the allocator.
     pub size: u64,
-    /// What the program asked for; equals `size` where the source does not tell. Meaningless when inactive.
+    /// Size that the program requested; equals `size` where the source lacks it. Meaningless when inactive.
     pub requested: u64,
     /// Live, pending or free.
     pub state: BlockState,

@@ -1,24 +1,24 @@
-//! [`SourceTotals`]: what a source itself says was allocated and reserved, whatever of it its own events explain.
+//! [`SourceTotals`]: the allocated and reserved totals that a source itself reports, whether or not its events explain them.
 
-/// A figure over the events: its value before the first one, and after each event that changes it.
+/// A total over the events: its value before the first event and after each event that changes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceTotal {
-    /// Before the first event.
+    /// Value before the first event.
     pub start: u64,
-    /// Events that change it, ascending.
+    /// Events that change the value, ascending.
     pub events: Vec<u32>,
-    /// The value after each of those.
+    /// The value after each event of [`events`](Self::events).
     pub values: Vec<u64>,
 }
 
 impl SourceTotal {
-    /// False where the source does not give this figure.
+    /// False where the source does not report this total.
     #[must_use]
     pub fn is_known(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The value after `event` (`u32::MAX`: before the first); `None` where the source does not give it. O(log events).
+    /// The value after `event` (`u32::MAX`: before the first); `None` where the source does not report it. O(log events).
     #[must_use]
     pub fn at(&self, event: u32) -> Option<u64> {
         if !self.is_known() {
@@ -28,7 +28,7 @@ impl SourceTotal {
         Some(changes.checked_sub(1).map_or(self.start, |i| self.values[i]))
     }
 
-    /// Sets the value from `event` on; events come in order. The first call begins with `start`.
+    /// Sets the value from `event` on; call in event order. The first call also stores `start`.
     pub fn set(&mut self, event: u32, start: u64, value: u64) {
         if !self.is_known() {
             self.start = start;
@@ -40,26 +40,27 @@ impl SourceTotal {
     }
 }
 
-/// PyTorch's own totals as a profiler trace carries them. Where the source gives them, curves and peaks use them.
+/// PyTorch's own totals in a profiler trace. Where they exist, curves and peaks use them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceTotals {
-    /// Bytes of blocks that the program holds (`Total Allocated`).
+    /// Bytes of live blocks (`Total Allocated`).
     pub allocated: SourceTotal,
     /// Bytes of segments (`Total Reserved`).
     pub reserved: SourceTotal,
-    /// The largest piece of mapped memory on the CPU (a `DataLoader`'s shared batch): it stands where a total reserved would.
+    /// The largest piece of mapped memory on the CPU (a `DataLoader`'s shared batch); the trace stores it in place of
+    /// `Total Reserved`.
     pub mapped: u64,
 }
 
 impl SourceTotals {
-    /// What was allocated after an event beyond the `known` blocks: older than the source, without stack and address.
+    /// Bytes allocated after `event` beyond the `known` blocks: allocated before the trace began, so without stack and address.
     #[must_use]
     pub fn beyond(&self, event: u32, known: u64) -> u64 {
         self.allocated.at(event).map_or(0, |total| total.saturating_sub(known))
     }
 }
 
-/// What that memory is called wherever it stands among blocks.
+/// Name of the memory that was allocated before the trace began, wherever blocks are listed.
 pub const BEFORE_PROFILING: &str = "before profiling, no stack";
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub struct FrameId(pub u32);
 pub struct StackId(pub u32);
 
 impl StackId {
-    /// No stack was recorded.
+    /// Marks the absence of a stack.
     pub const NONE: StackId = StackId(u32::MAX);
 
     /// True unless this is [`StackId::NONE`].
@@ -32,20 +32,20 @@ impl StackId {
 pub struct Frame {
     /// Function name.
     pub name: StrId,
-    /// Source file, or a shared object when C++ symbols were not resolved.
+    /// Source file; the shared object when C++ symbols were not resolved.
     pub file: StrId,
-    /// Line; for an unresolved C++ frame the byte offset in the shared object, see [`StackTable::frame_is_unresolved`].
+    /// Line number; for an unresolved C++ frame the byte offset in the shared object, see [`StackTable::frame_is_unresolved`].
     pub line: u32,
 }
 
-/// Every string, frame and stack of a recording. Frames of a stack are innermost first, as PyTorch writes them.
+/// All strings, frames and stacks of a recording. Frames of a stack are innermost first, as in PyTorch.
 #[derive(Clone, Debug, Default)]
 pub struct StackTable {
     strings: Vec<Arc<str>>,
     frames: Vec<Frame>,
     /// Frames of all stacks, end to end.
     stack_frames: Vec<FrameId>,
-    /// Where each stack begins in `stack_frames`; one more entry than there are stacks, unless empty.
+    /// Start of each stack in `stack_frames`, plus one entry for the end; empty without stacks.
     stack_starts: Vec<u32>,
 }
 
@@ -80,7 +80,7 @@ impl StackTable {
         self.strings.len()
     }
 
-    /// Puts another text in the place of each; ids stay, and texts that become equal keep theirs.
+    /// Replaces each text. Ids stay the same, and texts that become equal keep separate ids.
     pub fn change_texts(&mut self, mut change: impl FnMut(StrId, &str) -> String) {
         for (i, text) in self.strings.iter_mut().enumerate() {
             let changed = change(StrId(i as u32), text);
@@ -106,14 +106,14 @@ impl StackTable {
         }
     }
 
-    /// True for a C++ frame whose symbol was not resolved: its line is an offset, not a line.
+    /// True for a C++ frame whose symbol was not resolved: its `line` is an offset.
     #[must_use]
     pub fn frame_is_unresolved(&self, frame: Frame) -> bool {
         self.text(frame.name) == "??" && !self.text(frame.file).ends_with(".py")
     }
 
-    /// `file.py:71`, the file's last component only. Frames without a line (operators, modules, built-ins) have no `:0`, and those of C++
-    /// of which the recorder knew no file have none.
+    /// `file.py:71`, with only the last component of the path. A frame without a line (operator, module, built-in)
+    /// gives just the file; a C++ frame without a known file gives an empty string.
     #[must_use]
     pub fn location(&self, frame: Frame) -> String {
         let file = self.text(frame.file);
@@ -128,7 +128,7 @@ impl StackTable {
     }
 }
 
-/// Builds a [`StackTable`], sharing equal values. Lookup is by value, so equal stacks from different Python objects meet.
+/// Builds a [`StackTable`]. Equal values share one id, also when they come from different Python objects.
 #[derive(Clone, Debug, Default)]
 pub struct StackTableBuilder {
     table: StackTable,
@@ -138,7 +138,7 @@ pub struct StackTableBuilder {
 }
 
 impl From<StackTable> for StackTableBuilder {
-    /// Goes on with a finished table: what it holds keeps its ids. O(table).
+    /// Continues a finished table; existing ids stay valid. O(table).
     fn from(table: StackTable) -> Self {
         let by_text = table.strings.iter().enumerate().map(|(i, s)| (Arc::clone(s), StrId(i as u32))).collect();
         let by_frame = table.frames.iter().enumerate().map(|(i, f)| (*f, FrameId(i as u32))).collect();
@@ -154,7 +154,7 @@ impl StackTableBuilder {
         Self::default()
     }
 
-    /// The id of a text.
+    /// The id of a text; adds it if it is new.
     pub fn string(&mut self, text: &str) -> StrId {
         if let Some(&id) = self.by_text.get(text) {
             return id;
@@ -166,7 +166,7 @@ impl StackTableBuilder {
         id
     }
 
-    /// The id of a frame.
+    /// The id of a frame; adds it if it is new.
     pub fn frame(&mut self, frame: Frame) -> FrameId {
         let frames = &mut self.table.frames;
         *self.by_frame.entry(frame).or_insert_with(|| {
@@ -175,7 +175,7 @@ impl StackTableBuilder {
         })
     }
 
-    /// The id of a stack, innermost frame first. No frames is [`StackId::NONE`].
+    /// The id of a stack, innermost frame first; adds it if it is new. An empty stack is [`StackId::NONE`].
     pub fn stack(&mut self, frames: &[FrameId]) -> StackId {
         if frames.is_empty() {
             return StackId::NONE;
@@ -193,7 +193,7 @@ impl StackTableBuilder {
         id
     }
 
-    /// The table so far; what it holds keeps its ids.
+    /// The table so far; its ids stay valid.
     #[must_use]
     pub fn table(&self) -> &StackTable {
         &self.table

@@ -1,8 +1,8 @@
-//! [`MemoryStats`]: PyTorch's own counters, as `memory_stats()` and its relatives give them.
+//! [`MemoryStats`]: PyTorch's own counters, from `memory_stats()` and similar calls.
 
 use std::collections::BTreeMap;
 
-/// Which call wrote them.
+/// The call that wrote the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatsKind {
     /// `torch.cuda.memory_stats()`.
@@ -13,55 +13,56 @@ pub enum StatsKind {
     Host,
 }
 
-/// A counter: the true value lies within `value ..= value + slack`.
+/// A counter; the exact value lies in `value ..= value + slack`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// As written, in bytes or as a count.
+    /// The value as written: bytes or a count.
     pub value: u64,
-    /// What rounding down to the summary's unit may have cut; 0 when exact.
+    /// What rounding to the summary's unit may have cut off; 0 when exact.
     pub slack: u64,
 }
 
 impl Counter {
-    /// True when the counter can stand for `value`.
+    /// True when the exact value may be `value`.
     #[must_use]
     pub fn admits(self, value: u64) -> bool {
         (self.value..=self.value.saturating_add(self.slack)).contains(&value)
     }
 }
 
-/// The four figures PyTorch keeps of everything it counts.
+/// The four figures that PyTorch keeps for each quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauge {
-    /// Now.
+    /// Present value.
     pub current: Counter,
-    /// The most there was.
+    /// Highest value.
     pub peak: Counter,
-    /// All that was ever added.
+    /// Sum of all increases.
     pub allocated: Counter,
-    /// All that was ever taken away.
+    /// Sum of all decreases.
     pub freed: Counter,
 }
 
-/// Counters by their flat key.
+/// PyTorch's counters by flat key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Which call wrote them.
     pub kind: StatsKind,
-    /// The device, when written (summaries).
+    /// Device ordinal; only summaries contain it.
     pub device: Option<i32>,
-    /// Every counter.
+    /// All counters, by flat key such as `reserved_bytes.all.current`.
     pub values: BTreeMap<String, Counter>,
 }
 
 impl MemoryStats {
-    /// A counter by its flat key.
+    /// A counter by its flat key; `None` if the source lacks it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Counter> {
         self.values.get(key).copied()
     }
 
-    /// The four figures of a group (`reserved_bytes`) in a pool (`all`, `large_pool`, `small_pool`; empty for groups without).
+    /// The four figures of a group (`reserved_bytes`) in a pool (`all`, `large_pool`, `small_pool`; empty for groups
+    /// without pools).
     #[must_use]
     pub fn gauge(&self, group: &str, pool: &str) -> Option<Gauge> {
         let base = if pool.is_empty() { group.to_owned() } else { format!("{group}.{pool}") };
@@ -69,7 +70,7 @@ impl MemoryStats {
         Some(Gauge { current: get("current")?, peak: get("peak")?, allocated: get("allocated")?, freed: get("freed")? })
     }
 
-    /// The pools of the groups that private pools have (2.13 and later): `0_1`.
+    /// Private pools that have their own groups (2.13 and later), such as `0_1`.
     #[must_use]
     pub fn private_pools(&self) -> Vec<&str> {
         let mut out: Vec<&str> =
@@ -80,7 +81,7 @@ impl MemoryStats {
 }
 
 impl StatsKind {
-    /// The call, as people know it.
+    /// The name of the call.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! [`TorchVersion`]: which release's rules apply.
+//! [`TorchVersion`]: a PyTorch release.
 
 /// A PyTorch release, major and minor. The rules of the allocator differ between some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -10,7 +10,7 @@ pub struct TorchVersion {
 }
 
 impl TorchVersion {
-    /// The release the model follows unless told otherwise.
+    /// The release whose rules the allocator model follows by default.
     pub const REFERENCE: TorchVersion = TorchVersion::new(2, 11);
 
     /// `TorchVersion::new(2, 11)` is PyTorch 2.11.
@@ -25,7 +25,7 @@ impl TorchVersion {
         self >= TorchVersion::new(2, minor)
     }
 
-    /// Reads the first two numbers of `2.11.0+cu130`; `None` for anything else.
+    /// Parses the first two numbers of `2.11.0+cu130`; `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('.');

@@ -1,4 +1,4 @@
-//! What can be typed next in a query.
+//! Completion: the possible next words of a query.
 
 use std::ops::Range;
 
@@ -6,23 +6,23 @@ use super::reference::{GRAMMAR, about};
 use super::words::words;
 use crate::anatomy::roles::Role;
 
-/// Something that can be typed at a place in a query.
+/// A possible word at a position in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What the word becomes.
+    /// The word to insert.
     pub word: String,
     /// What it means.
     pub about: &'static str,
-    /// The bytes of the query it stands in for.
+    /// The bytes of the query that it replaces.
     pub at: Range<usize>,
 }
 
-/// Words of this recording that can be typed.
+/// Words specific to this recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vocabulary<'a> {
-    /// Names of stacks: what `stack~` may be followed by.
+    /// Names of stacks, which may follow `stack~`.
     pub stacks: &'a [&'a str],
-    /// Names of annotations, numbers left off.
+    /// Names of annotations without their numbers.
     pub annotations: &'a [&'a str],
     /// Number of steps.
     pub steps: usize,
@@ -30,7 +30,7 @@ pub struct Vocabulary<'a> {
     pub streams: usize,
 }
 
-/// Beginnings of terms, the most asked for first; what they mean stands in the table of the language.
+/// Beginnings of terms, most frequent first. Their meanings are in the table of the language.
 const TERMS: [&str; 28] = [
     "size>",
     "stack~",
@@ -62,7 +62,7 @@ const TERMS: [&str; 28] = [
     "or",
 ];
 
-/// What a beginning of [`TERMS`] means.
+/// Meaning of an entry of [`TERMS`].
 fn meaning(term: &str) -> &'static str {
     match term {
         "or" => GRAMMAR[0].1,
@@ -90,7 +90,7 @@ const POOLS: [(&str, &str); 4] = [
     ("large", "requests over 1 MiB"),
 ];
 
-/// What can stand in place of the word at a byte of a query, best first; `known` are words of this recording. At most twelve.
+/// Completions for the word at a byte position of a query, best first, at most twelve. `known` has the words of this recording.
 #[must_use]
 pub fn complete(text: &str, byte: usize, known: Vocabulary<'_>) -> Vec<Completion> {
     const MOST: usize = 12;

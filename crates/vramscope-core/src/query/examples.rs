@@ -1,4 +1,4 @@
-//! What can be asked, shown on the recording itself: its own sizes, places, steps and streams.
+//! Example queries built from the recording itself: its own sizes, places, steps and streams.
 
 use super::reference::{GRAMMAR, about};
 use super::{Query, Scope};
@@ -7,21 +7,21 @@ use crate::model::{Cancelled, Progress};
 use crate::tables::{Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames, innermost};
 use crate::units::Address;
 
-/// A query that can be asked of this recording.
+/// An example query for this recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
-    /// The query, as it is typed.
+    /// The query as typed.
     pub query: String,
-    /// What it holds for.
+    /// What it matches.
     pub about: &'static str,
-    /// Allocations it holds for; `None` where counting would take long.
+    /// Number of matching allocations; `None` where counting would take too long.
     pub holds: Option<usize>,
 }
 
-/// Counting is left out above this many allocations: some two dozen queries are asked.
+/// Above this many allocations nothing is counted, because some two dozen queries would run.
 const COUNTED: usize = 2_000_000;
 
-/// One example or more of every term, with this recording's own words. O(examples × allocations), up to a bound.
+/// At least one example per kind of term, with words of this recording. O(examples × allocations) up to two million allocations.
 ///
 /// # Errors
 /// [`Cancelled`] when the progress was cancelled.
@@ -36,7 +36,7 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
     live.sort_by_key(|l| (std::cmp::Reverse(l.requested), l.id));
     let largest = live.first().cloned().or_else(|| lifetimes.get(device, LifetimeId(0)));
     let Some(largest) = largest else { return Ok(out) };
-    // The one at the peak that was made in the trace, with a stack, tells most.
+    // An allocation that is live at the peak and was made in the trace with a stack gives the best examples.
     let told = live.iter().find(|l| l.stack.is_some() && l.born != NO_EVENT).unwrap_or(&largest);
     add(format!("size>{}", binary(largest.requested / 2)), about("size"));
     add(format!("size={}..{}", binary(largest.requested / 4), binary(largest.requested.saturating_mul(2))), "between two sizes");
@@ -123,7 +123,7 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
     Ok(out)
 }
 
-/// The greatest power of two that is not larger, with its unit and no space: `512MiB`.
+/// The greatest power of two up to `bytes`, with its unit and without a space: `512MiB`.
 fn binary(bytes: u64) -> String {
     let power = bytes.checked_ilog2().unwrap_or(0);
     let (shift, unit) = match power {

@@ -1,4 +1,4 @@
-//! [`Matching`]: the allocations a query holds for, as a set that other views can ask, with the bytes they hold over time.
+//! [`Matching`]: the allocations that a query matches, as a set for other views, with their bytes over time.
 
 use rayon::prelude::*;
 
@@ -6,16 +6,16 @@ use crate::model::{Action, Cancelled, DeviceRecording, Progress};
 use crate::tables::curves::Cell;
 use crate::tables::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT};
 
-/// Events in a cell of the curve: finer values are recomputed from the events.
+/// Events per cell of the curve; finer values are recomputed from the events.
 const CELL: usize = 64;
 
-/// Some of a device's allocations. One bit an allocation, four bytes for each that is in it, a third of a byte an event.
+/// A set of a device's allocations. Memory: one bit per allocation, four bytes per member, a third of a byte per event.
 #[derive(Debug)]
 pub struct Matching {
-    /// The rows, ascending.
+    /// Row ids, ascending.
     rows: Vec<u32>,
     bits: Vec<u64>,
-    /// Bytes of whole blocks after the last event of each cell, and the least and most within it.
+    /// Per cell: bytes of whole blocks after its last event, and their minimum and maximum within it.
     cells: Vec<(u64, u64, u64)>,
     at_start: u64,
     peak: (u64, u32),
@@ -23,7 +23,7 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// The set of these rows, ascending and each once. O(events), on all cores.
+    /// The set of these rows, which must be ascending and distinct. O(events), on all cores.
     ///
     /// # Errors
     /// [`Cancelled`] when `progress` was asked to stop.
@@ -44,7 +44,7 @@ impl Matching {
         Ok(matching)
     }
 
-    /// The cells of the curve: first each part from zero, then all from the start on.
+    /// Computes the cells: first each part starting from zero, then all from the start value.
     fn curve(
         &self,
         device: &DeviceRecording,
@@ -82,7 +82,7 @@ impl Matching {
         Ok(cells)
     }
 
-    /// What an event adds to the curve.
+    /// Change of the curve at an event.
     #[inline]
     fn delta(&self, device: &DeviceRecording, lifetimes: &Lifetimes, event: usize) -> i64 {
         let size = |id: LifetimeId| if self.contains(id) { lifetimes.block_size(id) as i64 } else { 0 };
@@ -126,14 +126,14 @@ impl Matching {
         cell.checked_sub(1).and_then(|i| self.cells.get(i)).map_or(self.at_start, |c| c.0)
     }
 
-    /// Whether an allocation is in it. O(1).
+    /// Whether an allocation is in the set. O(1).
     #[must_use]
     #[inline]
     pub fn contains(&self, id: LifetimeId) -> bool {
         self.bits.get(id.0 as usize / 64).is_some_and(|word| word >> (id.0 % 64) & 1 == 1)
     }
 
-    /// The rows, ascending.
+    /// Row ids, ascending.
     #[must_use]
     pub fn rows(&self) -> &[u32] {
         &self.rows
@@ -145,26 +145,26 @@ impl Matching {
         self.rows.len()
     }
 
-    /// True when the query holds for nothing.
+    /// True when the query matches nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Requested bytes of all of them together: what was handed out over the run.
+    /// Sum of the requested bytes of all members, live at any time.
     #[must_use]
     pub fn handed_out(&self) -> u64 {
         self.requested
     }
 
-    /// The most they held at once, in bytes of whole blocks, and the first event after which they did
+    /// The highest number of bytes that they held at once, in whole blocks, and the first event after which they did
     /// ([`NO_EVENT`]: before the first).
     #[must_use]
     pub fn peak(&self) -> (u64, u32) {
         self.peak
     }
 
-    /// Bytes of whole blocks they hold after an event ([`NO_EVENT`]: before the first). At most 64 events are looked at.
+    /// Bytes of whole blocks that they hold after an event ([`NO_EVENT`]: before the first). Reads at most 64 events.
     #[must_use]
     pub fn bytes_at(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> u64 {
         if event == NO_EVENT || device.events.is_empty() {
@@ -176,8 +176,8 @@ impl Matching {
         (self.before_cell(event / CELL) as i64 + walked).max(0) as u64
     }
 
-    /// The curve by pixel column, `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). Peaks are never lost. At most 128
-    /// events are looked at for a column.
+    /// The curve by pixel column; `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). Peaks are never lost. Reads
+    /// at most 128 events per column.
     #[must_use]
     pub fn columns(&self, device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<Cell> {
         let n = device.events.len();

@@ -1,33 +1,33 @@
-//! The query language: `size>1MiB stack~attention -stream=0`. Terms are divided by spaces and must all hold; `or` between
-//! them begins another choice; `-` or `not` turns a term around. Letters match without regard to case.
+//! The query language: `size>1MiB stack~attention -stream=0`. Terms separated by spaces must all match; `or` begins an
+//! alternative; `-` or `not` negates a term. Case is ignored.
 //!
-//! | term | holds for events | holds for allocations |
+//! | term | matches events | matches allocations |
 //! |---|---|---|
-//! | `size>1MiB`, `size=512`, `size=1MiB..2MiB`, `>1MiB` | of this size | that asked for this size |
+//! | `size>1MiB`, `size=512`, `size=1MiB..2MiB`, `>1MiB` | of this size | that requested this size |
 //! | `block>=2MiB` | of an allocation with such a block | whose whole block has this size |
 //! | `0x7f1dca2b7000`, `addr=…` | whose block or segment holds this address | whose block holds it |
 //! | `0x7f1d..` | whose address begins with these digits | the same |
 //! | `stack~attention` | with a frame whose file or function contains the text | the same |
 //! | `stack=17`, `stack=none` | by exactly this stack, or without one | the same |
-//! | `stack~/attn|mlp/` | with a frame that the regular expression between slashes finds; so with `file~` and `function~` | the same |
+//! | `stack~/attn|mlp/` | with a frame that matches the regular expression; also with `file~` and `function~` | the same |
 //! | `file~train.py`, `function~forward` | with a frame whose file, or function, contains the text | the same |
-//! | `module~attention` | under a module so named: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
+//! | `module~attention` | below a module with this name: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
 //! | `train.py`, `"two words"` | with the text in its stack or its notes | the same |
 //! | `role=gradients` | of an allocation of this role | of this role |
 //! | `stream=1`, `stream=0x55…` | of this stream, by index or handle | the same |
 //! | `pool=private`, `pool=default`, `pool=small`, `pool=large`, `pool=0.7` | of such a pool | the same |
-//! | `step=3`, `step=3..5`, `during~forward` | inside a step, or an annotation so named | born there |
-//! | `born>1200`, `gone<=2s`, `born>oom` | of an allocation born or gone then: an event, a time, an instant | the same |
+//! | `step=3`, `step=3..5`, `during~forward` | inside a step, or an annotation with this name | allocated there |
+//! | `born>1200`, `gone<=2s`, `born>oom` | of an allocation allocated or freed then (an event, a time or an instant) | the same |
 //! | `gone=never`, `born=before` | of one never freed in the trace, or made before it | the same |
-//! | `age>5000`, `age<2ms` | of an allocation that lived so long | in events or time |
+//! | `age>5000`, `age<2ms` | of an allocation with this age | in events or time |
 //! | `gone`, `kept` | of an allocation freed in the trace, or not | the same |
 //! | `live@peak`, `live@oom`, `live@end`, `live@cursor`, `live@a`, `live@1200` | of a block live then | live then |
 //! | `event=100..200`, `27584`, `time>100ms` | with this number or time | born then; one number: this event's |
 //! | `alloc`, `free`, `segment`, `oom`, …, `action=alloc` | of this action | born in the trace; freed in it; none |
 //! | `id=12` | of this allocation | this row |
 //!
-//! `!=` and `!~` turn a comparison around, as `-` does; spaces may stand around an operator and before a unit; `2MiB<size` is
-//! `size>2MiB`. What a person reads of it is the table in `reference.rs`.
+//! `!=` and `!~` negate a comparison, as `-` does. Spaces are allowed around an operator and before a unit. `2MiB<size` means
+//! `size>2MiB`. Users see the table in `reference.rs`.
 
 use std::ops::Range;
 
@@ -60,9 +60,9 @@ use words::words;
 /// A range of whole numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Between {
-    /// Least value that holds.
+    /// Smallest matching value.
     pub least: u64,
-    /// Greatest value that holds.
+    /// Largest matching value.
     pub greatest: u64,
 }
 
@@ -72,7 +72,7 @@ impl Between {
     }
 }
 
-/// How a value is compared.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `<`
@@ -87,7 +87,7 @@ pub enum Operator {
     More,
 }
 
-/// An instant that a query names.
+/// An instant named in a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instant {
     /// Where requested memory peaks.
@@ -96,104 +96,105 @@ pub enum Instant {
     Oom,
     /// The last event.
     End,
-    /// Where the window's cursor stands.
+    /// The cursor's event.
     Cursor,
     /// Marker A, or B.
     Marker(usize),
-    /// After this event.
+    /// The state after this event.
     Event(u32),
 }
 
-/// A place in the trace, or a stretch of it.
+/// A point or range in time, or an age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Numbers of events.
+    /// Event numbers.
     Events(Between),
-    /// Microseconds: after the first event, or of a life.
+    /// Microseconds, since the first event or of a lifetime.
     Micros(Between),
-    /// Compared with an instant.
+    /// A comparison with an instant.
     At(Operator, Instant),
 }
 
-/// What must hold of an event, or of an allocation.
+/// A condition on events or allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Term {
     /// One of these actions.
     Action(Vec<Action>),
-    /// A size in bytes: an event's own, or what an allocation asked for.
+    /// Size in bytes: an event's own, or the requested size of an allocation.
     Size(Between),
-    /// The whole block's bytes.
+    /// Size of the whole block in bytes.
     Block(Between),
-    /// Holds this address.
+    /// The block or segment contains this address.
     Address(u64),
     /// Addresses in this range.
     Addresses(Between),
-    /// A number of an event.
+    /// Event number.
     Event(Between),
     /// Microseconds after the first event.
     Time(Between),
-    /// A stream, by its index or its handle.
+    /// A stream by index or handle.
     Stream(u64),
-    /// A private pool, or the default one.
+    /// True: a private pool; false: the default pool.
     PrivatePool(bool),
     /// The pool with this key.
     Pool(PoolKey),
     /// Small or large requests.
     Class(SizeClass),
-    /// A frame that contains the text, lower case.
+    /// A frame contains the text (lower case).
     Stack(String),
-    /// Exactly this stack, by its number in the recording.
+    /// Exactly this stack, by its number in the recording; `u32::MAX` for no stack.
     StackIs(u32),
     /// A role.
     Role(Role),
-    /// An annotation whose name contains the text, lower case.
+    /// Inside an annotation whose name contains the text (lower case).
     During(String),
-    /// Steps of these numbers: annotations of steps that end with them, else steps as the Steps lane counts them.
+    /// Inside steps with these numbers: step annotations that end with such a number, otherwise steps as the Steps lane counts
+    /// them.
     Step(Between),
-    /// A frame whose file contains the text, lower case.
+    /// The file of a frame contains the text (lower case).
     File(String),
-    /// A frame whose function contains the text, lower case.
+    /// The function of a frame contains the text (lower case).
     Function(String),
-    /// Below a module whose name or file contains the text, lower case.
+    /// Below a module whose name or file contains the text (lower case).
     Module(String),
-    /// Made before the trace began.
+    /// Allocated before the trace began.
     BornBefore,
     /// When it was allocated.
     Born(Moment),
     /// When its memory became reusable.
     Gone(Moment),
-    /// True: freed in the trace; false: not.
+    /// True: freed in the trace; false: not freed in it.
     IsGone(bool),
-    /// How long it lived, until the trace's end where it was not freed.
+    /// How long it lived; until the end of the trace if it was not freed.
     Age(Moment),
     /// Live at an instant.
     LiveAt(Instant),
-    /// A row.
+    /// Row id of an allocation.
     Id(Between),
-    /// The text, lower case, in the stack or the notes.
+    /// The stack or the notes contain the text (lower case).
     Text(String),
 }
 
-/// What cannot be read of a query, and where.
+/// Why a query cannot be parsed, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct QueryError {
-    /// One sentence: the term and what is read instead.
+    /// One sentence: the term, and what is expected instead.
     pub sentence: String,
-    /// The term's bytes in the query's text.
+    /// The term's byte range in the query.
     pub at: Range<usize>,
 }
 
-/// Choices of terms; it holds where all terms of one choice do. Terms with `true` must not hold.
+/// A query in disjunctive form: it matches where all terms of one alternative match. A term with `true` is negated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// The choices; none holds for everything.
+    /// The alternatives; none at all matches everything.
     pub any: Vec<Vec<(Term, bool)>>,
-    /// The terms as they were typed, in the same order.
+    /// The terms as typed, in the same order as [`any`](Self::any).
     pub typed: Vec<Vec<String>>,
 }
 
-/// What a query is asked of, and what its words mean there.
+/// The data that a query runs on, with the meaning of its instants.
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
     /// The recording: stacks and texts.
@@ -202,24 +203,24 @@ pub struct Scope<'a> {
     pub device: &'a DeviceRecording,
     /// The device's tables.
     pub tables: &'a DeviceTables,
-    /// What allocations are for; without them `role=` holds for nothing but `role=other`.
+    /// Roles of allocations; without them every allocation has [`Role::Unknown`].
     pub roles: Option<&'a Roles>,
-    /// The device's steps, where they are known.
+    /// The device's steps, if known.
     pub steps: Option<&'a Steps>,
-    /// The window's cursor.
+    /// The cursor's event.
     pub cursor: Option<u32>,
-    /// Markers A and B.
+    /// Events of markers A and B.
     pub markers: [Option<u32>; 2],
 }
 
 impl<'a> Scope<'a> {
-    /// A device by itself: no roles, steps or cursor.
+    /// A scope without roles, steps, cursor and markers.
     #[must_use]
     pub fn new(recording: &'a Recording, device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
         Scope { recording, device, tables, roles: None, steps: None, cursor: None, markers: [None; 2] }
     }
 
-    /// The event an instant stands for; `None` where the recording, or the window, has none, and for a number past the last.
+    /// The event of an instant; `None` if the recording or the window has none, or for an event number past the last.
     #[must_use]
     pub fn event_of(&self, instant: Instant) -> Option<u32> {
         match instant {
@@ -234,15 +235,15 @@ impl<'a> Scope<'a> {
 }
 
 impl Query {
-    /// Reads a query. Nothing, or only spaces, holds for everything.
+    /// Parses a query. An empty one matches everything.
     ///
     /// # Errors
-    /// One sentence that names the term and says what is read instead, with the term's place.
+    /// One sentence that names the term and what is expected instead, with the term's position.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         let mut any: Vec<Vec<(Term, bool)>> = Vec::new();
         let mut open: Vec<(Term, bool)> = Vec::new();
         let (mut typed, mut open_typed): (Vec<Vec<String>>, Vec<String>) = Default::default();
-        // The place of a `not` or an `or` that still waits for a term.
+        // The position of a `not` or `or` that still needs a term.
         let (mut not, mut or) = (None, None);
         for word in words(text) {
             let wrong = |sentence: String| QueryError { sentence, at: word.at.clone() };
@@ -291,19 +292,19 @@ impl Query {
         Ok(Query { any, typed })
     }
 
-    /// True when it holds for everything.
+    /// True when it matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.any.is_empty()
     }
 
-    /// True when its answer changes with the window's cursor.
+    /// True when the result depends on the cursor.
     #[must_use]
     pub fn follows_cursor(&self) -> bool {
         self.names(Instant::Cursor)
     }
 
-    /// True when its answer changes with marker A or B.
+    /// True when the result depends on marker A or B.
     #[must_use]
     pub fn follows_markers(&self) -> bool {
         self.names(Instant::Marker(0)) || self.names(Instant::Marker(1))
@@ -317,19 +318,19 @@ impl Query {
         })
     }
 
-    /// True when its answer needs [`Scope::roles`].
+    /// True when the result depends on [`Scope::roles`].
     #[must_use]
     pub fn needs_roles(&self) -> bool {
         self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Role(_)))
     }
 
-    /// True when its answer needs [`Scope::steps`].
+    /// True when the result depends on [`Scope::steps`].
     #[must_use]
     pub fn needs_steps(&self) -> bool {
         self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Step(_)))
     }
 
-    /// The events it holds for, ascending. O(events), on all cores.
+    /// The matching events, ascending. O(events), on all cores.
     ///
     /// # Errors
     /// [`Cancelled`] when the progress was cancelled.
@@ -338,14 +339,14 @@ impl Query {
         chosen(scope.device.events.len() as u32, progress, |e| tests.hold_for_event(scope, e))
     }
 
-    /// Those of some allocations that it holds for, in their order. O(allocations asked about).
+    /// The matching ones of `ids`, in the same order. O(ids).
     #[must_use]
     pub fn among(&self, scope: &Scope<'_>, ids: &[crate::tables::LifetimeId]) -> Vec<crate::tables::LifetimeId> {
         let tests = Tests::new(self, scope);
         ids.iter().copied().filter(|&id| tests.hold_for_lifetime(scope, id)).collect()
     }
 
-    /// The rows of the allocations it holds for, ascending. O(allocations), on all cores.
+    /// The row ids of the matching allocations, ascending. O(allocations), on all cores.
     ///
     /// # Errors
     /// [`Cancelled`] when the progress was cancelled.
@@ -355,7 +356,7 @@ impl Query {
     }
 }
 
-/// The numbers below `n` that pass, ascending.
+/// The numbers below `n` that pass, ascending; on all cores.
 fn chosen(n: u32, progress: &Progress, passes: impl Fn(u32) -> bool + Sync) -> Result<Vec<u32>, Cancelled> {
     use rayon::prelude::*;
     const CHUNK: u32 = 1 << 16;
@@ -369,7 +370,7 @@ fn chosen(n: u32, progress: &Progress, passes: impl Fn(u32) -> bool + Sync) -> R
     Ok(chunks?.concat())
 }
 
-/// What a filter leaves: `9,422 of 27,909`.
+/// How many are left by a filter: `9,422 of 27,909`.
 #[must_use]
 pub fn of_text(left: usize, all: usize) -> String {
     format!("{} of {}", count(left as u64), count(all as u64))

@@ -1,26 +1,25 @@
-//! What `~` looks for in a name: a text that it contains, or a regular expression between slashes.
+//! The value of `~`: a text that a name must contain, or a regular expression between slashes.
 
 use regex_lite::Regex;
 
-/// What is looked for.
 pub(super) enum Needle<'a> {
-    /// The name contains it, in lower case.
+    /// The name must contain this lower-case text.
     Text(&'a str),
-    /// It is found in the name, whatever its case.
+    /// The name must match this expression; case is ignored.
     Pattern(Regex),
 }
 
-/// The regular expression of `/attn|mlp/`; `None` for a plain text, such as a folder between slashes.
+/// The regular expression in `/attn|mlp/`; `None` for plain text, such as a folder between slashes.
 #[must_use]
 pub(super) fn pattern_of(value: &str) -> Option<&str> {
     let inner = value.strip_prefix('/')?.strip_suffix('/')?;
     inner.contains(['|', '*', '+', '?', '(', ')', '[', ']', '{', '^', '$', '\\']).then_some(inner)
 }
 
-/// What is wrong with the value of a `~`, in a sentence.
+/// Checks the value of a `~`; the error is one sentence.
 ///
 /// # Errors
-/// When the expression between slashes cannot be read, or `|` stands outside of one.
+/// When the expression between slashes is invalid, or `|` occurs outside of one.
 pub(super) fn check(word: &str, name: &str, value: &str) -> Result<(), String> {
     match pattern_of(value) {
         Some(pattern) => match read(pattern) {
@@ -39,7 +38,7 @@ fn read(pattern: &str) -> Result<Regex, String> {
 }
 
 impl<'a> Needle<'a> {
-    /// What a checked value looks for.
+    /// Builds the matcher for a checked value.
     pub(super) fn of(value: &'a str) -> Self {
         match pattern_of(value).and_then(|p| read(p).ok()) {
             Some(pattern) => Needle::Pattern(pattern),
@@ -47,7 +46,7 @@ impl<'a> Needle<'a> {
         }
     }
 
-    /// Whether a name has it.
+    /// Whether a name matches.
     pub(super) fn is_in(&self, name: &str) -> bool {
         match self {
             Needle::Text(text) => name.to_lowercase().contains(text),

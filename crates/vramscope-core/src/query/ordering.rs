@@ -12,11 +12,11 @@ pub enum Order {
     /// Order of allocation.
     #[default]
     Born,
-    /// Bytes asked for.
+    /// Requested bytes.
     Size,
     /// Bytes of the whole block.
     Block,
-    /// When its memory became reusable; what never did comes last.
+    /// When its memory became reusable; allocations never freed come last.
     Gone,
     /// How long it lived, in events.
     Age,
@@ -24,7 +24,7 @@ pub enum Order {
     Address,
     /// Name of its stack.
     Stack,
-    /// What it is for.
+    /// Role.
     Role,
     /// Stream, as the recording counts them.
     Stream,
@@ -64,13 +64,13 @@ impl Order {
         }
     }
 
-    /// Largest first is what one wants to see: sizes and ages.
+    /// True for sizes and ages, where users want the largest first.
     #[must_use]
     pub fn begins_descending(self) -> bool {
         matches!(self, Order::Size | Order::Block | Order::Age)
     }
 
-    /// Sorts rows; equal ones stay in order of allocation. O(n log n), on all cores: about 0.1 µs a row.
+    /// Sorts rows; equal ones stay in order of allocation. O(n log n), on all cores: about 0.1 µs per row.
     ///
     /// # Errors
     /// [`Cancelled`] when `progress` was asked to stop.
@@ -125,14 +125,14 @@ impl Order {
     }
 }
 
-/// How many events an allocation lived, until the trace's end where it was not freed.
+/// How many events an allocation lived; until the end of the trace if it was not freed.
 #[must_use]
 pub fn age(scope: &Scope<'_>, id: LifetimeId) -> u32 {
     let born = Some(scope.tables.lifetimes.born(id)).filter(|&e| e != NO_EVENT).unwrap_or(0);
     scope.tables.lifetimes.gone(id).min(scope.device.events.len() as u32).saturating_sub(born)
 }
 
-/// Where each name stands in the alphabet.
+/// Alphabetical rank of each name.
 fn ranks(names: &StackNames) -> Vec<u32> {
     let mut order: Vec<u32> = (0..names.len() as u32).collect();
     order.sort_by(|&a, &b| names.text(a as usize).cmp(names.text(b as usize)));

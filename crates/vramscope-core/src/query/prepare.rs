@@ -1,4 +1,4 @@
-//! A query made ready for one device: texts looked up in the stacks once, instants as events.
+//! Prepares a query for one device: looks texts up in the stacks once, and turns instants into events.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,7 +8,7 @@ use crate::anatomy::roles::Role;
 use crate::model::{Action, Frame, FrameId, PoolId, PoolKey, SizeClass, StackId, StackTable, StrId};
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// A term made ready.
+/// A prepared term.
 pub(super) enum Test {
     Action(Vec<Action>),
     Size(Between),
@@ -16,18 +16,18 @@ pub(super) enum Test {
     Address(u64),
     Addresses(Between),
     Event(Between),
-    /// By stack: true where a frame matches; and events and allocations whose notes match.
+    /// Per stack id: whether a frame matches. Also events and allocations whose notes match.
     Stacks(Vec<bool>, FxHashSet<u32>, FxHashSet<u32>),
     StackIs(StackId),
-    /// By stack: true below such a module; and ranges of events.
+    /// Per stack id: whether it is below such a module. Also ranges of events.
     Module(Vec<bool>, Vec<(u32, u32)>),
     BornBefore,
     Role(Role),
-    /// Ranges of events, ascending and apart.
+    /// Ranges of events, ascending and disjoint.
     Ranges(Vec<(u32, u32)>),
     LiveAt(u32),
     Streams(Vec<bool>),
-    /// By pool id.
+    /// Per pool id.
     Pools(Vec<bool>),
     Class(SizeClass),
     Born(Between),
@@ -36,11 +36,11 @@ pub(super) enum Test {
     AgeEvents(Between),
     AgeMicros(Between),
     Id(Between),
-    /// Nothing here can hold: an instant or a time that the recording does not have.
+    /// Matches nothing, because the recording lacks the instant or has no times.
     Never,
 }
 
-/// A query made ready for one device.
+/// A query prepared for one device.
 pub(crate) struct Tests {
     any: Vec<Vec<(Test, bool)>>,
 }
@@ -100,7 +100,7 @@ impl Test {
                 FxHashSet::default(),
             ),
             Term::Module(text) => {
-                // A dotted path is written with underscores where it names a file or a class.
+                // A dotted path has underscores where it names a file or a class.
                 let plain = |name: &str| name.to_lowercase().replace(['.', '/', '\\'], "_");
                 let wanted = plain(text);
                 let is_module = |f: &Frame| {
@@ -163,7 +163,7 @@ impl Test {
                 let at = |e: u32| times.get(e as usize).or(times.last()).copied().unwrap_or(0);
                 b.holds(at(to).saturating_sub(at(from)).max(0) as u64)
             }
-            // One number is an event of the allocation's life; a range is when it was born.
+            // A single number matches any event of the allocation's life; a range matches its `alloc` event.
             Test::Event(b) if b.least == b.greatest => {
                 u32::try_from(b.least).is_ok_and(|event| event != NO_EVENT && lifetimes.of_event(event) == id)
             }
@@ -215,7 +215,7 @@ impl Test {
             Test::Pools(wanted) if events.pool[i] != PoolId::UNKNOWN => {
                 wanted.get(usize::from(events.pool[i].0)).copied().unwrap_or(false)
             }
-            // The rest is about the allocation.
+            // All other terms are about the allocation.
             _ => {
                 let id = lifetimes.of_event(event);
                 id.is_some() && self.holds_for_lifetime(scope, id)
@@ -224,12 +224,12 @@ impl Test {
     }
 }
 
-/// The event an allocation was born at; `None` when that was before the trace.
+/// The `alloc` event of an allocation; `None` when that was before the trace.
 fn born(scope: &Scope<'_>, id: LifetimeId) -> Option<u32> {
     Some(scope.tables.lifetimes.born(id)).filter(|&e| e != NO_EVENT)
 }
 
-/// First event of a life and the one after its last, inside the trace.
+/// First event of a lifetime and the event after its last, limited to the trace.
 fn life(scope: &Scope<'_>, id: LifetimeId, last: u32) -> (u32, u32) {
     let from = born(scope, id).unwrap_or(0);
     (from, scope.tables.lifetimes.gone(id).min(last).max(from))
@@ -240,7 +240,7 @@ fn is_inside(ranges: &[(u32, u32)], event: u32) -> bool {
     at.checked_sub(1).is_some_and(|at| event < ranges[at].1)
 }
 
-/// The events whose time after the first lies in a range; `None` without times.
+/// The events whose time since the first event lies in a range; `None` without times.
 fn events_of_time(scope: &Scope<'_>, range: Between) -> Option<Between> {
     let events = &scope.device.events;
     let first = *events.time_us.first().filter(|_| events.has_time)?;
@@ -266,19 +266,19 @@ fn pools(scope: &Scope<'_>, is_wanted: impl Fn(PoolKey) -> bool) -> Test {
     Test::Pools(scope.device.pools.iter().map(|&key| is_wanted(key)).collect())
 }
 
-/// Bytes an event is about: the whole block of an allocation, the size column otherwise.
+/// Bytes that an event concerns: the whole block of an allocation, otherwise the size column.
 fn held_bytes(scope: &Scope<'_>, event: u32) -> u64 {
     let id = scope.tables.lifetimes.of_event(event);
     let block = if id.is_some() { scope.tables.lifetimes.block_size(id) } else { 0 };
     block.max(scope.device.events.size[event as usize])
 }
 
-/// For each stack, whether a frame's file or function contains the text. O(frames of all stacks).
+/// For each stack, whether a frame's file or function matches the text. O(frames of all stacks).
 fn stacks_with(stacks: &StackTable, text: &str) -> Vec<bool> {
     let mut strings: FxHashMap<StrId, bool> = FxHashMap::default();
     let needle = Needle::of(text);
     let mut has = |id: StrId| *strings.entry(id).or_insert_with(|| needle.is_in(stacks.text(id)));
-    // `train.py:71` is a place, not a name.
+    // `train.py:71` means a file and a line.
     let place = text.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?)));
     stacks_where(stacks, |f| {
         has(f.file)
@@ -287,7 +287,7 @@ fn stacks_with(stacks: &StackTable, text: &str) -> Vec<bool> {
     })
 }
 
-/// For each stack, whether a frame passes. Each frame is asked once.
+/// For each stack, whether a frame passes. Tests each distinct frame once.
 fn stacks_where(stacks: &StackTable, mut passes: impl FnMut(&Frame) -> bool) -> Vec<bool> {
     let matching: Vec<bool> =
         (0..stacks.frame_count()).map(|i| stacks.frame(FrameId(i as u32)).is_some_and(|f| passes(&f))).collect();
@@ -296,14 +296,14 @@ fn stacks_where(stacks: &StackTable, mut passes: impl FnMut(&Frame) -> bool) -> 
         .collect()
 }
 
-/// Events inside the steps of these numbers.
+/// Ranges of events inside the steps with these numbers.
 pub(super) fn ranges_of_steps(scope: &Scope<'_>, numbers: Between) -> Vec<(u32, u32)> {
     use crate::anatomy::steps::{StepSource, kind};
     let source = scope.steps.and_then(|s| match &s.source {
         StepSource::Annotation(name) | StepSource::Range(name) => Some(name.to_lowercase()),
         _ => None,
     });
-    // `layer_3` ends with a number too, and is no step.
+    // `layer_3` ends with a number too, but is no step.
     let is_of_step = |name: &str| {
         let kind = kind(name).to_lowercase();
         Some(&kind) == source.as_ref() || ["step", "iter", "batch"].iter().any(|word| kind.contains(word))
@@ -313,7 +313,7 @@ pub(super) fn ranges_of_steps(scope: &Scope<'_>, numbers: Between) -> Vec<(u32, 
         return named;
     }
     let Some(steps) = scope.steps.filter(|s| !s.is_empty()) else { return Vec::new() };
-    // People count them from 1; the last of them ends where the one after it begins.
+    // Users count steps from 1. The last step ends where the next one begins.
     let (Ok(first), last) = (usize::try_from(numbers.least), usize::try_from(numbers.greatest).unwrap_or(usize::MAX)) else {
         return Vec::new();
     };
@@ -323,7 +323,7 @@ pub(super) fn ranges_of_steps(scope: &Scope<'_>, numbers: Between) -> Vec<(u32, 
     }
 }
 
-/// Events inside the annotations whose lower-case name passes, as ascending ranges that do not touch.
+/// Events inside the annotations whose lower-case name passes, as ascending disjoint ranges.
 fn ranges(scope: &Scope<'_>, passes: impl Fn(&str) -> bool) -> Vec<(u32, u32)> {
     let (device, stacks) = (scope.device, &scope.recording.stacks);
     let times = &device.events.time_us;
@@ -341,7 +341,7 @@ fn ranges(scope: &Scope<'_>, passes: impl Fn(&str) -> bool) -> Vec<(u32, u32)> {
     found
 }
 
-/// The number a name ends with: `ProfilerStep#3` is 3.
+/// The number at the end of a name: 3 for `ProfilerStep#3`.
 pub(super) fn trailing_number(name: &str) -> Option<u64> {
     let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
     name[digits..].parse().ok()

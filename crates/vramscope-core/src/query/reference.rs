@@ -1,17 +1,17 @@
-//! The language as a table: what can be written and what it means. The reader takes the words of comparisons from it, messages
-//! their examples, the window its list and its legend, and the command line its help.
+//! The language as a table: what can be written and what it means. The parser takes the names of comparisons from it, error
+//! messages their examples, the window its list and legend, and the command line its help.
 
 use std::fmt::Write as _;
 
-/// Something that can be written.
+/// One kind of term.
 pub(super) struct Entry {
-    /// The word a comparison begins with; empty for what is no comparison.
+    /// The name of the comparison; empty if it is not a comparison.
     pub name: &'static str,
-    /// Other words for it.
+    /// Synonyms of the name.
     pub also: &'static [&'static str],
-    /// How it is written; messages give the first one as the example.
+    /// Ways to write it; error messages use the first one as example.
     pub forms: &'static [&'static str],
-    /// What it holds for.
+    /// What it matches.
     pub about: &'static str,
 }
 
@@ -19,7 +19,7 @@ const fn entry(name: &'static str, also: &'static [&'static str], forms: &'stati
     Entry { name, also, forms, about }
 }
 
-/// Everything that can be written, in the order it is listed.
+/// All kinds of terms, in the order in which they are listed.
 pub(super) const ENTRIES: [Entry; 24] = [
     entry("size", &["bytes", "requested"], &["size>1MiB", "size=1MiB..2MiB", ">1MiB"], "requested bytes, before rounding"),
     entry("block", &[], &["block>=2MiB"], "the whole block, after rounding"),
@@ -67,7 +67,7 @@ pub(super) const ENTRIES: [Entry; 24] = [
     entry("action", &[], &["action=alloc", "alloc", "free", "oom"], "events of this kind; born, or freed, in the trace"),
 ];
 
-/// How terms are put together, and what values look like: what is written, what it means.
+/// How terms are combined, and units of values: form and meaning.
 pub const GRAMMAR: [(&str, &str); 5] = [
     ("A B, A and B, A or B", "both must hold; either of two choices"),
     ("-A, not A, !=, !~", "everything but"),
@@ -76,14 +76,14 @@ pub const GRAMMAR: [(&str, &str); 5] = [
     ("us  ms  s  min", "units of a time; a number without one is an event"),
 ];
 
-/// Meaning of a form of [`ENTRIES`], or of the word of one; anything else has none.
+/// Meaning of a form or a name in [`ENTRIES`]; empty for anything else.
 #[must_use]
 pub(super) fn about(written: &str) -> &'static str {
     let of_form = ENTRIES.iter().find(|e| e.forms.contains(&written));
     of_form.or_else(|| ENTRIES.iter().find(|e| e.name == written && !written.is_empty())).map_or("", |e| e.about)
 }
 
-/// The whole language as text, a line for each thing that can be written: what `allocations --help` prints.
+/// The whole language as text, one line per kind of term, as printed by `allocations --help`.
 #[must_use]
 pub fn reference() -> String {
     let mut out =

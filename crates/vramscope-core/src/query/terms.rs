@@ -1,4 +1,4 @@
-//! One word of a query to a [`Term`].
+//! Parses one word of a query into a [`Term`].
 
 use super::reference::{ENTRIES, Entry};
 use super::{Between, Instant, Moment, Operator, Term};
@@ -6,25 +6,25 @@ use crate::anatomy::roles::{Role, role_named};
 use crate::model::{Action, SizeClass};
 use crate::units::{Address, Bytes};
 
-/// Whether a comparison can begin with this word, lower case.
+/// Whether a lower-case word is the name of a comparison.
 pub(super) fn is_name(word: &str) -> bool {
     !word.is_empty() && names().any(|name| name == word)
 }
 
-/// Words a comparison can begin with, and other names for them.
+/// The names of comparisons and their synonyms.
 fn names() -> impl Iterator<Item = &'static str> {
     let of = |e: &'static Entry| std::iter::once(e.name).chain(e.also.iter().copied());
     ENTRIES.iter().flat_map(of).filter(|name| !name.is_empty())
 }
 
-/// Units that a size can be written with, lower case.
+/// Units of a size, lower case.
 pub(super) const SIZE_UNITS: [&str; 15] =
     ["b", "byte", "bytes", "k", "kb", "kib", "m", "mb", "mib", "g", "gb", "gib", "t", "tb", "tib"];
 
-/// Units that a time can be written with.
+/// Units of a time.
 pub(super) const TIME_UNITS: [&str; 5] = ["us", "µs", "ms", "s", "min"];
 
-/// Units that can follow the figure of a comparison.
+/// Units that may follow the number of a comparison.
 pub(super) fn units_of(name: &str) -> &'static [&'static str] {
     match name {
         "" | "size" | "bytes" | "requested" | "block" => &SIZE_UNITS,
@@ -33,16 +33,16 @@ pub(super) fn units_of(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Operators, longest first; those that begin with `!` turn the term around.
+/// Operators, longest first; those that begin with `!` negate the term.
 const OPERATORS: [&str; 9] = ["<=", ">=", "==", "!=", "!~", "<", ">", "=", "~"];
 
-/// Where an operator stands in a word, and which.
+/// The first operator in a word, and its position.
 pub(super) fn operator_in(word: &str) -> Option<(usize, &'static str)> {
     let begins = |at: usize| OPERATORS.into_iter().find(|o| word[at..].starts_with(o)).map(|o| (at, o));
     word.char_indices().find_map(|(at, _)| begins(at))
 }
 
-/// The candidate that differs from a word by the fewest letters, when those are few.
+/// The candidate with the fewest differing letters, if they are few.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |other: &str| -> usize {
         let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
@@ -62,7 +62,7 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
     (best.0 <= most).then_some(best.1)
 }
 
-/// A word as a term; true where its operator turns it around.
+/// Parses a word into a term; true if its operator negates it.
 pub(super) fn term(word: &str) -> Result<(Term, bool), String> {
     let lower = word.to_lowercase();
     if let Some(at) = lower.strip_prefix("live@") {
@@ -82,7 +82,7 @@ pub(super) fn term(word: &str) -> Result<(Term, bool), String> {
                 other => (other, false),
             };
             if plain == "~" {
-                // A regular expression keeps its case: \S is not \s.
+                // A regular expression keeps its case: \S differs from \s.
                 let typed = word.get(place + operator.len()..).unwrap_or(value);
                 super::needle::check(word, name, typed)?;
                 if matches!(name, "stack" | "file" | "function" | "func") && super::needle::pattern_of(typed).is_some() {
@@ -95,7 +95,7 @@ pub(super) fn term(word: &str) -> Result<(Term, bool), String> {
             let typed = |text: &str, from: usize| word.get(from..from + text.len()).unwrap_or(text).to_owned();
             return reversed(word, &typed(name, 0), operator, &typed(value, place + operator.len()));
         }
-        // `==` and the like inside a text are the text's own; a lone word before an operator is a mistake.
+        // In other texts an operator such as `==` is part of the text. A single word before an operator is a mistake.
         if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic()) {
             return Err(unknown(name));
         }
@@ -127,7 +127,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// `2MiB<size` is `size>2MiB`.
+/// Parses `2MiB<size` as `size>2MiB`.
 fn reversed(word: &str, value: &str, operator: &str, name: &str) -> Result<(Term, bool), String> {
     if let Some((at, second)) = operator_in(name) {
         let (name, greatest) = (&name[..at], &name[at + second.len()..]);
@@ -147,7 +147,7 @@ fn reversed(word: &str, value: &str, operator: &str, name: &str) -> Result<(Term
     Ok((Term::Text(word.to_lowercase()), false))
 }
 
-/// The operator that says the same with its sides exchanged.
+/// The operator with its sides swapped.
 fn turned_round(operator: &str) -> &str {
     match operator {
         "<" => ">",
@@ -158,13 +158,13 @@ fn turned_round(operator: &str) -> &str {
     }
 }
 
-/// A word without an operator.
+/// Parses a word without an operator.
 fn alone(word: &str, lower: &str) -> Result<Term, String> {
     match lower {
         "gone" | "freed" => return Ok(Term::IsGone(true)),
         "kept" | "leaked" => return Ok(Term::IsGone(false)),
         "live" => return Ok(Term::LiveAt(Instant::Cursor)),
-        // Half typed: as a text it would hold for nothing and blank every view for a moment.
+        // An incomplete comparison: as a text it would match nothing and blank every view while the user types.
         "size" | "stack" | "role" | "category" | "addr" | "stream" | "pool" | "born" | "age" | "during" | "step" | "module" => {
             return Err(format!("\"{word}\" has no value: write for example {}, or put quotes around the text", example(lower)));
         }
@@ -180,7 +180,7 @@ fn alone(word: &str, lower: &str) -> Result<Term, String> {
         && lower.bytes().all(|b| b.is_ascii_digit())
         && let Ok(n) = lower.parse::<u64>()
     {
-        // A long number is an address, as PyTorch's snapshots write them.
+        // A long number is an address, as in PyTorch's snapshots.
         return Ok(if lower.len() > 10 { Term::Address(n) } else { Term::Event(Between { least: n, greatest: n }) });
     }
     let is_size = lower.starts_with(|c: char| c.is_ascii_digit())
@@ -205,7 +205,7 @@ fn no_instant(word: &str, typed: &str) -> String {
     }
 }
 
-/// What a comparison looks like when it has a value.
+/// An example of a comparison.
 fn example(name: &str) -> &'static str {
     let named = |e: &&Entry| !name.is_empty() && (e.name == name || e.also.contains(&name));
     ENTRIES.iter().find(named).unwrap_or(&ENTRIES[0]).forms[0]
@@ -282,7 +282,7 @@ fn pool(value: &str) -> Result<Term, String> {
 fn role(value: &str) -> Result<Term, String> {
     let plain = value.replace([' ', '-'], "_");
     let named = Role::from_name(&plain).or_else(|| Role::from_name(value));
-    // `param`, `grad`, `opt` while typing: one role begins so.
+    // `param`, `grad`, `opt` during typing: accepted if only one role begins so.
     let begun = || {
         let mut found = Role::ALL.into_iter().filter(|c| c.name().starts_with(&plain));
         found.next().filter(|_| found.next().is_none())
@@ -306,7 +306,7 @@ fn operator_of(operator: &str) -> Operator {
     }
 }
 
-/// `1200` and `100..200` are events, `2ms` is a time, `peak` an instant.
+/// `1200` and `100..200` are events, `2ms` is a time, `peak` is an instant.
 fn moment(word: &str, operator: &str, value: &str) -> Result<Moment, String> {
     if value.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return instant(value).map(|at| Moment::At(operator_of(operator), at)).ok_or_else(|| {
@@ -341,21 +341,21 @@ pub(super) fn between(operator: &str, value: &str, read: &dyn Fn(&str) -> Result
     Ok(from_operator(operator_of(operator), read(value)?))
 }
 
-/// The whole numbers that an operator and a value leave.
+/// The range of whole numbers that an operator and a value allow.
 pub(super) fn from_operator(operator: Operator, n: u64) -> Between {
     match operator {
         Operator::More if n == u64::MAX => Between { least: 1, greatest: 0 },
         Operator::More => Between { least: n + 1, greatest: u64::MAX },
         Operator::AtLeast => Between { least: n, greatest: u64::MAX },
         Operator::AtMost => Between { least: 0, greatest: n },
-        // Nothing is under 0: a range that holds nothing.
+        // Nothing is below 0: an empty range.
         Operator::Less if n == 0 => Between { least: 1, greatest: 0 },
         Operator::Less => Between { least: 0, greatest: n - 1 },
         Operator::Is => Between { least: n, greatest: n },
     }
 }
 
-/// `13us`, `2.5ms`, `1s`, `2min05s`; a bare number is milliseconds.
+/// `13us`, `2.5ms`, `1s`, `2min05s`; a number without a unit is milliseconds.
 fn micros(text: &str) -> Result<u64, String> {
     let wrong = || format!("\"{text}\" is not a time: write 13us, 2.5ms, 1s or 2min");
     let (mut rest, mut sum) = (text, 0.0);
@@ -379,14 +379,14 @@ fn micros(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `7f1d..` is a prefix, whole digits an address inside a block.
+/// `7f1d..` is a prefix of addresses; complete digits are an address within a block.
 fn address(word: &str, digits: &str) -> Result<Term, String> {
     let wrong = || format!("\"{word}\" is not an address: write 0x7f1dca2b7000, or 0x7f1d.. for all that begin so");
     let prefix = digits.strip_suffix("..").or_else(|| digits.strip_suffix('…')).or_else(|| digits.strip_suffix('*'));
     let Some(prefix) = prefix else {
         return Address::parse(&format!("0x{digits}")).map(|a| Term::Address(a.0)).ok_or_else(wrong);
     };
-    // Device addresses have twelve digits.
+    // Device addresses have twelve hexadecimal digits.
     let missing = 12usize.checked_sub(prefix.len()).ok_or_else(wrong)? as u32;
     let n = if prefix.is_empty() { 0 } else { u64::from_str_radix(prefix, 16).map_err(|_| wrong())? };
     let least = n << (4 * missing);

@@ -1,4 +1,4 @@
-//! The language on a recording made by hand, and against brute force on random ones.
+//! Tests the language on a recording made by hand, and against brute force on random recordings.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn find(text: &str) -> Vec<u32> {
     Query::parse(text).unwrap().events(&Scope::new(&recording, device, &tables), &Progress::new()).unwrap()
 }
 
-/// The rows found; the cursor stands at event 2, the marker A at event 1.
+/// The matching rows, with the cursor at event 2 and marker A at event 1.
 fn rows(text: &str) -> Vec<u32> {
     let recording = recording();
     let device = &recording.devices[0];
@@ -97,7 +97,8 @@ fn what_can_not_be_read_is_said_in_a_sentence() {
 
 #[test]
 fn allocations_are_found_by_what_they_are_and_when_they_lived() {
-    // Row 0: 2 MiB at event 1, gone at 4, by the stack, default stream and pool. Row 1: 1 MiB at event 2, kept, stream 1, private.
+    // Row 0: 2 MiB allocated at event 1, freed at 4, with a stack, default stream and pool. Row 1: 1 MiB at event 2, not freed,
+    // stream 1, private pool.
     let both = vec![0, 1];
     assert_eq!(rows(""), both);
     assert_eq!(rows("size>1MiB"), [0]);
@@ -134,13 +135,13 @@ fn allocations_are_found_by_what_they_are_and_when_they_lived() {
     assert_eq!(rows("-role=grad and kept"), [1]);
 }
 
-/// What people type, and what it holds for in the recording above.
+/// Queries as users type them, and the rows that they match in the recording above.
 #[test]
 fn queries_are_read_as_they_are_typed() {
     let both = vec![0, 1];
     let none = Vec::<u32>::new();
     for (text, want) in [
-        // The example of the design: nothing here is in a private pool and by attention.
+        // The design's example: no allocation here is in a private pool and from attention.
         ("size>1MiB stack~attention step=3 live@peak pool=graph", &none),
         ("size>1MiB stack~attention live@peak", &vec![0]),
         ("age>3", &vec![1]),
@@ -185,7 +186,7 @@ fn queries_are_read_as_they_are_typed() {
     }
 }
 
-/// As the Steps lane numbers them.
+/// Steps are numbered as in the Steps lane.
 #[test]
 fn steps_are_counted_from_1() {
     let recording = recording();
@@ -200,7 +201,7 @@ fn steps_are_counted_from_1() {
     assert!(why.contains("steps are 1 to 3"), "{why}");
 }
 
-/// Sizes and times as the program itself writes them, comparisons from either end, quotes of any kind.
+/// Sizes and times as the program prints them, comparisons in either direction, all kinds of quotes.
 #[test]
 fn what_the_program_writes_can_be_typed() {
     for (text, same) in [
@@ -285,7 +286,7 @@ fn a_query_that_holds_for_nothing_says_why() {
     assert_eq!(there, ["live@oom: the recording has no out-of-memory event."]);
 }
 
-/// Every form of the table can be read, and every word of the reader is in the help.
+/// Every form in the table can be parsed, and every name that the parser knows is in the help.
 #[test]
 fn the_help_describes_the_language_that_is_read() {
     let text = reference();
@@ -389,14 +390,14 @@ fn completions_stand_in_for_the_word_being_typed() {
     let none = Vocabulary::default();
     let c = &complete("kept rol gone", 8, none)[0];
     assert_eq!(c.at, 5..8);
-    // Whatever is offered can be read, once it has a value.
+    // Whatever is offered can be parsed once it has a value.
     for c in complete("", 0, none).into_iter().chain(complete("role=", 5, none)).chain(complete("pool=", 5, none)) {
         let needs_value = c.word.ends_with(['>', '<', '=', '~', '@']) || c.word == "not" || c.word == "or";
         assert!(needs_value || Query::parse(&c.word).is_ok(), "{}", c.word);
     }
 }
 
-/// A term and what it means, said as plainly as can be.
+/// A term in its simplest representation.
 #[derive(Clone, Debug)]
 enum Plain {
     SizeOver(u64),
@@ -431,7 +432,7 @@ impl Plain {
             Plain::BornBefore(n) => l.born < n,
             Plain::GoneFrom(n) => l.gone != NO_EVENT && l.gone >= n,
             Plain::AgeUpTo(n) => l.gone.min(d.events.len() as u32) - l.born <= n,
-            // After an event that is not there nothing is live.
+            // Nothing is live after an event that does not exist.
             Plain::LiveAt(n) => (n as usize) < d.events.len() && l.born <= n && l.gone > n,
             Plain::Kept => l.gone == NO_EVENT,
             Plain::Small => l.class == SizeClass::Small,
@@ -476,7 +477,7 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(&found, &brute, "{}", text);
-        // The curve of what was found is what is live of it, event by event.
+        // At each event the curve of the matching allocations equals the sum of those that are live.
         let matching = crate::query::matching::Matching::of(&device, &tables, found, &Progress::new()).unwrap();
         for event in 0..device.events.len() as u32 {
             let live: u64 = brute.iter().map(|&i| LifetimeId(i))

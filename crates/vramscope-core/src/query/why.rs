@@ -1,4 +1,4 @@
-//! Why a query holds for nothing: what it names that the recording does not have, or the term at which nothing is left.
+//! Explains why a query matches nothing: what the recording lacks, or the term after which nothing is left.
 
 use super::prepare::{Test, ranges_of_steps};
 use super::{Between, Instant, Moment, Query, Scope, Term, chosen};
@@ -7,7 +7,7 @@ use crate::model::{Cancelled, Progress};
 use crate::tables::LifetimeId;
 use crate::units::{Bytes, count, counted};
 
-/// What a query is asked about.
+/// What a query runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Allocations.
@@ -27,8 +27,8 @@ impl Asked {
 }
 
 impl Query {
-    /// What it names that the recording, or the window, does not have: instants, events, steps, times, streams, pools and
-    /// annotations. A sentence each. O(terms × annotations).
+    /// Instants, events, steps, times, streams, pools and annotations that the query names but the recording or the window lacks.
+    /// One sentence each. O(terms × annotations).
     #[must_use]
     pub fn not_there(&self, scope: &Scope<'_>) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
@@ -41,8 +41,8 @@ impl Query {
         out
     }
 
-    /// Why it holds for nothing, in a sentence or two; for a query that does hold for something, and for one that is empty, nothing
-    /// is said. O(terms × what is asked about).
+    /// Why the query matches nothing, one sentence per alternative; empty if it does match something or is empty. O(terms ×
+    /// allocations or events).
     ///
     /// # Errors
     /// [`Cancelled`] when the progress was cancelled.
@@ -67,7 +67,7 @@ impl Query {
     }
 }
 
-/// The term of a choice at which nothing is left; `None` where something is.
+/// The term of an alternative after which nothing is left; `None` if something is left.
 fn emptied_by(
     scope: &Scope<'_>,
     terms: &[(Term, bool)],
@@ -97,7 +97,7 @@ fn emptied_by(
             Some(rows) => rows.into_iter().filter(|&row| passes(row)).collect(),
         };
         if next.is_empty() {
-            // The first term has just been asked alone.
+            // The first term was just tested alone.
             let is_alone = i == 0 || chosen(all, progress, passes)?.is_empty();
             return Ok(Some(if is_alone {
                 none_at_all(scope, term, *not, own, asked)
@@ -112,7 +112,7 @@ fn emptied_by(
     Ok(None)
 }
 
-/// A term that holds for nothing by itself.
+/// Explains a term that matches nothing by itself.
 fn none_at_all(scope: &Scope<'_>, term: &Term, not: bool, typed: &str, asked: Asked) -> String {
     let no = |where_: &str, text: &str| match super::needle::pattern_of(text) {
         Some(_) => format!("No {where_} is found by {text}."),
@@ -143,7 +143,7 @@ fn none_at_all(scope: &Scope<'_>, term: &Term, not: bool, typed: &str, asked: As
     }
 }
 
-/// What a term needs and the recording does not have.
+/// What a term needs but the recording lacks.
 fn missing(scope: &Scope<'_>, term: &Term, typed: &str) -> Option<String> {
     let events = &scope.device.events;
     let needs_time = |moment: &Moment| matches!(moment, Moment::Micros(_)) && !events.has_time;

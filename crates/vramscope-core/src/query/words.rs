@@ -1,23 +1,22 @@
-//! The text of a query to its words: what stands in quotes, and what spaces divide although it is one comparison.
+//! Splits a query into words: handles quotes, and joins comparisons that contain spaces.
 
 use std::ops::Range;
 
 use super::terms;
 
-/// A word of a query and its place.
+/// A word of a query with its position.
 pub(super) struct Word {
     /// The word, without its quotes.
     pub text: String,
-    /// Its bytes in the query.
+    /// Its byte range in the query.
     pub at: Range<usize>,
-    /// It began with a quote.
     pub is_quoted: bool,
 }
 
-/// Quotes that open a text, and what closes each. Documents and chats turn straight ones into pairs.
+/// Opening and closing quotes. Word processors and chats replace straight quotes by pairs.
 const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('\u{201c}', '\u{201d}'), ('\u{2018}', '\u{2019}')];
 
-/// Words divided by spaces; quotes keep spaces, also after an operator: `stack~"my file.py"`, `stack~'forward'`.
+/// Words separated by spaces. Quotes keep spaces, also after an operator: `stack~"my file.py"`, `stack~'forward'`.
 pub(super) fn words(text: &str) -> Vec<Word> {
     let mut out: Vec<Word> = Vec::new();
     let mut open: Option<Word> = None;
@@ -44,8 +43,8 @@ pub(super) fn words(text: &str) -> Vec<Word> {
     joined(out)
 }
 
-/// What closes the quote that a letter is. A straight double quote is one anywhere; the others, which are also apostrophes, where a
-/// text can begin and when they are closed.
+/// The closing quote if `c` opens a quote. A straight double quote always does. The others are also apostrophes, so they do only
+/// where a text can begin and if they are closed.
 fn opens(word: Option<&Word>, c: char, rest: &str) -> Option<char> {
     let close = QUOTES.iter().find(|q| q.0 == c)?.1;
     let before = word.map_or("", |w| w.text.trim_start_matches(['-', '!']));
@@ -53,10 +52,10 @@ fn opens(word: Option<&Word>, c: char, rest: &str) -> Option<char> {
     (c == '"' || (is_start && rest.contains(close))).then_some(close)
 }
 
-/// Puts together what is one comparison: `size > 1MiB`, `size>1 MiB`, `size=1 MiB .. 2 MiB`, `2 MiB < size`, `live @peak`.
+/// Joins the words of one comparison: `size > 1MiB`, `size>1 MiB`, `size=1 MiB .. 2 MiB`, `2 MiB < size`, `live @peak`.
 fn joined(words: Vec<Word>) -> Vec<Word> {
     let mut out: Vec<Word> = Vec::with_capacity(words.len());
-    // The range of the last word stood apart from its ends: the next number is its end.
+    // True after a `..` that stood alone: the next number is the end of the range.
     let mut has_open_range = false;
     for (i, word) in words.iter().enumerate() {
         let next = words.get(i + 1).filter(|w| !w.is_quoted).map_or("", |w| w.text.as_str());
@@ -73,7 +72,7 @@ fn joined(words: Vec<Word>) -> Vec<Word> {
     out
 }
 
-/// Whether a word goes on with the one before it; `next` is the one behind.
+/// Whether a word continues the one before it; `next` is the word after it.
 fn belongs(last: &Word, word: &Word, next: &str, has_open_range: bool) -> bool {
     let before = last.text.trim_start_matches(['-', '!']).to_lowercase();
     let text = word.text.to_lowercase();
@@ -87,7 +86,7 @@ fn belongs(last: &Word, word: &Word, next: &str, has_open_range: bool) -> bool {
         return true;
     }
     let Some((at, operator)) = terms::operator_in(&before) else {
-        // `2 MiB < size`: a figure with its unit. A unit of one letter is as likely a word.
+        // `2 MiB < size`: a number with its unit. A unit of one letter could as well be a word.
         return !word.is_quoted && before.bytes().all(|b| b.is_ascii_digit() || b == b'.') && is_long_unit(&text);
     };
     let (name, value) = (&before[..at], &before[at + operator.len()..]);
@@ -112,12 +111,12 @@ fn belongs(last: &Word, word: &Word, next: &str, has_open_range: bool) -> bool {
         || (has_open_range && text.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// `2mib`, `27,584`: what can stand before an operator and a name.
+/// True for `2mib` or `27,584`: a value that may come before an operator and a name.
 fn is_value(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit()) && terms::operator_in(text).is_none()
 }
 
-/// A unit of a size that is no other word; alone or with an operator behind it, as in `2 MiB<size`.
+/// True for a size unit that is no other word; alone or followed by an operator, as in `2 MiB<size`.
 fn is_long_unit(text: &str) -> bool {
     let unit = terms::operator_in(text).map_or(text, |(at, _)| &text[..at]);
     unit.len() > 1 && terms::SIZE_UNITS.contains(&unit)

@@ -1,12 +1,12 @@
-//! Whether the replay of a trace ends in the state that its file says it ended in.
+//! Compares the state at the end of the replayed trace with the end state that the file contains.
 
 use super::curves::{Curves, Quantity};
 use crate::model::{BlockState, DeviceRecording};
 use crate::units::Bytes;
 
-/// One sentence, without a full stop, with both figures, when the replayed trace contradicts the file: at the end of it the segments
-/// or blocks are others, or more was asked for than there was reserved. `None` when they agree, or when the file says nothing of its
-/// end. One pass over the blocks at the end.
+/// One sentence with both figures, without a full stop, when the replayed trace contradicts the file: segments or blocks at the
+/// end differ, or more was requested than reserved. `None` when they agree or the file has no end state. One pass over the final
+/// blocks.
 pub(super) fn disagreement(dev: &DeviceRecording, curves: &Curves) -> Option<String> {
     if !dev.has_final_state || dev.events.is_empty() {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn disagreement(dev: &DeviceRecording, curves: &Curves) -> Option<Str
     let (active, requested) = held.fold((0u64, 0u64), |(a, r), b| (a.saturating_add(b.size), r.saturating_add(b.requested)));
     differ("reserved", curves.end(Quantity::Reserved), reserved);
     differ("active", curves.end(Quantity::Active), active);
-    // Blocks from before the trace may be known by their whole size alone.
+    // Of blocks older than the trace only the block size may be known.
     if dev.blocks.iter().any(|b| b.requested != b.size) && curves.end(Quantity::Requested) > active {
         differ("requested", curves.end(Quantity::Requested), requested);
     }

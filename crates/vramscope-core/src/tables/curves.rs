@@ -1,7 +1,7 @@
 //! [`Curves`]: reserved, active, allocated and requested bytes over the events, exact at every zoom.
 //!
-//! Nothing is stored for a single event. Extremes and the last value are kept for every 32 events, with a pyramid above;
-//! finer values are recomputed from the events themselves. Reserved bytes change seldom and are kept by change.
+//! No value is stored per event. Each cell of 32 events stores its extremes and last value, with a pyramid above; finer values
+//! are recomputed from the events. Reserved bytes change rarely and are stored per change.
 
 use rayon::prelude::*;
 
@@ -11,19 +11,19 @@ use super::steps_curve::Steps;
 use super::{LifetimeId, Lifetimes, NO_EVENT};
 use crate::model::{Action, Cancelled, DeviceRecording, Progress, Stage};
 
-/// Events in a base cell.
+/// Events per base cell.
 const CELL: usize = 32;
 
-/// What one pixel column shows of a curve: all values after the events it covers.
+/// What one pixel column shows of a curve: the values after each event that it covers.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// Lowest value.
     pub min: u64,
-    /// Highest value: never lost.
+    /// Highest value; no zoom level loses it.
     pub max: u64,
     /// The value after the last event.
     pub last: u64,
-    /// Number of events; 0 when the value was carried over.
+    /// Number of events; 0 when the column only continues the value before it.
     pub count: u32,
 }
 
@@ -69,13 +69,13 @@ struct Curve {
     spans: Pyramid,
 }
 
-/// The four curves of one device. About three bytes an event.
+/// The four curves of one device. About three bytes per event.
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
     reserved: Steps,
-    /// What the source itself tells of allocated bytes; it stands above what its events add up to.
+    /// Allocated bytes as reported by the source; if present, used instead of the sum of the events.
     source_allocated: Option<Steps>,
-    /// False where the source tells of more reserved bytes than of segments.
+    /// False where the source reports more reserved bytes than its segments add up to.
     has_all_segments: bool,
     /// Active, allocated, requested.
     curves: [Curve; 3],
@@ -83,7 +83,7 @@ pub struct Curves {
     reserved_exact: bool,
 }
 
-/// What `event` adds to active, allocated and requested bytes.
+/// Change of active, allocated and requested bytes at `event`.
 #[inline]
 fn deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 3] {
     if !lifetimes.is_plain() {
@@ -99,7 +99,7 @@ fn deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 3] 
     }
 }
 
-/// As [`deltas`], where frees can be missing, doubled or of another size than their allocation.
+/// Like [`deltas`], for traces in which frees may be missing, doubled or differ in size from their allocation.
 fn careful_deltas(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> [i64; 3] {
     let i = event as usize;
     let mut d = [0i64; 3];
@@ -148,11 +148,11 @@ fn subtract_lost(dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32, d: &m
     }
 }
 
-/// Extremes and last values of one stretch of events, relative to its beginning.
+/// Extremes and last values of a range of events, relative to the value before it.
 struct Chunk {
-    /// One entry a cell: lowest, highest, last.
+    /// Per cell: lowest, highest, last.
     cells: Vec<[(i64, i64, i64); 3]>,
-    /// Highest value and where, for each curve.
+    /// Highest value and its event, for each curve.
     peaks: [(i64, u32); 3],
 }
 
@@ -215,8 +215,8 @@ impl Curves {
         })
     }
 
-    /// The curve of a quantity, or the steps of one that is kept by change. What PyTorch's profiler tells as allocated is told as
-    /// active too: it does not hear when streams are done with what was freed.
+    /// The curve of a quantity, or its steps if it is stored per change. If PyTorch's profiler reports allocated bytes, they also
+    /// serve as active bytes: it does not record when streams finish with freed blocks.
     fn curve(&self, q: Quantity) -> Result<&Curve, &Steps> {
         match ((q as usize).checked_sub(1), &self.source_allocated) {
             (None, _) => Err(&self.reserved),
@@ -225,13 +225,13 @@ impl Curves {
         }
     }
 
-    /// False where more was reserved than the segments that the recording knows: they are then no account of what is free.
+    /// False where more was reserved than the known segments add up to; free space can then not be derived from segments.
     #[must_use]
     pub fn has_all_segments(&self) -> bool {
         self.has_all_segments
     }
 
-    /// The value after `event`; [`NO_EVENT`] is before the first. Recomputes at most 31 events.
+    /// The value after `event`; [`NO_EVENT`] means before the first event. Recomputes at most 31 events.
     #[must_use]
     pub fn at(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, event: u32) -> u64 {
         let curve = match self.curve(q) {
@@ -256,12 +256,10 @@ impl Curves {
         }
     }
 
-    /// The instant at which a peak can be looked at: the event after which the highest value is held and everything is in its
-    /// place. Memory is reserved one event before the allocation it is for (`segment_alloc`, `segment_map`),
-    /// and between the two that block would count as free; so for reserved bytes it is that allocation. Where the trace ends
-    /// before it, the request fails instead, or nothing was allocated, it is the event of [`peak`](Self::peak) itself; so it is for
-    /// the other curves, whose peaks are allocations. Reserved bytes are as high there as at the peak. O(1), but for notes
-    /// that stand between the two.
+    /// The peak and the event at which to inspect it. The allocator reserves memory one event before the allocation that needs it
+    /// (`segment_alloc`, `segment_map`); in between, that block would count as free. So for reserved bytes this returns that
+    /// allocation's event. If no allocation follows (the trace ends, or the request fails) it returns the event of
+    /// [`peak`](Self::peak), as it does for the other curves. O(1) plus the notes between the two events.
     #[must_use]
     pub fn settled_peak(&self, dev: &DeviceRecording, q: Quantity) -> (u64, u32) {
         let (bytes, event) = self.peak(q);
@@ -272,7 +270,7 @@ impl Curves {
         let settled = after
             .map_while(|(at, action)| match action {
                 Action::Alloc => Some(Some(at as u32)),
-                // What tells nothing of memory may stand between the two.
+                // These events do not affect memory and may lie between the two.
                 Action::Annotate | Action::Snapshot | Action::Unknown => Some(None),
                 _ => None,
             })
@@ -292,8 +290,8 @@ impl Curves {
         self.curve(q).map_or_else(|steps| steps.start, |c| c.start)
     }
 
-    /// True when the curve equals PyTorch's own counter. `Requested` depends on nothing but what was recorded; `Reserved`
-    /// on the end state; the others on every block's size.
+    /// True when the curve equals PyTorch's own counter. `Requested` depends only on recorded values, `Reserved` on the end
+    /// state, the others on the size of every block.
     #[must_use]
     pub fn is_exact(&self, q: Quantity) -> bool {
         match q {
@@ -303,9 +301,9 @@ impl Curves {
         }
     }
 
-    /// One cell a pixel column. `bounds` has one more entry than there are columns, ascending event indices: column `i`
-    /// covers events `bounds[i]..bounds[i + 1]`. An empty column carries the value over. Peaks are never lost. Cost: at most
-    /// 32 events recomputed a column, none for reserved bytes.
+    /// One cell per pixel column. `bounds` holds ascending event indices, one more than there are columns: column `i` covers
+    /// events `bounds[i]..bounds[i + 1]`. An empty column continues the value before it. Peaks are never lost. Cost: at most 32
+    /// recomputed events per column, none for reserved bytes.
     #[must_use]
     pub fn columns(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, bounds: &[u32]) -> Vec<Cell> {
         let len = dev.events.len();
@@ -378,13 +376,13 @@ struct Walk<'a> {
     dev: &'a DeviceRecording,
     lifetimes: &'a Lifetimes,
     q: usize,
-    /// Events before this one are in `value`.
+    /// `value` includes all events before this one.
     event: usize,
     value: i64,
 }
 
 impl<'a> Walk<'a> {
-    /// At the beginning of a cell.
+    /// Starts at the beginning of a cell.
     fn new(curve: &'a Curve, dev: &'a DeviceRecording, lifetimes: &'a Lifetimes, q: Quantity, event: usize) -> Self {
         let value = match event / CELL {
             0 => curve.start,
@@ -394,7 +392,7 @@ impl<'a> Walk<'a> {
     }
 
     fn step(&mut self, to: usize, span: &mut Span) {
-        // Requested bytes are by far the most asked for, and need two columns only.
+        // Requested bytes are queried most by far and need only two columns.
         if self.q == 2 && self.lifetimes.is_plain() {
             let events = &self.dev.events;
             for (action, &size) in events.action[self.event.min(to)..to].iter().zip(&events.size[self.event.min(to)..to]) {
@@ -415,7 +413,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes to `to`, over whole cells where it can; the extremes on the way.
+    /// Advances to event `to`, over whole cells where possible; returns the extremes on the way.
     fn to(&mut self, to: usize) -> Span {
         let mut span = Span::EMPTY;
         let (first_cell, last_cell) = (self.event.div_ceil(CELL), to / CELL);
@@ -469,7 +467,8 @@ fn start_values(dev: &DeviceRecording, lifetimes: &Lifetimes) -> [i64; 3] {
     start
 }
 
-/// A running sum that inconsistent input drove below zero shows as zero. Sums wrap rather than stop at sizes no device has.
+/// Inconsistent input can make a running sum negative; that shows as zero. Sums wrap instead of saturating at sizes no device
+/// has.
 pub(super) fn bytes(value: i64) -> u64 {
     value.max(0) as u64
 }

@@ -1,25 +1,25 @@
-//! [`DeviceTables`]: everything the views share, built together.
+//! [`DeviceTables`]: the tables that all views share, built together.
 
 use super::agreement::disagreement;
 use super::runs::RunTimeline;
 use super::{Curves, Lifetimes, StateIndex};
 use crate::model::{Cancelled, DeviceRecording, Progress, Stage};
 
-/// All tables of one device. Immutable; drop it and build it again at any time.
+/// All tables of one device. Immutable; can be dropped and rebuilt at any time.
 #[derive(Debug)]
 pub struct DeviceTables {
-    /// One row an allocation.
+    /// One row per allocation.
     pub lifetimes: Lifetimes,
     /// Segments and blocks at any event.
     pub states: StateIndex,
     /// The four memory curves.
     pub curves: Curves,
-    /// One sentence, without a full stop, where the replayed trace contradicts the file's own end: the figures are then to be doubted.
+    /// One sentence without a full stop when the replayed trace contradicts the file's end state, so that figures are doubtful.
     pub disagreement: Option<String>,
 }
 
 impl DeviceTables {
-    /// Builds the tables of one device: one pass over the events for the lifetimes, then curves and keyframes side by side.
+    /// Builds the tables of one device: one pass over the events for the lifetimes, then the curves, then the keyframes.
     ///
     /// # Errors
     /// [`Cancelled`] when `progress` was asked to stop.

@@ -1,4 +1,4 @@
-//! What was live before the trace began: a ring buffer that wrapped, or a recording started mid-run, does not say.
+//! Finds the blocks that were live before the trace began (a ring buffer that wrapped, or a recording started mid-run).
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -12,7 +12,7 @@ use crate::model::{Action, AllocConf, BlockState, Cancelled, DeviceRecording, Po
 pub(crate) struct Initial {
     pub(crate) address: u64,
     pub(crate) requested: u64,
-    /// The block's size when the end state tells it, else 0.
+    /// The block's size if the end state contains it, else 0.
     pub(crate) block: u64,
     pub(crate) stack: StackId,
     pub(crate) stream: StreamId,
@@ -21,8 +21,8 @@ pub(crate) struct Initial {
     pub(crate) pending: bool,
 }
 
-/// What was live before the trace: what it frees without having allocated it, and what is held at the end though the trace never
-/// touched it. Oldest-looking first: what outlived the trace, then by how late it was freed.
+/// The blocks live before the trace: those freed without an allocation, and those in the end state that the trace never touches.
+/// Order: blocks that outlive the trace first, then by descending time of their free, a guess at oldest first.
 pub(crate) fn find_initial(
     dev: &DeviceRecording,
     timeline: &RunTimeline,
@@ -30,7 +30,7 @@ pub(crate) fn find_initial(
 ) -> Result<Vec<Initial>, Cancelled> {
     const CHUNK: usize = 1 << 20;
     let events = &dev.events;
-    // The first event at each address decides: an address that is freed before it is allocated was live.
+    // The first event at each address decides: if it is a free, a block was live there.
     let chunks: Vec<FxHashMap<u64, u32>> = events
         .action
         .par_chunks(CHUNK)
@@ -85,7 +85,7 @@ pub(crate) fn find_initial(
             }
         }
     }
-    // A source without segments can still tell which blocks are live (JAX).
+    // A source without segments can still list live blocks (JAX).
     if dev.segments.is_empty() {
         for block in dev.blocks.iter().filter(|b| b.state != BlockState::Inactive && !first.contains_key(&b.address)) {
             let initial = Initial {
@@ -120,7 +120,7 @@ pub(crate) fn find_initial(
     Ok(found.into_iter().map(|(_, b)| b).collect())
 }
 
-/// False when the recording left free requests out (`skip_actions`): something born in the trace completes without one.
+/// False when the recording omits free requests (`skip_actions`): a block allocated in the trace completes its free without one.
 fn records_requests(dev: &DeviceRecording) -> bool {
     let events = &dev.events;
     if events.action.contains(&Action::FreeRequested) {

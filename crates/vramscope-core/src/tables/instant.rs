@@ -1,14 +1,13 @@
-//! The words for one instant: numbers of events and allocations, and the segments and blocks of a [`State`].
+//! Types for one instant: event and allocation ids, and the segments and blocks of a [`State`].
 
 use std::ops::Range;
 
 use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StackId, StreamId};
 
-/// No such event: before the first one as a birth, never as an end.
+/// No event. As an allocation event it means "before the first event"; as a free event, "not in the trace".
 pub const NO_EVENT: u32 = u32::MAX;
 
-/// Row in [`Lifetimes`]. Ids are in order of birth: blocks that were live before the trace come first, then allocations in
-/// event order.
+/// Row in [`Lifetimes`](super::Lifetimes), in order of allocation: blocks live before the trace come first, then allocations in event order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LifetimeId(pub u32);
 
@@ -25,8 +24,8 @@ impl LifetimeId {
 
 /// Segments and blocks at one instant: the state after [`event`](Self::event) was applied.
 ///
-/// The blocks of a segment cover it without a gap. Live blocks that no known segment holds (profiler traces have no segments)
-/// stand after those of the last segment, by address.
+/// The blocks of a segment cover it without gaps. Live blocks outside any known segment (profiler traces have no segments) follow
+/// after the blocks of the last segment, by address.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// The last event applied; [`NO_EVENT`]: before the first.
@@ -35,7 +34,7 @@ pub struct State {
     pub segments: Vec<SegmentAt>,
     /// Blocks by segment and address, then blocks outside any segment.
     pub blocks: Vec<BlockAt>,
-    /// The four sums.
+    /// The four totals.
     pub totals: Totals,
 }
 
@@ -48,15 +47,15 @@ pub struct SegmentAt {
     pub size: u64,
     /// The stream whose requests it serves.
     pub stream: StreamId,
-    /// Its pool; [`PoolId::UNKNOWN`] when it was gone by the end and its events do not tell.
+    /// Its pool; [`PoolId::UNKNOWN`] when it was freed before the end and its events do not name the pool.
     pub pool: PoolId,
     /// Small or large requests.
     pub class: SizeClass,
-    /// A mapped run of an expandable segment.
+    /// True for a mapped run of an expandable segment.
     pub is_expandable: bool,
-    /// The event that took it, for an expandable run its oldest part; [`NO_EVENT`]: before the trace.
+    /// The event that allocated it (for an expandable run, its oldest part); [`NO_EVENT`]: before the trace.
     pub born: u32,
-    /// Where it was taken.
+    /// Where it was allocated.
     pub stack: StackId,
     /// Its blocks in [`State::blocks`].
     pub blocks: Range<u32>,
@@ -69,7 +68,7 @@ pub struct BlockAt {
     pub address: u64,
     /// Bytes of the whole block.
     pub size: u64,
-    /// Bytes the program asked for; 0 when inactive.
+    /// Bytes that the program requested; 0 when inactive.
     pub requested: u64,
     /// Live, pending or a hole.
     pub state: BlockState,
@@ -77,16 +76,17 @@ pub struct BlockAt {
     pub lifetime: LifetimeId,
 }
 
-/// The four sums of one instant, in bytes: of the blocks, or as the source itself tells them ([`SourceTotals`](crate::model::SourceTotals)).
+/// The four totals of one instant, in bytes: summed over blocks, or as the source reports them
+/// ([`SourceTotals`](crate::model::SourceTotals)).
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// All segments.
     pub reserved: u64,
-    /// Whole blocks that are not reusable yet: live and pending free.
+    /// Whole blocks that cannot be reused yet: live and pending free.
     pub active: u64,
-    /// Whole blocks the program holds.
+    /// Whole blocks that the program has not freed.
     pub allocated: u64,
-    /// What was asked for, live and pending free.
+    /// Requested bytes of live and pending blocks.
     pub requested: u64,
 }
 
@@ -97,7 +97,7 @@ impl State {
         self.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize).unwrap_or(&[])
     }
 
-    /// The live blocks that no known segment holds.
+    /// The live blocks outside any known segment.
     #[must_use]
     pub fn uncovered(&self) -> &[BlockAt] {
         &self.blocks[self.covered()..]
@@ -107,16 +107,15 @@ impl State {
         self.segments.last().map_or(0, |s| s.blocks.end as usize).min(self.blocks.len())
     }
 
-    /// The segment that holds an address. O(log segments).
+    /// Index of the segment that holds an address. O(log segments).
     #[must_use]
     pub fn segment_at(&self, address: u64) -> Option<usize> {
         let at = self.segments.partition_point(|s| s.address <= address).checked_sub(1)?;
         (address - self.segments[at].address < self.segments[at].size).then_some(at)
     }
 
-    /// The first address and the bytes of the part of an expandable segment around an address that has no memory behind it:
-    /// what lies between two mapped runs of one segment. `None` where memory is mapped, or none is reserved on both sides.
-    /// O(log segments).
+    /// First address and size of the unmapped range around an address: the gap between two mapped runs of one expandable segment.
+    /// `None` where memory is mapped, or where the neighbours are not of one segment. O(log segments).
     #[must_use]
     pub fn unmapped_at(&self, device: &DeviceRecording, address: u64) -> Option<(u64, u64)> {
         let next = self.segments.partition_point(|s| s.address <= address);
@@ -129,14 +128,14 @@ impl State {
         (is_one && (from..after.address).contains(&address)).then(|| (from, after.address - from))
     }
 
-    /// The segment that a block lies in, by their places. O(log segments).
+    /// Index of the segment that contains a block, given the block's index. O(log segments).
     #[must_use]
     pub fn segment_of(&self, block: usize) -> Option<usize> {
         let at = self.segments.partition_point(|s| s.blocks.end as usize <= block);
         self.segments.get(at).is_some_and(|s| s.blocks.start as usize <= block).then_some(at)
     }
 
-    /// The block that holds an address. O(log blocks).
+    /// Index of the block that holds an address. O(log blocks).
     #[must_use]
     pub fn block_at(&self, address: u64) -> Option<usize> {
         let within = |blocks: &[BlockAt]| {
@@ -147,7 +146,7 @@ impl State {
         within(&self.blocks[..covered]).or_else(|| within(&self.blocks[covered..]).map(|at| at + covered))
     }
 
-    /// Blocks that hold something, and blocks that were freed and wait for a stream. O(blocks).
+    /// Number of live blocks, and of blocks pending free. O(blocks).
     #[must_use]
     pub fn live_and_pending(&self) -> (u64, u64) {
         self.blocks.iter().fold((0, 0), |(live, pending), b| match b.state {
@@ -163,8 +162,8 @@ impl State {
     }
 }
 
-/// How far the runs of one expandable segment can lie apart, in bytes: PyTorch reserves address space for a little more than
-/// the device's memory (`ExpandableSegment` in `CUDACachingAllocator.cpp`: 1 1/8 of it).
+/// How far apart the runs of one expandable segment can be, in bytes: PyTorch reserves 1 1/8 of the device's memory as address
+/// space (`ExpandableSegment` in `CUDACachingAllocator.cpp`).
 #[must_use]
 pub fn expandable_reach(device: &DeviceRecording) -> u64 {
     device.capacity.map_or(1 << 40, |c| c.saturating_mul(9) / 8)

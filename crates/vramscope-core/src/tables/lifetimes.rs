@@ -1,4 +1,4 @@
-//! [`Lifetimes`]: one row an allocation, from birth to the moment its memory became reusable.
+//! [`Lifetimes`]: one row per allocation, from its `alloc` until its memory became reusable.
 
 use std::sync::OnceLock;
 
@@ -13,31 +13,31 @@ use crate::model::{
     Action, AllocConf, BlockState, Cancelled, DeviceRecording, PoolId, Progress, SizeClass, StackId, Stage, StreamId,
 };
 
-/// One allocation, by value: built from the compact columns and the event table.
+/// One allocation, assembled from the compact columns and the event table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// Its row.
     pub id: LifetimeId,
     /// First byte.
     pub address: u64,
-    /// Bytes the program asked for.
+    /// Bytes that the program requested.
     pub requested: u64,
-    /// Bytes of the whole block; certain where [`Lifetimes::blocks_exact`] says so.
+    /// Bytes of the whole block; exact if [`Lifetimes::blocks_exact`] is true.
     pub block: u64,
     /// The `alloc` event; [`NO_EVENT`] when it was live before the trace.
     pub born: u32,
-    /// The `free_requested` event; [`NO_EVENT`] when the trace has none (see [`pending_at_start`](Self::pending_at_start)).
-    /// Where only a `free_completed` was recorded, that one.
+    /// The `free_requested` event, or the `free_completed` event if only that was recorded; [`NO_EVENT`] when the trace has
+    /// neither (see [`pending_at_start`](Self::pending_at_start)).
     pub free_requested: u32,
     /// The `free_completed` event, or the `alloc` that reused the address without one; [`NO_EVENT`] when still held at the end.
     pub gone: u32,
-    /// Where it was allocated; [`StackId::NONE`] when that was before the trace and the end state does not tell.
+    /// Where it was allocated; [`StackId::NONE`] when that was before the trace and the end state has no stack.
     pub stack: StackId,
-    /// Where it was freed. PyTorch may have recorded the allocation's stack there (`context="alloc"`).
+    /// Where it was freed. With `context="alloc"` PyTorch may have recorded the allocation's stack here.
     pub free_stack: StackId,
     /// Its stream.
     pub stream: StreamId,
-    /// Its pool: the event's, else that of the segment that holds it.
+    /// Its pool as named by the event, otherwise that of its segment.
     pub pool: PoolId,
     /// Small or large requests.
     pub class: SizeClass,
@@ -45,7 +45,7 @@ pub struct Lifetime {
     pub pending_at_start: bool,
 }
 
-/// Block sizes: in units of 512 bytes, as the caching allocator cuts them, or in bytes where a source does not.
+/// Block sizes in units of 512 bytes; in bytes if the source has a size that is not a multiple.
 #[derive(Clone, Debug)]
 enum BlockSizes {
     Units(Vec<u32>),
@@ -91,34 +91,34 @@ impl BlockSizes {
     }
 }
 
-/// Every allocation of one device: about 16 bytes a row, and 4 an event.
+/// Every allocation of one device: about 16 bytes per row and 4 per event.
 #[derive(Debug)]
 pub struct Lifetimes {
     initial: Vec<Initial>,
-    /// Birth of the rows after the initial ones.
+    /// `alloc` events of the rows after the initial ones.
     born: Vec<u32>,
     free_requested: Vec<u32>,
     gone: Vec<u32>,
     blocks: BlockSizes,
-    /// Lifetime of each event.
+    /// Lifetime id of each event.
     by_event: Vec<u32>,
-    /// Lifetimes that ended because their address was allocated again: event, lifetime.
+    /// Event and lifetime, for lifetimes that ended because their address was allocated again.
     lost: Vec<(u32, u32)>,
-    /// Pools of the rows after the initial ones, where events do not name them and there is more than one.
+    /// Pools of the rows after the initial ones; empty if events name the pools or there is only one.
     pools: Vec<PoolId>,
-    /// Row ids grouped by a hash of their address; built when first asked for.
+    /// Row ids grouped by a hash of their address; built on first use.
     by_address: OnceLock<(Vec<u32>, Vec<u32>)>,
-    /// True when every free is a request and then a completion of what was allocated: an event's own columns then tell what
-    /// it adds to a curve.
+    /// True when every allocation has at most one free request followed by one completion; the columns of an event then give its
+    /// change of a curve.
     is_plain: bool,
-    /// True when every block size is certain: the settings are known, the trace and the end state agree everywhere, and no
-    /// block from before the trace was freed with slack that nothing shows.
+    /// True when every block size is certain: the settings are known, the trace agrees with the end state everywhere, and no
+    /// block from before the trace was freed while its slack was unknown.
     pub blocks_exact: bool,
     /// Frees of addresses where nothing was live.
     pub unmatched_frees: u64,
-    /// Events and end-state blocks that do not follow from the block list replayed so far.
+    /// Events and end-state blocks that do not follow from the replayed block list.
     pub mismatches: u64,
-    /// Blocks from before the trace that were freed while the end of their block was a guess (at most 1 MiB off each).
+    /// Blocks from before the trace that were freed while their size was a guess (off by at most 1 MiB each).
     pub guessed_blocks: u64,
 }
 
@@ -266,7 +266,7 @@ impl Lifetimes {
         Ok(rows)
     }
 
-    /// The lifetime's memory became reusable at `event`.
+    /// Ends a lifetime: its memory became reusable at `event`.
     fn end(&mut self, id: u32, event: u32) {
         let i = id as usize;
         if let (Some(gone), Some(requested)) = (self.gone.get_mut(i), self.free_requested.get_mut(i)) {
@@ -277,7 +277,7 @@ impl Lifetimes {
         }
     }
 
-    /// What the file says of the blocks held at the end stands above what the replay found.
+    /// Corrects the replay by the file's end state: the file's block sizes override those found.
     fn compare_with_end(&mut self, dev: &DeviceRecording, placement: &Placement<'_>) {
         let active = dev.blocks.iter().filter(|b| b.state != BlockState::Inactive);
         let mut at_end: FxHashMap<u64, (u64, bool)> =
@@ -314,13 +314,13 @@ impl Lifetimes {
         self.initial.len()
     }
 
-    /// The trace allocates: where it does not, the recording is of one instant, with a few frees before it at most.
+    /// True if the trace contains allocations. If not, the recording shows one instant, at most with a few frees before it.
     #[must_use]
     pub fn has_allocations(&self) -> bool {
         self.len() > self.initial_count()
     }
 
-    /// Allocations whose address was allocated again while they were live: a free the trace does not have.
+    /// Allocations whose address was allocated again while they were live: their free is missing from the trace.
     #[must_use]
     pub fn lost_frees(&self) -> u64 {
         self.lost.len() as u64
@@ -330,7 +330,7 @@ impl Lifetimes {
         self.is_plain
     }
 
-    /// Lost frees, by event: the `alloc`, and the lifetime it ended.
+    /// Lost frees by event: the `alloc`, and the lifetime that it ended.
     pub(crate) fn lost(&self) -> &[(u32, u32)] {
         &self.lost
     }
@@ -402,7 +402,7 @@ impl Lifetimes {
         self.gone.get(id.0 as usize).copied().unwrap_or(NO_EVENT)
     }
 
-    /// The event at which the program let go of it; [`NO_EVENT`] when the trace has none.
+    /// The event at which the program freed it; [`NO_EVENT`] when the trace has none.
     #[must_use]
     #[inline]
     pub fn free_requested(&self, id: LifetimeId) -> u32 {
@@ -416,7 +416,7 @@ impl Lifetimes {
         self.initial.get(id.0 as usize).is_some_and(|b| b.pending)
     }
 
-    /// True when its memory is held after `event` ([`NO_EVENT`]: before the first), free requested or not.
+    /// True when its memory is held after `event` ([`NO_EVENT`]: before the first), whether or not its free was requested.
     #[must_use]
     #[inline]
     pub fn is_live_at(&self, id: LifetimeId, event: u32) -> bool {
@@ -427,7 +427,7 @@ impl Lifetimes {
         (born == NO_EVENT || born <= event) && self.gone(id) > event
     }
 
-    /// True when the program has let go of it by `event` ([`NO_EVENT`]: before the first).
+    /// True when the program has freed it by `event` ([`NO_EVENT`]: before the first).
     #[must_use]
     #[inline]
     pub fn is_requested_free_at(&self, id: LifetimeId, event: u32) -> bool {
@@ -442,7 +442,7 @@ impl Lifetimes {
         self.blocks.get(id.0 as usize)
     }
 
-    /// Bytes the program asked for.
+    /// Bytes that the program requested.
     #[must_use]
     #[inline]
     pub fn requested(&self, dev: &DeviceRecording, id: LifetimeId) -> u64 {
@@ -475,22 +475,22 @@ impl Lifetimes {
         }
     }
 
-    /// The allocation an `alloc`, `free_requested`, `free_completed` or `annotate` event is about; [`LifetimeId::NONE`]
-    /// for every other event. O(1).
+    /// The allocation that an `alloc`, `free_requested`, `free_completed` or `annotate` event refers to; [`LifetimeId::NONE`] for
+    /// other events. O(1).
     #[must_use]
     #[inline]
     pub fn of_event(&self, event: u32) -> LifetimeId {
         LifetimeId(self.by_event.get(event as usize).copied().unwrap_or(u32::MAX))
     }
 
-    /// The rows born by `event` inclusive, as a count: ids below it. [`NO_EVENT`] counts the initial ones.
+    /// Number of rows allocated up to and including `event`: their ids lie below it. [`NO_EVENT`] counts the initial ones.
     pub(crate) fn born_by(&self, event: u32) -> u32 {
         let rows = if event == NO_EVENT { 0 } else { self.born.partition_point(|&b| b <= event) };
         (self.initial.len() + rows) as u32
     }
 
-    /// Every tenant an address had, oldest first. The first call groups all rows by address (about 20 ns a row); later
-    /// ones look at a handful.
+    /// Every allocation at an address, oldest first. The first call groups all rows by address (about 20 ns per row); later calls
+    /// are cheap.
     #[must_use]
     pub fn tenants(&self, dev: &DeviceRecording, address: u64) -> Vec<LifetimeId> {
         let (starts, rows) = self.by_address.get_or_init(|| self.group_by_address(dev));
@@ -499,7 +499,7 @@ impl Lifetimes {
         found.iter().map(|&i| LifetimeId(i)).filter(|&id| self.address(dev, id) == address).collect()
     }
 
-    /// How many earlier tenants its address had, for display as `b0x…_3`. Cost as [`tenants`](Self::tenants).
+    /// How many earlier allocations its address had, shown as `b0x…_3`. Cost as [`tenants`](Self::tenants).
     #[must_use]
     pub fn generation(&self, dev: &DeviceRecording, id: LifetimeId) -> u32 {
         self.tenants(dev, self.address(dev, id)).iter().filter(|&&other| other < id).count() as u32

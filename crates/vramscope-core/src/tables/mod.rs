@@ -1,7 +1,7 @@
-//! What views and analyses draw from: a device's recording turned into tables, once.
+//! The tables that views and analyses read; built once per device from its recording.
 //!
-//! [`DeviceTables`] holds them together: one row an allocation ([`Lifetimes`]), the segments and blocks at any event
-//! ([`StateIndex`]), and the four memory curves ([`Curves`]).
+//! [`DeviceTables`] contains them: one row per allocation ([`Lifetimes`]), the segments and blocks at any event ([`StateIndex`]),
+//! and the four memory curves ([`Curves`]).
 
 mod agreement;
 pub mod curves;

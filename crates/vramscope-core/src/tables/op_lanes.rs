@@ -1,5 +1,5 @@
-//! Operators, calls and kernels as rows to draw: a row a thread and nesting depth, or a stream, and what of it falls into each
-//! pixel column of a window. A column costs two binary searches, however many operators there are.
+//! Operators, runtime calls and kernels as rows to draw: one row per thread and nesting depth, or per stream, and the spans of a
+//! row within each pixel column. A column costs two binary searches, however many operators there are.
 
 use std::ops::RangeInclusive;
 
@@ -10,16 +10,16 @@ use crate::model::{OpKind, OpTable};
 pub enum RowKind {
     /// Operators of one thread at one depth.
     Thread,
-    /// Calls of every thread into the runtime and the driver: kernels' launches, copies, `cudaMalloc`.
+    /// Runtime and driver calls of all threads: kernel launches, copies, `cudaMalloc`.
     Launches,
     /// Kernels and copies of one stream of a device.
     Stream,
 }
 
-/// One row: what runs at one depth of one thread, or on one stream; or every launch.
+/// One row: operators at one depth of one thread, work on one stream, or all launches.
 #[derive(Clone, Debug)]
 pub struct OpRow {
-    /// Index into [`OpTable::lanes`]; of launches the thread that runs most.
+    /// Index into [`OpTable::lanes`]; for launches the thread with most operators.
     pub lane: u16,
     /// Nesting depth, 0 outermost.
     pub depth: u16,
@@ -27,25 +27,25 @@ pub struct OpRow {
     pub kind: RowKind,
     /// Rows of the [`OpTable`], by start.
     pub ops: Vec<u32>,
-    /// The latest end up to each of them: ascending even where a trace has rows that overlap.
+    /// The latest end among all operators up to each one: ascending even if operators of a trace overlap.
     latest_end: Vec<i64>,
 }
 
-/// The rows of a recording, most telling first.
+/// The rows of a recording, most informative first.
 #[derive(Clone, Debug, Default)]
 pub struct OpRows {
-    /// In the order they should be kept where room is short.
+    /// Most important first: a view short of space drops rows from the end.
     pub rows: Vec<OpRow>,
-    /// Operators, calls and kernels in deeper levels and in threads and streams that have no row.
+    /// Number of operators, calls and kernels without a row: too deep, or on another thread or stream.
     pub left_out: u64,
 }
 
-/// A run of pixel columns of a row.
+/// A run of pixel columns in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpSpan {
     /// Row of the [`OpTable`], the first one when there are several.
     pub first: u32,
-    /// How many share these columns: 1, or as many as are folded.
+    /// How many operators share these columns: 1, or the number folded together.
     pub count: u32,
     /// First column.
     pub left: u32,
@@ -53,9 +53,9 @@ pub struct OpSpan {
     pub right: u32,
 }
 
-/// Levels of the thread with most operators, and of the next one.
+/// Levels shown of the busiest thread and of the second busiest.
 const LEVELS: [u16; 2] = [4, 3];
-/// Streams that get a row.
+/// Number of streams that get a row.
 const STREAMS: usize = 2;
 /// An operator narrower than this many columns is folded with its neighbours.
 const NARROW: usize = 3;
@@ -67,7 +67,7 @@ impl OpRows {
         let lanes = ops.lanes.len();
         let mut weight = vec![0u64; lanes];
         for (lane, kind) in ops.lane.iter().zip(&ops.kind) {
-            // A thread that only launches says little; one with operators tells what the program does.
+            // Runtime calls do not count: a thread with operators says more about the program.
             let says = if *kind == OpKind::Runtime { 0 } else { 1 };
             if let Some(w) = weight.get_mut(usize::from(*lane)) {
                 *w += says;
@@ -126,7 +126,7 @@ impl OpRows {
         OpRows { rows, left_out }
     }
 
-    /// How many of a row run within a time. Two binary searches.
+    /// Number of operators of a row that run within a time range. Two binary searches.
     #[must_use]
     pub fn count_within(&self, ops: &OpTable, row: usize, ns: &RangeInclusive<i64>) -> u64 {
         let Some(row) = self.rows.get(row) else { return 0 };
@@ -135,8 +135,8 @@ impl OpRows {
         to.saturating_sub(from) as u64
     }
 
-    /// The operator of a folded span that takes longest: row of the [`OpTable`]. O(log operators + those of the span); `None` where they
-    /// are more than a picture should wait for.
+    /// The longest operator of a folded span, as a row of the [`OpTable`]. O(log operators + operators in the span); `None` if
+    /// the span holds too many to search while drawing.
     #[must_use]
     pub fn longest(&self, ops: &OpTable, row: usize, span: &OpSpan) -> Option<u32> {
         const MOST: u32 = 1 << 16;
@@ -146,14 +146,14 @@ impl OpRows {
         of.iter().copied().max_by_key(|&op| (ops.duration_ns.get(op as usize), std::cmp::Reverse(op)))
     }
 
-    /// What of a row falls between ascending times, a pixel column each. O(columns × log operators).
+    /// The spans of a row between ascending times, one pixel column each. O(columns × log operators).
     #[must_use]
     pub fn spans(&self, ops: &OpTable, row: usize, bounds_ns: &[i64]) -> Vec<OpSpan> {
         let Some(row) = self.rows.get(row) else { return Vec::new() };
         let columns = bounds_ns.len().saturating_sub(1);
         let start = |k: usize| ops.start_ns[row.ops[k] as usize];
         let end = |k: usize| ops.end_ns(row.ops[k] as usize).unwrap_or(i64::MIN);
-        // Operators that run within a column; empty ones count where they start.
+        // Operators that run within a column; operators of no duration count where they start.
         let inside = |i: usize| {
             let last = i + 1 == columns;
             let from = row.latest_end.partition_point(|&e| e < bounds_ns[i]);
@@ -165,13 +165,13 @@ impl OpRows {
         };
         let is_wide = |k: usize, i: usize| end(k) >= bounds_ns[(i + NARROW).min(columns)] && end(k) > start(k);
         let mut out: Vec<OpSpan> = Vec::new();
-        // The operators before this one are drawn already.
+        // Operators before `done` are already drawn.
         let (mut i, mut done) = (0, 0);
         while i < columns {
             let (from, to) = inside(i);
             let from = from.max(done);
             if from >= to {
-                // On to the column where the next one starts.
+                // Continue at the column where the next operator starts.
                 let next =
                     row.ops.get(from).map_or(columns, |_| bounds_ns.partition_point(|&b| b <= start(from)).saturating_sub(1));
                 i = next.max(i + 1);
@@ -181,7 +181,7 @@ impl OpRows {
                 let right = bounds_ns.partition_point(|&b| b < end(from)).clamp(i + 1, columns);
                 out.push(OpSpan { first: row.ops[from], count: 1, left: i as u32, right: right as u32 });
                 (i, done) = (right, from + 1);
-                // What starts in the column it ends in is not lost: it stands right after.
+                // An operator that starts in the column where this one ends must not be lost: revisit that column.
                 if i < columns && row.ops.get(done).is_some_and(|_| start(done) < bounds_ns[i]) {
                     i -= 1;
                 }
@@ -245,7 +245,7 @@ mod tests {
         let rows = OpRows::build(&ops);
         use RowKind::{Launches, Stream, Thread};
         let told: Vec<_> = rows.rows.iter().map(|r| (r.lane, r.depth, r.kind, r.ops.len())).collect();
-        // Calls are launches, whichever thread makes them and however deep.
+        // All calls are launches, on any thread and at any depth.
         assert_eq!(told, [(0, 0, Thread, 1), (1, 0, Thread, 1), (0, 0, Launches, 2), (2, 0, Stream, 2), (0, 1, Thread, 1)]);
         // A level too deep.
         assert_eq!(rows.left_out, 1);
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(rows.longest(&ops, 0, &spans[1]), Some(1), "the first of those that take as long");
         let all = OpSpan { first: 0, count: 503, left: 0, right: 100 };
         assert_eq!(rows.longest(&ops, 0, &all), Some(501));
-        // Zoomed in, each is itself.
+        // Zoomed in, each operator has a span of its own.
         let close: Vec<i64> = (0..=400).map(|i| 2_000_000 + i * 10).map(|n| n / 1_000).collect();
         assert_eq!(rows.spans(&ops, 0, &close).iter().map(|s| s.count).sum::<u32>(), 5);
         let inner: Vec<i64> = (0..=50).map(|i| 5_500 + i).collect();

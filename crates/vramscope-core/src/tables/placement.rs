@@ -1,9 +1,8 @@
-//! The allocator's block list, replayed by placement: every allocation goes where the trace says it went, and the hole it was
-//! cut from tells the size of its block.
+//! Replays the allocator's block list from addresses: each allocation goes where the trace says, and the hole that it came from
+//! determines the size of its block.
 //!
-//! A request takes the low part of a hole or the whole of it, so the hole's size and the settings give the block's size
-//! exactly. Holes are exact too, as long as every block that borders one is; only a large block from before the trace
-//! may end in slack that no event shows.
+//! A request takes the low part of a hole or all of it, so the hole's size and the settings give the exact block size. Holes are
+//! exact if all their neighbours are; only a large block from before the trace may have slack at its end that no event shows.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::units::MEBIBYTE;
 
 const NONE: u32 = u32::MAX;
 
-/// Steps spent looking for blocks the quick way did not find, before placement is given up as not following the trace.
+/// Search steps for blocks not found by address, before the replay is abandoned as not following the trace.
 const SEARCH_BUDGET: u64 = 50_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +22,9 @@ enum Use {
     Free,
     Live,
     Pending,
-    /// The end of a segment's list: never an address of its own.
+    /// End marker of a segment's list; it has no address of its own.
     Tail,
-    /// Given back to the node store.
+    /// Returned to the spare nodes.
     Gone,
 }
 
@@ -36,14 +35,14 @@ struct Node {
     prev: u32,
     next: u32,
     lifetime: u32,
-    /// What the program asked for, while held.
+    /// Bytes that the program requested, while held.
     requested: u64,
     pool: PoolId,
     class: SizeClass,
     what: Use,
-    /// A block from before the trace whose end is a guess; `size` may change while it lives.
+    /// A block from before the trace whose size is a guess; `size` may change while it lives.
     soft: bool,
-    /// Part of a segment's list; false for a block no known segment holds.
+    /// True in a segment's list; false for a block outside all known segments.
     attached: bool,
 }
 
@@ -56,14 +55,14 @@ struct Run {
     is_expandable: bool,
 }
 
-/// What an allocation turned out to be.
+/// Result of placing an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     /// Whole block, in bytes.
     pub(crate) block: u64,
     /// Pool of the segment that holds it.
     pub(crate) pool: PoolId,
-    /// Lifetime that was still live there, or `u32::MAX`.
+    /// Lifetime still live at this address, or `u32::MAX`.
     pub(crate) lost: u32,
 }
 
@@ -71,7 +70,7 @@ pub(crate) struct Placed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     pub(crate) address: u64,
-    /// The block's size, or the least it can be.
+    /// The block's size, or its minimum.
     pub(crate) size: u64,
     /// True when `size` is certain.
     pub(crate) is_known: bool,
@@ -82,7 +81,7 @@ pub(crate) struct Before {
 
 pub(crate) struct Placement<'a> {
     conf: &'a AllocConf,
-    /// True when sizes are whole blocks and no settings apply.
+    /// True when sizes are block sizes and no rounding applies.
     sizes_are_blocks: bool,
     nodes: Vec<Node>,
     spare: Vec<u32>,
@@ -91,13 +90,13 @@ pub(crate) struct Placement<'a> {
     last: u32,
     searched: u64,
     given_up: bool,
-    /// Events that did not fit the blocks known at that moment.
+    /// Events that did not fit the known blocks.
     pub(crate) mismatches: u64,
-    /// Sizes of blocks from before the trace that later events corrected: lifetime, bytes.
+    /// Sizes of blocks from before the trace, corrected by later events: lifetime, bytes.
     pub(crate) corrected: Vec<(u32, u64)>,
-    /// Blocks from before the trace that were freed while their size was still a guess.
+    /// Blocks from before the trace that were freed while their size was a guess.
     pub(crate) unresolved: u64,
-    /// Completed frees whose size is not what was allocated.
+    /// Completed frees with another size than their allocation.
     pub(crate) uneven: u64,
 }
 
@@ -153,7 +152,7 @@ impl<'a> Placement<'a> {
         };
         let at = self.node(node);
         if let Some(old) = self.by_address.insert(address, at) {
-            // A block without a segment sat here: it can no longer be found by address.
+            // A block outside all segments was here; it can no longer be found by address.
             self.mismatches += u64::from(self.nodes[old as usize].what != Use::Free);
         }
         at
@@ -168,7 +167,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// A new segment, or pages mapped into an expandable one.
+    /// Adds a segment, or pages mapped into an expandable one.
     pub(crate) fn add_run(&mut self, run: &SegmentAt) {
         let (address, size) = (run.address, run.size);
         let Some(end) = address.checked_add(size) else {
@@ -226,7 +225,7 @@ impl<'a> Placement<'a> {
         })
     }
 
-    /// A segment goes back to the device.
+    /// A segment is returned to the device.
     pub(crate) fn remove_run(&mut self, address: u64, size: u64) {
         let Some(run) = self.runs.get(&address).copied().filter(|r| r.size == size) else {
             self.mismatches += 1;
@@ -238,7 +237,7 @@ impl<'a> Placement<'a> {
             let node = self.nodes[at as usize];
             match node.what {
                 Use::Live | Use::Pending => {
-                    // The trace returned memory it still used: keep the block findable, outside any segment.
+                    // The trace freed a segment that still holds live blocks: keep them findable, outside any segment.
                     self.mismatches += 1;
                     let n = &mut self.nodes[at as usize];
                     (n.attached, n.prev, n.next) = (false, NONE, NONE);
@@ -256,7 +255,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Pages leave an expandable segment.
+    /// Pages of an expandable segment are unmapped.
     pub(crate) fn unmap(&mut self, address: u64, size: u64) {
         let end = address.saturating_add(size);
         let found = self.runs.range(..=address).next_back().map(|(&a, &r)| (a, r)).filter(|(a, r)| a + r.size >= end);
@@ -270,14 +269,14 @@ impl<'a> Placement<'a> {
             return;
         }
         let node_end = node.address + node.size;
-        // What stays after the pages: the rest of the hole, then the rest of the list.
+        // After the unmapped pages: the rest of the hole, then the rest of the list.
         let mut rest = node.next;
         if node_end > end {
             let tail_piece = self.free_node(end, node_end - end, node.pool, node.class);
             self.link(tail_piece, node.next);
             rest = tail_piece;
         }
-        // What stays before them.
+        // Before the unmapped pages.
         let mut last = node.prev;
         if node.address < address {
             self.nodes[at as usize].size = address - node.address;
@@ -326,7 +325,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Lays the blocks that were live before the trace into the segments that were there. Addresses ascend.
+    /// Places the blocks live before the trace into the initial segments. Addresses ascend.
     pub(crate) fn add_before(&mut self, blocks: &[Before]) {
         for (i, block) in blocks.iter().enumerate() {
             let Some(at) = self.find(block.address).filter(|&at| self.nodes[at as usize].what == Use::Free) else {
@@ -356,7 +355,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// The most bytes a block of this rounded size can hold beyond it.
+    /// The most slack that a block of this rounded size can have.
     fn slack_limit(&self, class: SizeClass, rounded: u64) -> u64 {
         if class == SizeClass::Small || self.conf.expandable_segments {
             0
@@ -367,7 +366,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Cuts a free node so that one begins at `address`; that one.
+    /// Splits a free node so that one begins at `address`; returns that one.
     fn split_front(&mut self, at: u32, address: u64) -> u32 {
         let node = self.nodes[at as usize];
         if node.address == address {
@@ -381,7 +380,7 @@ impl<'a> Placement<'a> {
         second
     }
 
-    /// Makes a free node a block of `size` bytes; the rest stays free.
+    /// Turns a free node into a block of `size` bytes; the rest stays free.
     fn take(&mut self, at: u32, size: u64, requested: u64, lifetime: u32) {
         let node = self.nodes[at as usize];
         if size < node.size {
@@ -425,7 +424,7 @@ impl<'a> Placement<'a> {
         if let Some(at) = found
             && matches!(self.nodes[at as usize].what, Use::Live | Use::Pending)
         {
-            // Still live: its free was lost.
+            // Still live: its free is missing from the trace.
             lost = self.nodes[at as usize].lifetime;
             self.release(at);
             found = self.by_address.get(&address).copied();
@@ -455,7 +454,7 @@ impl<'a> Placement<'a> {
         Placed { block, pool, lost }
     }
 
-    /// No block begins at `address`: makes a free one begin there if the segments allow it.
+    /// Called when no node begins at `address`: makes a free one begin there if the segments allow it.
     fn open(&mut self, address: u64) -> Option<u32> {
         if self.runs.is_empty() || self.given_up {
             return None;
@@ -470,7 +469,7 @@ impl<'a> Placement<'a> {
         let node = self.nodes[at as usize];
         match node.what {
             Use::Free => {
-                // The block before may be one whose slack was not known: it ends where this one begins.
+                // The block before may be soft: it then ends where this one begins.
                 let before = node.prev;
                 if before != NONE && self.nodes[before as usize].soft && self.is_in_slack(before, address) {
                     self.resize_soft(before, address);
@@ -495,7 +494,7 @@ impl<'a> Placement<'a> {
         address - (node.address + node.size) <= self.slack_limit(node.class, node.size)
     }
 
-    /// The end of a soft block is at `end`: the hole after it moves.
+    /// Sets the end of a soft block to `end`; the hole after it then begins there.
     fn resize_soft(&mut self, at: u32, end: u64) {
         let node = self.nodes[at as usize];
         let next = node.next;
@@ -523,7 +522,7 @@ impl<'a> Placement<'a> {
     }
 
     fn block_at(&mut self, address: u64) -> Option<u32> {
-        // A free is two events in a row at one address.
+        // A free is often two consecutive events at one address.
         if self.last != NONE {
             let node = &self.nodes[self.last as usize];
             if node.address == address && matches!(node.what, Use::Live | Use::Pending) {
@@ -537,14 +536,14 @@ impl<'a> Placement<'a> {
         })
     }
 
-    /// The program let go of the block at `address`; its lifetime, or `u32::MAX`.
+    /// The program freed the block at `address`; returns its lifetime, or `u32::MAX`.
     pub(crate) fn free_requested(&mut self, address: u64) -> u32 {
         let Some(at) = self.block_at(address) else { return NONE };
         self.nodes[at as usize].what = Use::Pending;
         self.nodes[at as usize].lifetime
     }
 
-    /// The block at `address` became reusable; its lifetime, or `u32::MAX`.
+    /// The block at `address` became reusable; returns its lifetime, or `u32::MAX`.
     pub(crate) fn free_completed(&mut self, address: u64, size: u64) -> u32 {
         let Some(at) = self.block_at(address) else { return NONE };
         let Node { lifetime, requested, .. } = self.nodes[at as usize];
@@ -587,7 +586,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Every block still held: address, size, lifetime, pending, and whether the size is a guess.
+    /// Every block still held: address, size, lifetime, whether it is pending, and whether its size is a guess.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u64, u64, u32, bool, bool)> {
         let blocks = self.nodes.iter().filter(|n| matches!(n.what, Use::Live | Use::Pending));
         blocks.map(|n| (n.address, n.size, n.lifetime, n.what == Use::Pending, n.soft))

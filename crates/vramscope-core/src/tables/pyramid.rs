@@ -1,6 +1,6 @@
-//! [`Pyramid`]: extremes over any stretch of a long series, in a handful of steps.
+//! [`Pyramid`]: minimum and maximum over any range of a long series in O(log).
 
-/// Lowest and highest value of a stretch.
+/// Lowest and highest value of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) min: u64,
@@ -8,7 +8,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Holds nothing: any union with it is the other.
+    /// The neutral element of [`union`](Self::union).
     pub(crate) const EMPTY: Span = Span { min: u64::MAX, max: 0 };
 
     pub(crate) fn of(value: u64) -> Self {
@@ -22,7 +22,7 @@ impl Span {
 
 const FAN_OUT: usize = 8;
 
-/// Base cells and levels above them, each cell the union of eight below: a seventh more than the base.
+/// Base cells with levels above, each cell the union of eight below; takes a seventh more memory than the base.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pyramid {
     levels: Vec<Vec<Span>>,
@@ -66,7 +66,7 @@ impl Pyramid {
         span
     }
 
-    /// The first base cell of `from..to` whose highest value is the highest of all; O(log).
+    /// The first base cell in `from..to` with the highest maximum; O(log).
     pub(crate) fn highest(&self, from: usize, to: usize) -> Option<usize> {
         let to = to.min(self.levels.first()?.len());
         if from >= to {
@@ -80,7 +80,7 @@ impl Pyramid {
     fn first_reaching(&self, from: usize, to: usize, value: u64) -> Option<usize> {
         let mut at = from;
         while at < to {
-            // Climb while whole blocks stay below the value, then go down into the one that does not.
+            // Go up while whole blocks stay below the value, then down into the first that does not.
             let mut level = 0;
             let mut width = 1;
             while level + 1 < self.levels.len() && at.is_multiple_of(width * FAN_OUT) {

@@ -1,11 +1,11 @@
-//! [`StateIndex`]: the segments and blocks at any event, by keyframes of the live set and a short walk from the nearest.
+//! [`StateIndex`]: the segments and blocks at any event, computed from the nearest keyframe of the live set.
 
 use super::instant::{BlockAt, LifetimeId, NO_EVENT, State, Totals};
 use super::lifetimes::Lifetimes;
 use super::runs::RunTimeline;
 use crate::model::{BlockState, Cancelled, DeviceRecording, Progress};
 
-/// The live set at one instant, and how many rows were born by then.
+/// The live set at one instant, and the number of rows allocated by then.
 #[derive(Clone, Debug)]
 struct Frame {
     event: u32,
@@ -13,31 +13,31 @@ struct Frame {
     live: Vec<u32>,
 }
 
-/// Keyframes of the live set and of the segments. About a byte an event.
+/// Keyframes of the live set and of the segments. About a byte per event.
 #[derive(Clone, Debug)]
 pub struct StateIndex {
     pub(crate) runs: RunTimeline,
     frames: Vec<Frame>,
 }
 
-/// Fewest births between two keyframes: about 4096 events.
+/// Minimum number of allocations between two keyframes: about 4096 events.
 const FRAME_BIRTHS: usize = 1365;
 
-/// How long a segment was reserved.
+/// How long a segment existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentLife {
     /// First byte.
     pub address: u64,
-    /// Bytes, at the instant that was asked about.
+    /// Bytes, at the instant asked for.
     pub size: u64,
-    /// The event that took it; [`NO_EVENT`]: before the trace.
+    /// The event that allocated it; [`NO_EVENT`]: before the trace.
     pub born: u32,
-    /// The event that gave it, or a part of it, back; [`NO_EVENT`]: not in the trace.
+    /// The event that freed it or a part of it; [`NO_EVENT`]: not in the trace.
     pub gone: u32,
 }
 
 impl StateIndex {
-    /// The life of the segment that holds an address after `event`. O(segments + changes after it).
+    /// The segment that holds `address` after `event`, and when it was allocated and freed. O(segments + later changes).
     #[must_use]
     pub fn segment_life(&self, dev: &DeviceRecording, address: u64, event: u32) -> Option<SegmentLife> {
         let segments = self.runs.at(dev, event);
@@ -72,7 +72,7 @@ impl StateIndex {
         Ok(StateIndex { runs, frames })
     }
 
-    /// The allocations held after `event`, by id, which is order of allocation; pending frees are among them.
+    /// The allocations held after `event`, pending frees included, by id (order of allocation).
     #[must_use]
     pub fn live_at(&self, lifetimes: &Lifetimes, event: u32) -> Vec<LifetimeId> {
         self.live_ids(lifetimes, event).into_iter().map(LifetimeId).collect()
@@ -86,8 +86,8 @@ impl StateIndex {
         live_after(lifetimes, &self.frames[at], lifetimes.born_by(event), event)
     }
 
-    /// Every segment and block after `event` ([`NO_EVENT`]: before the first). Cost: the live set, sorted by address, at each call, also
-    /// for the next event: a step costs what a seek does. See the map of the code for why it is not kept from one event to the next.
+    /// Every segment and block after `event` ([`NO_EVENT`]: before the first). Each call sorts the live set by address, so a step
+    /// to the next event costs as much as a seek; docs/ARCHITECTURE.md says why no state is kept between calls.
     #[must_use]
     pub fn at(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> State {
         let mut live: Vec<(u64, u32)> =
@@ -148,7 +148,7 @@ impl StateIndex {
     }
 }
 
-/// The live set after `event`, from a keyframe not after it.
+/// The live set after `event`, starting from a keyframe at or before it.
 fn live_after(lifetimes: &Lifetimes, from: &Frame, born: u32, event: u32) -> Vec<u32> {
     let is_held = |&id: &u32| lifetimes.gone(LifetimeId(id)) > event;
     let mut live = Vec::with_capacity(from.live.len() + 64);

@@ -1,4 +1,4 @@
-//! Reserved bytes: a curve that changes at few events, kept change by change.
+//! [`Steps`]: a curve that changes at few events, stored per change; used for reserved bytes.
 
 use super::NO_EVENT;
 use super::curves::{Cell, bytes};
@@ -16,7 +16,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Sums the segment events. The start is what is reserved at the end less what the trace added: right even where
+    /// Sums the segment events. The start value is the reserved bytes at the end minus what the trace added: correct even if
     /// single segments could not be followed.
     pub(super) fn build(dev: &DeviceRecording, runs: &RunTimeline) -> Self {
         let delta = |event: u32| {
@@ -42,7 +42,7 @@ impl Steps {
         Steps { start: bytes(start), events: runs.changes.iter().map(|c| c.event).collect(), values, spans }
     }
 
-    /// The figure as the source tells it.
+    /// The curve as the source reports it.
     pub(super) fn of_source(total: &SourceTotal) -> Self {
         let spans = Pyramid::build(total.values.iter().map(|&v| Span::of(v)).collect());
         Steps { start: total.start, events: total.events.clone(), values: total.values.clone(), spans }
@@ -52,17 +52,17 @@ impl Steps {
         self.after(self.values.len())
     }
 
-    /// True where both have the same value after every event.
+    /// True if both have the same value after every event.
     pub(super) fn is_same(&self, other: &Steps) -> bool {
         self.start == other.start && self.events.iter().chain(&other.events).all(|&event| self.at(event) == other.at(event))
     }
 
-    /// Changes applied before event `event`.
+    /// Number of changes before `event`.
     fn before(&self, event: u32) -> usize {
         self.events.partition_point(|&e| e < event)
     }
 
-    /// The value once that many changes were applied.
+    /// The value after that many changes.
     fn after(&self, changes: usize) -> u64 {
         changes.checked_sub(1).map_or(self.start, |i| self.values[i])
     }
@@ -78,11 +78,11 @@ impl Steps {
         }
     }
 
-    /// The highest value within events `from..to`, which is not empty, and the first event that reached it.
+    /// The highest value in the non-empty range `from..to`, and the first event that reached it.
     pub(super) fn peak_in(&self, from: u32, to: u32) -> (u64, u32) {
         let (first, last) = (self.before(from), self.before(to));
         let highest = self.spans.highest(first, last).map(|at| (self.values[at], self.events[at]));
-        // The value carried into the range stands after its first event, unless that event changed it.
+        // The value carried into the range is valid after its first event, unless that event changes it.
         let carried = (self.events.get(first) != Some(&from)).then(|| (self.after(first), from));
         match (carried, highest) {
             (Some(carried), Some(highest)) if highest.0 > carried.0 => highest,

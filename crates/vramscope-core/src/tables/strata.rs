@@ -1,4 +1,4 @@
-//! [`strata`]: the stacked picture, live allocations on top of each other in order of allocation, folded to what a pixel shows.
+//! [`strata`]: live allocations stacked in order of allocation over time, folded to the resolution of pixels.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::model::{Cancelled, DeviceRecording, Progress};
 
-/// One pixel column: the live set at the instant the stacked quantity peaks inside it.
+/// One pixel column: the live set at the event where the stacked quantity peaks within it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrataColumn {
-    /// The instant shown: the state after this event; [`NO_EVENT`] before the first.
+    /// Shows the state after this event; [`NO_EVENT`]: before the first.
     pub event: u32,
     /// Reserved bytes at that instant.
     pub reserved: u64,
@@ -20,7 +20,7 @@ pub struct StrataColumn {
     pub runs: Range<u32>,
 }
 
-/// A piece of a column.
+/// A piece of a column: one allocation or several folded ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrataRun {
     /// Bytes from the bottom of the stack.
@@ -29,33 +29,33 @@ pub struct StrataRun {
     pub top: u64,
     /// The allocation; [`LifetimeId::NONE`] when several were folded.
     pub lifetime: LifetimeId,
-    /// The first of those in it.
+    /// The first allocation of the run.
     pub first: LifetimeId,
-    /// The largest of those in it.
+    /// The largest allocation of the run.
     pub largest: LifetimeId,
     /// Number of allocations in a folded run, else 0.
     pub folded: u32,
 }
 
 impl StrataRun {
-    /// True for the run of what is held beyond the recording's allocations, as its totals tell: older ones, without stacks.
+    /// True for the run of memory that the totals contain but no recorded allocation explains: older allocations, without stacks.
     #[must_use]
     pub fn is_beyond(&self) -> bool {
         self.folded == 0 && self.lifetime == LifetimeId::NONE
     }
 }
 
-/// The stacked picture of a window.
+/// The stacked allocations of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strata {
-    /// One entry a pixel column.
+    /// One entry per pixel column.
     pub columns: Vec<StrataColumn>,
-    /// The runs of all columns, end to end.
+    /// The runs of all columns, concatenated.
     pub runs: Vec<StrataRun>,
 }
 
 impl Strata {
-    /// What stands at `bytes` above the bottom of a column; `None` above the stack. O(log runs).
+    /// The run at `bytes` above the bottom of a column; `None` above the stack. O(log runs).
     #[must_use]
     pub fn hit(&self, column: usize, bytes: u64) -> Option<&StrataRun> {
         let runs = self.runs_of(column);
@@ -71,9 +71,9 @@ impl Strata {
     }
 }
 
-/// Stacks the live allocations of each column. `bounds` as in [`Curves::columns`](super::Curves::columns); allocations thinner than
-/// `bytes_per_px` are folded with their thin neighbours into one run that says how many; `by` is the size that is stacked
-/// ([`Quantity::Reserved`] stacks requested bytes). An empty column shows the state it carries over.
+/// Stacks the live allocations of each column. `bounds` is as in [`Curves::columns`](super::Curves::columns); consecutive
+/// allocations thinner than `bytes_per_px` are folded into one run that counts them; `by` is the size to stack
+/// ([`Quantity::Reserved`] stacks requested bytes). An empty column continues the state before it.
 ///
 /// # Errors
 /// [`Cancelled`] when `progress` was asked to stop.
@@ -85,7 +85,7 @@ pub fn strata(
     by: Quantity,
     progress: &Progress,
 ) -> Result<Strata, Cancelled> {
-    /// Columns that share one walk: enough to make the first live set cheap, few enough to keep every core busy.
+    /// Columns per parallel task: enough to spread the cost of the first live set, few enough to keep every core busy.
     const STRIPE: usize = 32;
     let by = if by == Quantity::Reserved { Quantity::Requested } else { by };
     let pairs: Vec<(u32, u32)> = bounds.windows(2).map(|w| (w[0], w[1])).collect();
@@ -107,11 +107,11 @@ pub fn strata(
     Ok(whole)
 }
 
-/// A live allocation as the sweep carries it: what each column asks of it lies side by side.
+/// A live allocation during the sweep; each column reads these fields, so they lie together.
 #[derive(Clone, Copy)]
 struct Held {
     id: u32,
-    /// The event that takes it off the stack.
+    /// The event that removes it from the stack.
     until: u32,
     size: u64,
 }
@@ -127,7 +127,7 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
             Quantity::Requested | Quantity::Reserved => Held { id, until: gone, size: lifetimes.requested(dev, row) },
             Quantity::Active => Held { id, until: gone, size: lifetimes.block_size(row) },
             Quantity::Allocated => {
-                // A free requested before the trace is off the stack from the start.
+                // A free requested before the trace: never on the stack.
                 let until = if lifetimes.pending_at_start(row) { 0 } else { lifetimes.free_requested(row).min(gone) };
                 Held { id, until, size: lifetimes.block_size(row) }
             }
@@ -143,7 +143,7 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
         };
         let event = curves.peak_in(dev, lifetimes, by, from, to).map_or(carried, |(_, event)| event);
         match at {
-            // Forward from the column before: drop what went, add what came.
+            // Forward from the column before: drop freed allocations, add new ones.
             Some(previous) if previous != NO_EVENT && event != NO_EVENT && previous <= event => {
                 let now = lifetimes.born_by(event);
                 held.retain(|h| h.until > event);
@@ -174,15 +174,15 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
     strata
 }
 
-/// A folded run is no longer than this many of the thinnest that stand alone.
+/// Maximum height of a folded run, as a multiple of `bytes_per_px`.
 const FOLDED_MOST: u64 = 8;
 
-/// Appends the runs of one column above what the source tells `beyond` its allocations; the height of the stack.
+/// Appends the runs of one column on top of the unexplained bytes (`beyond`); returns the height of the stack.
 fn stack(beyond: u64, held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun>) -> u64 {
     let mut height = beyond;
     let none = LifetimeId::NONE;
     if beyond > 0 {
-        // `first` keeps the runs in order of it.
+        // Id 0 keeps the runs in order of `first`.
         runs.push(StrataRun { bottom: 0, top: beyond, lifetime: none, first: LifetimeId(0), largest: none, folded: 0 });
     }
     let mut thin = StrataRun { bottom: 0, top: 0, lifetime: none, first: none, largest: none, folded: 0 };
@@ -212,7 +212,7 @@ fn stack(beyond: u64, held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun
                 (thin.largest, most) = (lifetime, size);
             }
         }
-        // No longer than what one colour may stand for.
+        // Limits the height that one colour stands for.
         if thin.folded > 0 && thin.top - thin.bottom >= bytes_per_px.saturating_mul(FOLDED_MOST) {
             close(&mut thin, runs);
         }

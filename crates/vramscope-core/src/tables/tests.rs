@@ -1,4 +1,4 @@
-//! What the tables say, compared with what a toy allocator knows to be true.
+//! Compares the tables with the known state of a toy allocator.
 
 use proptest::prelude::*;
 

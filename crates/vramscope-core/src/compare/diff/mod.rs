@@ -1,5 +1,5 @@
-//! Comparing live memory: two instants, two recordings, two ranks, or a recording and a simulation of it. By call stack, by
-//! role, and, within one recording, by which very blocks.
+//! Compares live memory: two instants, two recordings, two ranks, or a recording with a simulation of it. By call stack, by role,
+//! and within one recording by block identity.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,22 +21,22 @@ pub struct Instant<'a> {
     pub device: &'a DeviceRecording,
     /// The device's tables.
     pub tables: &'a DeviceTables,
-    /// What its allocations are for, when that is known.
+    /// Roles of its allocations, if known.
     pub roles: Option<&'a Roles>,
     /// The state after this event.
     pub event: u32,
 }
 
-/// Live allocations, summed.
+/// Sum over live allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
+    /// Bytes of whole blocks, as in PyTorch's `active_bytes`.
     pub bytes: u64,
-    /// What programs asked for.
+    /// Bytes that the program requested.
     pub requested: u64,
     /// Number of blocks.
     pub count: u64,
-    /// Of `bytes` those in blocks whose role is inferred.
+    /// The part of `bytes` in blocks whose role is inferred.
     pub probable: u64,
 }
 
@@ -50,42 +50,42 @@ impl Held {
     }
 }
 
-/// One stack on both sides.
+/// One stack with its live memory on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The stack, in the table of [`Comparison::stacks`].
     pub stack: StackId,
-    /// Its id in A's own recording, when it is live there.
+    /// Its id in A's recording, if it has live blocks there.
     pub in_a: Option<StackId>,
-    /// Its id in B's own recording, when it is live there.
+    /// Its id in B's recording, if it has live blocks there.
     pub in_b: Option<StackId>,
-    /// Live in A.
+    /// Live memory in A.
     pub a: Held,
-    /// Live in B.
+    /// Live memory in B.
     pub b: Held,
-    /// What most of its bytes are for.
+    /// The role of most of its bytes.
     pub role: Role,
-    /// Each purpose of its bytes, in A and in B, in the order of [`Role::ALL`]: one line may make several kinds of tensor.
+    /// Its live memory per role in A and in B, in the order of [`Role::ALL`]: one line may allocate several kinds of tensors.
     pub purposes: Vec<Purpose>,
 }
 
-/// What is live for one purpose, in A and in B.
+/// Live memory of one role in A and in B.
 pub type Purpose = (Role, Held, Held);
 
-/// Whether the role of most bytes of the larger side is inferred.
+/// Whether the role is inferred for most bytes of the larger side.
 #[must_use]
 pub fn purpose_is_probable((_, a, b): &Purpose) -> bool {
     let more = if a.bytes > b.bytes { a } else { b };
     more.probable * 2 > more.bytes
 }
 
-/// The role, with "probably" where it is inferred.
+/// The role's name, with "probably" if it is inferred.
 #[must_use]
 pub fn purpose_words(purpose: &Purpose) -> String {
     purpose.0.words(purpose_is_probable(purpose))
 }
 
-/// `activations`; where there are several purposes, each with the larger of its two sides: `activations 180 MiB, workspaces 33 MiB`.
+/// `activations`; with several roles each has the size of its larger side: `activations 180 MiB, workspaces 33 MiB`.
 #[must_use]
 pub fn purposes_text(purposes: &[Purpose]) -> String {
     let weight = |p: &Purpose| p.1.bytes.max(p.2.bytes);
@@ -99,13 +99,13 @@ pub fn purposes_text(purposes: &[Purpose]) -> String {
 }
 
 impl Row {
-    /// Bytes in B less those in A.
+    /// Bytes in B minus bytes in A.
     #[must_use]
     pub fn change(&self) -> i64 {
         self.b.bytes as i64 - self.a.bytes as i64
     }
 
-    /// Bytes on both sides.
+    /// The smaller of the bytes in A and in B.
     #[must_use]
     pub fn common(&self) -> u64 {
         self.a.bytes.min(self.b.bytes)
@@ -115,24 +115,24 @@ impl Row {
 /// Segments and free memory at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// Reserved, active, allocated, requested.
+    /// Reserved, active, allocated, requested bytes.
     pub totals: [u64; 4],
     /// Segments.
     pub segments: u64,
-    /// Free bytes inside them.
+    /// Free bytes inside the segments.
     pub free: u64,
-    /// The largest hole.
+    /// The largest hole, in bytes.
     pub largest_hole: u64,
 }
 
-/// Which blocks live on one side or both, by identity: the same allocation, not one like it.
+/// Live blocks by identity (the same allocation, not a similar one).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Blocks {
-    /// Alive in A, gone or not yet born in B.
+    /// Live in A, freed or not yet allocated in B.
     pub only_a: Held,
-    /// Alive in both.
+    /// Live in both.
     pub both: Held,
-    /// Alive in B, gone or not yet born in A.
+    /// Live in B, freed or not yet allocated in A.
     pub only_b: Held,
 }
 
@@ -141,46 +141,46 @@ pub struct Blocks {
 pub struct Comparison {
     /// Every stack of either side, largest change first.
     pub rows: Vec<Row>,
-    /// All that is live in A.
+    /// All live memory in A.
     pub a: Held,
-    /// All that is live in B.
+    /// All live memory in B.
     pub b: Held,
-    /// By role, in the order of [`Role::ALL`]: A, B.
+    /// Live memory by role (A, B), in the order of [`Role::ALL`].
     pub roles: Vec<(Role, Held, Held)>,
-    /// Segments of A.
+    /// Segments and free memory in A.
     pub reserve_a: Reserve,
-    /// Segments of B.
+    /// Segments and free memory in B.
     pub reserve_b: Reserve,
-    /// Which blocks, when both are instants of one device of one recording.
+    /// Block identities, if both are instants of one device of one recording.
     pub blocks: Option<Blocks>,
-    /// Of two recordings, the blocks without a stack that are on both sides, by role: all of them where each size is there as
-    /// often in A as in B, and else none, for an equal sum says nothing. Within one recording they are compared as any stack is,
-    /// and [`Self::blocks`] tells which are the same.
+    /// Between two devices: the blocks without a stack that count as common, by role. All of them if each size occurs equally
+    /// often in A and in B; otherwise none, because equal sums prove nothing. Within one device this is empty: such blocks are
+    /// compared like any stack, and [`Self::blocks`] has their identities.
     pub untold: Vec<(Role, Held)>,
-    /// The stacks of both recordings in one table; `None` when both share theirs.
+    /// The stacks of both recordings in one table; `None` when both use the same table.
     merged: Option<StackTable>,
 }
 
 impl Comparison {
-    /// The table that the rows' stacks are in; `own` is the table of B's recording.
+    /// The table of the rows' stacks; `own` is the table of B's recording.
     #[must_use]
     pub fn stacks<'a>(&'a self, own: &'a StackTable) -> &'a StackTable {
         self.merged.as_ref().unwrap_or(own)
     }
 
-    /// Bytes in B less those in A.
+    /// Bytes in B minus bytes in A.
     #[must_use]
     pub fn change(&self) -> i64 {
         self.b.bytes as i64 - self.a.bytes as i64
     }
 
-    /// Whether what a row holds in A and in B can be set against each other: it has a stack, or both are of one recording.
+    /// Whether a row's bytes in A and in B can be compared: it has a stack, or both sides are of one device of one recording.
     #[must_use]
     pub fn is_told(&self, row: &Row) -> bool {
         row.stack.is_some() || self.blocks.is_some()
     }
 
-    /// Bytes by whole stack only in A, on both sides, only in B. Blocks without a stack are on both sides as [`Self::untold`] has it.
+    /// Bytes by whole stack: only in A, in both, only in B. Blocks without a stack are in both according to [`Self::untold`].
     #[must_use]
     pub fn parts_by_stack(&self) -> [u64; 3] {
         let told: u64 = self.rows.iter().filter(|r| self.is_told(r)).map(Row::common).sum();
@@ -189,25 +189,25 @@ impl Comparison {
     }
 }
 
-/// Stacks that allocate in one place, called from one line of the user's.
+/// Rows that allocate at one line, called from one line of the user's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The stack of its heaviest row, in the table of [`Comparison::stacks`].
+    /// The stack of its largest row, in the table of [`Comparison::stacks`].
     pub stack: StackId,
-    /// Its rows, by their index.
+    /// Indices of its rows.
     pub rows: Vec<u32>,
-    /// Live in A.
+    /// Live memory in A.
     pub a: Held,
-    /// Live in B.
+    /// Live memory in B.
     pub b: Held,
-    /// What most of its bytes are for.
+    /// The role of most of its bytes.
     pub role: Role,
-    /// Each purpose of its bytes.
+    /// Its live memory per role.
     pub purposes: Vec<Purpose>,
 }
 
 impl Group {
-    /// Bytes in B less those in A.
+    /// Bytes in B minus bytes in A.
     #[must_use]
     pub fn change(&self) -> i64 {
         self.b.bytes as i64 - self.a.bytes as i64
@@ -215,8 +215,9 @@ impl Group {
 }
 
 impl Comparison {
-    /// Rows that allocate in the same place for the same line of the user's, together; largest change first. Two runs of one
-    /// program seldom share whole stacks: their outermost lines differ. `own` is the table of B's recording. O(rows × depth).
+    /// Groups rows that allocate at the same line for the same line of the user's code; largest change first. Two runs of one
+    /// program rarely share whole stacks, because their outermost lines differ. `own` is the table of B's recording. O(rows ×
+    /// depth).
     #[must_use]
     pub fn by_place(&self, own: &StackTable) -> Vec<Group> {
         let stacks = self.stacks(own);
@@ -258,13 +259,13 @@ impl Comparison {
     }
 }
 
-/// The purpose of most bytes; of equal ones the first.
+/// The role of most bytes; the first of equal ones.
 fn most(purposes: &[Purpose]) -> Role {
     let heaviest = purposes.iter().max_by_key(|p| (p.1.bytes + p.2.bytes, std::cmp::Reverse(p.0.index())));
     heaviest.map_or(Role::Unknown, |p| p.0)
 }
 
-/// What is live at an instant: by stack and role.
+/// Live allocations at an instant, and their sums by stack and role.
 fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Role::ALL.len()]>) {
     let lifetimes = &at.tables.lifetimes;
     let ids = at.tables.states.live_at(lifetimes, at.event);
@@ -285,7 +286,7 @@ fn held(at: &Instant<'_>, id: LifetimeId) -> Held {
     Held { bytes, requested: lifetimes.requested(at.device, id), count: 1, probable }
 }
 
-/// Compares two instants. O(live + stacks × depth), and one state of each side.
+/// Compares two instants. O(live + stacks × depth), plus one state per side.
 #[must_use]
 pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     let ((ids_a, live_a), (ids_b, live_b)) = (live(a), live(b));
@@ -299,7 +300,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
         order.sort_unstable_by_key(|(id, _)| **id);
         for (&own, by_role) in order {
             let stack = match &mut merging {
-                // Two recordings number their stacks differently; functions, files and lines are what they share.
+                // Two recordings number their stacks differently; they share functions, files and lines.
                 Some(builder) => intern(builder, &at.recording.stacks, at.recording.stacks.frames(own), &mut memo),
                 None => own,
             };
@@ -352,7 +353,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     comparison
 }
 
-/// Frames of another table as a stack of the merged one. `memo` keeps the frames that were copied.
+/// Copies frames of another table as a stack of the merged one. `memo` caches copied frames.
 fn intern(
     builder: &mut StackTableBuilder,
     from: &StackTable,
@@ -372,7 +373,7 @@ fn intern(
     builder.stack(&frames)
 }
 
-/// Of the blocks without a stack those that are on both sides, as [`Comparison::untold`] has them.
+/// The blocks without a stack that count as common, see [`Comparison::untold`].
 fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Role, Held)> {
     let untold = |at: &Instant<'_>, ids: &[LifetimeId]| -> Vec<LifetimeId> {
         ids.iter()
@@ -419,7 +420,7 @@ mod tests {
     use super::*;
     use crate::model::{Action, PoolId, Progress, StreamId};
 
-    /// A recording that allocates these sizes by these functions, one after the other, and frees those of `freed`.
+    /// A recording in which these functions allocate these sizes, one after another; the allocations in `freed` are freed.
     fn recording(allocations: &[(&str, u64)], freed: &[usize]) -> (Recording, DeviceTables) {
         let mut b = StackTableBuilder::new();
         let mut d = DeviceRecording::default();
@@ -449,7 +450,7 @@ mod tests {
 
     #[test]
     fn changes_add_up_to_the_difference_of_the_sides() {
-        // Numbered differently in the two recordings, so that only their text tells that they are the same.
+        // The two recordings number the stacks differently, so only the text shows that they are the same.
         let a = recording(&[("x", 1024), ("y", 512)], &[]);
         let b = recording(&[("z", 4096), ("y", 2048), ("y", 512)], &[]);
         let c = compare(&at(&a, 1), &at(&b, 2));
@@ -461,7 +462,7 @@ mod tests {
         assert_eq!(c.rows[1].in_a.map(|s| s.0), Some(1));
     }
 
-    /// A recording of a program whose outermost line is `main`: allocations by a function, `None` for no stack.
+    /// A recording of a program with the outermost line `main`: allocations by a function, `None` for no stack.
     fn program(main: &str, allocations: &[(Option<&str>, u64)]) -> (Recording, DeviceTables) {
         let mut b = StackTableBuilder::new();
         let mut d = DeviceRecording::default();
@@ -480,8 +481,8 @@ mod tests {
         (Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }, tables)
     }
 
-    /// Two programs share their places and no whole stack; sentence, rows and flame graph match them the same way, and blocks
-    /// without a stack are set against nothing.
+    /// Two programs share places but no whole stack. Sentence, rows and flame graph must match them the same way, and compare
+    /// blocks without a stack with nothing.
     #[test]
     fn two_programs_are_matched_by_place_everywhere() {
         use super::super::flame::{Flame, Shape, entries_of};
@@ -544,7 +545,7 @@ mod tests {
         let c = compare(&at(&r, 1), &at(&r, 4));
         let blocks = c.blocks.expect("one recording");
         assert_eq!((blocks.only_a.bytes, blocks.both.bytes, blocks.only_b.bytes), (1024, 512, 1024));
-        // The stack holds as much as before, in another block.
+        // The stack holds as much as before, but in another block.
         assert_eq!((c.change(), c.parts_by_stack()), (0, [0, 1536, 0]));
     }
 }

@@ -1,5 +1,5 @@
 //! Matching by place: the line that allocates, and the user's line that calls it. Two programs, or two versions of one, share
-//! those and seldom a whole stack, for their outermost lines differ.
+//! these but rarely a whole stack, because their outermost lines differ.
 
 use rustc_hash::FxHashMap;
 
@@ -9,22 +9,22 @@ use crate::compare::flame::Entry;
 use crate::model::{StackId, StackTable, StackTableBuilder};
 use crate::tables::own_frame;
 
-/// What is live on both sides, matched one way.
+/// Live memory in A and B after matching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Bytes only in A.
     pub only_a: u64,
-    /// Bytes on both sides.
+    /// Bytes in both.
     pub both: u64,
     /// Bytes only in B.
     pub only_b: u64,
-    /// Blocks without a stack that nothing tells to be alike: in A and in B. They are in none of the other three.
+    /// Blocks without a stack that cannot be matched, in A and in B. The other three fields do not contain them.
     pub untold: [Held; 2],
 }
 
 impl Comparison {
-    /// Bytes by place only in A, on both sides and only in B: those of the rows that people are shown. `groups` are
-    /// [`by_place`](Self::by_place)'s. O(groups).
+    /// Bytes by place: only in A, in both and only in B, as the rows show them. `groups` come from [`by_place`](Self::by_place).
+    /// O(groups).
     #[must_use]
     pub fn parts(&self, groups: &[Group]) -> Parts {
         let mut parts = Parts::default();
@@ -41,13 +41,13 @@ impl Comparison {
         parts
     }
 
-    /// Bytes of a place that are on both sides.
+    /// Bytes of a place that are in both A and B.
     #[must_use]
     pub fn alike_in(&self, group: &Group) -> u64 {
         if group.is_told(self) { group.a.bytes.min(group.b.bytes) } else { self.untold.iter().map(|u| u.1.bytes).sum() }
     }
 
-    /// What of the blocks without a stack is not known to be on both sides.
+    /// The blocks without a stack that are not known to be in both.
     fn apart_in(&self, group: &Group) -> [Held; 2] {
         let alike = self.untold.iter().fold(Held::default(), |mut sum, u| {
             sum.add(u.1);
@@ -64,14 +64,14 @@ impl Comparison {
 }
 
 impl Group {
-    /// Whether its blocks in A and in B can be set against each other, as [`Comparison::is_told`] has it.
+    /// Whether its blocks in A and in B can be compared, see [`Comparison::is_told`].
     #[must_use]
     pub fn is_told(&self, comparison: &Comparison) -> bool {
         self.rows.iter().all(|&row| comparison.rows.get(row as usize).is_none_or(|r| comparison.is_told(r)))
     }
 }
 
-/// Stacks cut off above the user's own line, one for each place: what a flame graph of two different programs is made of.
+/// Stacks without the frames outside the user's own line, one per place: the stacks of a flame graph of two different programs.
 #[derive(Clone, Debug)]
 pub struct Places {
     table: StackTable,
@@ -80,11 +80,11 @@ pub struct Places {
 }
 
 impl Places {
-    /// The places of two recordings that share few whole stacks; `None` where whole stacks match nearly as much, as those of two
-    /// ranks of one program do, and within one recording. `own` is the table of B's recording. O(rows × depth).
+    /// The places of two recordings that share few whole stacks. `None` if whole stacks match nearly as well, as for two ranks of
+    /// one program, and within one recording. `own` is the table of B's recording. O(rows × depth).
     #[must_use]
     pub fn of(comparison: &Comparison, own: &StackTable, groups: &[Group]) -> Option<Self> {
-        // Nine tenths: a few calls from another line do not make another program.
+        // Nine tenths: a few calls from another line do not make it another program.
         let of_stacks: u64 = comparison.rows.iter().filter(|r| r.stack.is_some()).map(super::Row::common).sum();
         let of_places: u64 = groups.iter().filter(|g| g.is_told(comparison)).map(|g| g.a.bytes.min(g.b.bytes)).sum();
         if comparison.merged.is_none() || u128::from(of_stacks) * 10 >= u128::from(of_places) * 9 {
@@ -103,7 +103,7 @@ impl Places {
         Some(Places { table: whole.finish(), of })
     }
 
-    /// The table its stacks are in.
+    /// The table of these stacks.
     #[must_use]
     pub fn stacks(&self) -> &StackTable {
         &self.table
@@ -115,13 +115,13 @@ impl Places {
         self.of.get(&row).copied()
     }
 
-    /// Entries by whole stack to entries by place: those of one place and role together. O(entries).
+    /// Sums entries by whole stack up to entries by place and role. O(entries).
     #[must_use]
     pub fn gather(&self, entries: Vec<Entry>) -> Vec<Entry> {
         let (mut out, mut sums): (Vec<Entry>, FxHashMap<(StackId, Role), Entry>) = Default::default();
         for entry in entries {
             let Some(stack) = self.stack_of(entry.stack).filter(|_| entry.stack.is_some()) else {
-                // Both sides of what has no stack are entries of their own.
+                // Entries without a stack stay separate for A and B.
                 out.push(entry);
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Flame graphs: bytes by call stack, file, module, role or phase, as a tree; and two of them held against each other.
+//! Flame graphs: bytes by call stack, file, module, role or phase as a tree, also for a comparison of two instants.
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +10,7 @@ use crate::query::matching::Matching;
 use crate::tables::naming::{function_label, innermost, is_framework};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// What a frame's width means.
+/// What the width of a frame means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
     /// Bytes live after an event.
@@ -19,44 +19,45 @@ pub enum Measure {
     Allocated(u32, u32),
     /// Bytes allocated and freed again within a range.
     Churn(u32, u32),
-    /// Bytes times events lived within a range: what keeps memory busy longest.
+    /// Bytes times lived events within a range: shows what occupies memory longest.
     BytesTimesLife(u32, u32),
 }
 
-/// Which size of an allocation counts.
+/// Which size of an allocation is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Size {
-    /// Whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
+    /// Whole blocks, as in PyTorch's `active_bytes`.
     #[default]
     Block,
-    /// What the program asked for, before rounding.
+    /// Requested bytes, before rounding.
     Requested,
 }
 
-/// What the allocations of one stack, role and phase weigh.
+/// The weight of the allocations of one stack, role and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The stack.
     pub stack: StackId,
-    /// What the allocations are for; [`Role::Unknown`] where nobody said.
+    /// Their role; [`Role::Unknown`] if not known.
     pub role: Role,
-    /// What the program was doing when it made them; `None` where nothing tells, as of what is older than the recording.
+    /// The phase in which they were allocated; `None` if unknown, for example before the recording began.
     pub phase: Option<Phase>,
-    /// Its weight.
+    /// Weight according to the [`Measure`].
     pub weight: u64,
-    /// What it weighed before, when two instants are held against each other.
+    /// Weight in A when two instants are compared; otherwise 0.
     pub before: u64,
-    /// Allocations.
+    /// Number of allocations.
     pub count: u64,
 }
 
-/// What stacks weigh, in order of stack, role and phase; without `roles` neither is known. O(lifetimes), or O(live) for [`Measure::LiveAt`].
+/// Weighs stacks, ordered by stack, role and phase. Without `roles` neither role nor phase is known. O(lifetimes), or O(live) for
+/// [`Measure::LiveAt`].
 #[must_use]
 pub fn weigh(device: &DeviceRecording, tables: &DeviceTables, roles: Option<&Roles>, measure: Measure, size: Size) -> Vec<Entry> {
     weigh_some(device, tables, roles, measure, size, None)
 }
 
-/// As [`weigh`], of the allocations in a set alone.
+/// Like [`weigh`], for the allocations of a set only.
 #[must_use]
 pub fn weigh_some(
     device: &DeviceRecording,
@@ -121,7 +122,7 @@ pub fn weigh_some(
     entries
 }
 
-/// The entries of a comparison: what B weighs, with A before. Its stacks are those of [`Comparison::stacks`].
+/// The entries of a comparison: weights in B, with those in A as `before`. The stacks are those of [`Comparison::stacks`].
 #[must_use]
 pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
     let mut entries: Vec<Entry> = comparison.rows.iter().flat_map(|r| of_purposes(comparison, r)).collect();
@@ -129,8 +130,8 @@ pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
     entries
 }
 
-/// As [`entries_of`], of some of what is live alone: bytes by stack in A's and in B's own recording, as [`held_by_stack`] gives them.
-/// What a stack holds none of on either side is left out.
+/// Like [`entries_of`] for a part of the live memory: `held` has bytes by stack of A's and of B's own recording, from
+/// [`held_by_stack`]. Omits stacks without bytes on either side.
 #[must_use]
 pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>; 2]) -> Vec<Entry> {
     let mut entries: Vec<Entry> = comparison
@@ -141,7 +142,7 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
             if [before, weight] == [r.a.bytes, r.b.bytes] {
                 return of_purposes(comparison, r);
             }
-            // The sums by stack do not tell which of its purposes pass.
+            // The sums by stack do not say which of its roles pass the filter.
             vec![Entry { stack: r.stack, role: r.role, phase: None, weight, before, count: r.b.count }]
         })
         .filter(|e| e.weight > 0 || e.before > 0)
@@ -150,8 +151,8 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
     entries
 }
 
-/// An entry for each purpose of a row. Of two recordings, blocks without a stack that nothing tells to be alike are not set against each other: those
-/// of A and those of B are entries of their own.
+/// One entry per role of a row. Between two recordings, blocks without a stack that cannot be matched are not compared: A and B
+/// get separate entries.
 fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
     let entry = |role, weight, before, count| Entry { stack: row.stack, role, phase: None, weight, before, count };
     let mut entries = Vec::with_capacity(row.purposes.len());
@@ -172,14 +173,14 @@ fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
     entries
 }
 
-/// What a row of a comparison holds on both sides of the bytes by stack.
+/// The bytes of a row in A and in B according to sums by stack.
 #[must_use]
 pub fn of_row(row: &Row, held: [&FxHashMap<StackId, u64>; 2]) -> [u64; 2] {
     let on = |own: Option<StackId>, held: &FxHashMap<StackId, u64>| own.and_then(|s| held.get(&s)).copied().unwrap_or(0);
     [on(row.in_a, held[0]), on(row.in_b, held[1])]
 }
 
-/// Bytes of whole blocks by stack, of what is live at an instant and passes. O(live).
+/// Bytes of whole blocks by stack, for live allocations that pass. O(live).
 #[must_use]
 pub fn held_by_stack(at: &Instant<'_>, passes: impl Fn(LifetimeId) -> bool) -> FxHashMap<StackId, u64> {
     let lifetimes = &at.tables.lifetimes;
@@ -190,7 +191,7 @@ pub fn held_by_stack(at: &Instant<'_>, passes: impl Fn(LifetimeId) -> bool) -> F
     held
 }
 
-/// From which end of the stacks the tree grows.
+/// The end of the stacks at which the tree begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Root {
     /// The outermost call: `main` at the root.
@@ -206,18 +207,18 @@ pub enum By {
     /// Functions with their lines.
     #[default]
     Stack,
-    /// Source files: calls within a file are one frame.
+    /// Source files; consecutive calls within a file are one frame.
     File,
-    /// Modules: the `forward` functions, and the `nn.Module: …` frames of profiler traces; the rest is left out.
+    /// Modules: `forward` functions, and the `nn.Module: …` frames of profiler traces. Other frames are omitted.
     Module,
-    /// What the memory is for, then functions.
+    /// Roles, then functions.
     Role,
-    /// What the program was doing when it allocated, then functions.
+    /// Phases, then functions.
     Phase,
 }
 
 impl By {
-    /// Every choice, in menu order.
+    /// Every choice, in the order of the menu.
     pub const ALL: [By; 5] = [By::Stack, By::File, By::Module, By::Role, By::Phase];
 
     /// Its name, in menus and on the command line.
@@ -236,30 +237,30 @@ impl By {
 /// How a graph is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// From which end.
+    /// Where the tree begins.
     pub root: Root,
     /// What the frames are.
     pub by: By,
-    /// Leave out frames of PyTorch, Python and installed packages, but for the one that allocates.
+    /// Omit frames of PyTorch, Python and installed packages, except the one that allocates.
     pub folds_framework: bool,
 }
 
-/// What a frame of the graph stands for.
+/// What a frame of the graph represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum What {
-    /// Everything: the root.
+    /// The root: everything.
     All,
-    /// Allocations without a recorded stack, never spread over others.
+    /// Allocations without a recorded stack; they are never distributed over other frames.
     NoStack,
     /// A function at a line.
     Frame(FrameId),
     /// A source file.
     File(StrId),
-    /// No module's `forward` was running.
+    /// No `forward` of a module was running.
     NoModule,
     /// A role.
     Role(Role),
-    /// What the program was doing; `None` where nothing tells.
+    /// A phase; `None` if unknown.
     Phase(Option<Phase>),
 }
 
@@ -272,25 +273,25 @@ pub struct Node {
     pub parent: u32,
     /// Distance from the root.
     pub depth: u32,
-    /// Its width: the weight of everything through here. Where two instants are compared, for each stack the larger of the two.
+    /// Width: the weight of everything through this frame. In a comparison the larger side of each stack.
     pub total: u64,
-    /// Weight of stacks that end here.
+    /// Weight of the stacks that end here.
     pub own: u64,
-    /// Allocations through here.
+    /// Number of allocations through this frame.
     pub count: u64,
-    /// Weight before, when two instants are compared; 0 otherwise.
+    /// Weight in A when two instants are compared; otherwise 0.
     pub before: u64,
-    /// Weight after: the same as `total` unless something shrank.
+    /// Weight in B; equals `total` unless something shrank.
     pub after: u64,
-    /// As much as was there before and still is, stack by stack.
+    /// Sum over stacks of the smaller side.
     pub common: u64,
     /// Indices of its children, heaviest first.
     pub children: Vec<u32>,
-    /// A stack that passes through here, for the inspector: the heaviest.
+    /// The heaviest stack through this frame, for the inspector.
     pub stack: StackId,
-    /// What everything through here is for; `None` when it differs.
+    /// The role of everything through this frame; `None` if there are several.
     pub role: Option<Role>,
-    /// The weight of each purpose of what goes through here, in the order they came.
+    /// Weight per role of everything through this frame, in order of occurrence.
     pub mix: Vec<(Role, u64)>,
 }
 
@@ -317,9 +318,9 @@ impl Node {
 /// A flame graph. Node 0 is the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flame {
-    /// All nodes; a parent stands before its children.
+    /// All nodes; a parent comes before its children.
     pub nodes: Vec<Node>,
-    /// Frames left out because they belong to frameworks.
+    /// Number of frames omitted because they belong to frameworks.
     pub folded_frames: u64,
 }
 
@@ -377,7 +378,7 @@ impl Flame {
         Flame { nodes, folded_frames }
     }
 
-    /// The frame where a stack ends, when it is in the graph. O(depth × children).
+    /// The node where a stack ends; `None` if it is not in the graph. O(depth × children).
     #[must_use]
     pub fn leaf_of(&self, stacks: &StackTable, stack: StackId, shape: Shape) -> Option<u32> {
         let entry = Entry { stack, role: Role::Unknown, phase: None, weight: 0, before: 0, count: 0 };
@@ -385,7 +386,7 @@ impl Flame {
         let mut tops = vec![0u32];
         if matches!(shape.by, By::Role | By::Phase) {
             path.remove(0);
-            // The stack may be under any role or phase; the heaviest that has it is meant.
+            // The stack may be under any role or phase; take the heaviest that has it.
             tops = self.nodes.first()?.children.clone();
         }
         tops.into_iter().find_map(|top| {
@@ -395,7 +396,7 @@ impl Flame {
         })
     }
 
-    /// A name for each node that stays when the graph is built again: of its frames from the root down. O(nodes).
+    /// A key per node that is stable when the graph is rebuilt: a hash of its frames from the root. O(nodes).
     #[must_use]
     pub fn keys(&self) -> Vec<u64> {
         use std::hash::{Hash, Hasher};
@@ -424,15 +425,15 @@ impl Flame {
         path
     }
 
-    /// What the frames that match weigh together, each byte once however many frames of its stack match; and their number.
-    /// `hits` says for each node whether it matches; the root never does. O(nodes).
+    /// Total weight and number of matching frames; each byte counts once, however many frames of its stack match. `hits` says for
+    /// each node whether it matches; the root never does. O(nodes).
     #[must_use]
     pub fn matched(&self, hits: &[bool]) -> (u64, u64) {
         let (weights, number) = self.matched_by(hits, |n| [n.total]);
         (weights[0], number)
     }
 
-    /// As [`matched`](Self::matched), with other weights of the nodes.
+    /// Like [`matched`](Self::matched), with other weights.
     #[must_use]
     pub fn matched_by<const N: usize>(&self, hits: &[bool], of: impl Fn(&Node) -> [u64; N]) -> ([u64; N], u64) {
         let (mut weights, mut number) = ([0u64; N], 0u64);
@@ -451,7 +452,7 @@ impl Flame {
         (weights, number)
     }
 
-    /// Collapsed stacks, one a line, heaviest first: what flame graph scripts and speedscope read.
+    /// Collapsed stacks, one per line, heaviest first: the format of flame graph scripts and speedscope.
     #[must_use]
     pub fn collapsed(&self, stacks: &StackTable) -> String {
         let mut lines: Vec<(u64, String)> = Vec::new();
@@ -472,13 +473,13 @@ impl Flame {
     }
 }
 
-/// The frames of a stack as the shape wants them, and how many were folded.
+/// The frames of a stack in the given shape, and the number of folded frames.
 fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     let frames = stacks.frames(entry.stack);
     let mut kept: Vec<FrameId> = frames.to_vec();
     let mut folded = 0;
     if shape.folds_framework {
-        // What allocates is the answer, whoever wrote it: `cross_entropy` says more than the line that calls it.
+        // Keep the allocating frame, even a framework's: `cross_entropy` says more than the line that calls it.
         let innermost = innermost(stacks, entry.stack);
         kept.retain(|&f| Some(f) == innermost || stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)));
         folded = (frames.len() - kept.len()) as u64;
@@ -513,7 +514,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     (path, folded)
 }
 
-/// What a frame is called in short, and where it is: `forward` and `model.py:71`. The place may be empty.
+/// Short name and place of a frame: `forward` and `model.py:71`. The place may be empty.
 #[must_use]
 pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
     match what {
@@ -537,7 +538,7 @@ pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
 #[must_use]
 pub fn node_name(stacks: &StackTable, node: &Node) -> String {
     let (short, place) = node_text(stacks, node.what);
-    // In full, for other programs and for what is looked for.
+    // The full name, for other programs and for searches.
     let name = match node.what {
         What::Frame(frame) => stacks.frame(frame).map_or(short, |f| stacks.text(f.name).to_owned()),
         _ => short,

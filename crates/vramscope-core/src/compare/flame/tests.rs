@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::{Frame, StackTableBuilder};
 
-/// `main` calls `f`, which calls `g` in torch; 22 bytes in all, 7 of them without a stack.
+/// `main` calls `f`, which calls `g` in torch; 22 bytes in total, 7 of them without a stack.
 fn example() -> (StackTable, Vec<Entry>) {
     let mut b = StackTableBuilder::new();
     let mut frame = |name: &str, file: &str| {

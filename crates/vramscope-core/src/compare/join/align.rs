@@ -1,10 +1,10 @@
-//! Laying one list of memory events over another: which row of one is which row of the other, and how far apart their clocks
-//! are. Pure arithmetic over rows of time and key.
+//! Aligns two lists of memory events: finds pairs of rows for the same event, and the offset of the clocks. Works on times and
+//! keys only.
 //!
-//! Both clocks count from the epoch, but by different roads (Kineto's and the allocator's conversions of the same cycle
-//! counter), so times of one event differ by microseconds, and by hundreds when a thread was interrupted in between. What is
-//! certain is the order: an allocator serves one request at a time, so two records of one run list the same addresses in the
-//! same order. The offset is found by a vote of equal keys, then the lists are walked together in order.
+//! Both clocks count from the epoch but are derived differently (Kineto and the allocator each convert the same cycle counter),
+//! so times of one event differ by microseconds, and by hundreds when a thread was interrupted in between. The order is certain:
+//! an allocator serves one request at a time, so two records of one run have the same addresses in the same order. A vote of
+//! equal keys gives the offset; then both lists are walked together in order.
 
 use rustc_hash::FxHashMap;
 
@@ -13,56 +13,56 @@ use rustc_hash::FxHashMap;
 pub(super) struct Row {
     /// Microseconds since the epoch.
     pub time_us: i64,
-    /// What has to be equal: the address or the size, and whether it is an allocation.
+    /// The value that must be equal: address or size, combined with whether it is an allocation.
     pub key: u64,
-    /// The event it stands for.
+    /// Index of its event.
     pub event: u32,
 }
 
-/// How two lists lie over each other.
+/// The alignment of two lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
-    /// What to add to a time of the first list to get one of the second.
+    /// Added to a time of the first list it gives a time of the second.
     pub offset_us: i64,
-    /// Events of the first list and of the second, in order.
+    /// Pairs of events of the first and the second list, in order.
     pub pairs: Vec<(u32, u32)>,
-    /// Rows of the first list within the time of the second.
+    /// Number of rows of the first list within the time of the second.
     pub expected: u64,
-    /// Rows of the second list within the time of the first.
+    /// Number of rows of the second list within the time of the first.
     pub facing: u64,
-    /// Half of the pairs are at most this far apart once shifted.
+    /// Median distance of a pair after the shift.
     pub typical_us: i64,
-    /// All of them are at most this far apart.
+    /// Maximum distance of a pair after the shift.
     pub widest_us: i64,
 }
 
-/// Why two lists do not lie over each other.
+/// Why two lists cannot be aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// Nothing to compare.
+    /// Too few rows to compare.
     Nothing,
     /// Too few rows have a partner.
     Few { matched: u64, expected: u64 },
-    /// Two offsets do equally well.
+    /// Two offsets fit equally well.
     Ambiguous { first_us: i64, second_us: i64 },
 }
 
-/// Equal rows may be this far apart once the clocks are: a thread can be interrupted between the two records of one event.
+/// Maximum distance of a pair after the shift: a thread can be interrupted between the two records of one event.
 const TOLERANCE_US: i64 = 1_000;
-/// Width of a vote.
+/// Width of a vote's bucket.
 const BUCKET_US: i64 = 512;
-/// Rows that vote.
+/// Number of rows that vote.
 const VOTERS: usize = 2_048;
-/// Most partners a voter votes for: keys that recur all the time tell little.
+/// Keys with more partners do not vote: keys that recur all the time say little.
 const PARTNERS: usize = 4_096;
-/// Offsets that are tried.
+/// Number of offsets that are tried.
 const CANDIDATES: usize = 8;
-/// Fewest pairs that prove anything.
+/// Minimum number of pairs that prove anything.
 const FEWEST: usize = 8;
-/// Rows looked ahead for where the lists meet again.
+/// Number of rows to look ahead for the next match.
 const AHEAD: usize = 64;
 
-/// Lays `a` over `b`; both in the order of their events. O((a + b) log b) beyond the vote, which is bounded.
+/// Aligns `a` with `b`, both in event order. O((a + b) log b) plus the vote, which is bounded.
 pub(super) fn align(a: &[Row], b: &[Row]) -> Result<Fit, Misfit> {
     if a.len() < FEWEST || b.len() < FEWEST {
         return Err(Misfit::Nothing);
@@ -73,7 +73,7 @@ pub(super) fn align(a: &[Row], b: &[Row]) -> Result<Fit, Misfit> {
     }
     let mut fits: Vec<Fit> = Vec::new();
     for offset in candidates(a, b, &index) {
-        // Offsets of neighbouring buckets lead to the same place.
+        // Offsets of neighbouring buckets give the same result.
         if fits.iter().any(|f| (f.offset_us - offset).abs() <= TOLERANCE_US) {
             continue;
         }
@@ -93,7 +93,7 @@ pub(super) fn align(a: &[Row], b: &[Row]) -> Result<Fit, Misfit> {
         let matched = f.pairs.len() as u64;
         matched >= FEWEST as u64 && matched * 10 >= f.expected * 9 && matched * 2 >= f.facing
     };
-    // A program that repeats itself exactly lies over itself a step later too, but not with the same jitter.
+    // A program that repeats itself exactly also fits shifted by one step, but with larger distances.
     let nearly = |f: &&Fit| f.pairs.len() * 50 >= best.pairs.len() * 49 && is_enough(f);
     let rivals: Vec<&Fit> = fits.iter().filter(nearly).collect();
     let Some(chosen) = rivals.iter().copied().min_by_key(|f| (f.typical_us, std::cmp::Reverse(f.pairs.len()))) else {
@@ -105,7 +105,7 @@ pub(super) fn align(a: &[Row], b: &[Row]) -> Result<Fit, Misfit> {
     Ok(chosen.clone())
 }
 
-/// Offsets that many rows speak for, most votes first.
+/// Offsets with many votes, most votes first.
 fn candidates(a: &[Row], b: &[Row], index: &FxHashMap<u64, Vec<u32>>) -> Vec<i64> {
     let mut votes: FxHashMap<i64, u32> = FxHashMap::default();
     let step = a.len().div_ceil(VOTERS);
@@ -119,7 +119,7 @@ fn candidates(a: &[Row], b: &[Row], index: &FxHashMap<u64, Vec<u32>>) -> Vec<i64
     let with_neighbour = |bucket: i64| votes.get(&bucket).copied().unwrap_or(0) + votes.get(&(bucket + 1)).copied().unwrap_or(0);
     let mut buckets: Vec<(u32, i64)> = votes.keys().map(|&k| (with_neighbour(k), k)).collect();
     buckets.sort_unstable_by_key(|&(n, k)| (std::cmp::Reverse(n), k.abs(), k));
-    // Where a vote falls on the border of two buckets both stand in the list; one of them is enough.
+    // If a vote falls on the border of two buckets, both are in the list; keep one.
     let mut chosen: Vec<i64> = Vec::new();
     for (_, bucket) in buckets {
         if chosen.len() < CANDIDATES && chosen.iter().all(|c| (c - bucket).abs() > 1) {
@@ -146,7 +146,7 @@ fn median(values: &mut [i64]) -> Option<i64> {
     Some(*values.select_nth_unstable(middle).1)
 }
 
-/// Walks both lists in order with the clocks `offset` apart.
+/// Walks both lists in order, with the clocks `offset` apart.
 fn lay(a: &[Row], b: &[Row], index: &FxHashMap<u64, Vec<u32>>, offset: i64) -> Option<Fit> {
     let apart = |x: &Row, y: &Row| y.time_us - x.time_us - offset;
     let is_pair = |x: &Row, y: &Row| x.key == y.key && apart(x, y).abs() <= TOLERANCE_US;
@@ -156,7 +156,7 @@ fn lay(a: &[Row], b: &[Row], index: &FxHashMap<u64, Vec<u32>>, offset: i64) -> O
     let mut found: Vec<(usize, usize)> = Vec::new();
     let (mut i, mut next) = (0, 0);
     while i < a.len() {
-        // Where row i may be: of the places in time that hold its key the one from which most rows go on alike.
+        // Candidates for row i: positions in the right time range with its key. Take the one after which most rows match.
         let target = a[i].time_us.saturating_add(offset);
         let places = index.get(&a[i].key).map_or(&[][..], Vec::as_slice);
         let near = places.partition_point(|&j| b[j as usize].time_us < target - TOLERANCE_US);
@@ -171,7 +171,7 @@ fn lay(a: &[Row], b: &[Row], index: &FxHashMap<u64, Vec<u32>>, offset: i64) -> O
             i += 1;
             continue;
         };
-        // A row alone between strangers is a chance, unless the list ends there.
+        // A few matching rows among others are chance, unless the list ends there.
         if length < 4 && i + length < a.len() && j + length < b.len() {
             i += 1;
             continue;
@@ -207,14 +207,14 @@ fn lay(a: &[Row], b: &[Row], index: &FxHashMap<u64, Vec<u32>>, offset: i64) -> O
     })
 }
 
-/// Rows of `a` whose time lies within that of `b`.
+/// Number of rows of `a` within the time of `b`.
 fn within(a: &[Row], b: &[Row], offset: i64) -> u64 {
     let times = b.iter().map(|r| r.time_us);
     let (Some(first), Some(last)) = (times.clone().min(), times.max()) else { return 0 };
     a.iter().filter(|r| (first..=last).contains(&r.time_us.saturating_add(offset))).count() as u64
 }
 
-/// How many rows to skip in each list until four go on alike: the fewest of both together.
+/// How many rows to skip in each list until four rows match again; minimises the sum.
 fn meet_again(
     i: usize,
     j: usize,
@@ -238,7 +238,7 @@ fn meet_again(
     None
 }
 
-/// Pairs equal rows of two short stretches whose order differs: two threads may be heard of in another order.
+/// Pairs equal rows of two short ranges whose order differs, because two threads may be recorded in another order.
 fn pair_up(
     a: &[Row],
     b: &[Row],
@@ -302,7 +302,7 @@ mod tests {
         let fit = align(part, &b).unwrap();
         assert_eq!(fit.pairs.len(), part.len());
         assert!(fit.pairs.iter().all(|(x, y)| x == y));
-        // The other way round: the snapshot's ring kept only the end.
+        // The reverse: the snapshot's ring buffer kept only the end.
         let fit = align(&whole, &b[900..]).unwrap();
         assert_eq!(fit.pairs.len(), 300);
         assert_eq!(fit.expected, 300);
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn another_run_is_refused() {
         let a = run(20, 9_000);
-        // The same addresses, other times: what a second run of the same program gives.
+        // The same addresses at other times, as in a second run of the same program.
         let mut other = a.clone();
         let mut drift = 0;
         for (i, row) in other.iter_mut().enumerate() {

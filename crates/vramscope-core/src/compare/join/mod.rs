@@ -1,8 +1,8 @@
-//! Two artefacts of one run made one recording: a snapshot gains the operators, shapes, modules and ranges of a profiler trace,
-//! and the categories of a memory timeline, on one clock.
+//! Joins two recordings of one run: a snapshot gains the operators, shapes, modules and ranges of a profiler trace, and the
+//! categories of a memory timeline, on one clock.
 //!
-//! A snapshot knows segments, streams, pools and true request sizes; a trace knows what the program was doing. Both list the
-//! same allocations in the same order, so `align` finds which is which and how far apart the clocks are, or refuses.
+//! A snapshot has segments, streams, pools and requested sizes; a trace has what the program was doing. Both contain the same
+//! allocations in the same order, so `align` finds the pairs and the offset of the clocks, or refuses.
 
 mod align;
 mod watch;
@@ -20,41 +20,41 @@ use crate::model::{
 use crate::tables::{DeviceTables, LifetimeId};
 use crate::units::{Micros, count, counted};
 
-/// What joining found and brought.
+/// The result of joining.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Join {
     /// The file that was added.
     pub name: String,
-    /// Microseconds added to its times to get those of the recording.
+    /// Microseconds to add to its times to get those of the recording.
     pub offset_us: i64,
-    /// Its memory events that are events of the recording too.
+    /// Number of its memory events that match events of the recording.
     pub matched: u64,
-    /// Its memory events within the recording's time.
+    /// Number of its memory events within the recording's time.
     pub expected: u64,
-    /// True where one of the two names no clock time: how far apart their clocks are says nothing then.
+    /// True if one of the two has no absolute times: the offset then says nothing about clocks.
     pub is_without_clock: bool,
-    /// Half of the matched events are at most this far apart in time, once shifted.
+    /// Median time difference of matched events, after the shift.
     pub typical_us: i64,
-    /// All of them are at most this far apart.
+    /// Maximum time difference of matched events, after the shift.
     pub widest_us: i64,
-    /// Allocations that gained an operator.
+    /// Number of allocations that gained an operator.
     pub operators: u64,
-    /// Allocations that gained a module.
+    /// Number of allocations that gained a module.
     pub modules: u64,
-    /// Allocations that gained a category.
+    /// Number of allocations that gained a category.
     pub categories: u64,
-    /// Allocations without a call stack that gained one.
+    /// Number of allocations that had no call stack and gained one.
     pub stacks: u64,
-    /// Operators, runtime calls and kernels on the recording's clock.
+    /// Number of operators, runtime calls and kernels added.
     pub ops: u64,
-    /// Ranges the recording did not have.
+    /// Number of ranges added.
     pub annotations: u64,
-    /// Samples of the whole card, when a live session was laid under the recording.
+    /// Device samples, if a live session was added.
     pub laid: Option<Laid>,
 }
 
 impl Join {
-    /// One sentence: how many matched and how the clocks stand.
+    /// One sentence: how many events matched, and the offset of the clocks.
     #[must_use]
     pub fn sentence(&self) -> String {
         if let Some(laid) = &self.laid {
@@ -113,8 +113,8 @@ fn refuse<T>(sentence: String) -> Result<T, NotJoined> {
     Err(NotJoined(sentence))
 }
 
-/// Which of two recordings can be added to the other: a trace or a timeline to a snapshot, a timeline to a trace, a live session to
-/// any of them.
+/// Whether `extra` can be added to `base`: a trace or a timeline to a snapshot, a timeline to a trace, a live session to any of
+/// them.
 #[must_use]
 pub fn can_join(base: &Recording, extra: &Recording) -> bool {
     let rank = |r: &Recording| match r.source.format {
@@ -129,7 +129,7 @@ pub fn can_join(base: &Recording, extra: &Recording) -> bool {
 /// Adds `extra` (a profiler trace, a memory timeline in its raw form, or a live session) to `base`.
 ///
 /// # Errors
-/// [`NotJoined`] with one sentence: not of the same run, or one of them lacks what it takes to tell.
+/// [`NotJoined`] with one sentence: they are not of the same run, or one of them lacks what the match needs.
 pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Result<(Recording, Join), NotJoined> {
     let (name, base_name) = (&extra.source.name, base.source.name.clone());
     if !can_join(&base, extra) {
@@ -191,14 +191,14 @@ pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Resu
     Ok((base, join))
 }
 
-/// A device of each recording that are one.
+/// A device of each recording that are the same.
 struct Match {
     base: usize,
     extra: usize,
     fit: Fit,
 }
 
-/// Devices that hold the same events, the one with most first; their clocks agree.
+/// Pairs of devices with the same events, the one with most matches first; all have the same clock offset.
 fn match_devices(base: &Recording, extra: &Recording, progress: &Progress) -> Result<Vec<Match>, NotJoined> {
     let (name, base_name) = (&extra.source.name, &base.source.name);
     let by_size = extra.source.format == Format::MemoryTimeline;
@@ -207,7 +207,7 @@ fn match_devices(base: &Recording, extra: &Recording, progress: &Progress) -> Re
     let mut without_times = false;
     for (e, other) in extra.devices.iter().enumerate() {
         for (b, device) in base.devices.iter().enumerate() {
-            // A timeline does not say which device it is of.
+            // A timeline does not name its device.
             if !(by_size || is_same_device(device.id, other.id)) || device.events.is_empty() || other.events.is_empty() {
                 continue;
             }
@@ -230,7 +230,7 @@ fn match_devices(base: &Recording, extra: &Recording, progress: &Progress) -> Re
         }
     }
     if by_size {
-        // One device a timeline: the one that fits best.
+        // A timeline has one device: take the best fit.
         found.sort_by_key(|m| std::cmp::Reverse(m.fit.pairs.len()));
         found.truncate(1);
     }
@@ -270,14 +270,14 @@ fn match_devices(base: &Recording, extra: &Recording, progress: &Progress) -> Re
     }
 }
 
-/// A trace calls an AMD device by another type than its snapshot, so accelerators of one number are one.
+/// A trace has another device type for AMD than the snapshot, so accelerators with the same index are the same.
 fn is_same_device(a: DeviceId, b: DeviceId) -> bool {
     use crate::model::DeviceKind::{Cpu, Host};
     let is_host = |id: DeviceId| matches!(id.kind, Cpu | Host);
     a.index == b.index && !is_host(a) && !is_host(b)
 }
 
-/// Allocations and frees by address. Blocks begin at multiples of 64 at least, so the lowest bit is free to tell the two apart.
+/// Allocations and frees by address. Blocks are aligned to at least 64 bytes, so the lowest bit can distinguish the two.
 fn rows_by_address(device: &DeviceRecording) -> Vec<Row> {
     let e = &device.events;
     let keyed = |(i, action): (usize, &Action)| {
@@ -291,7 +291,7 @@ fn rows_by_address(device: &DeviceRecording) -> Vec<Row> {
     e.action.iter().enumerate().filter_map(keyed).collect()
 }
 
-/// Allocations and frees by the size of their block.
+/// Allocations and frees by block size.
 fn rows_by_size(device: &DeviceRecording, progress: &Progress) -> Vec<Row> {
     let e = &device.events;
     let tables = if e.sizes_are_blocks { None } else { DeviceTables::build(device, progress).ok() };
@@ -313,14 +313,14 @@ fn rows_by_size(device: &DeviceRecording, progress: &Progress) -> Vec<Row> {
     e.action.iter().enumerate().filter_map(keyed).collect()
 }
 
-/// Strings and stacks of the added recording in the table of the other.
+/// Strings and stacks of the added recording, mapped into the table of the other.
 struct Texts<'a> {
     builder: StackTableBuilder,
     from: &'a StackTable,
     strings: FxHashMap<StrId, StrId>,
     frames: FxHashMap<FrameId, FrameId>,
     stacks: FxHashMap<StackId, StackId>,
-    /// What a stack of the added recording says of module and phase.
+    /// Module and phase of a stack of the added recording.
     meaning: FxHashMap<StackId, (Option<StrId>, Option<StrId>)>,
 }
 
@@ -372,7 +372,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Gives the allocations of `device` what `other` knows of them.
+/// Adds what `other` knows to the allocations of `device`.
 fn attach(device: &mut DeviceRecording, other: &DeviceRecording, fit: &Fit, texts: &mut Texts<'_>, join: &mut Join) {
     let categories = last_categories(other, texts.from);
     let mut notes: Vec<Note> = Vec::new();
@@ -416,11 +416,11 @@ fn attach(device: &mut DeviceRecording, other: &DeviceRecording, fit: &Fit, text
         }
     }
     device.events.notes.append(&mut notes);
-    // Stable: the recording's own notes stay before the new ones.
+    // A stable sort: the recording's own notes stay before the new ones.
     device.events.notes.sort_by_key(|n| n.event);
 }
 
-/// Kinds that an added recording brings.
+/// Kinds of notes that an added recording contributes.
 fn slot_of(kind: NoteKind) -> Option<usize> {
     match kind {
         NoteKind::Operator => Some(0),
@@ -432,8 +432,8 @@ fn slot_of(kind: NoteKind) -> Option<usize> {
     }
 }
 
-/// The category each allocation ended in, by its event: the profiler changes its mind as it learns what a tensor is used for,
-/// and what it learned last is what it is.
+/// The final category of each allocation, by its event. The profiler changes categories as it learns how a tensor is used; the
+/// last one is right.
 fn last_categories(device: &DeviceRecording, texts: &StackTable) -> FxHashMap<u32, StrId> {
     let e = &device.events;
     let mut live: FxHashMap<u64, u32> = FxHashMap::default();
@@ -456,7 +456,7 @@ fn last_categories(device: &DeviceRecording, texts: &StackTable) -> FxHashMap<u3
     out
 }
 
-/// Adds ranges that the device does not have: of another name, or at another time. Returns how many.
+/// Adds ranges that the device lacks (by name and time); returns their number.
 fn add_annotations(device: &mut DeviceRecording, ranges: &[Annotation], offset_us: i64, texts: &mut Texts<'_>) -> u64 {
     let mut new: Vec<Annotation> = Vec::new();
     for range in ranges {
@@ -479,7 +479,7 @@ fn add_annotations(device: &mut DeviceRecording, ranges: &[Annotation], offset_u
     added
 }
 
-/// Orders ranges by start, the outer one first, and counts what encloses each.
+/// Orders ranges by start, outer ones first, and sets their depth.
 fn nest(annotations: &mut [Annotation]) {
     let end = |a: &Annotation| a.end_us.unwrap_or(a.start_us);
     annotations.sort_by_key(|a| (a.start_us, std::cmp::Reverse(end(a))));

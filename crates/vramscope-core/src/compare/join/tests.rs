@@ -17,7 +17,7 @@ fn device(index: i32, has_time: bool, sizes_are_blocks: bool) -> DeviceRecording
     }
 }
 
-/// Twenty allocations of growing size, every third freed soon, `late` microseconds after their time.
+/// Twenty allocations of growing size, every third freed soon, all shifted by `late` microseconds.
 fn push_run(d: &mut DeviceRecording, late: i64, stack: impl Fn(usize) -> StackId) {
     for k in 0..20usize {
         let (time, address) = (BASE + k as i64 * 130 + late + k as i64 % 3, 4096 * (k as u64 + 1));
@@ -98,7 +98,7 @@ fn allocations_gain_what_the_trace_knows() {
     assert_eq!(d.capacity, Some(80 << 30));
     assert_eq!(r.added.len(), 1);
     assert!(found.sentence().contains("27 of 27"), "{}", found.sentence());
-    // A second time brings nothing new.
+    // Joining again adds nothing new.
     let (_, again) = joined(r, &trace(-250)).unwrap();
     assert_eq!((again.operators, again.ops, again.annotations), (0, 0, 0));
 }

@@ -1,27 +1,27 @@
-//! The samples of a watch laid under a snapshot of one of its programs: both carry the machine's wall clock, so nothing is aligned,
+//! Adds the samples of a live session to a snapshot of one of its processes. Both have wall-clock times, so nothing is aligned,
 //! only checked.
 
 use super::{NotJoined, is_same_device, refuse};
 use crate::model::{Clock, DeviceRecording, Format, LiveTrack, ProcessTrack, Recording, Sample};
 use crate::units::{Micros, counted, time_of_day};
 
-/// Which process of a watch a snapshot is of, as far as it is known.
+/// Which process of a live session a snapshot belongs to, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whose {
-    /// The process.
+    /// PID.
     pub pid: Option<u32>,
-    /// The device of the watch that each ordinal of the process is; empty where they are taken to be the same numbers.
+    /// Pairs of the process's ordinal and the session's device number; empty if they are assumed equal.
     pub devices: Vec<(i32, u32)>,
 }
 
-/// What laying a watch under a recording brought.
+/// The result of adding a live session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Laid {
-    /// Samples that now stand beside the events.
+    /// Number of samples added.
     pub samples: u64,
-    /// First and last instant of them, microseconds since the epoch.
+    /// Time of the first and of the last sample, microseconds since the epoch.
     pub times_us: (i64, i64),
-    /// The process that the samples are of, when they could be told apart by process.
+    /// The process whose view the samples show; `None` if processes could not be distinguished.
     pub pid: Option<u32>,
 }
 
@@ -39,16 +39,16 @@ impl Laid {
     }
 }
 
-/// True for a session, which can be laid under a recording of one process's events.
+/// True for a live session, which can be added to a recording of one process's events.
 pub(super) fn is_watch(r: &Recording) -> bool {
     r.source.format == Format::Session
 }
 
-/// Lays the samples of `watch` under the devices of `base`. Cost: the samples of each device, times the logarithm of its points when
-/// several programs with a helper share it.
+/// Adds the samples of `watch` to the devices of `base`. Cost: the samples of each device, times the logarithm of its points if
+/// several processes with a helper share it.
 ///
 /// # Errors
-/// [`NotJoined`] with one sentence: no device in common, or another time.
+/// [`NotJoined`] with one sentence: no common device, or another time.
 pub fn lay_under(base: &mut Recording, watch: &Recording, whose: &Whose) -> Result<Laid, NotJoined> {
     let (name, base_name) = (watch.source.name.clone(), base.source.name.clone());
     let only = if watch.devices.len() == 1 { watch.devices.first() } else { None };
@@ -66,7 +66,7 @@ pub fn lay_under(base: &mut Recording, watch: &Recording, whose: &Whose) -> Resu
         if let Some((begin, end)) = device.events.time_range()
             && (end < first || begin > last)
         {
-            // A watch has times of a clock; those of a trace may count from its start.
+            // A live session has absolute times; a trace may count from its start.
             if Clock::OUR_DAYS.contains(&first) && base.clock() != Clock::Epoch {
                 return refuse(format!(
                     "{name} cannot be laid under {base_name}, which names no clock time: where the two belong together is not known"
@@ -104,7 +104,7 @@ pub fn lay_under(base: &mut Recording, watch: &Recording, whose: &Whose) -> Resu
     Ok(laid)
 }
 
-/// The process with a helper, when there is only one on these devices: a snapshot in the same hands is most likely of it.
+/// The process with a helper, if there is only one on these devices: the snapshot is most likely its.
 fn only_helper(devices: &[(usize, &DeviceRecording)]) -> Option<u32> {
     let tracks = devices.iter().filter_map(|(_, d)| d.live.as_deref()).flat_map(|l| &l.processes);
     let mut pids: Vec<u32> = tracks.filter(|t| t.points.iter().any(|p| p.torch.is_some())).map(|t| t.pid).collect();
@@ -113,7 +113,7 @@ fn only_helper(devices: &[(usize, &DeviceRecording)]) -> Option<u32> {
     if let [pid] = pids[..] { Some(pid) } else { None }
 }
 
-/// The samples as one process sees them: its own bytes as the process, those of every other as the others'. `None` when it was not
+/// The samples from the view of one process: its own bytes as `process`, those of all others as `others`. `None` if it was never
 /// seen on the device.
 fn seen_from(device: &DeviceRecording, pid: u32) -> Option<Vec<Sample>> {
     let track: &LiveTrack = device.live.as_deref()?;
@@ -122,7 +122,8 @@ fn seen_from(device: &DeviceRecording, pid: u32) -> Option<Vec<Sample>> {
         return None;
     }
     let is_split = |t: &&ProcessTrack| t.points.iter().any(|p| p.torch.is_some());
-    // Alone with a helper: what the watch summed is this process, and follows it between two lists of the driver.
+    // The only process with a helper: the session's own sum is already this process, and is up to date between two lists of the
+    // driver.
     if own.iter().any(&is_split) && track.processes.iter().filter(is_split).all(|t| t.pid == pid) {
         return Some(device.samples.clone());
     }
@@ -193,7 +194,7 @@ mod tests {
         let s = base.devices[0].samples[3];
         assert_eq!((s.process, s.others, s.reserved, s.allocated), (Some(300), Some(500), Some(100), Some(50)));
         assert_eq!((s.used, base.devices[0].capacity), (Some(900), Some(1000)));
-        // Only one program has a helper: it is taken to be that one, and the watch's own sum stays.
+        // Only one process has a helper: it is assumed to be the one, and the session's own sum stays.
         let mut base = snapshot(1_500);
         assert_eq!(lay_under(&mut base, &watch(1), &Whose::default()).unwrap().pid, Some(1));
         assert_eq!(base.devices[0].samples[3].process, Some(500));

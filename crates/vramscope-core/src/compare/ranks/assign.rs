@@ -1,14 +1,14 @@
-//! Which rank each row is: the one place where that is decided.
+//! Decides the rank of each row; no other place does.
 //!
-//! In this order: what a trace tells of itself; what the file's name tells, by itself or among its neighbours
-//! ([`ranks_of_names`]); and, within a job whose names tell none, the device, where no two rows are of the same one.
+//! In this order: what a trace says about itself; what the file's name says, alone or among its neighbours ([`ranks_of_names`]);
+//! and within a job whose names contain no rank, the device, if no two rows have the same one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::{RankRow, ranks_of_names};
 
-/// Gives every row the rank that its recording or its file's name tells, or none; gives back what the names tell.
+/// Sets every row's rank from its recording or its file's name, or to `None`; returns what the names say.
 pub(super) fn by_recording_and_name(rows: &mut [RankRow]) -> BTreeMap<PathBuf, Option<u32>> {
     let files: Vec<PathBuf> = rows.iter().map(|r| r.path.clone()).collect::<BTreeSet<_>>().into_iter().collect();
     let named: BTreeMap<PathBuf, Option<u32>> = files.iter().cloned().zip(ranks_of_names(&files)).collect();
@@ -18,8 +18,8 @@ pub(super) fn by_recording_and_name(rows: &mut [RankRow]) -> BTreeMap<PathBuf, O
     named
 }
 
-/// Gives the rows of one job their devices' numbers as ranks, where nothing else tells a rank and each row is of another device: a
-/// snapshot of each local rank. Of files that were not read yet the device is not known.
+/// Uses device numbers as ranks within one job, if no rank is known and each row has another device: a snapshot per local rank.
+/// The device of a file is unknown until it is read.
 pub(super) fn by_device(rows: &mut [RankRow]) {
     let devices: BTreeSet<i32> = rows.iter().map(|r| r.device).collect();
     if devices.len() == rows.len() && rows.iter().all(|r| r.rank.is_none() && !r.is_pending) {

@@ -1,4 +1,4 @@
-//! Which recordings of a folder are ranks of one job: two jobs' ranks are never measured against each other.
+//! Groups the recordings of a folder into jobs, so that ranks of two jobs are never compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,45 +7,45 @@ use super::names::{last_span, told_span, unpacked_name, without, without_cause};
 use super::{Overview, RankRow, assign, lay_counters_beside, overview};
 use crate::units::counted;
 
-/// Recordings that belong together, and what they say together.
+/// Recordings that belong together, with their summary.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
-    /// What its files have in common, with `*` for what differs: `ddp_rank*.pickle`; behind the folder where there are several, as
-    /// `node*/rank*.pickle` where a job's files are in a folder a node.
+    /// The common part of its files' names, with `*` for what differs: `ddp_rank*.pickle`. Includes the folder if there are
+    /// several, as `node*/rank*.pickle` for a job with a folder per node.
     pub name: String,
     /// Its ranks, as [`sort`] orders them.
     pub rows: Vec<RankRow>,
-    /// What they say together.
+    /// Their summary.
     pub overview: Overview,
-    /// False for recordings that share no job with any other: they stand side by side, and nothing is an outlier among them.
+    /// False for recordings that belong to no job: they are listed side by side, and none is an outlier.
     pub is_one: bool,
 }
 
 impl Job {
-    /// Says anew what the rows say together, after some were filled in.
+    /// Recomputes the summary after rows were filled in.
     pub fn sum_up(&mut self) {
         self.overview = if self.is_one { overview(&self.rows) } else { side_by_side(&self.rows) };
     }
 }
 
-/// What recordings on their own are called.
+/// The name for recordings that belong to no job.
 pub const ALONE: &str = "on their own";
 
-/// Puts rows in order: by rank (unknown last), then file, then device.
+/// Orders rows by rank (unknown last), then file, then device.
 pub fn sort(rows: &mut [RankRow]) {
     rows.sort_by(|a, b| {
         (a.rank.is_none(), a.rank, &a.file, a.device, &a.path).cmp(&(b.rank.is_none(), b.rank, &b.file, b.device, &b.path))
     });
 }
 
-/// Sorts rows into jobs, by folder and name, jobs in the order of their names; recordings that no other belongs to come last, together.
-/// What rank each row is [`assign`] decides, anew at every call.
+/// Groups rows into jobs by folder and name, ordered by name; recordings that belong to no job come last, in one group. Each call
+/// decides all ranks anew (`assign`).
 ///
-/// Files are of one job when they stand in one folder, differ only in numbers (or in what `run --at-oom` caught them at), and no two have the same rank; where two have, only
-/// files that differ in nothing but the rank are. Folders that differ in one part of their path, whose files are named alike and of which
-/// no two hold the same rank, are one job: a folder a node. Folders named after a step stay apart.
-/// Traces that tell how many processes there are (`distributedInfo`) need no names. Files without any number are of one job when each is
-/// of another device. A file packed or not is named alike.
+/// Files belong to one job if they are in one folder, their names differ only in numbers (or in the cause that `run --at-oom`
+/// writes), and no two have the same rank. If two have, only files that differ in nothing but the rank belong together. Folders
+/// that differ in one part of their path, with files of the same names and no rank twice, form one job: a folder per node.
+/// Folders named after a step stay separate. Traces that contain the number of processes (`distributedInfo`) need no matching
+/// names. Files without any number belong to one job if each has another device. Compression endings are ignored.
 #[must_use]
 pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
     let named = assign::by_recording_and_name(&mut rows);
@@ -92,12 +92,12 @@ pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
     jobs
 }
 
-/// Rows by folder and by what their names share.
+/// Rows by folder and by the common part of their names.
 type Loose = BTreeMap<(PathBuf, String), Vec<RankRow>>;
 
-/// Puts the rows of folders together that hold a job's ranks in a folder a node. The part of the path in which the folders differ is the
-/// last or the one before it (`node*/`, `node*/memory/`); where all such folders together have a rank twice, those whose names differ in
-/// numbers alone are tried.
+/// Merges the folders of a job that has a folder per node. The part of the path in which the folders differ is the last or the
+/// second last (`node*/`, `node*/memory/`). If all such folders together contain a rank twice, only folders whose names differ in
+/// numbers alone are merged.
 fn across_folders(mut loose: Loose) -> Loose {
     for from_end in [0, 1] {
         let namings: [fn(&str) -> String; 2] = [|_| "*".to_owned(), without_numbers];
@@ -122,7 +122,8 @@ fn across_folders(mut loose: Loose) -> Loose {
     loose
 }
 
-/// A folder with one part of its path replaced; `None` where it has no such part, or one that counts steps: each is a job of its own.
+/// A folder with one part of its path replaced; `None` if it lacks this part, or if the part counts steps, because each step is a
+/// job of its own.
 fn with_part(folder: &Path, from_end: usize, of_name: impl Fn(&str) -> String) -> Option<PathBuf> {
     let mut parts: Vec<String> = folder.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let at = parts.len().checked_sub(1 + from_end)?;
@@ -134,7 +135,7 @@ fn with_part(folder: &Path, from_end: usize, of_name: impl Fn(&str) -> String) -
     Some(parts.iter().collect())
 }
 
-/// The job that a folder opens on: one in which memory ran out, then one of several ranks, then the largest, then the first.
+/// The job to show first: one that ran out of memory, then one with several ranks, then the largest, then the first.
 #[must_use]
 pub fn likely(jobs: &[Job]) -> usize {
     let weight = |i: &usize| {
@@ -144,7 +145,7 @@ pub fn likely(jobs: &[Job]) -> usize {
     (0..jobs.len()).max_by_key(weight).unwrap_or(0)
 }
 
-/// One sentence for several jobs: how many there are, and which ran out of memory.
+/// One sentence about several jobs: how many there are, and which ran out of memory.
 #[must_use]
 pub fn headline(jobs: &[Job]) -> String {
     let many = jobs.iter().filter(|j| j.is_one).count() as u64;
@@ -169,11 +170,11 @@ pub fn headline(jobs: &[Job]) -> String {
     text
 }
 
-/// As many other jobs as [`beside`] names.
+/// Number of other jobs that [`beside`] names.
 const OTHERS_NAMED: usize = 3;
 
-/// How the other jobs are, for whoever looks at one of several: those that ran out of memory by name, the others counted. Empty where
-/// there is one.
+/// The state of the other jobs, for a view of one of several: those that ran out of memory by name, the others as a count. Empty
+/// if there is only one.
 #[must_use]
 pub fn beside(jobs: &[Job], shown: usize) -> String {
     let others = || jobs.iter().enumerate().filter(|(i, _)| *i != shown).map(|(_, job)| job);
@@ -196,12 +197,12 @@ pub fn beside(jobs: &[Job], shown: usize) -> String {
     if parts.is_empty() { String::new() } else { format!("Out of memory beside it: {}.", parts.join("; ")) }
 }
 
-/// Files that sorted rows are of: a file of two devices has two rows.
+/// Number of files in sorted rows: a file with two devices has two rows.
 fn files(rows: &[RankRow]) -> u64 {
     rows.chunk_by(|a, b| a.path == b.path).count() as u64
 }
 
-/// What recordings that are not compared say together.
+/// The summary of recordings that are not compared.
 fn side_by_side(rows: &[RankRow]) -> Overview {
     let whole = overview(rows);
     let failed = match whole.failed {
@@ -212,7 +213,7 @@ fn side_by_side(rows: &[RankRow]) -> Overview {
     Overview { outliers: Vec::new(), first_oom: None, is_first_by_time: false, median_peak: 0, sentence, ..whole }
 }
 
-/// What files that may be of one job share; empty where a name tells no rank.
+/// The common part of the names of files that may be one job; empty if the name contains no rank.
 fn likeness(row: &RankRow, is_named: bool) -> String {
     if let Some(processes) = row.world_size {
         return format!("world of {processes}");
@@ -224,7 +225,7 @@ fn likeness(row: &RankRow, is_named: bool) -> String {
     }
 }
 
-/// True when no rank stands in two files.
+/// True when no rank occurs in two files.
 fn each_rank_once(rows: &[RankRow]) -> bool {
     let mut ranks: Vec<(Option<u32>, &Path)> = rows.iter().map(|r| (r.rank, r.path.as_path())).collect();
     ranks.sort_unstable();
@@ -237,7 +238,7 @@ fn split(rows: Vec<RankRow>, key: impl Fn(&RankRow) -> String) -> Vec<Vec<RankRo
     for row in rows {
         groups.entry(key(&row)).or_default().push(row);
     }
-    // Two runs that wrote the same ranks under names that tell them apart by nothing but other numbers.
+    // Two runs that wrote the same ranks, with names that differ only in other numbers, cannot be separated.
     groups.into_values().flat_map(|g| if each_rank_once(&g) { vec![g] } else { one_by_one(g) }).collect()
 }
 
@@ -270,11 +271,11 @@ fn without_numbers(file: &str) -> String {
     out
 }
 
-/// What the files of a job have in common.
+/// The name of a job: the common part of its files' names.
 fn name(rows: &[RankRow], with_folder: bool) -> String {
     let whole: Vec<&str> = rows.iter().map(|r| r.file.as_str()).collect();
     let unpacked: Vec<&str> = whole.iter().map(|file| unpacked_name(file)).collect();
-    // Some are packed: what packs them is no part of what they share.
+    // If only some are compressed, compare the names without the compression ending.
     let pattern = pattern(&whole).or_else(|| pattern(&unpacked)).unwrap_or_else(|| shared(&whole));
     if !with_folder {
         return pattern;
@@ -286,7 +287,7 @@ fn name(rows: &[RankRow], with_folder: bool) -> String {
         .collect();
     folders.dedup();
     let Some(first) = folders.first() else { return pattern };
-    // From the part in which the folders differ, where they do, and else the last.
+    // From the first part in which the folders differ; the last part if they do not.
     let differs = |at: &usize| folders.iter().any(|f| f.get(*at) != first.get(*at));
     let from = (0..first.len()).find(differs).unwrap_or(first.len().saturating_sub(1));
     let mut parts: Vec<String> = (from..first.len())
@@ -299,7 +300,7 @@ fn name(rows: &[RankRow], with_folder: bool) -> String {
     parts.join("/")
 }
 
-/// What names have in common that differ in a rank, or else in numbers alone.
+/// The common pattern of names that differ only in a rank, or only in numbers.
 fn pattern(names: &[&str]) -> Option<String> {
     let same = |f: &dyn Fn(&str) -> String| -> Option<String> {
         let first = f(names.first()?);
@@ -311,14 +312,14 @@ fn pattern(names: &[&str]) -> Option<String> {
     })
 }
 
-/// The beginning and the end that names have in common.
+/// The common beginning and the common end of names.
 fn shared(names: &[&str]) -> String {
     let beginning = common(names, false, 0);
     let end = common(names, true, beginning.chars().count());
     format!("{beginning}*{end}")
 }
 
-/// The beginning, or the end, that all share, without the `taken` letters of the other.
+/// The common beginning or end, without the `taken` letters of the other.
 fn common(files: &[&str], from_end: bool, taken: usize) -> String {
     let turned = |s: &str| -> Vec<char> { if from_end { s.chars().rev().collect() } else { s.chars().collect() } };
     let mut shared = files.first().map(|f| turned(f)).unwrap_or_default();
@@ -333,7 +334,7 @@ fn common(files: &[&str], from_end: bool, taken: usize) -> String {
     shared.into_iter().collect()
 }
 
-/// A key by which `step_9` stands before `step_10`.
+/// A sort key that puts `step_9` before `step_10`.
 fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts: Vec<(u64, String)> = vec![(0, String::new())];
     let mut in_number = false;
@@ -366,7 +367,7 @@ mod tests {
         RankRow { path, file, peak_reserved: peak, ..RankRow::default() }
     }
 
-    /// The files that torchtitan, verl and Megatron-LM write, a folder or a name a step.
+    /// Files as torchtitan, verl and Megatron-LM write them: a folder or a name per step.
     #[test]
     fn what_trainers_write_is_told_apart_by_step_and_rank() {
         let jobs = |paths: &[&str]| -> Vec<Vec<Option<u32>>> {
@@ -419,7 +420,7 @@ mod tests {
         ]);
         assert_eq!((folders.len(), folders[0].rows.len()), (1, 2), "{folders:?}");
         assert!(folders[0].rows.iter().all(|r| r.counted.is_some()));
-        // Of a rank without a recording they are what there is.
+        // For a rank without a recording the counters are all there is.
         assert!(jobs.iter().flat_map(|j| &j.rows).any(|r| r.is_counters && r.peak_reserved == 60));
     }
 
@@ -443,7 +444,7 @@ mod tests {
             ]),
             [job("ddp_rank*.pickle", 2), job("fsdp_rank*.pickle", 2), job(ALONE, 1)]
         );
-        // Every step's dump is a job of its own, in the order of the steps.
+        // The dump of each step is a job of its own, in the order of steps.
         assert_eq!(
             jobs_of(&["d/rank0_step10.pkl", "d/rank1_step10.pkl", "d/rank0_step9.pkl", "d/rank1_step9.pkl"]),
             [job("rank*_step9.pkl", 2), job("rank*_step10.pkl", 2)]
@@ -493,7 +494,7 @@ mod tests {
     #[test]
     fn process_numbers_do_not_part_the_ranks_of_one_job() {
         assert_eq!(jobs_of(&["d/oom_rank0_pid4711.pickle", "d/oom_rank1_pid4712.pickle"]), [job("oom_rank*_pid*.pickle", 2)]);
-        // Two runs: which pid belongs to which is not told, so nothing is compared.
+        // Two runs: which pid belongs to which is unknown, so nothing is compared.
         let two = ["d/oom_rank0_pid1.pickle", "d/oom_rank1_pid2.pickle", "d/oom_rank0_pid3.pickle", "d/oom_rank1_pid4.pickle"];
         assert_eq!(jobs_of(&two), [job(ALONE, 4)]);
     }
@@ -505,7 +506,7 @@ mod tests {
         rows[1].device = 1;
         let jobs = by_job(rows);
         assert_eq!((jobs.len(), jobs[0].is_one, jobs[0].rows[1].rank), (1, true, Some(1)));
-        // Versions are numbers, and no ranks.
+        // Version numbers are not ranks.
         assert_eq!(jobs_of(&["v/torch2.0.1_s.pickle", "v/torch2.5.1_s.pickle", "v/torch2.15.0_s.pickle"]), [job(ALONE, 3)]);
     }
 

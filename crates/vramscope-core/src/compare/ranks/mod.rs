@@ -1,4 +1,4 @@
-//! Ranks: the recordings of one job side by side, read a few at a time, kept as a row and a small curve each.
+//! Ranks: the recordings of one job side by side. They are read a few at a time and kept as a row and a small curve each.
 
 mod assign;
 mod jobs;
@@ -20,31 +20,31 @@ use crate::model::{Cancelled, DeviceKind, Progress, Recording, StatsKind, Warnin
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::Bytes;
 
-/// Points of a rank's curve.
+/// Points per curve of a rank.
 pub const COLUMNS: usize = 96;
 
-/// One device of one file: what stays in memory of a rank. About 2 KB.
+/// What stays in memory of one device of one file. About 2 KB.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankRow {
     /// The file.
     pub path: PathBuf,
     /// Its name.
     pub file: String,
-    /// The rank that the recording itself tells: a trace's metadata.
+    /// The rank in the recording itself (a trace's metadata).
     pub told_rank: Option<u32>,
-    /// Its rank among the others, as [`by_job`] decides; `None` before.
+    /// Its rank, set by [`by_job`]; `None` before that or if unknown.
     pub rank: Option<u32>,
-    /// Processes of its job, where a trace's metadata tell.
+    /// Number of processes of its job, if a trace's metadata contain it.
     pub world_size: Option<u32>,
-    /// The number the process knew the device by.
+    /// Device ordinal in the process.
     pub device: i32,
-    /// Where the device stands in the recording.
+    /// Index of the device in the recording.
     pub device_index: usize,
-    /// Events of the trace.
+    /// Number of events.
     pub events: usize,
     /// Highest reserved bytes.
     pub peak_reserved: u64,
-    /// True where the file has no segments: nothing is known of reserved bytes, and their fields are 0.
+    /// True if the file has no segments: reserved bytes are unknown, and their fields are 0.
     pub is_reserved_unknown: bool,
     /// Highest active bytes.
     pub peak_active: u64,
@@ -52,43 +52,43 @@ pub struct RankRow {
     pub end_reserved: u64,
     /// Active bytes after the last event.
     pub end_active: u64,
-    /// Bytes of the device, where the file tells.
+    /// Bytes of the device, if the file contains them.
     pub capacity: Option<u64>,
-    /// Out-of-memory events.
+    /// Number of out-of-memory events.
     pub ooms: usize,
-    /// When the first of them was, in microseconds since 1970, where events have times.
+    /// Time of the first one, in microseconds since the epoch; `None` without times.
     pub first_oom_us: Option<i64>,
-    /// The bytes that the first of them asked for.
+    /// The bytes that the first one requested.
     pub first_oom_bytes: u64,
-    /// The file ends before its end: figures are of what could be read.
+    /// The file is truncated: the figures are those of the part that was read.
     pub is_cut_short: bool,
-    /// The file was not read yet: the row keeps its place, and has no figures.
+    /// The file has not been read yet: the row reserves its place, without figures.
     pub is_pending: bool,
-    /// Highest reserved bytes in each of [`COLUMNS`] equal runs of events; empty without events.
+    /// Highest reserved bytes in each of [`COLUMNS`] equal ranges of events; empty without events.
     pub reserved: Vec<u64>,
-    /// Highest active bytes, likewise.
+    /// Highest active bytes in the same ranges.
     pub active: Vec<u64>,
-    /// The file has PyTorch's counters alone: figures are what those say.
+    /// The file contains only PyTorch's counters, which give the figures.
     pub is_counters: bool,
-    /// What PyTorch's counters of this rank say, where a file of them stands beside the recording.
+    /// PyTorch's counters of this rank, if a file of them is beside the recording.
     pub counted: Option<Counted>,
 }
 
-/// PyTorch's own counters of a rank: `memory_stats()` as JSON, beside its recording.
+/// PyTorch's own counters of a rank: `memory_stats()` as JSON, in a file beside its recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The file's name.
+    /// File name.
     pub file: String,
-    /// Its `reserved_bytes.all.peak`.
+    /// `reserved_bytes.all.peak`.
     pub peak_reserved: u64,
-    /// Its `active_bytes.all.peak`.
+    /// `active_bytes.all.peak`.
     pub peak_active: u64,
-    /// Its `num_ooms`.
+    /// `num_ooms`.
     pub ooms: usize,
 }
 
 impl RankRow {
-    /// What the counters beside the recording say, in a few words; `None` without any.
+    /// Short text about the counters beside the recording; `None` without any.
     #[must_use]
     pub fn counters_text(&self) -> Option<String> {
         let counted = self.counted.as_ref()?;
@@ -124,12 +124,12 @@ fn counter_rows(recording: &Recording, path: &Path) -> Vec<RankRow> {
         .collect()
 }
 
-/// Lays counters beside the recordings of their rank: in the same folder, of the same rank by their names. Those of which there is no
+/// Attaches counters to the recording of their rank: in the same folder, with the same rank in the name. Counters without a
 /// recording stay rows of their own.
 fn lay_counters_beside(rows: &mut Vec<RankRow>) {
     let (counters, mut others): (Vec<RankRow>, Vec<RankRow>) = std::mem::take(rows).into_iter().partition(|r| r.is_counters);
     for row in counters {
-        // Of one process a file without a rank of its own beside the only recording is as clear.
+        // With a single recording, counters without a rank can only belong to it.
         let is_only = others.len() == 1;
         let of_rank = |r: &&mut RankRow| {
             r.path.parent() == row.path.parent() && r.counted.is_none() && (is_only || (row.rank.is_some() && r.rank == row.rank))
@@ -150,13 +150,13 @@ fn setting(recording: &Recording, name: &str) -> Option<u32> {
     value.trim_matches('"').parse().ok()
 }
 
-/// The rank that a recording's own file states, as traces do in their metadata.
+/// The rank that a recording's file contains, as traces do in their metadata.
 #[must_use]
 pub fn rank_in_file(recording: &Recording) -> Option<u32> {
     setting(recording, "distributedInfo.rank")
 }
 
-/// The rows of one recording, one for each device that holds anything.
+/// The rows of one recording, one for each accelerator with events or blocks.
 ///
 /// # Errors
 /// [`Cancelled`].
@@ -210,7 +210,7 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
     Ok(rows)
 }
 
-/// The rows of one recording without figures or curves: what [`by_job`] groups by. O(devices).
+/// The rows of one recording without figures or curves, as far as [`by_job`] needs them. O(devices).
 #[must_use]
 pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -230,7 +230,7 @@ pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
         .collect()
 }
 
-/// The place of a file that was not read yet.
+/// The row of a file that has not been read yet.
 #[must_use]
 pub fn pending(path: &Path) -> RankRow {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,23 +1,23 @@
-//! Which rank the name of a file tells.
+//! Reads the rank from the name of a file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The rank a file name tells by itself: the number behind the word "rank" (`ddp_rank3.pickle`, `snap.rank.4.pickle`), or behind an
-/// `r` that stands alone (`mem_r12.pickle`). Any other number may be a time, a step or a version.
+/// The rank in a file name: the number after the word "rank" (`ddp_rank3.pickle`, `snap.rank.4.pickle`), or after a separate `r`
+/// (`mem_r12.pickle`). Any other number may be a time, a step or a version.
 #[must_use]
 pub fn rank_of_name(file: &str) -> Option<u32> {
     file.get(told_span(file)?)?.parse().ok()
 }
 
-/// The ranks of files that stand together, by the first of these that tells one:
+/// The ranks of neighbouring files. The first of these that tells one decides:
 ///
 /// * the file's name by itself ([`rank_of_name`]);
-/// * the folder's name, for a folder a rank: `rank_0/snapshot.pickle`;
-/// * the last number of the names in one folder that differ in nothing else, where they are numbered from 0 without large gaps, as those
-///   of a job are: `mem_0.pickle`, `mem_1.pickle`. At most a fifth may be missing: a process that was killed writes nothing;
-/// * folders that are nothing but such a number: `0/snapshot.pickle`, `1/snapshot.pickle`.
+/// * the folder's name, for one folder per rank: `rank_0/snapshot.pickle`;
+/// * the last number of the name, if the files of that folder that differ in nothing else are numbered from 0 without large gaps:
+///   `mem_0.pickle`, `mem_1.pickle`. At most a fifth may be missing, because a killed process writes nothing;
+/// * folders whose whole name is such a number: `0/snapshot.pickle`, `1/snapshot.pickle`.
 #[must_use]
 pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
     let name_of = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -37,8 +37,7 @@ pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
     ranks
 }
 
-/// Gives the files that are alike their number as rank, where they are numbered from 0 without large gaps. `of` tells in what a file is like
-/// others, and its number.
+/// Makes the number of each file its rank, for groups of files numbered from 0 without large gaps. `of` gives a file's group and number.
 fn number(ranks: &mut [Option<u32>], of: impl Fn(usize) -> Option<(PathBuf, String, u32)>) {
     let mut alike: BTreeMap<(PathBuf, String), Vec<(usize, u32)>> = BTreeMap::new();
     for i in (0..ranks.len()).filter(|&i| ranks[i].is_none()) {
@@ -60,9 +59,9 @@ fn number(ranks: &mut [Option<u32>], of: impl Fn(usize) -> Option<(PathBuf, Stri
     }
 }
 
-/// Where the name tells its rank by itself.
+/// The position of the rank in a name.
 pub(super) fn told_span(file: &str) -> Option<Range<usize>> {
-    // Lower case of ASCII alone keeps every byte in its place.
+    // Lower-casing only ASCII keeps byte positions.
     let lower = file.to_ascii_lowercase();
     let bytes = lower.as_bytes();
     let digits = |from: usize| from..from + lower[from..].bytes().take_while(u8::is_ascii_digit).count();
@@ -70,7 +69,7 @@ pub(super) fn told_span(file: &str) -> Option<Range<usize>> {
     let after_word = lower.match_indices("rank").find_map(|(at, word)| {
         let rest = &lower[at + word.len()..];
         let from = lower.len() - rest.trim_start_matches(['_', '-', '.', '=', ' ']).len();
-        // "frank3" is somebody's third; "localrank3" and "myRank3" are ranks.
+        // "frank3" contains no rank; "localrank3" and "myRank3" do.
         let begins = at == 0
             || !bytes[at - 1].is_ascii_lowercase()
             || file.as_bytes()[at].is_ascii_uppercase()
@@ -87,7 +86,7 @@ pub(super) fn told_span(file: &str) -> Option<Range<usize>> {
     })
 }
 
-/// Where the last number of a name stands, unless a word before it says what else it counts.
+/// The position of the last number in a name, unless the word before it says that it counts something else.
 pub(super) fn last_span(file: &str) -> Option<Range<usize>> {
     let end = file.rfind(|c: char| c.is_ascii_digit())? + 1;
     let from =
@@ -98,14 +97,14 @@ pub(super) fn last_span(file: &str) -> Option<Range<usize>> {
     (!OTHERS.contains(&word)).then_some(from..end)
 }
 
-/// The name without the ending that says how the file is packed.
+/// The name without a compression ending.
 pub(super) fn unpacked_name(file: &str) -> &str {
     let end = [".gz", ".zst"].into_iter().find(|end| file.to_ascii_lowercase().ends_with(end));
     end.map_or(file, |end| &file[..file.len() - end.len()])
 }
 
-/// The name without the word that `vramscope run --at-oom` begins it with: what each rank of a job was caught at. One runs out of memory,
-/// the others are told to end. Other names stay.
+/// The name without the first word that `vramscope run --at-oom` writes: the cause at each rank. One rank runs out of memory, the
+/// others are told to end. Other names are unchanged.
 pub(super) fn without_cause(file: &str) -> &str {
     const CAUSES: [&str; 5] = ["oom", "exception", "sigterm", "sigint", "asked"];
     let rest = file.split_once('_').filter(|(word, rest)| CAUSES.contains(word) && rest.starts_with("rank"));

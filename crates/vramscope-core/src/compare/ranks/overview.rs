@@ -1,59 +1,59 @@
-//! What the ranks of one job say together: the median, who is away from it, who ran out of memory first.
+//! Summary of the ranks of one job: the median, outliers, and which rank ran out of memory first.
 
 use super::RankRow;
 use crate::units::{Bytes, counted};
 
-/// A rank's peak is an outlier when it is further than this share of the median from the median.
+/// A peak is an outlier if it differs from the median by more than this share of the median.
 pub const OUTLIER_SHARE: f64 = 0.10;
 
-/// As many outliers as a sentence names; of more it says how many.
+/// Number of outliers that a sentence names; of more it gives the count.
 const NAMED: usize = 3;
 
-/// As many failed ranks as a sentence names.
+/// Number of failed ranks that a sentence names.
 const FAILED_NAMED: usize = 8;
 
-/// A rank stands apart when fewer than this share of the ranks, itself included, have a peak like its own or like one of its kind.
+/// A rank stands apart if fewer than this share of the ranks, itself included, have a peak like its own or like one of its group.
 const CROWD_SHARE: f64 = 1.0 / 8.0;
 
-/// The most ranks that may stand apart: of more, what is usual is not known.
+/// Maximum share of ranks that may stand apart; with more, nothing is usual.
 const APART_SHARE: f64 = 1.0 / 4.0;
 
-/// As many groups as are told one by one.
+/// Maximum number of groups that are listed.
 const GROUPS: usize = 4;
 
-/// How the peaks lie when their median is not what most of them are like.
+/// The distribution of peaks, if the median is not typical.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Division {
-    /// Groups, each within [`OUTLIER_SHARE`] of its own median: rows of the lowest one first. What is in none of them is an outlier.
+    /// Groups, each within [`OUTLIER_SHARE`] of its own median, lowest first, as row indices. Rows in no group are outliers.
     Groups(Vec<Vec<usize>>),
-    /// Anywhere between the lowest and the highest of those that are no outliers.
+    /// Anywhere between these lowest and highest bytes, outliers excluded.
     Spread(u64, u64),
 }
 
-/// What the rows say together. Cheap: recomputed whenever a row arrives.
+/// Summary of the rows. Cheap: recomputed whenever a row arrives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overview {
-    /// Median of the peaks of reserved memory, of files that are whole.
+    /// Median of the reserved peaks of complete files.
     pub median_peak: u64,
-    /// Rows whose peak is further than [`OUTLIER_SHARE`] from the median; where the peaks are divided, those far from all others.
+    /// Rows whose peak differs from the median by more than [`OUTLIER_SHARE`]; with a `division`, those far from all others.
     pub outliers: Vec<usize>,
-    /// How the peaks lie where more than half are away from the median, or where they are in groups.
+    /// The distribution, if more than half of the peaks are far from the median, or if they form groups.
     pub division: Option<Division>,
-    /// The row that ran out of memory first: by time where all that failed have times, else the lowest rank that failed.
+    /// The row that ran out of memory first: by time if all failed rows have times, otherwise the lowest failed rank.
     pub first_oom: Option<usize>,
-    /// True when `first_oom` follows from times.
+    /// True when `first_oom` is decided by time.
     pub is_first_by_time: bool,
-    /// Rows that ran out of memory.
+    /// Number of rows that ran out of memory.
     pub failed: usize,
-    /// The row with the highest peak, of files that are whole.
+    /// The row with the highest peak, among complete files.
     pub highest: Option<usize>,
-    /// Rows of files that break off: their peaks may have come later, so they are in neither the median nor the outliers.
+    /// Number of truncated files. Their peaks may have come later, so they are excluded from the median and the outliers.
     pub cut_short: usize,
-    /// The answer in one sentence.
+    /// The summary in one sentence.
     pub sentence: String,
 }
 
-/// What sorted rows say together. Rows that are pending say nothing. O(rows · log rows).
+/// Summary of sorted rows; pending rows are ignored. O(rows · log rows).
 #[must_use]
 pub fn overview(rows: &[RankRow]) -> Overview {
     if rows.iter().all(|r| r.is_pending) {
@@ -67,7 +67,8 @@ pub fn overview(rows: &[RankRow]) -> Overview {
     outliers.sort_unstable();
     let is_nobodys = outliers.len() * 2 > whole.len();
     let (divided, apart) = divide(rows, &whole);
-    // Two crowds are groups also where one of them is near the median: else its many ranks would hide those that are like nobody.
+    // Two large groups count also if the median lies near one of them: otherwise the many ranks of the other would hide true
+    // outliers.
     let are_crowds = |division: &Division| match division {
         Division::Groups(groups) => {
             groups.len() > 1 && groups.iter().all(|group| group.len() > 1 && group.len() * 4 > whole.len())
@@ -98,24 +99,24 @@ pub fn overview(rows: &[RankRow]) -> Overview {
     overview
 }
 
-/// The median of the peaks of some rows, which it puts in the order of their peaks; of an even count the mean of the middle two. Without
-/// any there is no median, and it is 0.
+/// The median of the peaks of some rows (the mean of the middle two if their number is even; 0 without rows). Sorts the rows by
+/// peak.
 fn median(rows: &[RankRow], which: &mut [usize]) -> u64 {
     which.sort_by_key(|&i| (rows[i].peak_reserved, i));
     let at = |i: usize| which.get(i).map_or(0, |&i| rows[i].peak_reserved);
     at(which.len().saturating_sub(1) / 2).midpoint(at(which.len() / 2))
 }
 
-/// How peaks lie, given in their order, and which rows, in order of rank, are far from all others. O(rows · log rows).
+/// The distribution of sorted peaks, and the rows (in order of rank) that are far from all others. O(rows · log rows).
 fn divide(rows: &[RankRow], sorted: &[usize]) -> (Division, Vec<usize>) {
     let peak = |i: usize| rows[i].peak_reserved;
     let crowd = (sorted.len() as f64 * CROWD_SHARE).ceil().max(2.0) as usize;
-    // Of two or three ranks each may be a group of its own.
+    // With two or three ranks, each may be a group of its own.
     if let Some(two) = halves(rows, sorted, crowd.min(sorted.len() / 2)) {
         return (Division::Groups(two), Vec::new());
     }
     let is_like = |a: usize, b: usize| peak(a).abs_diff(peak(b)) as f64 <= OUTLIER_SHARE * peak(a).min(peak(b)) as f64;
-    // In their order those like a row stand together, from the first that is like it to the last.
+    // Rows with similar peaks are consecutive in this order.
     let usual: Vec<usize> = (0..sorted.len())
         .filter(|&at| {
             let from = sorted[..at].partition_point(|&i| !is_like(i, sorted[at]));
@@ -145,15 +146,14 @@ fn divide(rows: &[RankRow], sorted: &[usize]) -> (Division, Vec<usize>) {
     (division, apart)
 }
 
-/// Peaks in their order parted where the gap between two neighbours is widest, when that gives two groups of one kind each, none of
-/// them smaller than `least`.
+/// Splits sorted peaks at the widest gap, if both halves are groups of similar peaks with at least `least` rows.
 fn halves(rows: &[RankRow], sorted: &[usize], least: usize) -> Option<Vec<Vec<usize>>> {
     let gap = |at: &usize| (rows[sorted[*at]].peak_reserved - rows[sorted[at - 1]].peak_reserved, std::cmp::Reverse(*at));
     let (low, high) = sorted.split_at((1..sorted.len()).max_by_key(gap)?);
     [low, high].into_iter().map(|group| close(rows, group.to_vec(), least)).collect()
 }
 
-/// A group in order of rank, when it has so many rows and all are within [`OUTLIER_SHARE`] of its own median.
+/// A group in order of rank, if it has at least `least` rows and all are within [`OUTLIER_SHARE`] of its median.
 fn close(rows: &[RankRow], mut group: Vec<usize>, least: usize) -> Option<Vec<usize>> {
     let middle = median(rows, &mut group);
     let is_near = |i: &usize| rows[*i].peak_reserved.abs_diff(middle) as f64 <= OUTLIER_SHARE * middle as f64;
@@ -162,8 +162,7 @@ fn close(rows: &[RankRow], mut group: Vec<usize>, least: usize) -> Option<Vec<us
     is_close.then_some(group)
 }
 
-/// What a row is called among others: `rank 3`, and the file's name where it has no rank or several rows have the same: two runs in
-/// one folder.
+/// The name of a row: `rank 3`, or the file's name if it has no rank or several rows have the same (two runs in one folder).
 #[must_use]
 pub fn name_among(rows: &[RankRow], at: usize) -> String {
     let row = &rows[at];
@@ -214,7 +213,7 @@ fn sentence(rows: &[RankRow], o: &Overview, failed: Vec<usize>) -> String {
     text
 }
 
-/// Who ran out of memory, the first of them first.
+/// Which ranks ran out of memory, the first one first.
 fn failures(rows: &[RankRow], o: &Overview, mut failed: Vec<usize>) -> String {
     let many = counted(rows.iter().filter(|r| !r.is_pending).count() as u64, "rank", "ranks");
     let Some(first) = o.first_oom else { return format!("None of {many} ran out of memory") };
@@ -234,7 +233,7 @@ fn failures(rows: &[RankRow], o: &Overview, mut failed: Vec<usize>) -> String {
     format!("{out}: {} first{asked}, then {}", name_among(rows, first), listed(rows, &failed, FAILED_NAMED - 1))
 }
 
-/// What is said of those away from the median, behind it.
+/// The part of the sentence about outliers relative to the median.
 fn outliers(rows: &[RankRow], o: &Overview) -> String {
     let share = format!("{:.0}\u{a0}%", OUTLIER_SHARE * 100.0);
     if o.outliers.is_empty() {
@@ -258,7 +257,7 @@ fn outliers(rows: &[RankRow], o: &Overview) -> String {
     text
 }
 
-/// What is said of those far from all others, behind the groups: the furthest below the median first.
+/// The part of the sentence about rows far from all others: the lowest peak first.
 fn apart(rows: &[RankRow], o: &Overview) -> String {
     let mut which = o.outliers.clone();
     which.sort_by_key(|&i| (rows[i].peak_reserved, i));
@@ -284,7 +283,7 @@ fn group(rows: &[RankRow], which: &[usize]) -> String {
     }
 }
 
-/// `rank 3`, `ranks 3 and 5`, `ranks 3, 5, 8 and 2 more`; with the files' names where ranks do not tell the rows apart.
+/// `rank 3`, `ranks 3 and 5`, `ranks 3, 5, 8 and 2 more`; file names if ranks do not distinguish the rows.
 fn listed(rows: &[RankRow], which: &[usize], most: usize) -> String {
     let names: Vec<String> = which.iter().take(most).map(|&i| name_among(rows, i)).collect();
     let are_ranks = which.len() > 1 && names.iter().all(|name| name.starts_with("rank "));
@@ -399,7 +398,7 @@ mod tests {
 
     #[test]
     fn who_is_like_no_group_is_named() {
-        // 31 and 31 healthy ranks whose groups are 10.1 % apart, one that stalled, one that failed early.
+        // 31 and 31 healthy ranks in groups 10.1 % apart, one that stalled, one that failed early.
         let mut of: Vec<u64> = (0..64).map(|i| if i % 2 == 0 { 3504 } else { 3182 }).collect();
         (of[40], of[17]) = (250, 1664);
         let o = overview(&peaks(&of));
@@ -413,13 +412,13 @@ mod tests {
             "{}",
             said(&peaks(&of))
         );
-        // One among many is no group.
+        // A single rank among many is no group.
         assert_eq!(overview(&peaks(&[3182, 3504, 3182, 3504, 3182, 3504, 3182, 3504, 250])).outliers, [8]);
-        // The median is in the larger group; the smaller one hides nobody.
+        // The median is in the larger group; the smaller one must not hide outliers.
         let mut of: Vec<u64> = (0..64).map(|i| if i < 40 { 3504 } else { 2500 }).collect();
         of[63] = 250;
         assert_eq!(overview(&peaks(&of)).outliers, [63]);
-        // Along a ramp none is unlike its neighbours, but the last is.
+        // On a ramp every rank is like its neighbours, except the last.
         let mut of: Vec<u64> = (0..40).map(|i| 1000 + 40 * i).collect();
         of[39] = 9000;
         let o = overview(&peaks(&of));

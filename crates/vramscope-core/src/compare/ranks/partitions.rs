@@ -1,4 +1,4 @@
-//! Where a recording stands in a data set of many: its job, its rank, and the training step that its name tells.
+//! The place of a recording in a data set of many: job, rank, and the training step in its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use super::{Job, RankRow, by_job, pending, ranks_of_names};
 /// Job, rank and step of one recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
-    /// Letters, digits, `_`, `-` and `.` alone: what every file system and every reader of Hive's partitions takes.
+    /// Only letters, digits, `_`, `-` and `.`, which every file system and every reader of Hive partitions accepts.
     pub job: String,
-    /// `None` where nothing tells it.
+    /// `None` if unknown.
     pub rank: Option<u32>,
-    /// The number behind `step`, `iteration`, `iter` or `epoch` in the file's name, or else in its folder's.
+    /// The number after `step`, `iteration`, `iter` or `epoch` in the file's name, otherwise in its folder's name.
     pub step: Option<u64>,
 }
 
-/// The partitions of files below `root`, by the same jobs as [`by_job`] finds. `told` gives what a file says itself (its rows, curves may
-/// be missing); it is asked only about files whose names tell no rank. Files that no other belongs to are a job each.
+/// The partitions of files below `root`, with the jobs of [`by_job`]. `told` returns the rows of a file (without curves is
+/// enough); it is called only for files whose names contain no rank. A file that belongs to no job becomes a job of its own.
 pub fn partitions(root: &Path, files: &[PathBuf], mut told: impl FnMut(&Path) -> Vec<RankRow>) -> Vec<Partition> {
     let named = ranks_of_names(files);
     let rows = files.iter().zip(&named).flat_map(|(path, rank)| {
@@ -37,7 +37,7 @@ pub fn partitions(root: &Path, files: &[PathBuf], mut told: impl FnMut(&Path) ->
             let job = unlike(&mut taken, job_name(&folder, &pattern));
             for row in group {
                 let same: Vec<_> = group.iter().filter(|r| r.path == row.path).map(|r| r.rank).collect();
-                // A file of several devices is of no single rank, unless it says so.
+                // A file with several devices has no single rank, unless it contains one.
                 let rank = row.rank.filter(|_| same.iter().all(|r| *r == row.rank));
                 let below = row.path.strip_prefix(root).unwrap_or(&row.path);
                 of_file.insert(row.path.clone(), Partition { job: job.clone(), rank, step: step_of(below) });
@@ -47,7 +47,7 @@ pub fn partitions(root: &Path, files: &[PathBuf], mut told: impl FnMut(&Path) ->
     files.iter().map(|path| of_file.get(path).cloned().unwrap_or_default()).collect()
 }
 
-/// The folder that all are below: of a job with a folder a node the one that holds the nodes.
+/// The deepest folder that contains all rows: for a job with a folder per node, the one that holds the nodes.
 fn shared_folder(rows: &[RankRow]) -> PathBuf {
     let mut folders = rows.iter().filter_map(|row| row.path.parent());
     let first = folders.next().unwrap_or(Path::new(""));
@@ -55,7 +55,7 @@ fn shared_folder(rows: &[RankRow]) -> PathBuf {
     folders.fold(first.to_path_buf(), |so_far, other| shared(&so_far, other))
 }
 
-/// The job of one file on its own, by its name. `is_rank_known`: its rank was told, so a last number is taken for it.
+/// The job name of a single file. `is_rank_known`: its rank is known, so a last number is taken to be the rank.
 #[must_use]
 pub fn job_of_file(file: &str, is_rank_known: bool) -> String {
     let span = told_span(file).or_else(|| last_span(file).filter(|_| is_rank_known));
@@ -66,7 +66,7 @@ fn pattern_of(file: &str) -> String {
     told_span(file).map_or_else(|| file.to_owned(), |span| without(file, span))
 }
 
-/// `iteration_10` and `ddp_rank*.pickle` make `iteration_10-ddp`.
+/// Combines `iteration_10` and `ddp_rank*.pickle` into `iteration_10-ddp`.
 fn job_name(folder: &Path, pattern: &str) -> String {
     let mut name = pattern.to_owned();
     const ENDINGS: [&str; 12] =
@@ -74,7 +74,7 @@ fn job_name(folder: &Path, pattern: &str) -> String {
     while let Some(end) = ENDINGS.iter().find(|end| name.to_ascii_lowercase().ends_with(**end)) {
         name.truncate(name.len() - end.len());
     }
-    // The word before the star goes with it.
+    // The word before the star is removed with it.
     if let Some(star) = name.find('*') {
         let before = name[..star].trim_end_matches(['_', '-', '.', '=', ' ']);
         let lower = before.to_ascii_lowercase();
@@ -103,7 +103,7 @@ fn safe(text: &str) -> String {
     out.trim_matches(['_', '-', '.']).to_owned()
 }
 
-/// The name, or with a number behind it where another job has it.
+/// The name, with a number appended if another job has it.
 fn unlike(taken: &mut BTreeSet<String>, name: String) -> String {
     let mut job = name.clone();
     let mut n = 1;
@@ -179,7 +179,7 @@ mod tests {
             [p("job", Some(0), None), p("job", Some(1), None)],
             "a folder a node"
         );
-        // Two files in folders of one name, and letters that no partition should have.
+        // Two files of one name in different folders, and characters that are not allowed in a partition.
         assert_eq!(of(&["a/x y.pickle", "b/x=y.pickle"]), [p("a-x_y", None, None), p("b-x_y", None, None)]);
     }
 

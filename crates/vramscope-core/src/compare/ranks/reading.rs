@@ -1,4 +1,4 @@
-//! Many files read at once, in bounded memory.
+//! Reads many files at once in bounded memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,13 +7,13 @@ use std::sync::{Condvar, Mutex};
 use super::{RankRow, rows};
 use crate::model::{Cancelled, Progress, Recording};
 
-/// The budget of [`read_all`] in bytes of files, unpacked ([`crate::formats::unpacked_bytes`]): this many may be read at once.
-/// A packed file is unpacked in memory, one that is not is mapped; the recording made of it takes about half as much again.
+/// Budget of [`read_all`]: bytes of files, unpacked ([`crate::formats::unpacked_bytes`]), that may be read at once. Files are
+/// held in memory while they are read; the recording made from one takes about half as much again.
 pub const READ_BUDGET: u64 = 4 << 30;
 
-/// Reads many files with as many threads as there are cores, and hands each file's rows to `each` as they come, in any order. `weigh` says
-/// how many bytes a file takes while it is read. At any time the files being read weigh at most `budget` together (a heavier one is read
-/// alone), so that memory is bounded by the budget and not by the number of ranks. Stops between files when cancelled.
+/// Reads many files with one thread per core and passes each file's rows to `each`, in any order. `weigh` returns the bytes that
+/// a file needs while it is read. Files that are read at the same time weigh at most `budget` together (a heavier one is read
+/// alone), so memory depends on the budget and not on the number of ranks. Stops between files when cancelled.
 pub fn read_all<E: Send>(
     files: &[PathBuf],
     budget: u64,
@@ -34,7 +34,7 @@ pub fn read_all<E: Send>(
                     let Some(path) = files.get(at) else { break };
                     let bytes = weigh(path);
                     gate.enter(bytes);
-                    // A file's tables report to a progress of their own: the shared one counts files.
+                    // Building a file's tables reports to a progress of its own, because the shared one counts files.
                     let result = open(path).map(|recording| rows(&recording, path, &Progress::new()));
                     gate.leave(bytes);
                     match result {
@@ -49,7 +49,7 @@ pub fn read_all<E: Send>(
     });
 }
 
-/// Lets files in while they fit the budget together.
+/// Admits files as long as they fit into the budget together.
 struct Gate {
     in_use: Mutex<u64>,
     freed: Condvar,

@@ -1,24 +1,25 @@
-//! Comma-separated values: a header, then a row a line; text with commas, quotes or line ends is quoted. A gap is empty.
+//! Comma-separated values: a header, then one row per line. Text with commas, quotes or line ends is quoted. A missing value is
+//! empty.
 //!
-//! A spreadsheet runs a cell that begins like a formula, and names come from files: such text gets an apostrophe before it. So does what
-//! follows a semicolon, a tab or a line end within a text: a spreadsheet may split cells there. A terminal obeys escapes and marks of
-//! direction: they are written as `\u001b`.
+//! Spreadsheets run a cell that begins like a formula, and names come from files, so such text gets an apostrophe in front. The
+//! same goes for text after a semicolon, a tab or a line end, where a spreadsheet may split cells. Terminals interpret escape
+//! sequences and direction marks, so these are written as `\u001b`.
 
 use std::io::{self, Write};
 
 use super::{Column, ExportTable};
 
-/// Rows asked for at once.
 const BATCH: usize = 1 << 16;
-/// What text begins with that a spreadsheet takes for a formula, also in the full width of East Asian type, or for white space before one.
+/// First characters of a formula for spreadsheets, including their full-width East Asian forms, and white space that may precede
+/// one.
 const FORMULA: [char; 11] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r', '\n'];
-/// Where a spreadsheet may begin a new cell within a text, beside the comma, which is quoted.
+/// Characters at which a spreadsheet may split a text into cells, besides the comma, which is quoted.
 const SPLITS: [char; 4] = [';', '\t', '\r', '\n'];
 
 /// Writes a table.
 ///
 /// # Errors
-/// What the writer says.
+/// Errors of `out`.
 pub fn write(table: &dyn ExportTable, out: &mut dyn Write) -> io::Result<()> {
     let names: Vec<&str> = table.fields().iter().map(|f| f.name).collect();
     writeln!(out, "{}", names.join(","))?;
@@ -68,7 +69,7 @@ fn push_cell(column: &Column<'_>, row: usize, line: &mut String) {
     }
 }
 
-/// The text with an apostrophe before each part that a spreadsheet would take for a formula.
+/// The text with an apostrophe before each part that a spreadsheet would read as a formula.
 fn kept(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 1);
     let mut begins = true;

@@ -1,8 +1,8 @@
-//! The way out: recordings as tables (CSV, Parquet), for other viewers (speedscope, Perfetto), and as a PyTorch snapshot again.
+//! Exports: recordings as tables (CSV, Parquet), for other viewers (speedscope, Perfetto), and as PyTorch snapshots.
 //!
-//! A table is anything with named columns that can give a range of rows ([`ExportTable`]); it is asked in batches, so that a
-//! recording of millions of events streams through a bounded amount of memory. Tables of events, blocks and stacks are here;
-//! those of derived rows (lifetimes, curves) are in `diagnose::export`, which knows them.
+//! A table has named columns and returns ranges of rows ([`ExportTable`]). It is read in batches, so that a recording of millions
+//! of events needs bounded memory. Tables of events, blocks and stacks are defined here; tables of derived rows (lifetimes,
+//! curves) are in `diagnose::export`.
 
 pub mod csv;
 mod error;
@@ -24,7 +24,7 @@ pub use of_file::OfFile;
 pub use rows::Rows;
 pub use tables::{Names, blocks, categories, events, samples, stacks};
 
-/// What a column holds. Every column may have gaps.
+/// Type of the values of a column. Every column may have missing values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// Bytes, addresses, counts, ids.
@@ -38,9 +38,9 @@ pub enum ColumnKind {
 /// A column's name and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Lower case, words joined by underscores; ends in its unit where it has one.
+    /// Lower case, words joined by underscores; ends with the unit if there is one.
     pub name: &'static str,
-    /// What it holds.
+    /// Type of its values.
     pub kind: ColumnKind,
 }
 
@@ -64,7 +64,7 @@ impl Field {
     }
 }
 
-/// A run of rows of one column.
+/// A range of rows of one column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column<'a> {
     /// See [`ColumnKind::Unsigned`].
@@ -75,9 +75,9 @@ pub enum Column<'a> {
     Text(Vec<Option<&'a str>>),
 }
 
-/// A table that can be written in batches of rows.
+/// A table that is written in batches of rows.
 pub trait ExportTable {
-    /// Its name: `events`, `lifetimes`, `blocks`, `curves`, `samples`, `categories`, `stacks`.
+    /// The table's name: `events`, `lifetimes`, `blocks`, `curves`, `samples`, `categories`, `stacks`.
     fn name(&self) -> &'static str;
     /// Its columns.
     fn fields(&self) -> &[Field];

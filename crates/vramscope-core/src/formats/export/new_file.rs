@@ -1,4 +1,4 @@
-//! A file that is written for the user: never over what it is made of, never half, and over an older one only when that was asked for.
+//! Output files: they never overwrite their own sources, are never left incomplete, and replace an existing file only on request.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, BufWriter, Write};
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use super::WriteError;
 use super::unnamed::Unnamed;
 
-/// A file that appears under its name only when it is complete; nothing of it stays when this is dropped before.
+/// A file that appears under its name only when it is complete; dropping this before leaves nothing behind.
 #[derive(Debug)]
 pub struct NewFile {
     path: PathBuf,
-    /// None for what is no regular file, such as a pipe: it is written as it is.
+    /// `None` for a path that is not a regular file, such as a pipe: it is written directly.
     unnamed: Option<Unnamed>,
     replaces: bool,
     out: Option<BufWriter<File>>,
 }
 
 impl NewFile {
-    /// Begins a file that is made of `sources`. `replaces`: an older file of this name may go.
+    /// Begins a file that is made from `sources`. `replaces`: whether an existing file may be replaced.
     ///
     /// # Errors
-    /// As [`refusal`]; or [`WriteError::Io`] when the file cannot be made there.
+    /// As [`refusal`]; or [`WriteError::Io`] when the file cannot be created there.
     pub fn create(path: &Path, sources: &[&Path], replaces: bool) -> Result<Self, WriteError> {
         if let Some(error) = refusal(path, sources, replaces) {
             return Err(error);
@@ -37,10 +37,10 @@ impl NewFile {
         Ok(NewFile { path: target, unnamed: Some(unnamed), replaces, out: Some(BufWriter::new(file)) })
     }
 
-    /// Gives the complete file its name.
+    /// Publishes the complete file under its name.
     ///
     /// # Errors
-    /// [`WriteError`] when the rest cannot be written or the name cannot be given.
+    /// [`WriteError`] when the rest cannot be written or the file cannot be renamed.
     pub fn finish(mut self) -> Result<(), WriteError> {
         let Some(mut out) = self.out.take() else { return Ok(()) };
         out.flush().map_err(|e| WriteError::io(&self.path, e))?;
@@ -64,8 +64,8 @@ impl Write for NewFile {
     }
 }
 
-/// The file that a name stands for: what a link points to is written, as a plain write would do, but not where another user laid the link
-/// out. Linux itself follows such a link in no folder that everybody may write to.
+/// Follows links to the file that will be written, as a plain write would, but refuses links made by another user. Linux itself
+/// does not follow those in folders that everybody may write to.
 ///
 /// # Errors
 /// [`WriteError`].
@@ -75,18 +75,18 @@ pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, WriteError> {
         use std::os::unix::fs::MetadataExt as _;
         let me = rustix::process::geteuid().as_raw();
         let mut at = path.to_path_buf();
-        // As many as Linux follows.
+        // Linux follows the same number of links.
         for _ in 0..40 {
             let Ok(meta) = std::fs::symlink_metadata(&at) else { break };
             if !meta.is_symlink() {
                 break;
             }
-            // Who may do everything anyhow needs no links.
+            // Links of root are safe to follow: root can write anywhere anyway.
             if meta.uid() != me && meta.uid() != 0 {
                 return Err(WriteError::LinkOfAnother { link: at, user: meta.uid() });
             }
             let next = std::fs::read_link(&at).map_err(|e| WriteError::io(path, e))?;
-            // It may have been exchanged between the two questions.
+            // The link may have been replaced between the two calls.
             let is_same = std::fs::symlink_metadata(&at).is_ok_and(|now| {
                 (now.dev(), now.ino(), now.ctime(), now.ctime_nsec()) == (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec())
             });
@@ -103,8 +103,8 @@ pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, WriteError> {
     }
 }
 
-/// Gives a file its name. An older file of this name goes only where `replaces`, and never while another process writes it: whoever
-/// replaces a file holds its lock, so of two that try at once one is refused.
+/// Publishes a file under its name. Replaces an existing file only if `replaces`, and never while another process writes it.
+/// Whoever replaces a file holds its lock, so of two concurrent attempts one is refused.
 ///
 /// # Errors
 /// [`WriteError`].
@@ -118,17 +118,17 @@ pub fn give_name(unnamed: &mut Unnamed, path: &Path, replaces: bool) -> Result<(
             return Err(WriteError::Exists(path.to_path_buf()));
         }
         let older = lock(path, File::try_lock).map_err(|Held| in_use(path))?;
-        // Another process may have put its own file there before we had the lock.
+        // Another process may have put its own file there before the lock was taken.
         if older.as_ref().is_none_or(|older| is_at(older, path)) {
             return unnamed.replace(path).map_err(|e| WriteError::io(path, e));
         }
     }
 }
 
-/// Another process holds the lock of a file.
+/// Another process holds the lock.
 struct Held;
 
-/// The lock of a file, kept until the answer is dropped; `None` where there is no file or no lock to be had.
+/// Locks a file until the result is dropped; `None` if there is no file or the file system has no locks.
 fn lock(path: &Path, take: impl Fn(&File) -> Result<(), TryLockError>) -> Result<Option<File>, Held> {
     if !path.is_file() {
         return Ok(None);
@@ -137,12 +137,12 @@ fn lock(path: &Path, take: impl Fn(&File) -> Result<(), TryLockError>) -> Result
     match take(&file) {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Err(Held),
-        // A file system without locks.
+        // The file system has no locks.
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
-/// True when the open file is still the one of this name.
+/// True if the open file is still the one at this path.
 fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -161,8 +161,8 @@ fn in_use(path: &Path) -> WriteError {
     WriteError::InUse { path: path.to_path_buf(), writer: crate::formats::session::writer_of(path) }
 }
 
-/// Why a file may not be written under this name: it is one of its own sources (by whatever name or link), a folder, in
-/// no folder, there already, or being written. `None` when it may. Worth asking before the work is done.
+/// Why a file may not be written to this path: it is one of its own sources (through any name or link), a folder, in a missing
+/// folder, existing already, or being written. `None` when it may. Check this before doing the work.
 #[must_use]
 pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<WriteError> {
     let own = || path.to_path_buf();
@@ -179,7 +179,7 @@ pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<WriteEr
         return Some(error);
     }
     if std::fs::symlink_metadata(path).is_ok() {
-        // Shared: two that only ask do not stand in each other's way.
+        // A shared lock, so that two checks at once do not block each other.
         if lock(path, File::try_lock_shared).is_err() {
             return Some(in_use(path));
         }
@@ -189,12 +189,12 @@ pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<WriteEr
     (!folder.is_dir()).then(|| WriteError::NoFolder { path: own(), folder: folder.to_path_buf() })
 }
 
-/// True for what is there and no regular file: a pipe, a device.
+/// True for an existing path that is not a regular file: a pipe, a device.
 pub(crate) fn is_special(path: &Path) -> bool {
     path.exists() && !path.is_file() && !path.is_dir()
 }
 
-/// True when both names are of one file, through links of any kind.
+/// True if both paths lead to the same file, through links of any kind.
 fn is_same(a: &Path, b: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -258,7 +258,7 @@ mod tests {
         new.finish().unwrap();
         assert_eq!(std::fs::read_to_string(at("below/target")).unwrap(), "new");
         assert!(at("link").is_symlink() && at("below/middle").is_symlink());
-        // Only the administrator can give a link to another user.
+        // Only root can give a link to another user.
         if lchown(at("below/middle"), Some(12_345), None).is_ok() {
             let sentence = NewFile::create(&at("link"), &[], true).unwrap_err().to_string();
             assert!(sentence.contains("is a link that another user (number 12345) made"), "{sentence}");

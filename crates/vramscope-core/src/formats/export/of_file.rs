@@ -1,10 +1,10 @@
-//! Which recording a row is of: columns that every exported table ends with, so that the tables of many files can lie in one data set.
+//! Adds the columns that identify the recording to every exported table, so that tables of many files can form one data set.
 
 use std::ops::Range;
 
 use super::{Column, ExportTable, Field};
 
-/// A table with the file its rows are of, and the training step that the file's name tells.
+/// A table with its source file, and the training step in the file's name.
 pub struct OfFile<'a> {
     table: &'a dyn ExportTable,
     file: &'a str,
@@ -13,10 +13,10 @@ pub struct OfFile<'a> {
 }
 
 impl<'a> OfFile<'a> {
-    /// `file` tells the recording apart from every other of the data set: its path below the folder that was exported.
+    /// `file` identifies the recording in the data set: its path below the exported folder.
     #[must_use]
     pub fn new(table: &'a dyn ExportTable, file: &'a str, step: Option<u64>) -> Self {
-        // Frames have a `file` of their own.
+        // Named `recording`, because frames already have a column `file`.
         let fields = [table.fields(), &[Field::text("recording"), Field::unsigned("step")]].concat();
         OfFile { table, file, step, fields }
     }

@@ -1,8 +1,8 @@
-//! Parquet, written from the format's specification: one row group a million rows, optional columns, dictionaries where values
-//! repeat, pages compressed with zstd. Read by DuckDB, Polars, pyarrow and Spark.
+//! A Parquet writer after the format's specification: one row group per million rows, optional columns, dictionaries where values
+//! repeat, pages compressed with zstd. DuckDB, Polars, pyarrow and Spark read it.
 //!
-//! Written here rather than with a library because a flat table needs little of the format: the footer in Thrift's compact
-//! protocol, PLAIN and RLE_DICTIONARY encodings, data pages of version 1.
+//! No library is used, because a flat table needs little of the format: the footer in Thrift's compact protocol, the encodings
+//! PLAIN and RLE_DICTIONARY, data pages of version 1.
 
 use std::hash::Hash;
 use std::io::{self, Write};
@@ -11,15 +11,14 @@ use rustc_hash::FxHashMap;
 
 use super::{Column, ColumnKind, ExportTable, Field};
 
-/// Rows of a row group: the unit that engines skip and read in parallel.
+/// Rows per row group, the unit that engines skip and read in parallel.
 pub const ROWS_PER_GROUP: usize = 1_000_000;
-/// Rows of a page.
 const ROWS_PER_PAGE: usize = 1 << 17;
-/// A column with more distinct values in a row group than this is written plainly.
+/// A column with more distinct values in a row group gets no dictionary.
 const MAX_DICTIONARY: usize = 1 << 16;
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Numbers of the specification (parquet.thrift).
+/// Constants of the specification (parquet.thrift).
 mod spec {
     pub(super) const TYPE_INT64: i64 = 2;
     pub(super) const TYPE_BYTE_ARRAY: i64 = 6;
@@ -38,7 +37,7 @@ mod spec {
 /// Writes a table.
 ///
 /// # Errors
-/// What the writer says.
+/// Errors of `out`.
 pub fn write(table: &dyn ExportTable, out: &mut dyn Write) -> io::Result<()> {
     let mut out = Counted { out, at: 0 };
     out.write_all(MAGIC)?;
@@ -106,7 +105,7 @@ fn write_chunk(column: &Column<'_>, out: &mut Counted<'_>) -> io::Result<Chunk> 
     }
 }
 
-/// One column of one row group: a dictionary page when values repeat, then data pages.
+/// Writes one column of one row group: a dictionary page if values repeat, then data pages.
 fn chunk<T: Copy + Eq + Hash>(values: &[Option<T>], plain: impl Fn(T, &mut Vec<u8>), out: &mut Counted<'_>) -> io::Result<Chunk> {
     let mut sizes = (0u64, 0u64);
     let dictionary = dictionary(values);
@@ -133,7 +132,7 @@ fn chunk<T: Copy + Eq + Hash>(values: &[Option<T>], plain: impl Fn(T, &mut Vec<u
     let data_at = out.at;
     let mut next = 0;
     let pages = values.chunks(ROWS_PER_PAGE);
-    // A column of no rows still has a page, or readers look for one in vain.
+    // Readers require a page even in a column without rows.
     for rows in pages.chain(values.is_empty().then_some(&[][..])) {
         let mut body = levels(rows);
         let present = rows.iter().flatten();
@@ -169,7 +168,7 @@ fn chunk<T: Copy + Eq + Hash>(values: &[Option<T>], plain: impl Fn(T, &mut Vec<u
     Ok(Chunk { dictionary_at, data_at, values: values.len(), uncompressed: sizes.0, compressed: sizes.1 })
 }
 
-/// Distinct values in order of first use, and the number of each present value; `None` when there are too many to help.
+/// Distinct values in order of first use, and the index of each present value; `None` when a dictionary would not pay.
 fn dictionary<T: Copy + Eq + Hash>(values: &[Option<T>]) -> Option<(Vec<T>, Vec<u32>)> {
     let mut numbers: FxHashMap<T, u32> = FxHashMap::default();
     let mut distinct = Vec::new();
@@ -184,16 +183,16 @@ fn dictionary<T: Copy + Eq + Hash>(values: &[Option<T>]) -> Option<(Vec<T>, Vec<
         }
         ids.push(id);
     }
-    // Every value its own entry would only cost.
+    // A dictionary pays only if values repeat.
     (distinct.len() * 2 <= ids.len() && !ids.is_empty()).then_some((distinct, ids))
 }
 
-/// Bits needed for numbers below `count`; at least 1, because some readers do not take 0.
+/// Bits needed for numbers below `count`; at least 1, because some readers reject 0.
 fn bits(count: usize) -> u32 {
     (usize::BITS - count.saturating_sub(1).leading_zeros()).max(1)
 }
 
-/// Which rows are present: the definition levels, with their length before them.
+/// The definition levels (which rows have a value), preceded by their length.
 fn levels<T>(rows: &[Option<T>]) -> Vec<u8> {
     let mut body = Vec::new();
     if rows.iter().all(Option::is_some) {
@@ -208,7 +207,7 @@ fn levels<T>(rows: &[Option<T>]) -> Vec<u8> {
     out
 }
 
-/// One bit-packed run of the RLE/bit-packing hybrid: groups of eight, lowest bits first, the last group filled with zeros.
+/// One bit-packed run of the RLE/bit-packing hybrid: groups of eight values, lowest bits first, the last group padded with zeros.
 fn bit_packed(values: &[u32], width: u32, out: &mut Vec<u8>) {
     let groups = values.len().div_ceil(8);
     varint((groups as u64) << 1 | 1, out);
@@ -224,7 +223,7 @@ fn bit_packed(values: &[u32], width: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a page: header, then its body compressed. `kind` fills in the part of the header for its kind.
+/// Writes a page: the header, then the compressed body. `kind` fills in the part of the header that depends on the page type.
 fn page(
     body: &[u8],
     sizes: &mut (u64, u64),
@@ -314,7 +313,7 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Thrift's compact protocol, as much as the metadata needs.
+/// The part of Thrift's compact protocol that the metadata needs.
 #[derive(Default)]
 struct Thrift {
     out: Vec<u8>,
@@ -324,7 +323,7 @@ struct Thrift {
 
 impl Thrift {
     fn field(&mut self, id: i16, kind: u8) {
-        // Ids ascend by less than 16 in everything we write.
+        // Field ids increase by less than 16 in everything written here.
         self.out.push(((id - self.last) as u8) << 4 | kind);
         self.last = id;
     }
@@ -363,13 +362,13 @@ impl Thrift {
         }
     }
 
-    /// A struct in a field.
+    /// Begins a struct as a field.
     fn begin(&mut self, id: i16) {
         self.field(id, 12);
         self.element();
     }
 
-    /// A struct in a list.
+    /// Begins a struct as a list element.
     fn element(&mut self) {
         self.stack.push(std::mem::take(&mut self.last));
     }

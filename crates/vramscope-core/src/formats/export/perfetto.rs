@@ -1,14 +1,15 @@
-//! A Chrome trace for Perfetto (<https://ui.perfetto.dev>): memory curves, samples of the card and bytes by category as counters, user
-//! ranges and operators as slices, out-of-memory events and large allocations as instants.
+//! A Chrome trace for Perfetto (<https://ui.perfetto.dev>): memory curves, device samples and bytes per category as counters,
+//! user ranges and operators as slices, out-of-memory events and large allocations as instants.
 //!
-//! Times count from the second in which the recording begins, which stands in the header as in the profiler's own traces: viewers read
-//! microseconds as floating-point numbers, which since 1970 would round operators of nanoseconds out of their parents. A device without
-//! times is drawn over event numbers, a microsecond an event.
+//! Times count from the second in which the recording begins; the header contains that second, as in the profiler's own traces.
+//! Viewers read microseconds as floating-point numbers; counted from 1970 these would be rounded so much that short operators
+//! leave their parents. A device without times is drawn over event numbers, one microsecond per event.
 //!
-//! What Perfetto's trace processor (v52) makes of the format, beyond its description: thread 0 of a process, and one with the process's
-//! own number, are its main thread, so no thread here has such a number. A slice that overlaps another of its thread without nesting is
-//! dropped, so it gets a thread of its own. A process is shown with its number behind its name, so no name ends in a digit. Chrome's own
-//! viewer stacks the series of one counter, so curves that are no parts of a whole are a counter each.
+//! Behaviour of Perfetto's trace processor (v52) beyond the format's description: thread 0 of a process, and the thread with the
+//! process's number, are its main thread, so no thread here gets such a number. It drops a slice that overlaps another one of its
+//! thread without nesting, so such a slice gets a separate thread. It shows a process with its number after its name, so no name
+//! ends in a digit. Chrome's own viewer stacks the series of one counter, so curves that are not parts of a whole get a counter
+//! each.
 
 use std::io::{self, Write};
 
@@ -19,17 +20,17 @@ use crate::model::{Action, CATEGORIES, DeviceRecording, OpTable, Recording};
 /// Values of the memory curves right after an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterRow {
-    /// The event.
+    /// Index of the event.
     pub event: u32,
     /// Bytes in segments; `None` where the source has no segments.
     pub reserved: Option<u64>,
-    /// Whole blocks that the program holds.
+    /// Bytes of whole blocks that the program has not freed.
     pub allocated: u64,
-    /// Bytes the program asked for, pending frees included; `None` where the source has whole blocks only.
+    /// Requested bytes, including pending frees; `None` where the source has only block sizes.
     pub requested: Option<u64>,
 }
 
-/// One event of the format, written as it stands: a recording has millions, so none becomes a tree of values first.
+/// One event of the format, serialised directly: a recording has millions, so none is built as a JSON value first.
 #[derive(Serialize)]
 struct Event<'a> {
     ph: &'static str,
@@ -41,7 +42,7 @@ struct Event<'a> {
     ts: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dur: Option<Time>,
-    /// How far an instant reaches: its process or its thread.
+    /// Scope of an instant: its process or its thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'static str>,
     #[serde(skip_serializing_if = "Args::is_empty")]
@@ -71,7 +72,7 @@ impl<'a> Event<'a> {
 #[serde(untagged)]
 enum Time {
     Whole(i64),
-    /// Operators last nanoseconds.
+    /// For operators, which last nanoseconds.
     Fraction(f64),
 }
 
@@ -96,16 +97,15 @@ impl Serialize for Args<'_> {
     }
 }
 
-/// Threads of one process: a name each, and further threads of that name for what overlaps.
+/// Threads of one process: one per name, and more with that name for overlapping slices.
 struct Threads {
     pid: usize,
-    /// By the thread asked for: the numbers it is written under, each with the ends of its open slices.
+    /// Per requested thread: the numbers it is written under, each with the ends of its open slices.
     open: Vec<Vec<(usize, Vec<i64>)>>,
-    /// Threads so far.
     many: usize,
 }
 
-/// Threads are numbered from here on within a process, far from any process's number.
+/// Threads of a process are numbered from here, far from any process's number.
 const THREADS: usize = 100_000;
 
 impl Threads {
@@ -113,8 +113,8 @@ impl Threads {
         Threads { pid, open: Vec::new(), many: 0 }
     }
 
-    /// The number under which a slice of the thread `which`, called `name`, nests with those before it. Slices of a thread come in the
-    /// order of their starts, in any unit of time. A thread is named where it is used first.
+    /// The number of a thread on which a slice of thread `which`, called `name`, nests with the slices before it. Call in order
+    /// of start; any unit of time. Writes the thread's name at its first use.
     fn place(&mut self, which: usize, name: &str, from: i64, to: i64, events: &mut Events<'_>) -> io::Result<usize> {
         if self.open.len() <= which {
             self.open.resize_with(which + 1, Vec::new);
@@ -139,13 +139,13 @@ impl Threads {
     }
 }
 
-/// Writes JSON events one after the other.
+/// Writes JSON events one after another.
 struct Events<'w> {
     out: &'w mut dyn Write,
     first: bool,
-    /// What times count from, microseconds since the epoch.
+    /// Zero point of times, microseconds since the epoch.
     base_us: i64,
-    /// Values of counters written.
+    /// Number of counter values written.
     counters: u64,
 }
 
@@ -157,7 +157,7 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// The parts of a whole that are known, one counter of several series; without any nothing is written.
+    /// Writes the known parts of a whole as one counter with several series; nothing if none is known.
     fn counter(&mut self, name: &str, pid: usize, us: i64, values: &[(&str, Option<u64>)]) -> io::Result<()> {
         let mut known = [("", Arg::Number(None)); 8];
         let mut many = 0;
@@ -172,7 +172,7 @@ impl Events<'_> {
         self.push(&Event::new("C", name, pid).at(us).args(&known[..many]))
     }
 
-    /// A counter each for values that are no parts of one whole. One that did not change since `before` is not repeated.
+    /// Writes one counter per value, for values that are not parts of a whole. Skips values unchanged since `before`.
     fn values<const N: usize>(
         &mut self,
         pid: usize,
@@ -190,10 +190,11 @@ impl Events<'_> {
     }
 }
 
-/// Writes a recording, and says how many values its counters have. `counters` gives the rows of each device of the recording, in order.
+/// Writes a recording and returns the number of counter values. `counters` returns the rows of a device by its index; it is
+/// called in order.
 ///
 /// # Errors
-/// What the writer says.
+/// Errors of `out`.
 pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<CounterRow>, out: &mut dyn Write) -> io::Result<u64> {
     let base = base_ns(recording);
     write!(out, "{{\"displayTimeUnit\":\"ms\",\"exportedBy\":\"vramscope\",\"baseTimeNanoseconds\":{base},\"traceEvents\":[")?;
@@ -214,7 +215,7 @@ pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<Count
     Ok(written)
 }
 
-/// The second in which the recording begins, nanoseconds since the epoch; 0 without times.
+/// The second in which the recording begins, in nanoseconds since the epoch; 0 without times.
 fn base_ns(recording: &Recording) -> i64 {
     let timed = recording.devices.iter().filter(|d| d.events.has_time || d.events.is_empty());
     let firsts = timed.flat_map(|d| {
@@ -245,7 +246,7 @@ fn write_device(
     }
     let mut before = [None; 5];
     for sample in &device.samples {
-        // PyTorch's own figures stand in the counters above where there are events.
+        // Where there are events, the counters above already contain PyTorch's own figures.
         let torch = |bytes: Option<u64>| bytes.filter(|_| counters.is_empty());
         let values = [
             ("used on the card", sample.used),
@@ -283,7 +284,7 @@ fn write_device(
             }
         }
     }
-    // Allocations of at least a hundredth of the largest, as instants: enough to find the big ones beside the curves.
+    // Allocations of at least a hundredth of the largest, as instants: enough to find the big ones next to the curves.
     let largest =
         (0..device.events.len()).filter(|&i| device.events.action[i] == Action::Alloc).map(|i| device.events.size[i]).max();
     for i in 0..device.events.len() {
@@ -298,7 +299,7 @@ fn write_device(
     Ok(())
 }
 
-/// Threads of a device.
+/// Threads of a device's process.
 const RANGES: usize = 0;
 const MARKS: usize = 1;
 const LARGE: usize = 2;

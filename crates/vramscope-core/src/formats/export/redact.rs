@@ -1,11 +1,11 @@
-//! A recording without what tells of the machine and its people: every path in any of its texts becomes its last component.
+//! Removes what identifies the machine and its users: every path in any text becomes its last component.
 //!
-//! One place for all formats: what is written afterwards cannot forget a field.
+//! Works on the recording, so that no export format can forget a field.
 
 use crate::model::{FrameId, Recording, StrId};
 
-/// Cuts the paths in the texts of a recording: frames, notes, ranges, operators, lanes, settings, names. Sizes, times and ids stay.
-/// O(texts), and no copy of events.
+/// Shortens the paths in all texts of a recording: frames, notes, ranges, operators, lanes, settings, names. Sizes, times and ids
+/// stay. O(texts); copies no events.
 pub fn redact(recording: &mut Recording) {
     let table = &recording.stacks;
     let files: Vec<StrId> = (0..table.frame_count() as u32).filter_map(|i| Some(table.frame(FrameId(i))?.file)).collect();
@@ -32,7 +32,7 @@ pub fn redact(recording: &mut Recording) {
     }
 }
 
-/// The part of a file's path that is safe to show: below `site-packages`, else the file's name.
+/// The part of a path that is safe to show: the part below `site-packages`, otherwise the file's name.
 fn file(path: &str) -> &str {
     for mark in ["site-packages/", "dist-packages/", "site-packages\\", "dist-packages\\"] {
         if let Some((_, rest)) = path.rsplit_once(mark) {
@@ -42,8 +42,8 @@ fn file(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// A text in which every path is its last component. What has a slash counts as a path, also a relative one: that a word is lost from
-/// `a/b` is better than that a folder is told.
+/// A text in which every path is shortened to its last component. Anything with a slash counts as a path, also a relative one:
+/// losing a word of `a/b` is better than revealing a folder.
 #[must_use]
 pub fn text_without_paths(text: &str) -> String {
     if !text.contains(['/', '\\']) {
@@ -57,7 +57,7 @@ pub fn text_without_paths(text: &str) -> String {
         let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
         rest = &rest[word.len()..];
         if word.contains(is_slash) {
-            // Folders may have spaces in their names: a word with a slash that no other path begins with goes on with this one.
+            // Folder names may contain spaces: a following word with a slash inside continues this path.
             let mut last = word;
             while let Some(next) = rest.strip_prefix(' ') {
                 let word = &next[..next.find(ends).unwrap_or(next.len())];

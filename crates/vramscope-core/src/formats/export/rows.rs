@@ -1,10 +1,10 @@
-//! [`Rows`]: a table written as its columns, each a name and what a row tells under it.
+//! [`Rows`]: a table defined by its columns, each a name and a function of the row.
 
 use std::ops::Range;
 
 use super::{Column, ExportTable, Field};
 
-/// A table of rows `R`. Rows are fetched a batch at a time, once for all columns.
+/// A table of rows `R`. Rows are fetched in batches, once for all columns.
 pub struct Rows<'a, R> {
     name: &'static str,
     len: usize,
@@ -13,7 +13,7 @@ pub struct Rows<'a, R> {
     cells: Vec<Cells<'a, R>>,
 }
 
-/// What a row tells in a column; `None` is a gap.
+/// The value of a row in a column; `None` is a missing value.
 enum Cells<'a, R> {
     Unsigned(Box<dyn Fn(&R) -> Option<u64> + 'a>),
     Signed(Box<dyn Fn(&R) -> Option<i64> + 'a>),
@@ -21,7 +21,7 @@ enum Cells<'a, R> {
 }
 
 impl<'a, R> Rows<'a, R> {
-    /// `len` rows without a column yet.
+    /// A table of `len` rows and no columns.
     #[must_use]
     pub fn new(name: &'static str, len: usize, fetch: impl Fn(Range<usize>) -> Vec<R> + 'a) -> Self {
         Rows { name, len, fetch: Box::new(fetch), fields: Vec::new(), cells: Vec::new() }

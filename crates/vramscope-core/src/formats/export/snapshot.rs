@@ -1,9 +1,9 @@
-//! A PyTorch snapshot again: the dictionary of `_dump_snapshot` as a pickle that `memory_viz`, CPython and vramscope open.
+//! Writes a PyTorch snapshot: the dictionary of `_dump_snapshot` as a pickle that `memory_viz`, CPython and vramscope open.
 //!
-//! What PyTorch has no place for (samples, the card's size) stands under a key of our own: see `formats::aside`.
+//! Values that PyTorch has no place for (samples, the device's capacity) go under a key of our own: see `formats::aside`.
 //!
-//! Protocol 4 with explicit memo ids and no frames: the opcodes that every reader of snapshots knows. Frames and stacks are
-//! written once and fetched again, as PyTorch does.
+//! Protocol 4 with explicit memo ids and no frames: opcodes that every reader of snapshots knows. Frames and stacks are written
+//! once and then fetched, as PyTorch does.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -18,22 +18,22 @@ use crate::model::{
     Action, Block, BlockState, DeviceKind, DeviceRecording, EventId, FrameId, NoteKind, Recording, Segment, StackId, StreamId,
 };
 
-/// What of one device is written: a range of its events, and the segments after the last of them. The state before the first
-/// follows from both, as for any snapshot whose ring buffer wrapped.
+/// The part of a device to write: a range of its events, and the segments after the last of them. Readers derive the state before
+/// the first event from both, as for any snapshot whose ring buffer wrapped.
 #[derive(Clone, Debug)]
 pub struct DevicePart {
     /// Index in [`Recording::devices`].
     pub device: usize,
     /// Events to write.
     pub events: Range<EventId>,
-    /// Segments after the last of them.
+    /// Segments after the last of these events.
     pub segments: Vec<Segment>,
-    /// Their blocks; a segment names its range.
+    /// Blocks of these segments; [`Segment::blocks`] is a range in here.
     pub blocks: Vec<Block>,
 }
 
 impl DevicePart {
-    /// The whole device.
+    /// The whole device; `None` if the recording has no such device.
     #[must_use]
     pub fn whole(recording: &Recording, device: usize) -> Option<Self> {
         let d = recording.devices.get(device)?;
@@ -41,15 +41,15 @@ impl DevicePart {
     }
 }
 
-/// Elements of a list that are appended at once, as CPython's pickler does: memory_viz hands them to a function as its arguments, and a
-/// browser takes about a hundred thousand of those.
+/// List elements per append, as in CPython's pickler. memory_viz passes them to a function as arguments, and browsers accept
+/// about a hundred thousand of those.
 const AT_ONCE: usize = 1000;
 
-/// Writes parts of a recording. With `redact`, what stands beside it has no names of programs and people; the paths in its texts
-/// [`super::redact::redact`] cuts before.
+/// Writes parts of a recording. With `redact`, the values under our own key contain no names of programs and people; paths in
+/// texts must be removed before, with [`super::redact::redact`].
 ///
 /// # Errors
-/// What the writer says.
+/// Errors of `out`.
 pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut w = Writer {
         out,
@@ -66,7 +66,7 @@ pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mu
     w.out.flush()
 }
 
-/// Writes a whole recording into a [`NewFile`] that is made of `sources` and may replace an older one where `replaces`.
+/// Writes a whole recording into a [`NewFile`] made from `sources`, which may replace an existing file if `replaces`.
 ///
 /// # Errors
 /// As [`NewFile::create`]; or [`WriteError::Io`] when it cannot be written.
@@ -115,7 +115,7 @@ impl Writer<'_, '_> {
         if let Some(&id) = self.strings.get(text) {
             return self.get(id);
         }
-        // A string of 4 GiB cannot come out of any file we read whole.
+        // No file that is read whole can contain a string of 4 GiB.
         let length = u32::try_from(text.len()).map_err(|_| io::Error::other("a text of more than 4 GiB"))?;
         self.out.write_all(b"X")?;
         self.out.write_all(&length.to_le_bytes())?;
@@ -137,7 +137,7 @@ impl Writer<'_, '_> {
             self.out.write_all(b"J")?;
             return self.out.write_all(&v.to_le_bytes());
         }
-        // LONG1: the fewest bytes of two's complement.
+        // LONG1: two's complement in as few bytes as possible.
         let bytes = value.to_le_bytes();
         let mut length = bytes.len();
         while length > 1 && bytes[length - 1] == if bytes[length - 2] & 0x80 == 0 { 0 } else { 0xff } {
@@ -165,7 +165,7 @@ impl Writer<'_, '_> {
         self.out.write_all(&[bracket, b'('])
     }
 
-    /// Goes on to the element `at` of an open list.
+    /// Starts the element `at` of an open list.
     fn element(&mut self, at: usize) -> io::Result<()> {
         if at > 0 && at.is_multiple_of(AT_ONCE) { self.out.write_all(b"e(") } else { Ok(()) }
     }
@@ -195,7 +195,7 @@ impl Writer<'_, '_> {
         }
         self.out.write_all(b"e")?;
 
-        // A list by ordinal; devices of which nothing is written have an empty one, and so has each that the source lists.
+        // One list per ordinal; empty for devices that are not written but that the source lists.
         self.text("device_traces")?;
         self.open(b']')?;
         let last = gpus.iter().filter_map(|&p| device(p)).map(|d| d.id.index).max();
@@ -352,7 +352,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Settings as the source had them; numbers and truth values as such, the divisions as PyTorch's dictionary.
+    /// Settings as in the source: numbers and booleans as such, the divisions as PyTorch's dictionary.
     fn settings(&mut self, device: &DeviceRecording) -> io::Result<()> {
         self.text("allocator_settings")?;
         self.open(b'}')?;
@@ -378,7 +378,7 @@ impl Writer<'_, '_> {
         self.out.write_all(b"u")
     }
 
-    /// START and END marks by time, of the ranges that touch what is written.
+    /// START and END marks by time, for the ranges that overlap the written events.
     fn annotations(&mut self, parts: &[&DevicePart]) -> io::Result<()> {
         let recording = self.recording;
         let mut marks: Vec<(i64, bool, i32, &str)> = Vec::new();

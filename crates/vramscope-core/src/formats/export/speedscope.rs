@@ -1,4 +1,4 @@
-//! speedscope's file format: bytes by call stack, for <https://www.speedscope.app>, which opens it without sending it anywhere.
+//! speedscope's file format: bytes by call stack, for <https://www.speedscope.app>, which keeps the file on the user's machine.
 
 use std::io::{self, Write};
 
@@ -43,18 +43,18 @@ struct Profile<'a> {
     weights: Vec<u64>,
 }
 
-/// One flame graph: its name and the bytes of each stack.
+/// One flame graph: a name and the bytes of each stack.
 pub struct Flame<'a> {
-    /// What its bytes are: `GPU 0, live at the peak`.
+    /// Meaning of the bytes: `GPU 0, live at the peak`.
     pub name: &'a str,
-    /// Bytes by stack; stacks that were not recorded share one frame.
+    /// Bytes by stack; all unrecorded stacks share one frame.
     pub weights: &'a [(StackId, u64)],
 }
 
-/// Writes flame graphs over one table of stacks.
+/// Writes flame graphs that share one table of stacks.
 ///
 /// # Errors
-/// What the writer says.
+/// Errors of `out`.
 pub fn write(name: &str, stacks: &StackTable, flames: &[Flame<'_>], out: &mut dyn Write) -> io::Result<()> {
     let mut frames: Vec<FrameEntry<'_>> = (0..stacks.frame_count() as u32)
         .filter_map(|i| stacks.frame(crate::model::FrameId(i)))
@@ -66,7 +66,7 @@ pub fn write(name: &str, stacks: &StackTable, flames: &[Flame<'_>], out: &mut dy
         .iter()
         .map(|flame| {
             let samples = flame.weights.iter().map(|&(stack, _)| {
-                // speedscope wants the outermost frame first.
+                // speedscope expects the outermost frame first.
                 let mut path: Vec<u32> = stacks.frames(stack).iter().rev().map(|f| f.0).collect();
                 if path.is_empty() {
                     path.push(unknown);

@@ -1,34 +1,34 @@
-//! Tables that stand in a recording as they are: events, blocks of the end state, stacks.
+//! Tables taken directly from a recording: events, blocks of the end state, stacks.
 
 use super::{ExportTable, Rows};
 use crate::model::{Action, Block, BlockState, CATEGORIES, DeviceRecording, PoolId, Recording, Segment, StackId, StreamId};
 
-/// What the tables of one device call the device, its pools, streams, stacks and times.
+/// Names of one device and of its pools, streams, stacks and times, as its tables write them.
 pub struct Names<'a> {
     device: &'a DeviceRecording,
     /// `cuda:0`, `cpu:-1`.
     name: String,
-    /// Each pool key as Python writes it: `(0, 1)`. Readers that guess types take `0:1` for a time of day.
+    /// Each pool key as Python writes it: `(0, 1)`. Readers that guess types would read `0:1` as a time of day.
     pools: Vec<String>,
-    /// Where each stack is, in short, by stack id.
+    /// Short name of each stack, by stack id.
     places: &'a [String],
 }
 
 impl<'a> Names<'a> {
-    /// `places` names each stack of the recording by its id, in short; shorter or empty lists leave gaps.
+    /// `places` has a short name per stack id; where the list is too short the column has no value.
     #[must_use]
     pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
         let pools = device.pools.iter().map(|(a, b)| format!("({a}, {b})")).collect();
         Names { device, name: format!("{}:{}", device.id.kind.name(), device.id.index), pools, places }
     }
 
-    /// The device these tables are of.
+    /// The device that these tables describe.
     #[must_use]
     pub fn device(&self) -> &'a DeviceRecording {
         self.device
     }
 
-    /// A table of this device: its first column is the device's name.
+    /// A table of this device; its first column is the device's name.
     #[must_use]
     pub fn rows<'n, R>(
         &'n self,
@@ -39,39 +39,39 @@ impl<'a> Names<'a> {
         Rows::new(name, len, fetch).text("device", |_| Some(self.name.as_str()))
     }
 
-    /// When an event was, where events have times.
+    /// Time of an event; `None` if events have no times.
     #[must_use]
     pub fn time(&self, event: usize) -> Option<i64> {
         let events = &self.device.events;
         if events.has_time { events.time_us.get(event).copied() } else { None }
     }
 
-    /// The stream's handle.
+    /// The raw handle of a stream.
     #[must_use]
     pub fn stream(&self, stream: StreamId) -> Option<u64> {
         self.device.streams.get(usize::from(stream.0)).copied()
     }
 
-    /// The pool's key.
+    /// The key of a pool as text.
     #[must_use]
     pub fn pool(&self, pool: PoolId) -> Option<&str> {
         self.pools.get(usize::from(pool.0)).map(String::as_str)
     }
 
-    /// The number by which the table of stacks knows a stack.
+    /// The stack's id in the table of stacks; `None` without a stack.
     #[must_use]
     pub fn stack(&self, stack: StackId) -> Option<u64> {
         stack.is_some().then_some(u64::from(stack.0))
     }
 
-    /// Where a stack is, in short.
+    /// Short name of a stack.
     #[must_use]
     pub fn place(&self, stack: StackId) -> Option<&str> {
         self.places.get(stack.0 as usize).map(String::as_str)
     }
 }
 
-/// The allocator's events of one device. `names` is of a device of `recording`.
+/// The allocator's events of one device. `names` must belong to a device of `recording`.
 #[must_use]
 pub fn events<'a>(recording: &Recording, names: &'a Names<'_>) -> impl ExportTable + 'a {
     let e = &names.device.events;
@@ -93,7 +93,7 @@ pub fn events<'a>(recording: &Recording, names: &'a Names<'_>) -> impl ExportTab
         .text("place", |&i| names.place(e.stack[i]))
 }
 
-/// Samples of the whole card, as a live session, a trace or a timeline has them.
+/// Samples of the whole device, from a live session, a trace or a timeline.
 #[must_use]
 pub fn samples<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
     let samples = &names.device.samples;
@@ -110,7 +110,7 @@ pub fn samples<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
         .unsigned("requested_bytes", |s| s.requested)
 }
 
-/// Live bytes by category, as a memory timeline tells them.
+/// Live bytes by category, from a memory timeline.
 #[must_use]
 pub fn categories<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
     // In the order of `CATEGORIES`.
@@ -130,7 +130,7 @@ pub fn categories<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
     NAMES.into_iter().enumerate().fold(table, |table, (c, name)| table.unsigned(name, move |&i| Some(bands.bytes.get(i)?[c])))
 }
 
-/// The blocks of the end state of one device, with the segment each stands in; a source without segments can still tell its blocks.
+/// The blocks of the end state of one device, each with its segment; a source may also have blocks without segments.
 #[must_use]
 pub fn blocks<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
     let d = names.device;
@@ -158,7 +158,7 @@ pub fn blocks<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
         .text("place", |(_, b)| names.place(b.stack))
 }
 
-/// Every frame of every stack of a recording: what the `stack` column of the other tables points to.
+/// Every frame of every stack of a recording; the `stack` column of the other tables refers to it.
 #[must_use]
 pub fn stacks(recording: &Recording) -> impl ExportTable + '_ {
     let stacks = &recording.stacks;

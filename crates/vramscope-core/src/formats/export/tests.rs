@@ -4,7 +4,7 @@ use crate::model::{
     SizeClass, StackId, StackTableBuilder, StreamId,
 };
 
-/// Two stacks, a segment with a live block and a hole, an event of each kind that carries something of its own.
+/// Two stacks, a segment with a live block and a hole, and one event of each kind that has fields of its own.
 fn recording() -> Recording {
     let mut table = StackTableBuilder::new();
     let frame = |table: &mut StackTableBuilder, file: &str, name: &str, line| {
@@ -118,14 +118,14 @@ fn a_snapshot_comes_back_as_it_was() {
 #[test]
 fn blocks_that_stand_in_for_requests_are_told_from_them() {
     let mut r = recording();
-    // As the reader of traces sets it.
+    // Set as the trace reader sets it.
     r.devices[0].can_show.requested = crate::formats::WHOLE_BLOCKS;
     r.devices[0].events.sizes_are_blocks = true;
     let mut bytes = Vec::new();
     snapshot::write(&r, &[snapshot::DevicePart::whole(&r, 0).unwrap()], true, &mut bytes).unwrap();
     let back = crate::formats::read(&bytes, "x.pickle", &Progress::new()).unwrap();
     assert!(back.devices[0].events.sizes_are_blocks && !back.devices[0].can_show.requested.is_known());
-    // memory_viz draws requested sizes: they must be there.
+    // memory_viz draws requested sizes, so they must be written.
     assert!(bytes.windows(14).any(|w| w == b"requested_size"));
     let (_, whole) = round_trip(false);
     assert!(whole.devices[0].can_show.requested.is_known() && !whole.devices[0].events.sizes_are_blocks);
@@ -139,7 +139,7 @@ fn long_lists_are_appended_in_parts() {
     }
     let mut bytes = Vec::new();
     snapshot::write(&r, &[snapshot::DevicePart::whole(&r, 0).unwrap()], false, &mut bytes).unwrap();
-    // memory_viz appends a part by a call with an argument for each element, and a browser takes about a hundred thousand arguments.
+    // memory_viz passes the elements of each append as arguments of a function, and browsers accept about a hundred thousand.
     assert!(bytes.windows(3).filter(|w| w == b"ue(").count() >= 2);
     let back = crate::formats::read(&bytes, "x.pickle", &Progress::new()).unwrap();
     assert_eq!(back.devices[0].events.len(), r.devices[0].events.len());
@@ -174,7 +174,7 @@ fn speedscope_and_perfetto_are_valid_json() {
         events.iter().filter(|e| e["ph"] == "C").map(|e| (e["name"].as_str().unwrap(), &e["args"]["bytes"])).collect();
     assert_eq!(counters, [("reserved", &5.into()), ("allocated", &4.into()), ("requested", &3.into())]);
     let oom = events.iter().find(|e| e["name"] == "out of memory").unwrap();
-    // Small numbers, which a viewer's floating point does not round, from a second that the header tells.
+    // Times are small numbers, which a viewer's floating point does not round; the header has the second they count from.
     assert_eq!((oom["ts"].as_i64(), v["baseTimeNanoseconds"].as_i64()), (Some(5), Some(1_795_225_000_000_000_000)));
 }
 
@@ -225,12 +225,12 @@ fn samples_come_back_from_a_snapshot() {
     );
     assert_eq!((back.events.len(), back.blocks.len()), (d.events.len(), d.blocks.len()));
 
-    // A part has the samples of its time, and the point in force when it begins.
+    // A part contains the samples of its time, and the process point valid at its beginning.
     let (cut, _) = again(&[snapshot::DevicePart { events: 2..5, ..whole.clone() }], false);
     assert_eq!(cut.samples.iter().map(|s| s.time_us - base).collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(cut.live.unwrap().processes[0].points.len(), 3);
 
-    // Redacted: bytes and times stay, names go.
+    // Redacted: bytes and times stay, names are removed.
     let (bare, bytes) = again(&[whole], true);
     let live = bare.live.unwrap();
     assert_eq!((live.processes[0].pid, live.processes[0].points.len(), live.uuid.as_str()), (7, 10, ""));
@@ -259,14 +259,14 @@ fn samples_are_a_table_and_counters() {
     assert_eq!(told, [("used on the card", 100), ("this process", 60), ("reserved", 50), ("used on the card", 110)]);
 }
 
-/// What Perfetto's trace processor does to thread numbers, and to slices that overlap, loses nothing.
+/// Perfetto's treatment of thread numbers and of overlapping slices must lose nothing.
 #[test]
 fn every_slice_nests_on_a_thread_of_its_own_number_and_name() {
     use crate::model::{OpKind, OpLane, OpTable};
     let mut r = recording();
     let name = r.devices[0].annotations.first().map_or(crate::model::StrId(0), |a| a.name);
     let lane = |name: &str| OpLane { name: name.to_owned(), is_device: false };
-    // On lane 0 a parent with a child; on lane 1 two that overlap, a third inside both, one after them.
+    // Lane 0 has a parent with a child; lane 1 has two that overlap, a third inside both, and one after them.
     let rows = [(0, 0, 100), (0, 10, 20), (1, 0, 50), (1, 40, 30), (1, 45, 2), (1, 80, 5)];
     let mut ops = OpTable { lanes: vec![lane("python"), lane("GPU 0 stream 7")], ..OpTable::default() };
     for (lane, start, duration) in rows {

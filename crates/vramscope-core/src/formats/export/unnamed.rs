@@ -1,4 +1,5 @@
-//! A file that has no name until it is given one: nobody can lay out a link or a file in its place, and a kill leaves nothing of it.
+//! A file without a name until it is published: nobody can put a link or file in its place, and a killed process leaves nothing
+//! behind.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -6,25 +7,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How the names of unfinished files begin and end, where the file system has no files without a name.
+/// Prefix and suffix of unfinished files, on file systems that have no unnamed files.
 const HIDDEN: (&str, &str) = (".vramscope-", ".part");
-/// An unfinished file that nobody has locked for this long is of a process that was killed. A new one is locked at once.
+/// An unfinished file that is unlocked for this long belongs to a killed process. A new one is locked at once.
 const STALE: Duration = Duration::from_secs(60);
 
-/// An open file without a name, in the folder of the name that it is to have. It is locked until it is closed.
+/// An open file without a name, in the folder of its future name. Locked until it is closed.
 #[derive(Debug)]
 pub struct Unnamed {
     file: File,
     folder: PathBuf,
-    /// Where it stands meanwhile on a file system that has no files without a name.
+    /// Its temporary path, on a file system that has no unnamed files.
     hidden: Option<PathBuf>,
 }
 
 impl Unnamed {
-    /// Makes a file that can take the name `target`.
+    /// Creates a file that can later get the name `target`.
     ///
     /// # Errors
-    /// When none can be made in that folder.
+    /// When no file can be created in that folder.
     pub fn beside(target: &Path) -> io::Result<Self> {
         let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
         let (file, hidden) = match without_name(&folder) {
@@ -32,32 +33,32 @@ impl Unnamed {
             None => {
                 sweep(&folder);
                 let hidden = free_name(&folder);
-                // Fails where the name is taken, also by a link that leads nowhere.
+                // Fails if the name exists, also as a dangling link.
                 (File::options().read(true).write(true).create_new(true).open(&hidden)?, Some(hidden))
             }
         };
-        // A file system without locks has other ways to tell who writes: none. It is written all the same.
+        // On a file system without locks the file is written all the same.
         let _ = file.try_lock();
         Ok(Unnamed { file, folder, hidden })
     }
 
-    /// To write to it.
+    /// The file to write to.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives it a name that nothing has yet.
+    /// Gives it a name that does not exist yet.
     ///
     /// # Errors
-    /// `AlreadyExists`, or what the system answers.
+    /// `AlreadyExists`, or the system's error.
     pub fn link(&mut self, target: &Path) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return link_open(&self.file, target) };
         if let Err(e) = std::fs::hard_link(hidden, target) {
             if e.kind() == io::ErrorKind::AlreadyExists {
                 return Err(e);
             }
-            // A file system without second names: take the name first, then put the file there.
+            // A file system without hard links: reserve the name, then move the file there.
             drop(File::create_new(target)?);
             std::fs::rename(hidden, target)?;
         }
@@ -65,10 +66,10 @@ impl Unnamed {
         Ok(())
     }
 
-    /// Gives it a name in the place of what has it now; who may read and write the older file may read and write the new one.
+    /// Gives it the name of an existing file, which it replaces. Copies the access permissions of the old file.
     ///
     /// # Errors
-    /// What the system answers; the older file is as it was then.
+    /// The system's error; the old file is then unchanged.
     pub fn replace(&mut self, target: &Path) -> io::Result<()> {
         if let Ok(older) = std::fs::metadata(target) {
             keep_mode(&self.file, &older);
@@ -89,24 +90,24 @@ impl Unnamed {
 
 impl Drop for Unnamed {
     fn drop(&mut self) {
-        // What is left of it helps nobody; that it cannot be removed either is no news.
+        // The unfinished file is useless; failing to remove it is not worth an error.
         let _ = self.hidden.take().map(std::fs::remove_file);
     }
 }
 
-/// Where it fails the file is as the user's own settings make new files.
+/// Copies the permissions; on failure the file keeps those of any new file of the user.
 fn keep_mode(file: &File, older: &std::fs::Metadata) {
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-        // Nothing that is written for a user runs as somebody else.
+        // Without set-uid and set-gid bits: nothing written for a user may run as somebody else.
         let _ = file.set_permissions(std::fs::Permissions::from_mode(older.mode() & 0o777));
     }
     #[cfg(not(unix))]
     let _ = (file, older);
 }
 
-/// A name that nobody can know before it is there.
+/// An unpredictable name.
 fn free_name(folder: &Path) -> PathBuf {
     let random = std::hash::RandomState::new().build_hasher().finish();
     folder.join(format!("{}{random:016x}{}", HIDDEN.0, HIDDEN.1))
@@ -115,7 +116,7 @@ fn free_name(folder: &Path) -> PathBuf {
 #[cfg(target_os = "linux")]
 fn without_name(folder: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags, open};
-    // The name is given through this folder later.
+    // The file gets its name through this folder later.
     if !Path::new("/proc/self/fd").is_dir() {
         return None;
     }
@@ -139,7 +140,7 @@ fn link_open(_file: &File, _target: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Removes unfinished files of processes that were killed.
+/// Removes unfinished files of killed processes.
 fn sweep(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -159,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Both kinds: without a name, and under a hidden one.
+    /// One of each kind: unnamed, and under a hidden name.
     fn both(folder: &Path) -> Vec<Unnamed> {
         let hidden = free_name(folder);
         let file = File::options().read(true).write(true).create_new(true).open(&hidden).unwrap();
@@ -199,7 +200,7 @@ mod tests {
             assert_eq!(std::fs::read(&out).unwrap(), b"second");
             #[cfg(unix)]
             assert_eq!(mode(), 0o600, "what was private stays so");
-            // It goes on under its name.
+            // Writing continues under its new name.
             second.file().write_all(b" more").unwrap();
             assert!(File::open(&out).unwrap().try_lock().is_err(), "locked while it is open");
             drop((first, second));

@@ -1,8 +1,8 @@
-//! `jax.profiler.save_device_memory_profile`: a pprof profile (the protobuf of google/pprof's `profile.proto`, in gzip) of the arrays and
-//! compiled programs that are alive at one instant.
+//! `jax.profiler.save_device_memory_profile`: a gzipped pprof profile (google/pprof's `profile.proto`) of the arrays and compiled
+//! programs that are alive at one instant.
 //!
-//! Arrays of one size from one stack share a sample, whose values are their number and their bytes together. There is no address, no
-//! time and no free in it: each array becomes a block at an address that is made up, in no segment.
+//! Arrays of one size and stack share a sample, which has their number and their total bytes. The file has no addresses, times or
+//! frees: each array becomes a block at an invented address, outside any segment.
 
 use quick_protobuf::BytesReader;
 use rustc_hash::FxHashMap;
@@ -14,19 +14,19 @@ use crate::model::{
 };
 use crate::units::{count, counted};
 
-/// The values of JAX's samples, by name and unit.
+/// Name and unit of the values in JAX's samples.
 const TYPES: [(&[u8], &[u8]); 2] = [(b"allocations", b"count"), (b"space", b"bytes")];
-/// More arrays than any process keeps: a sample of a few bytes can claim any number.
+/// More arrays than any process keeps. A sample of a few bytes can claim any number.
 const MOST_BLOCKS: u64 = 1 << 21;
 /// More devices than one process drives.
 const MOST_DEVICES: usize = 4096;
-/// What stands for a compiled program at the inner end of its stack, which is that of its compilation.
+/// The innermost frame for a compiled program, above the stack that compiled it.
 const PROGRAM: (&str, &str) = ("compiled program", "<executable>");
 
-/// Where the user's call enters JAX: what is inside of it JAX leaves out of its own tracebacks.
+/// The function through which a user's call enters JAX. JAX omits the frames inside it from its own tracebacks.
 const BOUNDARY: &[u8] = b"reraise_with_filtered_traceback";
 
-/// True for the beginning of a pprof profile: a type of values, which is two numbers, and behind it another field.
+/// True for the beginning of a pprof profile: a value type, which is two numbers, followed by another field.
 pub(super) fn is_pprof(head: &[u8]) -> bool {
     let mut fields = Fields::of(head);
     let Some(Ok((1, Value::Bytes(kind)))) = fields.next() else { return false };
@@ -39,8 +39,8 @@ pub(super) fn is_pprof(head: &[u8]) -> bool {
 /// Reads a device memory profile, unpacked.
 ///
 /// # Errors
-/// [`FormatError::Malformed`] where it is damaged, [`FormatError::Elsewhere`] for a pprof profile of something else and for one without an
-/// array, [`FormatError::TooLarge`] beyond what a process can hold.
+/// [`FormatError::Malformed`] if it is damaged, [`FormatError::Elsewhere`] for other pprof profiles and for one without arrays,
+/// [`FormatError::TooLarge`] beyond what a process can hold.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
     let mut report = LoadReport::default();
@@ -48,7 +48,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     profile.must_be_jax(name)?;
     let elsewhere = |what: &str| FormatError::Elsewhere { name: name.to_owned(), what: what.to_owned() };
     let mut builder = Builder::default();
-    // One line a location is what JAX writes; a file that multiplies them is no profile.
+    // JAX writes one line per location; a file that multiplies them is not a genuine profile.
     let most_frames = bytes.len().saturating_mul(4).saturating_add(1 << 16);
     for (i, sample) in profile.samples.iter().enumerate() {
         if i & 0xff == 0 {
@@ -87,7 +87,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     })
 }
 
-/// Accelerators first, then the host, then what has no device.
+/// Sort order: accelerators first, then the host, then entries without a device.
 fn rank(id: DeviceId) -> u8 {
     match id.kind {
         DeviceKind::Cpu | DeviceKind::Host => 1,
@@ -96,23 +96,24 @@ fn rank(id: DeviceId) -> u8 {
     }
 }
 
-/// JAX tells of arrays, and not of the blocks that they were rounded up to: a size is the requested one.
+/// JAX reports the sizes of arrays, not of the blocks that hold them, so a size is a requested size.
 const CAN_SHOW: Capabilities = Capabilities {
     requested: Known::Yes,
     addresses: Known::No("This file tells no addresses."),
     segments: Known::No("JAX's profile has arrays and compiled programs only: what JAX reserved is not in it."),
 };
 
-/// Compiled programs are on no device in the file.
+/// The file names no device for compiled programs.
 const UNNAMED: DeviceId = DeviceId { kind: DeviceKind::Other, index: -1 };
 
-/// `cuda:0`, `gpu:1`, `rocm:0`, `TFRT_CPU_0`, `TPU_0(process=0,(0,0,0,0))`: the device, and what it is called where its kind does not say it.
+/// Parses `cuda:0`, `gpu:1`, `rocm:0`, `TFRT_CPU_0`, `TPU_0(process=0,(0,0,0,0))`: the device, and its name if the kind does not
+/// say it.
 fn device_of(label: &str) -> (DeviceId, Option<String>) {
     let label = label.trim();
     let plain = label.split('(').next().unwrap_or(label);
     let platform = plain.trim_end_matches(|c: char| c.is_ascii_digit());
     let Ok(index) = plain[platform.len()..].parse::<i32>() else {
-        // JAX names no device of compiled programs.
+        // JAX gives no device for compiled programs.
         return (UNNAMED, Some(if label.is_empty() { "compiled programs" } else { label }.to_owned()));
     };
     let platform = platform.trim_end_matches([':', '_']).to_ascii_lowercase();
@@ -121,25 +122,25 @@ fn device_of(label: &str) -> (DeviceId, Option<String>) {
         "cuda" | "gpu" => (of(DeviceKind::Cuda), None),
         "rocm" => (of(DeviceKind::Cuda), Some("AMD GPU".to_owned())),
         "xpu" | "sycl" => (of(DeviceKind::Xpu), None),
-        // The first CPU has the number that other sources give the host, so that --device 0 is the accelerator.
+        // The first CPU gets the index that other sources give the host, so that --device 0 is the accelerator.
         "cpu" => (DeviceId { kind: DeviceKind::Cpu, index: if index == 0 { -1 } else { index } }, None),
         "tpu" => (of(DeviceKind::Tpu), None),
         _ => (of(DeviceKind::Other), Some(label.to_owned())),
     }
 }
 
-/// One kind of arrays or programs: of one size, from one stack.
+/// Arrays or programs of one size and one stack.
 struct Sample {
     at: u64,
-    /// Of [`Profile::ids`], innermost first.
+    /// Range of [`Profile::ids`], innermost first.
     stack: (usize, usize),
     number: i64,
     bytes: i64,
-    /// Of [`Profile::labels`].
+    /// Range of [`Profile::labels`].
     labels: (usize, usize),
 }
 
-/// The messages of the file, with their texts still numbers: the table of texts comes last.
+/// The messages of the file. Texts are still numbers, because the table of texts comes last.
 #[derive(Default)]
 struct Profile<'a> {
     types: Vec<(u64, u64)>,
@@ -148,7 +149,7 @@ struct Profile<'a> {
     labels: Vec<(u64, u64)>,
     /// The lines of a location, as a range of `lines`.
     locations: FxHashMap<u64, (usize, usize)>,
-    /// Function and line, the innermost of what was inlined first.
+    /// Function and line; of inlined functions the innermost first.
     lines: Vec<(u64, u64)>,
     /// Name and file.
     functions: FxHashMap<u64, (u64, u64)>,
@@ -156,7 +157,7 @@ struct Profile<'a> {
 }
 
 impl<'a> Profile<'a> {
-    /// Reads what is there; a last message that is cut off is left out and reported.
+    /// Parses the file; an incomplete last message is dropped and reported.
     fn parse(bytes: &'a [u8], name: &str, report: &mut LoadReport, progress: &Progress) -> Result<Self, FormatError> {
         let mut profile = Profile::default();
         let mut fields = Fields::of(bytes);
@@ -185,7 +186,7 @@ impl<'a> Profile<'a> {
         }
     }
 
-    /// A message of the profile, by its field's number.
+    /// Reads a message of the profile by its field number.
     fn message(&mut self, at: u64, field: u32, message: &'a [u8], report: &mut LoadReport) -> Result<(), Broken> {
         match field {
             1 => self.types.push(pair(message, 1, 2)?),
@@ -223,7 +224,7 @@ impl<'a> Profile<'a> {
             }
         }
         match values[..] {
-            // The numbers are signed, in two's complement.
+            // Values are signed, in two's complement.
             [number, bytes, ..] => self.samples.push(Sample {
                 at,
                 stack: (first_id, self.ids.len()),
@@ -236,19 +237,19 @@ impl<'a> Profile<'a> {
         Ok(())
     }
 
-    /// A text; empty where the file has none of that number. Texts are compared as bytes, and made a string once: a long one may be named
-    /// by many samples.
+    /// A text; empty if the file lacks it. Texts are compared as bytes and converted only once, because many samples may refer to
+    /// one long text.
     fn text(&self, id: u64) -> &'a [u8] {
         usize::try_from(id).ok().and_then(|i| self.texts.get(i)).copied().unwrap_or_default()
     }
 
-    /// The number of the text that a label of a sample has; 0, which is the empty text, without the label.
+    /// The text number of a sample's label; 0 (the empty text) if it lacks the label.
     fn label(&self, sample: &Sample, key: &[u8]) -> u64 {
         let labels = self.labels.get(sample.labels.0..sample.labels.1).unwrap_or_default();
         labels.iter().find(|l| self.text(l.0) == key).map_or(0, |l| l.1)
     }
 
-    /// Refuses what another program wrote, or JAX for another purpose.
+    /// Refuses profiles of other programs, or of JAX for other purposes.
     fn must_be_jax(&self, name: &str) -> Result<(), FormatError> {
         let is_wanted = |(t, wanted): (&(u64, u64), (&[u8], &[u8]))| self.text(t.0) == wanted.0 && self.text(t.1) == wanted.1;
         let has_types = self.types.len() == TYPES.len() && self.types.iter().zip(TYPES).all(is_wanted);
@@ -271,7 +272,7 @@ fn malformed(name: &str, offset: u64) -> FormatError {
     FormatError::Malformed { name: name.to_owned(), offset, what: "this part of the pprof profile cannot be read".to_owned() }
 }
 
-/// As much of a text as a sentence has room for, on one line.
+/// The beginning of a text, on one line and short enough for a sentence.
 fn short(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text.get(..64).unwrap_or(text));
     text.chars().filter(|c| !c.is_control()).collect()
@@ -281,15 +282,15 @@ fn short(text: &[u8]) -> String {
 #[derive(Default)]
 struct Builder {
     devices: Vec<DeviceRecording>,
-    /// Places in `devices`, by the number of the label's text, and by the text.
+    /// Indices into `devices`, by text number and by text.
     by_text: FxHashMap<u64, usize>,
     by_label: FxHashMap<String, usize>,
     table: StackTableBuilder,
-    /// Name and file of each function that a stack has.
+    /// Name and file of each function that occurs in a stack.
     functions: FxHashMap<u64, (StrId, StrId)>,
     blocks: u64,
     frames: usize,
-    /// Arrays and programs of no bytes.
+    /// Number of arrays and of programs without bytes.
     left_out: [u64; 2],
 }
 
@@ -306,7 +307,7 @@ impl Builder {
                 return Ok(());
             }
         };
-        // XLA tells -1 of a program whose size it does not know.
+        // XLA reports -1 for a program of unknown size.
         let Some(bytes) = u64::try_from(sample.bytes).ok().filter(|&b| b > 0) else {
             let left_out = &mut self.left_out[usize::from(is_program)];
             *left_out = left_out.saturating_add(number);
@@ -324,14 +325,15 @@ impl Builder {
         }
         let stack = self.stack(profile, sample, is_program, most_frames)?;
         let device = self.device(profile, profile.label(sample, b"device"))?;
-        // JAX's are all of one size; what another writer's division leaves over goes to the first ones, so that the sum is the file's.
+        // JAX's arrays of a sample have one size. If another writer's total does not divide evenly, the first arrays get the
+        // rest, so that the sum stays the same.
         let (each, over) = (bytes / number, bytes % number);
         for i in 0..number {
             let size = each + u64::from(i < over);
             if size == 0 {
                 break;
             }
-            // Apart by at least a byte, so that no two touch; the first is not 0.
+            // At least a byte apart, so that no two blocks are adjacent; the first address is not 0.
             let address = device.blocks.last().map_or(512, |b| (b.address + b.size + 512) & !511);
             if !super::has_room(address, size) {
                 return Err("its arrays are larger together than any memory".to_owned());
@@ -341,7 +343,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The device of a label.
+    /// The device for a label; added if it is new.
     fn device(&mut self, profile: &Profile<'_>, text: u64) -> Result<&mut DeviceRecording, String> {
         let at = match self.by_text.get(&text) {
             Some(&at) => at,
@@ -370,8 +372,8 @@ impl Builder {
     fn stack(&mut self, profile: &Profile<'_>, sample: &Sample, is_program: bool, most_frames: usize) -> Result<StackId, String> {
         let mut frames = Vec::new();
         let ids = profile.ids.get(sample.stack.0..sample.stack.1).unwrap_or_default();
-        // JAX's own frames that are innermost, up to the last boundary among them: whether a call was compiled or found again is no
-        // difference to its user.
+        // Hides JAX's innermost frames up to the last boundary: for the user it makes no difference whether a call was compiled
+        // or found in the cache.
         let (mut is_inside, mut hidden) = (true, 0);
         for id in ids {
             let (from, to) = profile.locations.get(id).copied().unwrap_or_default();
@@ -393,7 +395,7 @@ impl Builder {
                 }
             }
         }
-        // A stack of nothing else stays.
+        // A stack that consists only of such frames stays.
         frames.drain(..if hidden < frames.len() { hidden } else { 0 });
         if is_program {
             let (name, file) = (self.table.string(PROGRAM.0), self.table.string(PROGRAM.1));
@@ -403,11 +405,11 @@ impl Builder {
     }
 }
 
-/// Bytes that no protobuf message has.
+/// The bytes are not a valid protobuf message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Broken;
 
-/// The value of a field; groups and fixed numbers are passed over.
+/// The value of a field. Groups and fixed-size numbers are skipped.
 #[derive(Clone, Copy, Debug)]
 enum Value<'a> {
     Number(u64),
@@ -416,7 +418,7 @@ enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The numbers of a repeated field, packed or one at a time.
+    /// Appends the numbers of a repeated field, packed or single.
     fn numbers(self, out: &mut Vec<u64>) -> Result<(), Broken> {
         match self {
             Value::Number(n) => out.push(n),
@@ -432,7 +434,7 @@ impl Value<'_> {
     }
 }
 
-/// The fields of a message. Each message has a reader over its own bytes alone: one over all of them would read on past its end.
+/// The fields of a message. Each message has a reader over its own bytes only, which cannot read past its end.
 struct Fields<'a> {
     bytes: &'a [u8],
     reader: BytesReader,
@@ -470,7 +472,7 @@ impl<'a> Iterator for Fields<'a> {
         }
         let read = self.read().map_err(|_| Broken);
         if read.is_err() {
-            // Nothing that follows can be told apart.
+            // Nothing after the error can be decoded.
             self.reader = BytesReader::from_bytes(&[]);
             self.bytes = &[];
         }
@@ -478,7 +480,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Two numbers of a message by their fields; 0 where it has none.
+/// Two numeric fields of a message; 0 if absent.
 fn pair(message: &[u8], first: u32, second: u32) -> Result<(u64, u64), Broken> {
     let mut out = (0, 0);
     for part in Fields::of(message) {

@@ -25,7 +25,7 @@ fn message(field: u32, parts: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Sample types, `kind`, `device` and the two kinds are texts 1 to 8; what else is named comes behind them.
+/// Sample types, `kind`, `device` and the two kinds are texts 1 to 8; other names follow.
 struct Writer {
     texts: Vec<String>,
     body: Vec<u8>,
@@ -99,7 +99,7 @@ fn arrays_are_blocks_of_their_device_with_their_stack() {
     let r = load(&w.bytes()).unwrap();
     let names: Vec<String> = r.devices.iter().map(|d| d.id.to_string()).collect();
     assert_eq!(names, ["GPU 0", "GPU 1", "TPU 3", "CPU", "Unnamed device"]);
-    // What does not divide evenly is kept to the byte.
+    // A remainder of the division is kept to the byte.
     assert_eq!(r.devices.iter().map(sizes).collect::<Vec<_>>(), [vec![3, 2], vec![4096; 3], vec![64], vec![64], vec![600]]);
     let frames = |d: usize| -> Vec<String> {
         let frames = r.stacks.frames(r.devices[d].blocks[0].stack).iter().filter_map(|&f| r.stacks.frame(f));
@@ -141,7 +141,7 @@ fn another_pprof_profile_says_what_it_is() {
     assert!(error.contains("a pprof profile of inuse_objects, inuse_space, and not one of device memory"), "{error}");
     heap.texts[1] = "in\nuse".to_owned();
     assert!(load(&heap.bytes()).unwrap_err().to_string().contains("a pprof profile of inuse, inuse_space, and"));
-    // The types alone are not JAX's.
+    // The value types are right, but the labels are not JAX's.
     let mut w = Writer::jax();
     w.texts[5] = "thread".to_owned();
     w.sample(&[], [1, 64], BUFFER, "cuda:0");
@@ -149,7 +149,7 @@ fn another_pprof_profile_says_what_it_is() {
     assert!(error.contains("a pprof profile, and not one of device memory"), "{error}");
     let error = load(&Writer::jax().bytes()).unwrap_err().to_string();
     assert!(error.contains("has no array in it; call jax.profiler.save_device_memory_profile"), "{error}");
-    // A text that begins with an empty line is none.
+    // A text that begins with an empty line is no profile.
     assert!(!is_pprof(b"\n\x04abcd") && !is_pprof(b"\n\n\nx") && !is_pprof(b"") && is_pprof(&heap.bytes()));
 }
 
@@ -159,7 +159,7 @@ fn a_few_bytes_can_not_claim_gigabytes() {
     w.sample(&[], [i64::MAX, 1 << 40], BUFFER, "cuda:0");
     let error = load(&w.bytes()).unwrap_err().to_string();
     assert!(error.contains("more than a process keeps"), "{error}");
-    // Locations of many lines, used by many samples.
+    // Locations with many lines, used by many samples.
     let mut w = Writer::jax();
     let lines: Vec<Vec<u8>> =
         std::iter::once(number(1, 1)).chain((0..2_000).map(|l| message(4, &[number(1, 1), number(2, l)]))).collect();

@@ -1,11 +1,11 @@
-//! Trace events to typed rows: slices, memory events, flows, names. One pass over the bytes; text stays where it is.
+//! Converts trace events into typed rows: slices, memory events, flows, names. One pass over the bytes; texts are borrowed.
 
 use rustc_hash::FxHashMap;
 
 use super::scan::{Broken, Scanner, Value, integer, nanoseconds, unescape};
 use crate::model::{Cancelled, Clock, LoadReport, Progress, WarningKind};
 
-/// What a slice on a thread or stream is. The order is the nesting order of slices that start and end together.
+/// Kind of a slice on a thread or stream. The order of variants is the nesting order of slices that start and end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SliceKind {
     Python,
@@ -31,22 +31,22 @@ pub(super) struct Slice {
     pub(super) operator: u32,
 }
 
-/// What only operators have.
+/// Fields that only operators have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OperatorFacts<'a> {
     pub(super) sequence: Option<u64>,
-    /// Not 0 for a node of the backward pass: the thread of the forward operator.
+    /// For a node of the backward pass: the thread of the forward operator. Otherwise 0.
     pub(super) forward_thread: u64,
     pub(super) shapes: &'a [u8],
 }
 
-/// `[memory]` and `[OutOfMemory]`.
+/// A `[memory]` or `[OutOfMemory]` event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryEvent {
     pub(super) time: i64,
-    /// Above 0 an allocation, below 0 a free, for an out-of-memory event the request.
+    /// Positive for an allocation, negative for a free; for an out-of-memory event the request.
     pub(super) bytes: i64,
-    /// `None` in traces of PyTorch 1.8 and 1.9, which write sizes alone; of an out-of-memory event 0.
+    /// `None` in traces of PyTorch 1.8 and 1.9, which write only sizes; 0 for an out-of-memory event.
     pub(super) address: Option<u64>,
     pub(super) allocated: Option<u64>,
     pub(super) reserved: Option<u64>,
@@ -73,13 +73,13 @@ pub(super) struct DeviceFacts {
     pub(super) capacity: Option<u64>,
 }
 
-/// No such index.
+/// Marks the absence of an index.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A thread or stream by the text of its pid and tid; streams apart from threads.
+/// A thread or stream by the text of its pid and tid; the flag keeps streams apart from threads.
 pub(super) type ThreadKey<'a> = (&'a [u8], &'a [u8], bool);
 
-/// Everything of a trace that is used.
+/// All parts of a trace that are used.
 #[derive(Default)]
 pub(super) struct Rows<'a> {
     pub(super) slices: Vec<Slice>,
@@ -90,22 +90,22 @@ pub(super) struct Rows<'a> {
     pub(super) threads: Vec<ThreadKey<'a>>,
     pub(super) thread_names: FxHashMap<ThreadKey<'a>, &'a [u8]>,
     pub(super) devices: Vec<DeviceFacts>,
-    /// Scalars of the outermost object, by key.
+    /// Scalars of the outermost object, as key and value.
     pub(super) header: Vec<(String, String)>,
-    /// What `ts` counts from, nanoseconds since the epoch; where that is not told, what makes the earliest time 0.
+    /// The zero point of `ts` in nanoseconds since the epoch. If the trace does not contain it, a value that moves the earliest
+    /// time to 0.
     pub(super) base: i64,
     pub(super) report: LoadReport,
-    /// Trace events seen, used or not.
+    /// Number of trace events, used or not.
     pub(super) events: u64,
     name_ids: FxHashMap<&'a [u8], u32>,
     thread_ids: FxHashMap<ThreadKey<'a>, u16>,
-    /// Ranges by thread that have begun (`B`) and not ended (`E`) yet.
+    /// Per thread: ranges that began (`B`) but have not ended (`E`).
     begun: FxHashMap<(&'a [u8], &'a [u8]), Vec<Fields<'a>>>,
     /// Ends without a begin.
     lone_ends: u64,
 }
 
-/// Fields of a trace event, as bytes.
 #[derive(Clone, Copy, Default)]
 struct Fields<'a> {
     phase: &'a [u8],
@@ -119,7 +119,6 @@ struct Fields<'a> {
     arguments: &'a [u8],
 }
 
-/// Scans a whole trace.
 pub(super) fn collect<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Rows<'a>, Cancelled> {
     let mut rows = Rows::default();
     let mut scanner = Scanner::new(bytes);
@@ -140,8 +139,8 @@ pub(super) fn collect<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Rows<'
 }
 
 impl<'a> Rows<'a> {
-    /// Where a trace does not tell what its times count from (a bare list of events has no `baseTimeNanoseconds`, and since PyTorch 2.2
-    /// `ts` alone is no time of the epoch), lets them count from its first event, in whole microseconds. O(events).
+    /// If the zero point of the times is unknown, counts them from the first event, in whole microseconds: a bare list of events
+    /// has no `baseTimeNanoseconds`, and since PyTorch 2.2 `ts` alone is no epoch time. O(events).
     pub(super) fn settle_base(&mut self) {
         let times = || self.slices.iter().map(|s| s.start).chain(self.memory.iter().map(|m| m.time));
         let Some((first, last)) = times().min().zip(times().max()) else { return };
@@ -150,11 +149,11 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The outermost object: facts about the run, and the events.
+    /// Reads the outermost object: facts about the run, and the events.
     fn outermost(&mut self, scanner: &mut Scanner<'a>, length: usize, progress: &Progress) -> Result<(), Cancelled> {
         scanner.eat(b'{');
         loop {
-            // Commas are missing or doubled in some releases.
+            // Some releases omit or double commas.
             while scanner.eat(b',') {}
             match scanner.peek() {
                 Some(b'}') => return Ok(()),
@@ -188,7 +187,7 @@ impl<'a> Rows<'a> {
             (_, Value::Nested(list)) if key == b"distributedInfo" => {
                 let mut scanner = Scanner::new(list);
                 let header = &mut self.header;
-                // A broken one still gives the keys before the break.
+                // A malformed object still gives the keys before the error.
                 let _ = scanner.object(|k, v| {
                     if !matches!(v, Value::Nested(_)) {
                         header.push((format!("distributedInfo.{}", unescape(k)), unescape(v.bytes())));
@@ -221,10 +220,11 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The array of events. False when it does not end.
+    /// Reads the array of events. False when it does not end.
     fn events(&mut self, scanner: &mut Scanner<'a>, length: usize, progress: &Progress) -> Result<bool, Cancelled> {
         scanner.eat(b'[');
-        // Bytes scanned more than once after a break. A file made of breaks is given up, or it would take quadratic time.
+        // Bytes scanned more than once after errors. A file that consists of errors is abandoned, because it would take quadratic
+        // time.
         let mut wasted = 0usize;
         loop {
             while scanner.eat(b',') {}
@@ -277,7 +277,6 @@ impl<'a> Rows<'a> {
 
     fn thread(&mut self, fields: &Fields<'a>, is_device: bool) -> u16 {
         let key = (fields.pid, fields.tid, is_device);
-        // Events come in runs of one thread.
         if let Some(&id) = self.thread_ids.get(&key) {
             return id;
         }
@@ -295,7 +294,7 @@ impl<'a> Rows<'a> {
                 let duration = if f.duration.is_empty() { Some(0) } else { nanoseconds(f.duration) };
                 self.slice(f, duration);
             }
-            // A range in two events; a thread's ranges end in the opposite order.
+            // A range as two events. The ranges of a thread end in the opposite order.
             b"B" => self.begun.entry((f.pid, f.tid)).or_default().push(*f),
             b"E" => match self.begun.get_mut(&(f.pid, f.tid)).and_then(|open| ended(open, f.name)) {
                 Some(begin) => {
@@ -323,7 +322,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Says of how many ranges only one end is in the file.
+    /// Counts the ranges of which only one end is in the file.
     pub(super) fn end_ranges(&mut self) {
         let open = std::mem::take(&mut self.begun).into_values().map(|ranges| ranges.len() as u64).sum::<u64>();
         self.report.warn_many(WarningKind::Skipped, open + self.lone_ends, None, || {
@@ -331,7 +330,7 @@ impl<'a> Rows<'a> {
         });
     }
 
-    /// A span of so many nanoseconds, where they can be read.
+    /// Adds a slice of `duration` nanoseconds if its times can be read.
     fn slice(&mut self, f: &Fields<'a>, duration: Option<i64>) {
         let kind = match f.category {
             b"cpu_op" => SliceKind::Operator,
@@ -345,7 +344,7 @@ impl<'a> Rows<'a> {
             | b"privateuse1_driver" => SliceKind::Runtime,
             b"kernel" => SliceKind::Kernel,
             b"gpu_memcpy" | b"gpu_memset" => SliceKind::Copy,
-            // Traces of 1.x call operators so.
+            // Names used by traces of 1.x.
             b"Operator" | b"operator" => SliceKind::Operator,
             b"Kernel" => SliceKind::Kernel,
             b"Runtime" => SliceKind::Runtime,
@@ -389,7 +388,7 @@ impl<'a> Rows<'a> {
             let number = || integer(value);
             match key {
                 b"Bytes" => bytes = number().and_then(|v| i64::try_from(v).ok()),
-                // Addresses of some runtimes are printed signed.
+                // Some runtimes print addresses as signed numbers.
                 b"Addr" => {
                     address = number().and_then(|v| u64::try_from(v).ok().or_else(|| i64::try_from(v).ok().map(|v| v as u64)))
                 }
@@ -424,12 +423,12 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The most ranges that a thread has open at once.
+/// Maximum open ranges per thread that an end is matched with.
 const MAX_OPEN: usize = 512;
 
-/// Takes the range that ends: the last that began, of those of its name where the end tells one.
+/// Removes the range that ends: the last one that began, with the same name if the end has one.
 fn ended<'a>(open: &mut Vec<Fields<'a>>, name: &[u8]) -> Option<Fields<'a>> {
-    // Ranges nest a few deep. One whose end is missing must not make each later end look through all that are open.
+    // Ranges nest a few levels deep. The limit keeps ranges without an end from making each later end search all open ones.
     let near = open.len().saturating_sub(MAX_OPEN);
     let at = near + open.get(near..)?.iter().rposition(|begin| name.is_empty() || begin.name == name)?;
     Some(open.remove(at))

@@ -1,14 +1,14 @@
 //! Chrome traces of `torch.profiler` (Kineto), with the memory events that `profile_memory=True` adds.
 //!
-//! A trace names no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules and clocks in
-//! nanoseconds, the CPU's memory beside the GPU's, and PyTorch's own totals after every event. Those totals are the curves
-//! ([`DeviceRecording::source_totals`]), which are therefore exact even where the trace began late: most of what is held is then older
-//! than it.
+//! A trace has no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules, times in nanoseconds, CPU
+//! memory besides GPU memory, and PyTorch's own totals after every event. Those totals become the curves
+//! ([`DeviceRecording::source_totals`]), so the curves are exact even if profiling began late and most memory was allocated
+//! before it.
 //!
 //! * `scan`: the lenient scanner over the bytes.
 //! * `collect`: events to rows.
-//! * `segments`: the segments that steps of the reserved total stand for.
-//! * `nest`: which operators, Python functions and modules enclose an allocation.
+//! * `segments`: finds segments from steps of the reserved total.
+//! * `nest`: finds the operators, Python functions and modules around an allocation.
 
 mod collect;
 mod nest;
@@ -39,11 +39,10 @@ pub(super) fn is_trace(head: &[u8]) -> bool {
     }
 }
 
-/// What an export of our own says of itself.
 const EXPORTED: &str = "this trace was exported by vramscope for Perfetto: its curves are counters, which are not read back; open the recording it \
                         was made from";
 
-/// Reads a trace. Needs about a third of the file's size beyond the file itself.
+/// Reads a trace. Memory: about a third of the file's size in addition to the file.
 ///
 /// # Errors
 /// [`FormatError::Empty`] for a trace with neither memory events nor operators.
@@ -84,7 +83,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     Ok(recording)
 }
 
-/// c10's device types, as far as we tell them apart.
+/// Maps c10's device types.
 fn device_kind(device_type: i32) -> DeviceKind {
     match device_type {
         0 => DeviceKind::Cpu,
@@ -94,7 +93,7 @@ fn device_kind(device_type: i32) -> DeviceKind {
     }
 }
 
-/// c10's `HIP`. PyTorch for AMD mostly says `CUDA` in its place.
+/// c10's `HIP`. PyTorch for AMD mostly reports `CUDA` instead.
 const HIP: i32 = 6;
 
 fn microseconds(nanoseconds: i64) -> i64 {
@@ -119,7 +118,7 @@ fn annotations(rows: &Rows<'_>, nesting: &Nesting, table: &mut StackTableBuilder
         .collect()
 }
 
-/// One recording a device, GPUs first.
+/// One recording per device, GPUs first.
 fn devices(
     rows: &mut Rows<'_>,
     nesting: &Nesting,
@@ -128,7 +127,7 @@ fn devices(
     progress: &Progress,
 ) -> Result<Vec<DeviceRecording>, FormatError> {
     let mut order: Vec<u32> = (0..rows.memory.len() as u32).collect();
-    // The file lists memory events thread by thread. Equal times (whole microseconds in old traces) keep the file's order.
+    // The file lists memory events by thread. Events with equal times (whole microseconds in old traces) keep the file's order.
     order.sort_by_key(|&i| rows.memory[i as usize].time);
     let mut by_device: FxHashMap<DeviceId, Vec<u32>> = FxHashMap::default();
     let mut of_no_device = 0;
@@ -164,7 +163,7 @@ fn devices(
         }
         device.settings.raw = rows.header.clone();
         if order.first().is_some_and(|&i| rows.memory[i as usize].device_type == HIP) {
-            // The profiler's name may be a bare architecture or missing; whose card it is, is told by its type alone.
+            // The profiler's device name may be missing or only an architecture; the device type shows that it is an AMD GPU.
             device.settings.raw.push(("HIP".to_owned(), "the device type of the trace".to_owned()));
             device.name = device.name.filter(|name| !name.is_empty()).or_else(|| Some("AMD GPU".to_owned()));
         }
@@ -222,7 +221,7 @@ struct DeviceBuilder {
     source_totals: SourceTotals,
     /// Addresses of mapped memory on the CPU.
     mapped: FxHashSet<u64>,
-    /// Addresses made up where the trace has none.
+    /// Invented addresses for traces without addresses.
     made_up: Live,
     has_no_addresses: bool,
     unmatched: u64,
@@ -262,7 +261,7 @@ impl DeviceBuilder {
             }
             if let Some(total) = m.allocated.or_else(|| self.followed(m)).filter(|_| !is_mapped) {
                 let start = if m.is_oom { total } else { total.saturating_sub(m.bytes.max(0).unsigned_abs()) };
-                // What is of no bytes is no event; its total stands after the one before it.
+                // An event of 0 bytes is dropped; its total goes to the event before it.
                 let at = events.len() as u32 - u32::from(m.bytes == 0 && !m.is_oom && !events.is_empty());
                 self.source_totals.allocated.set(at, start, total);
             }
@@ -273,7 +272,7 @@ impl DeviceBuilder {
                 self.lost += u64::from(!self.live.insert(address));
                 push(Action::Alloc, address);
             } else if m.bytes < 0 {
-                // The profiler hears of a free when the program lets go; it does not hear when streams are done with it.
+                // The profiler records when the program frees a block, but not when streams finish with it.
                 self.unmatched += u64::from(!self.live.remove(&address));
                 push(Action::FreeRequested, address);
                 push(Action::FreeCompleted, address);
@@ -293,8 +292,8 @@ impl DeviceBuilder {
         events
     }
 
-    /// True for a mapped file or shared memory, such as a `DataLoader`'s batches. PyTorch writes 0 allocated and the bytes of this one
-    /// mapping as reserved in the place of totals, which are no totals of the CPU's allocator.
+    /// True for a mapped file or shared memory, such as a `DataLoader`'s batches. For these PyTorch writes 0 as `Total Allocated`
+    /// and the size of this one mapping as `Total Reserved`; neither is a total of the CPU's allocator.
     fn is_mapped(&mut self, event: &MemoryEvent, address: u64) -> bool {
         let reserved = event.reserved.filter(|_| event.device_type == 0).unwrap_or(0);
         self.source_totals.mapped = self.source_totals.mapped.max(reserved);
@@ -304,7 +303,7 @@ impl DeviceBuilder {
         }
     }
 
-    /// An address for an event that has none: a free ends the youngest allocation of its size.
+    /// Invents an address for an event without one: a free ends the youngest allocation of the same size.
     fn make_up(&mut self, bytes: i64) -> u64 {
         self.has_no_addresses = true;
         let size = bytes.unsigned_abs();
@@ -314,16 +313,16 @@ impl DeviceBuilder {
         self.made_up.take(size, 0).unwrap_or_else(|| self.made_up.unused(size))
     }
 
-    /// The total after an event that does not tell it, where the one before it did.
+    /// The total after an event that does not contain it, computed from the total before.
     fn followed(&self, event: &MemoryEvent) -> Option<u64> {
         let before = *self.source_totals.allocated.values.last()?;
         Some(if event.is_oom { before } else { before.saturating_add_signed(event.bytes) })
     }
 }
 
-/// The innermost operator from a slice outwards, and the shapes of its inputs, as the file writes them. What allocates
-/// (`aten::empty_strided`) has sizes but no tensor for its input: there the first operator around it that has one tells the shapes,
-/// with its name before them.
+/// The innermost operator from a slice outwards, and the shapes of its inputs as the file writes them. Operators that only
+/// allocate (`aten::empty_strided`) take sizes but no tensor; they get the shapes of the nearest enclosing operator that has
+/// some, prefixed with its name.
 fn operator_around<'a>(rows: &Rows<'a>, nesting: &Nesting, mut at: u32) -> Option<(&'a [u8], String)> {
     let mut innermost: Option<(&'a [u8], &'a [u8])> = None;
     while at != NONE {
@@ -344,7 +343,7 @@ fn operator_around<'a>(rows: &Rows<'a>, nesting: &Nesting, mut at: u32) -> Optio
     innermost.map(|(name, shapes)| (name, unescape(shapes)))
 }
 
-/// Operators, runtime calls, kernels and copies, by start.
+/// Operators, runtime calls, kernels and copies, ordered by start.
 fn operators(rows: &Rows<'_>, nesting: &Nesting, table: &mut StackTableBuilder) -> OpTable {
     let kind_of = |kind| match kind {
         SliceKind::Operator => Some(OpKind::Operator),

@@ -1,4 +1,4 @@
-//! Who encloses whom: slices nest by time on their thread, and backward operators point to their forward ones.
+//! Nesting: slices nest by time on their thread, and backward operators are linked to their forward operators.
 
 use rustc_hash::FxHashMap;
 
@@ -6,13 +6,13 @@ use super::collect::{FlowEnd, MemoryEvent, NONE, Rows, Slice, SliceKind};
 use super::scan::unescape;
 use crate::model::{Frame, FrameId, StackId, StackTableBuilder};
 
-/// The enclosing slice of every slice and memory event, and what follows from it.
+/// The enclosing slice of every slice and memory event, and values derived from it.
 pub(super) struct Nesting {
     /// Nearest enclosing slice on the same thread.
     pub(super) parent: Vec<u32>,
-    /// Enclosing operators and runtime calls.
+    /// Number of enclosing operators and runtime calls.
     pub(super) depth: Vec<u16>,
-    /// Enclosing annotations.
+    /// Number of enclosing annotations.
     pub(super) annotation_depth: Vec<u16>,
     /// For a slice of the backward pass, its forward slice.
     pub(super) forward: Vec<u32>,
@@ -24,7 +24,7 @@ impl Nesting {
     pub(super) fn new(rows: &Rows<'_>) -> Self {
         let slices = &rows.slices;
         let mut order: Vec<u32> = (0..slices.len() as u32).filter(|&i| is_on_cpu(slices[i as usize].kind)).collect();
-        // Operators come before Python functions in the file, so the kind decides ties; within a kind the file's order is the
+        // In the file operators come before Python functions, so the kind decides ties. Within a kind the file's order is the
         // order of the calls.
         order.sort_by_key(|&i| {
             let s = &slices[i as usize];
@@ -44,14 +44,14 @@ impl Nesting {
         nesting
     }
 
-    /// One walk over slices and memory events in time, thread by thread, with the stack of open slices.
+    /// One pass over slices and memory events in time order, thread by thread, with a stack of open slices.
     fn sweep(&mut self, slices: &[Slice], events: &[MemoryEvent], order: &[u32], memory: &[u32]) {
         let mut open: Vec<u32> = Vec::new();
         let mut thread = u16::MAX;
         let mut next = 0;
         for &i in order {
             let slice = &slices[i as usize];
-            // Memory events that come before this slice starts belong to what is open now.
+            // Memory events before the start of this slice belong to the slices that are open now.
             while let Some(&m) = memory.get(next) {
                 let event = &events[m as usize];
                 if (event.thread, event.time) >= (slice.thread, slice.start) {
@@ -87,10 +87,11 @@ impl Nesting {
         }
     }
 
-    /// Ties backward operators to forward ones: by the arrows Kineto draws, else by the sequence number they share.
+    /// Links backward operators to forward operators: by Kineto's flow arrows, otherwise by their sequence number.
     fn link(&mut self, rows: &Rows<'_>, order: &[u32]) {
         let slices = &rows.slices;
-        // The slice of a flow's end starts with it; of several the outermost comes first, and Kineto means that one.
+        // A flow's end has the start time of its slice. If several slices start then, Kineto means the outermost, which comes
+        // first.
         let mut by_start: FxHashMap<(u16, i64), u32> = FxHashMap::default();
         let wanted: rustc_hash::FxHashSet<(u16, i64)> = rows.flows.iter().map(|f| (f.thread, f.time)).collect();
         let mut by_sequence: FxHashMap<u64, u32> = FxHashMap::default();
@@ -105,7 +106,7 @@ impl Nesting {
             if let Some(facts) = rows.operators.get(s.operator as usize)
                 && let (Some(sequence), 0) = (facts.sequence, facts.forward_thread)
             {
-                // The operator that made the node is the last one that started with its number.
+                // The forward operator is the last operator that started with this sequence number.
                 by_sequence
                     .entry(sequence)
                     .and_modify(|best| {
@@ -148,16 +149,16 @@ fn is_work(kind: SliceKind) -> bool {
     matches!(kind, SliceKind::Operator | SliceKind::Runtime)
 }
 
-/// The innermost open slice at `time`. Closes what ended.
+/// The innermost open slice at `time`. Removes slices that ended.
 fn innermost(open: &mut Vec<u32>, slices: &[Slice], time: i64) -> u32 {
     while open.last().is_some_and(|&i| slices[i as usize].end < time) {
         open.pop();
     }
-    // Slices that overlap without nesting stay below ones that ended; look past them.
+    // A slice that overlaps without nesting may hide others that still run; look past it.
     open.iter().rev().find(|&&i| slices[i as usize].end >= time).copied().unwrap_or(NONE)
 }
 
-/// The innermost open slice that holds the whole span. One that merely ends where the span starts holds only an empty one.
+/// The innermost open slice that contains the whole span. A slice that ends where the span starts contains only an empty span.
 fn innermost_around(open: &mut Vec<u32>, slices: &[Slice], start: i64, end: i64) -> u32 {
     while open.last().is_some_and(|&i| slices[i as usize].end < start) {
         open.pop();
@@ -165,7 +166,7 @@ fn innermost_around(open: &mut Vec<u32>, slices: &[Slice], start: i64, end: i64)
     open.iter().rev().find(|&&i| slices[i as usize].end >= end).copied().unwrap_or(NONE)
 }
 
-/// Call stacks of slices, made when first asked for and shared.
+/// Call stacks of slices, built on demand and cached.
 pub(super) struct Stacks<'r, 'a> {
     rows: &'r Rows<'a>,
     nesting: &'r Nesting,
@@ -174,17 +175,18 @@ pub(super) struct Stacks<'r, 'a> {
     marker: Option<FrameId>,
 }
 
-/// Between the frames of a backward operator and those of its forward one.
+/// Separates the frames of a backward operator from those of its forward operator.
 pub const FORWARD_MARK: &str = "[forward]";
-/// File of frames that are operators.
+/// File name of frames that are operators.
 pub const OPERATOR_FILE: &str = "<operator>";
-/// File of frames that are calls of an `nn.Module`.
+/// File name of frames that are calls of an `nn.Module`.
 pub const MODULE_FILE: &str = "<module>";
-/// File of Python functions written in C.
+/// File name of Python functions written in C.
 const BUILTIN_FILE: &str = "<built-in>";
-/// A stack deeper than this is cut; Python's own limit is 1,000.
+/// Deeper stacks are truncated; Python's own limit is 1,000.
 const MAX_DEPTH: usize = 4096;
-/// What starts inside so many others holds nothing itself: each of tens of thousands at one instant would else hold all after it.
+/// Maximum open slices. Deeper ones get no children; otherwise tens of thousands of slices at one instant would nest in each
+/// other.
 const MAX_OPEN: usize = MAX_DEPTH / 2;
 
 impl<'r, 'a> Stacks<'r, 'a> {
@@ -192,8 +194,8 @@ impl<'r, 'a> Stacks<'r, 'a> {
         Stacks { rows, nesting, frames: vec![None; rows.names.len()], stacks: FxHashMap::default(), marker: None }
     }
 
-    /// The stack around a memory event, innermost frame first: operators and Python functions as they nest, and for a backward
-    /// operator with no Python around it the stack of its forward operator.
+    /// The stack around a memory event, innermost frame first: enclosing operators and Python functions. A backward operator
+    /// without Python frames also gets the stack of its forward operator.
     pub(super) fn stack(&mut self, innermost: u32, table: &mut StackTableBuilder) -> StackId {
         if innermost == NONE {
             return StackId::NONE;
@@ -216,8 +218,8 @@ impl<'r, 'a> Stacks<'r, 'a> {
         stack
     }
 
-    /// Appends the frames from `at` outwards. Returns the forward slice to go on with: of the innermost linked slice, if there
-    /// was no Python function around it.
+    /// Appends the frames from `at` outwards. Returns the forward slice to continue with: that of the innermost linked slice,
+    /// unless a Python function was found.
     fn chain(&mut self, mut at: u32, frames: &mut Vec<FrameId>, table: &mut StackTableBuilder) -> u32 {
         let (mut forward, mut has_python) = (NONE, false);
         while let Some(slice) = self.rows.slices.get(at as usize) {
@@ -255,7 +257,7 @@ fn python_frame(text: &str) -> (&str, u32, &str) {
         return (MODULE_FILE, 0, text);
     }
     if text.starts_with("<built-in") {
-        // "<built-in method add of set object at 0x7f4d753b8820>": the address would make every call a frame of its own.
+        // "<built-in method add of set object at 0x7f4d753b8820>": with the address every call would be a frame of its own.
         return (BUILTIN_FILE, 0, text.split_once(" object at 0x").map_or(text, |(kind, _)| kind));
     }
     let parts = text.split_once("): ").and_then(|(place, function)| {

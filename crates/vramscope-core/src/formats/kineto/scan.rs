@@ -1,20 +1,19 @@
-//! A scanner for trace JSON that reads an event at a time from the bytes, builds no tree, and survives what Kineto
-//! gets wrong: unescaped quotes and raw newlines in names, Windows paths, files cut off in the middle.
+//! A scanner for trace JSON that reads one event at a time, builds no tree, and survives Kineto's errors: unescaped quotes and
+//! raw newlines in names, Windows paths, truncated files.
 
-/// A string longer than this is taken for one that lost its closing quote.
+/// A longer string must have lost its closing quote.
 const MAX_STRING: usize = 1 << 20;
 
-/// A place in the bytes.
 pub(super) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Quotes inside strings that should have been escaped.
+    /// Number of quotes inside strings that were not escaped.
     pub(super) unescaped_quotes: u64,
-    /// Where the first of them stands.
+    /// Offset of the first of them.
     pub(super) first_unescaped: Option<usize>,
 }
 
-/// Where a string stands, which decides what may follow its closing quote.
+/// The position of a string; determines what may follow its closing quote.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Key,
@@ -25,16 +24,16 @@ enum Place {
 /// Why an object could not be scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// The bytes end inside it.
+    /// The bytes end inside the object.
     End,
-    /// It is no JSON, even leniently.
+    /// It is not JSON, even leniently.
     Syntax,
 }
 
-/// A value, as the bytes that stand for it.
+/// A value as raw bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
-    /// What stands between the quotes, escapes and all.
+    /// The bytes between the quotes, with escapes.
     Text(&'a [u8]),
     /// An object or array, brackets included.
     Nested(&'a [u8]),
@@ -43,7 +42,6 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The bytes, whatever kind.
     pub(super) fn bytes(self) -> &'a [u8] {
         match self {
             Value::Text(b) | Value::Nested(b) | Value::Scalar(b) => b,
@@ -60,7 +58,7 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
-    /// The next byte that is no white space, not consumed.
+    /// The next byte that is not white space, without consuming it.
     #[inline]
     pub(super) fn peek(&mut self) -> Option<u8> {
         while let Some(&b) = self.bytes.get(self.at) {
@@ -72,7 +70,7 @@ impl<'a> Scanner<'a> {
         None
     }
 
-    /// Consumes `wanted` after white space.
+    /// Skips white space and consumes `wanted` if it follows.
     #[inline]
     pub(super) fn eat(&mut self, wanted: u8) -> bool {
         let found = self.peek() == Some(wanted);
@@ -117,7 +115,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A string. A quote closes it only when what follows can follow a string; else it is one that was not escaped.
+    /// Reads a string. A quote closes it only if a valid character follows; otherwise the quote was not escaped.
     #[inline]
     fn string(&mut self, place: Place) -> Result<&'a [u8], Broken> {
         if self.peek() != Some(b'"') {
@@ -153,12 +151,12 @@ impl<'a> Scanner<'a> {
         Err(Broken::End)
     }
 
-    /// An object or array, skipped by matching brackets outside strings. A bracket that closes one of the other kind is an
-    /// error, so that a lost bracket costs one event and not the rest of the file.
+    /// Skips an object or array by matching brackets outside strings. A mismatched bracket is an error, so that a lost bracket
+    /// costs one event and not the rest of the file.
     fn nested(&mut self) -> Result<&'a [u8], Broken> {
         let from = self.at;
         let (mut depth, mut deepest) = (0usize, 0usize);
-        // The kinds of the innermost 64 open brackets, 1 for a square one.
+        // Kinds of the innermost 64 open brackets, 1 for a square one.
         let mut kinds = 0u64;
         loop {
             match self.bytes.get(self.at) {
@@ -189,7 +187,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Calls `each` for every key of the object at this place.
+    /// Calls `each` for every key of the object at the current position.
     pub(super) fn object(&mut self, mut each: impl FnMut(&'a [u8], Value<'a>)) -> Result<(), Broken> {
         if !self.eat(b'{') {
             return Err(if self.peek().is_none() { Broken::End } else { Broken::Syntax });
@@ -218,8 +216,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Moves to the next place after `from` that looks like the start of an event: `{` after `},`, before a quote.
-    /// False when there is none.
+    /// Moves to the next position after `from` that looks like the start of an event: `{` after `},` and before a quote. False
+    /// when there is none.
     pub(super) fn resync(&mut self, from: usize) -> bool {
         let mut at = from.min(self.bytes.len());
         while let Some(found) = self.bytes[at..].iter().position(|&b| b == b'{').map(|p| p + at) {
@@ -237,7 +235,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Text of a JSON string. Escapes that JSON does not know (Windows paths) are kept as they are.
+/// Decodes the text of a JSON string. Escapes that JSON does not know (Windows paths) stay as they are.
 pub(super) fn unescape(raw: &[u8]) -> String {
     let text = String::from_utf8_lossy(raw);
     if !text.contains('\\') {
@@ -259,7 +257,7 @@ pub(super) fn unescape(raw: &[u8]) -> String {
                 let hex: String = chars.clone().skip(1).take(4).collect();
                 match u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == 4) {
                     Some(code) => {
-                        // Halves of a pair outside the basic plane cannot be told apart here; they become U+FFFD each.
+                        // Surrogate pairs are not combined; each half becomes U+FFFD.
                         out.push(char::from_u32(code).unwrap_or('\u{fffd}'));
                         chars.nth(3);
                     }
@@ -277,7 +275,7 @@ pub(super) fn unescape(raw: &[u8]) -> String {
     out
 }
 
-/// A decimal number of microseconds in nanoseconds, exactly; digits past the third decimal are cut.
+/// Converts a decimal number of microseconds into nanoseconds, exactly; digits after the third decimal are dropped.
 pub(super) fn nanoseconds(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -307,7 +305,7 @@ pub(super) fn nanoseconds(text: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// An integer, also one printed in quotes or with a zero fraction.
+/// An integer, also in quotes, in hexadecimal or with a zero fraction.
 pub(super) fn integer(value: Value<'_>) -> Option<i128> {
     let text = std::str::from_utf8(value.bytes()).ok()?.trim();
     let text = text.strip_suffix(".0").unwrap_or(text);

@@ -1,15 +1,15 @@
-//! Segments behind a trace's totals.
+//! Reconstructs segments from a trace's totals.
 //!
-//! A trace names no segment, but its total of reserved bytes steps up exactly when PyTorch takes one, and the allocation that
-//! made it do so gets the first bytes of it: so the step is its size and the allocation's address its address. (In the corpus
-//! all 169 segments found so are those of the snapshots of the same runs.) Where the address lies inside memory already
-//! reserved, an expandable segment grew at its end. A step down hands back segments that hold nothing live.
+//! A trace has no segments, but its total of reserved bytes rises exactly when PyTorch allocates one, for the allocation that
+//! gets the first bytes of it. So the step is the segment's size and the allocation's address is the segment's address. (All 169
+//! segments found this way in the corpus match the snapshots of the same runs.) If the address lies inside memory that is already
+//! reserved, an expandable segment grew at its end. When the total falls, segments without live blocks were freed.
 
 use std::collections::BTreeMap;
 
 use crate::model::Action;
 
-/// What a change of the total stands for.
+/// A segment event derived from a change of the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentEvent {
     pub(super) action: Action,
@@ -17,32 +17,32 @@ pub(super) struct SegmentEvent {
     pub(super) size: u64,
 }
 
-/// Segments found so far, and what lives in them.
+/// The segments found so far, and the live blocks.
 #[derive(Debug, Default)]
 pub(super) struct SegmentFinder {
     total: Option<u64>,
-    /// Bytes by first address; touching ranges of an expandable segment are one.
+    /// Size by first address; adjacent ranges of an expandable segment are merged.
     segments: BTreeMap<u64, u64>,
     /// Live blocks by address.
     live: BTreeMap<u64, u64>,
-    /// Reserved when the trace began.
+    /// Bytes reserved when the trace began.
     pub(super) at_start: u64,
-    /// What is left of that: segments nobody can name.
+    /// The part of that whose segments are still unknown.
     pub(super) unknown_at_start: u64,
-    /// Bytes handed back of which it is not known which segments they were.
+    /// Bytes freed whose segments are unknown.
     pub(super) unexplained: u64,
-    /// Segments looked at so far to find those that were handed back.
+    /// Number of segments searched so far for ones to free.
     looked_at: usize,
     found: Vec<SegmentEvent>,
 }
 
 impl SegmentFinder {
-    /// What happened to segments right before a memory event. `bytes` is above 0 for an allocation at `address`, below 0 for a
-    /// free, 0 for a failure; `reserved` and `allocated` are the totals after it.
+    /// The segment events right before a memory event. `bytes` is positive for an allocation at `address`, negative for a free, 0
+    /// for a failure; `reserved` and `allocated` are the totals after it.
     pub(super) fn before(&mut self, address: u64, bytes: i64, reserved: u64, allocated: Option<u64>) -> &[SegmentEvent] {
         self.found.clear();
         let before = self.total.unwrap_or_else(|| {
-            // A trace from the program's first allocation on has seen every segment; a later one cannot know the first ones.
+            // A trace from the first allocation on has all segments; a later one cannot know the first ones.
             let nothing_before = allocated.is_some_and(|a| i128::from(a) == i128::from(bytes.max(0)));
             self.at_start = if nothing_before { 0 } else { reserved };
             self.unknown_at_start = self.at_start;
@@ -75,9 +75,9 @@ impl SegmentFinder {
         }
     }
 
-    /// Hands back segments without live blocks: all of them when their sum fits (`empty_cache`), else the largest that do.
+    /// Frees segments without live blocks: all of them if their sum fits (`empty_cache`), otherwise the largest that fit.
     fn shrink(&mut self, mut size: u64) {
-        // No run hands segments back so often.
+        // No genuine run frees segments this often.
         const MOST: usize = 20_000_000;
         self.looked_at = self.looked_at.saturating_add(self.segments.len());
         if self.looked_at > MOST {
@@ -96,7 +96,7 @@ impl SegmentFinder {
                 self.found.push(SegmentEvent { action: Action::SegmentFree, address, size: length });
             }
         }
-        // From before the trace, if anything was.
+        // Count the rest as memory that was reserved before the trace, as far as there was any.
         let known_unknown = size.min(self.unknown_at_start);
         self.unknown_at_start -= known_unknown;
         self.unexplained = self.unexplained.saturating_add(size - known_unknown);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(f.before(4608, 512, 2 * MIB, Some(1024)), []);
         assert_eq!(f.before(1 << 40, 5 << 20, 22 * MIB, None), [event(Action::SegmentAlloc, 1 << 40, 20 * MIB)]);
         assert_eq!(f.before(1 << 40, -(5 << 20), 22 * MIB, None), []);
-        // empty_cache, noticed at the next event: only the large one holds nothing.
+        // `empty_cache`, visible at the next event: only the large segment is empty.
         assert_eq!(f.before(4608, -512, 2 * MIB, None), [event(Action::SegmentFree, 1 << 40, 20 * MIB)]);
         assert_eq!((f.unknown_at_start, f.unexplained), (0, 0));
     }

@@ -60,7 +60,7 @@ fn allocations_get_operators_modules_and_python() {
         ("GPU 0".to_owned(), Some("NVIDIA H200"), Some(150_109_880_320))
     );
     assert!(d.events.sizes_are_blocks && d.events.has_time && !d.has_final_state);
-    // The total of reserved bytes gives the segment away.
+    // The rise of the reserved total reveals the segment.
     assert_eq!(
         d.events.action,
         [Action::SegmentAlloc, Action::Alloc, Action::Alloc, Action::FreeRequested, Action::FreeCompleted]
@@ -68,7 +68,7 @@ fn allocations_get_operators_modules_and_python() {
     assert_eq!((d.events.address[0], d.events.size[0]), (4096, 2_097_152));
     assert_eq!(d.events.time_us[0], 1_790_857_026_000_130);
     assert_eq!(names(&r, d.events.stack[1]), ["aten::addmm", "aten::linear", "nn.Module: Linear_0", "step"]);
-    // The autograd thread has no Python; its operator leads back to the forward one.
+    // The autograd thread has no Python frames; its operator is linked to the forward operator.
     assert_eq!(
         names(&r, d.events.stack[2]),
         ["AddmmBackward0", "[forward]", "aten::addmm", "aten::linear", "nn.Module: Linear_0", "step"]
@@ -76,7 +76,7 @@ fn allocations_get_operators_modules_and_python() {
     assert_eq!(d.events.stack[3], StackId::NONE);
     let note = d.events.notes_of(1)[0];
     assert_eq!((note.kind, r.stacks.text(note.text)), (NoteKind::Operator, "aten::addmm"));
-    // It has no shapes; the one around it has.
+    // It has no shapes itself; the operator around it has.
     let shapes = d.events.notes_of(1)[1];
     assert_eq!((shapes.kind, r.stacks.text(shapes.text)), (NoteKind::Shapes, "aten::linear [[2, 3], []]"));
     assert_eq!((d.source_totals.allocated.start, &d.source_totals.allocated.events[..]), (0, &[1, 2, 3][..]));
@@ -91,7 +91,7 @@ fn allocations_get_operators_modules_and_python() {
     assert!(r.report.warnings.is_empty(), "{:?}", r.report.warnings);
 }
 
-/// What only allocates has sizes for its inputs, which the profiler writes as empty lists.
+/// Operators that only allocate have sizes as inputs, which the profiler writes as empty lists.
 #[test]
 fn shapes_are_those_of_an_operator_on_tensors() {
     let events = [
@@ -132,7 +132,7 @@ fn old_traces_have_absolute_whole_microseconds() {
     assert_eq!(names(&r, d.events.stack[0]), ["aten::empty", "<module>"]);
 }
 
-/// Shared memory of a `DataLoader` comes with 0 and its own size in the place of totals.
+/// Shared memory of a `DataLoader` has 0 and its own size in place of totals.
 #[test]
 fn mapped_memory_of_the_cpu_is_no_total() {
     let event = |ts: u32, bytes: i64, address: u64, allocated: u64, reserved: u64| {
@@ -212,12 +212,12 @@ fn a_file_made_of_breaks_ends_soon() {
 
 #[test]
 fn times_that_are_no_clocks_count_from_the_first_event() {
-    // Since PyTorch 2.2 `ts` counts from a base that a bare list of events does not carry.
+    // Since PyTorch 2.2 `ts` counts from a base that a bare list of events does not contain.
     let events =
         [slice("cpu_op", "aten::empty", 1, "4369142875434.058", "9", ""), memory(1, "4369142875934.5", 512, 4096, 512, 1, 0)];
     let r = load(&format!("[{}]", events.join(",")));
     assert_eq!((r.clock(), r.devices[0].events.time_us.last(), r.ops.start_ns[0] / 1_000), (Clock::Start, Some(&500), 0));
-    // With its base, or of an older release with times of the epoch, it is a clock.
+    // With its base, or from an older release with epoch times, it is a clock.
     let r = load(&trace(r#""baseTimeNanoseconds": 1790857026000000000,"#, &events));
     assert_eq!((r.clock(), r.devices[0].events.time_us.last()), (Clock::Epoch, Some(&1_795_226_168_875_934)));
     let r = load(&format!("[{}]", memory(1, "1690857026000000", 512, 4096, 512, 1, 0)));
@@ -260,7 +260,7 @@ fn operators_that_all_start_at_once_or_never_nest_take_no_time() {
     let since = std::time::Instant::now();
     let mut events: Vec<String> = (0..40_000).map(|i| slice("cpu_op", &format!("op{i}"), 1, "100", "0", "")).collect();
     events.extend((0..20_000).map(|i| memory(1, "100", 512, 4096 + i * 512, 512, 1, 0)));
-    // Each ends after the one before it, and after all have begun.
+    // Each ends after the one before it, and all begin before the first ends.
     events.extend((0..40_000).map(|i| slice("cpu_op", "late", 2, &(1000 + i).to_string(), "100000", "")));
     events.extend((0..20_000).map(|i| format!(r#"{{"ph":"B","cat":"cpu_op","name":"b{i}","pid":7,"tid":3,"ts":{i}}}"#)));
     events.extend((0..20_000).map(|i| format!(r#"{{"ph":"E","name":"other","pid":7,"tid":3,"ts":{i}}}"#)));

@@ -1,9 +1,9 @@
-//! Reads messages by the table of dialects: one engine for every program.
+//! Reads messages by the table of dialects: one engine for all programs.
 //!
-//! A row is found by its `anchor`. Its `fields` are clauses between bars: words as the program prints them with a `{name}` for each
-//! number. `{free#}` may stand without a unit, and is bytes then; `{free#G}` is GiB then, `{free#K}` KiB. `{_}` is any number. `<` before a clause
-//! looks before the anchor. Letters' case and white space are ignored. A clause that is not found leaves its fields unread, and none is looked
-//! for far behind the one before it, so that no other line's number is taken.
+//! A row is found by its `anchor`. Its `fields` are clauses separated by bars: words as the program prints them, with a `{name}`
+//! for each number. A number needs a unit, except `{free#}` (bytes without one), `{free#G}` (GiB) and `{free#K}` (KiB). `{_}`
+//! matches any number. `<` before a clause searches before the anchor. Case and white space are ignored. Fields of a clause that
+//! is not found stay unread. A clause must be near the one before it, so that no number of another line is taken.
 
 use std::sync::LazyLock;
 
@@ -14,14 +14,14 @@ use super::row::{Row, Trust};
 use super::text::{Span, Window, clamped};
 use super::{Dialect, Figure, OomMessage, Platform, ProcessUse, Writer};
 
-/// A figure that is no size: an index, or tokens.
+/// True for fields that are not sizes: an index, or tokens.
 fn is_count(name: &str) -> bool {
     matches!(name, "gpu" | "wanted" | "fits")
 }
 
 enum Part {
     Words(String),
-    /// What a captured number is, and the unit it has where none is printed, as a power of two; `None` where one must be.
+    /// Name of a number, and the unit it has if none is printed, as a power of two; `None` if a unit must be printed.
     Number(&'static str, Option<u32>),
 }
 
@@ -30,7 +30,7 @@ struct Clause {
     parts: Vec<Part>,
 }
 
-/// A row as the engine uses it.
+/// A row prepared for matching.
 pub(super) struct Pattern {
     pub(super) row: &'static Row,
     anchor: String,
@@ -38,7 +38,7 @@ pub(super) struct Pattern {
     clauses: Vec<Clause>,
 }
 
-/// The rows, and where to look for each by its first four letters.
+/// The rows, indexed by the first four letters of their anchors.
 struct Table {
     patterns: Vec<Pattern>,
     by_key: FxHashMap<u32, Vec<usize>>,
@@ -69,7 +69,7 @@ fn squeezed(words: &str) -> String {
     words.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Every place where a message may start, with its row; of one place the longest anchor first.
+/// Every position where a message may start, with the index of its row. At the same position longer anchors come first.
 pub(super) fn starts(low: &str) -> Vec<(usize, usize)> {
     let table = &*TABLE;
     let bytes = low.as_bytes();
@@ -87,9 +87,9 @@ pub(super) fn starts(low: &str) -> Vec<(usize, usize)> {
     out
 }
 
-/// Where the next message starts that ends others, for each start.
+/// For each start, the position of the next start that ends its message.
 pub(super) fn ends(starts: &[(usize, usize)], length: usize) -> Vec<usize> {
-    // The first at each place or behind it.
+    // For each start: the first ending start at or after it.
     let mut from = vec![length; starts.len() + 1];
     for (i, &(at, index)) in starts.iter().enumerate().rev() {
         let is_end = matches!(pattern(index).row.trust, Trust::Sure | Trust::Figures);
@@ -107,7 +107,7 @@ pub(super) fn pattern(index: usize) -> &'static Pattern {
     &TABLE.patterns[index]
 }
 
-/// Figures of PyTorch's allocator in a text that has lost the beginning of its message.
+/// Reads figures of PyTorch's allocator from a text without the beginning of the message.
 pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
     let row = TABLE.patterns.iter().find(|p| p.row.fields == super::dialects::NATIVE)?;
     let mut message = OomMessage::new(Dialect { platform: Platform::Unknown, ..row.dialect() });
@@ -120,13 +120,13 @@ pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
     (is_pytorchs && message.has_figures()).then_some(message)
 }
 
-/// How far behind the last figure read another may stand.
+/// Maximum distance between two figures.
 const GAP: usize = 260;
-/// The same in reports of many lines, which a log's prefixes make longer.
+/// The same in reports of many lines, which log prefixes make longer.
 const REPORT_GAP: usize = 600;
-/// How far before the anchor a clause looks.
+/// How far before the anchor a clause is searched.
 const BEFORE: usize = 600;
-/// Where the words stand that a row needs beside its anchor.
+/// Range before and after the anchor in which the row's `near` words must be.
 const NEAR: (usize, usize) = (200, 400);
 
 impl Pattern {
@@ -141,7 +141,7 @@ impl Pattern {
         Dialect { writer, platform, since, until }
     }
 
-    /// The message that starts with the window, and how much of it that takes.
+    /// Reads the message at the start of the window; returns it with its length.
     pub(super) fn read(&self, window: &Window<'_>) -> Option<(OomMessage, usize)> {
         let (before, behind) = (window.before(NEAR.0).low, clamped(window.after().low, NEAR.1));
         let is_near = |word: &String| before.contains(word.as_str()) || behind.contains(word.as_str());
@@ -175,7 +175,7 @@ impl Pattern {
         if self.row.writer == Writer::PyTorch {
             super::pytorch::finish(window, used, &mut message);
         }
-        // A text in quotes of a program's source has a size at most.
+        // A quoted text in source code has at most a size.
         let f = &message.figures;
         let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.context.is_some();
         let is_literal = !has_a_card
@@ -211,7 +211,7 @@ impl Clause {
         Clause { is_before, parts }
     }
 
-    /// Reads the clause where it stands first (before an anchor: last) in so much of the text; gives where it ends.
+    /// Reads the first match of the clause (before an anchor: the last) within `most` bytes; returns its end.
     fn read(&self, span: Span<'_>, most: usize, message: &mut OomMessage) -> Option<usize> {
         let span = span.clamped(most);
         let (first, words, rest) = match self.parts.as_slice() {
@@ -242,7 +242,7 @@ impl Clause {
     }
 }
 
-/// Reads parts one right behind the other; gives where the last ends.
+/// Matches parts directly after each other; returns the end of the last one.
 fn sequence(parts: &[Part], span: Span<'_>, mut at: usize, found: &mut Vec<(&'static str, Figure)>) -> Option<usize> {
     for part in parts {
         let (text, low) = (span.text.get(at..)?, span.low.get(at..)?);
@@ -257,7 +257,7 @@ fn sequence(parts: &[Part], span: Span<'_>, mut at: usize, found: &mut Vec<(&'st
                 length
             }
             Part::Number("_", _) => Figure::at_start(text, Some(ANY)).map(|(_, length)| length)?,
-            // "0" before a line that begins with a year is no 02024.
+            // "0" before a line that begins with a year is not 02024.
             Part::Number(name, _) if is_count(name) && text.starts_with('0') => {
                 found.push((name, Figure::exact(0)));
                 1
@@ -276,28 +276,28 @@ fn sequence(parts: &[Part], span: Span<'_>, mut at: usize, found: &mut Vec<(&'st
     Some(at)
 }
 
-/// The unit of a number that is skipped.
+/// Unit assumed for a skipped number without one.
 const ANY: u32 = 10;
 
-/// The first reading of a figure stays. False for a name that no figure has.
+/// Sets a figure unless it was already read. Returns false for an unknown name.
 fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
     let f = &mut message.figures;
     let first = |slot: &mut Option<Figure>| *slot = slot.or(Some(figure));
     match name {
         "requested" => first(&mut f.requested),
-        // Adds to the request.
+        // Added to the request.
         "more" => f.requested = Some(f.requested.map_or(figure, |q| q.plus(figure))),
-        // The request in full, where it was also printed rounded.
+        // The exact request, if it was also printed rounded.
         "exact" if f.requested.is_none_or(|q| q.low() <= figure.bytes && figure.bytes <= q.high()) => f.requested = Some(figure),
-        // The request cut off to whole GiB.
+        // The request truncated to whole GiB.
         "whole" if figure.bytes > 0 => first(&mut f.requested),
         "capacity" => first(&mut f.capacity),
         "free" => first(&mut f.free),
         "limit" if !figure.is_unlimited() && figure.bytes > 0 => first(&mut f.limit),
         "allocated" => first(&mut f.allocated),
-        // What is allocated, with the request in it.
+        // Allocated bytes including the request.
         "total" => f.allocated = f.allocated.or(f.requested.map(|q| figure.minus(q))),
-        // All of the card that is not free, whoever holds it: it follows `free` or `capacity`.
+        // Bytes of the device in use by anyone: gives `free` from `capacity`, or `capacity` from `free`.
         "used" => {
             f.free = f.free.or(f.capacity.map(|capacity| capacity.minus(figure)));
             f.capacity = f.capacity.or(f.free.map(|free| figure.plus(free)));
@@ -307,7 +307,7 @@ fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
         "reserved" => first(&mut f.reserved),
         "other" => first(&mut f.other_allocations),
         "largest" => first(&mut f.largest_block),
-        // No machine has so many: the next line begins with digits too.
+        // No machine has this many GPUs: the digits of the next line were read too.
         "gpu" => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
         "wanted" => message.context.get_or_insert_default().wanted = Some(figure.bytes),
         "fits" => message.context.get_or_insert_default().fits = Some(figure.bytes).filter(|&n| n > 0),
@@ -338,7 +338,7 @@ fn processes(Span { text, low }: Span<'_>, mut used: usize, message: &mut OomMes
     used
 }
 
-/// `[8,512] and type float`: the product, when the type's width is known.
+/// `[8,512] and type float`: the size in bytes, if the type's width is known.
 fn tensor_bytes(low: &str) -> Option<(u64, usize)> {
     const WIDTHS: [(&str, u64); 5] = [
         ("complex128", 16),
@@ -359,7 +359,7 @@ fn tensor_bytes(low: &str) -> Option<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// What a message reads as, in one line: `requested 20.00 MiB, free 1.20 MiB, gpu 0`.
+    /// A message as one line: `requested 20.00 MiB, free 1.20 MiB, gpu 0`.
     fn told(m: &OomMessage) -> String {
         let f = &m.figures;
         let mut out: Vec<String> = [
@@ -393,7 +393,7 @@ mod tests {
         out.join(", ")
     }
 
-    /// Every row reads its own example, alone, wrapped, in capitals and behind a rank's prefix.
+    /// Every row must read its own example: alone, wrapped, in capitals and after a rank prefix.
     #[test]
     fn every_row_reads_its_example() {
         let mut wrong = Vec::new();
@@ -408,7 +408,7 @@ mod tests {
             let ranked: String = row.example.lines().map(|l| format!("[rank3]: {l}\n")).collect();
             let texts = [row.example.to_owned(), format!("step 1\n{}\nstep 2\n", row.example), ranked, lines];
             for (i, text) in texts.iter().enumerate() {
-                // Words of a whole line, or beside an error, may not be told when the line is broken.
+                // A row that needs a whole line, or an error word in the same line, may fail when the line is broken.
                 if i == 3 && !matches!(row.trust, Trust::Sure | Trust::Figures) {
                     continue;
                 }
@@ -429,7 +429,7 @@ mod tests {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// A clause whose name is mistyped would never be read.
+    /// A clause with a mistyped name would never be read.
     #[test]
     fn every_clause_names_known_fields() {
         for row in ROWS.iter().flat_map(|rows| rows.iter()) {

@@ -1,78 +1,78 @@
-//! Whether a text tells of a failure or only names one: code, patterns, advice and changelogs hold the same words.
+//! Decides whether a text reports a failure or only mentions one: code, patterns, advice and changelogs contain the same words.
 
 use super::prefix::stripped;
 use super::row::Trust;
 use super::text::Window;
 
-/// What stands in lines of code and of patterns, and in no error.
+/// Occurs in lines of code and patterns, but not in errors.
 const CODE: &str = "_t::|self(|==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
     raise |throw |assert|except |catch|\\s+|\\s*|\\d+|\\.|.*|r\"|r'|f\"|(f'|{}|%s|%d|%.|= \"|= '|=\"|.contains(|\
     .includes(|.find(|startswith(|indexof(|if (|if(|elif |import |def |->|=>|const |enum |printf|print(|logger.|logging.|\
     _error(|new error(|runtimeerror(\"|runtimeerror('|?:|']['|)  # |;  // ";
 
-/// Words of advice and of what may be, not of what was.
+/// Words of advice and possibility.
 const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you might|you can|avoid|prevent|may |might |could |can cause|\
     can lead|that is |that are |is there |how do |how to |what happens|in case|handle|handling|fix|should|would|usually|typically|means|detect|instead of|e.g.|such as|workaround|\
     troubleshoot|test |defaults to|is returned|todo|recover|on oom|like |against|without |no more|either|maps |common ";
 
-/// What people write of their own failure.
+/// How people describe their own failure.
 const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got an|gives me|encountered|ran into|i receive|i am facing|throws|\
     threw|when calling|tried to allocate|crashed|returns ze_|returned ze_|terminated with|: terminated|what():|died|exited with";
 
-/// What comes before an error that a text explains, and does not report.
+/// Occurs before an error that a text explains rather than reports.
 const EXPLAINED: &str = "if you|when you|whenever you|you may|you might|how to|what does|what is|what causes|why does|such as|errors like|why am i|sets reason|\
     is set by|when the pod|when a |faq:|symptom|症状|如果|you will see|will show|kills the pod|you've probably|dreaded|most common";
-/// Writers of their own failure say so.
+/// First person: the writer had the failure.
 const FIRST_PERSON: &str = "i get|i got|i just get|we get|we got|i am |i'm |i was|i have|i run|i ran|my ";
-/// What follows it there.
+/// Occurs after an error that a text explains.
 const GOES_ON: &str = "occur|mean|indicate|signif|errors|error stops|error is|error occurs|error means|is a |is an |is the |\
     or |happens|refers|(128|: reduce|: lower|: use|: try|: increase|: check|: set";
-/// What stands in the lines around it: so many above and below.
+/// Occurs in the lines around an explained error; the range in lines above and below.
 const EXPLAINS: &str = "if you encounter|if you see|if you get|like the one below|usually means|usually happens|this error occurs|this error means|\
     this occurs when|this happens when|here's how to";
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
 
-/// What stands beside a name where it is the error itself.
+/// Beside an error's name these words show that it happened.
 const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
 
-/// What opens an argument, a list or a value in code, before its text in quotes.
+/// Characters that open an argument, a list or a value in code, before a quoted text.
 const OPENS: [char; 7] = ['(', '{', '[', '=', '+', '<', ','];
-/// What follows the text.
+/// Characters that may follow the quoted text.
 const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 
-/// True where the words stand in a text in quotes of a line of code: `errors.New("out of memory")`, `{"out of memory", true},`.
+/// True if the words are a quoted text in source code: `errors.New("out of memory")`, `{"out of memory", true},`.
 pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
     let (line, words) = (window.raw_line(), words.to_ascii_lowercase());
     let first = words.split(' ').next().unwrap_or(&words);
     if line.len() > LONG {
         return false;
     }
-    // A comment of indented code.
+    // A comment in indented code.
     if line.starts_with("    ") && line.trim_start().starts_with(['#', ';']) {
         return true;
     }
     let line = line.to_ascii_lowercase();
     let place = line.find(&words).or_else(|| line.find(first));
     let Some((before, after)) = place.and_then(|at| line.split_at_checked(at)) else { return false };
-    // A template of JavaScript, after its key.
+    // A JavaScript template literal after its key.
     let is_template = before.rsplit_once('`').is_some_and(|(key, _)| key.trim_end().ends_with(':')) && after.contains("`,");
     let quoted = before.rsplit_once('"').zip(after.split_once('"'));
     let Some(((opens, _), (inside, closes))) = quoted else { return is_template };
-    // A raw text of Python, C++ or Rust, and a format: `r"`, `L"`, `f"`.
+    // Prefixes of raw and format strings in Python, C++ or Rust: `r"`, `L"`, `f"`.
     let opens = opens.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    // `message = "…"`, where logs write `message="…"`.
+    // `message = "…"`; logs write `message="…"`.
     let is_value = opens.ends_with(" =") && closes.trim().is_empty();
-    // A line of a list of texts, or of a longer text which the next line goes on with.
+    // An element of a list of texts, or a longer text that the next line continues.
     let is_listed = window.around(1, 0).lines().next().is_some_and(|line| line.trim_end().ends_with("\","));
     let goes_on = opens.is_empty() && closes.trim().is_empty() && (inside.ends_with(' ') || is_listed);
     goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
 }
 
-/// True where the words, with what stands before and behind them in their line, are explained to readers: a guide, a FAQ, documentation.
+/// True if the line explains the words to readers: a guide, a FAQ, documentation.
 fn is_explained(window: &Window<'_>, before: &str, after: &str) -> bool {
     let whole = window.around(0, 0).trim_start();
     let before = before.replace('’', "'");
-    // A label of a list, `**GPU (CUDA out of memory):** …`.
+    // A label in a list: `**GPU (CUDA out of memory):** …`.
     let is_label = ["**:", ":**", "):**"].iter().any(|end| after.starts_with(end));
     let after = after.trim_start_matches(|c: char| c == ' ' || "\"'`*”’).,".contains(c));
     let goes_on = GOES_ON.split('|').any(|word| after.starts_with(word));
@@ -83,7 +83,7 @@ fn is_explained(window: &Window<'_>, before: &str, after: &str) -> bool {
         || before.starts_with("the ") && after.starts_with(char::is_alphabetic)
 }
 
-/// True where the lines around the words introduce or explain an error to readers.
+/// True if the lines around the words introduce or explain an error to readers.
 fn is_introduced(window: &Window<'_>) -> bool {
     let (above, below) = AROUND_EXPLAINED;
     let around = window.around(above, below).to_ascii_lowercase().replace('’', "'");
@@ -91,7 +91,7 @@ fn is_introduced(window: &Window<'_>) -> bool {
     has(&around, EXPLAINS) || around.lines().any(|line| conditions(line.trim()))
 }
 
-/// True where a text explains the words without having happened to its writer.
+/// True if a text explains an error that did not happen to its writer.
 pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
     if window.raw_line().len() > LONG {
         return false;
@@ -101,27 +101,27 @@ pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
     !has(before, FIRST_PERSON) && is_explained(window, before, after)
 }
 
-/// True for a line of a comment between `/*` and `*/`, of which the text shows the beginning.
+/// True for a line of a comment between `/*` and `*/` whose beginning is in the text.
 fn is_comment(window: &Window<'_>) -> bool {
     let above = window.around(COMMENT, 0);
     window.raw_line().trim_start().starts_with('*') && above.rfind("/*").is_some_and(|at| !above[at..].contains("*/"))
 }
 
-/// So many lines above, a comment's beginning is looked for.
+/// Number of lines above in which the beginning of a comment is searched.
 const COMMENT: usize = 40;
-/// So much of a line is looked at, before and behind the words.
+/// Bytes of the line that are examined before and after the words.
 const AROUND: usize = 240;
 const LONG: usize = 4_000;
 
-/// True where the line that holds the words reports them as an error that happened.
+/// True if the line that contains the words reports an error that happened.
 pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bool {
     let line = window.raw_line();
-    // Of a line of megabytes only what stands around the words, without its white space.
+    // In a line of megabytes examine only the surroundings of the words, without white space.
     let near = [window.before(AROUND).low, super::text::clamped(window.after().low, AROUND)].concat();
     let line = if line.len() > LONG { near.as_str() } else { stripped(line).rest.trim() };
     let low = line.to_ascii_lowercase();
     let words = anchor.to_ascii_lowercase();
-    // Words that are wrapped stand in no single line: what is left is looked at as a whole.
+    // Wrapped words are in no single line: then the whole rest is examined.
     let first = words.split(' ').next().unwrap_or(&words);
     let at = low.find(&words).or_else(|| low.find(first)).unwrap_or(0);
     let (before, rest) = low.split_at(at);
@@ -132,12 +132,12 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
         return line.starts_with(anchor) && rest.trim().is_empty() || is_job(before, after);
     }
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
-    // "Could not" is an error's word, "could" alone is not.
+    // "could not" indicates an error, "could" alone does not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
-    // `msg="…"` of a log is no code.
+    // `msg="…"` is a log, not code.
     let both = both.replace("msg=\"", "");
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
-    // `Memory = cudaErrorMemoryAllocation`: a name is given a value.
+    // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
     if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
@@ -145,7 +145,7 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     if !has(&both, FIRST_PERSON) && (is_explained(window, before, after) || is_introduced(window)) {
         return false;
     }
-    // A name with a comma, alone on its line, is one of a list.
+    // A name with a comma, alone on its line, is an element of a list.
     let is_listed = trust == Trust::Name && after.trim_start().starts_with(',');
     if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) && !is_listed {
         return true;
@@ -153,17 +153,17 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     if has(&both, ADVICE) {
         return false;
     }
-    // A list of errors reports none.
+    // A list of "errors" reports none.
     let both = both.replace("errors", "");
     trust == Trust::Phrase || has(&both, ERROR)
 }
 
-/// True where one of the words stands in a text.
+/// True if the text contains one of the words.
 fn has(text: &str, words: &str) -> bool {
     words.split('|').any(|word| text.contains(word))
 }
 
-/// `RuntimeError: `, `what():  `: what follows is what was thrown.
+/// True after `RuntimeError: ` or `what():  `: the thrown error follows.
 fn ends_as_error(before: &str) -> bool {
     let before = before.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '`' | '*' | '"' | '\''));
     ["error:", "exception:", "what():", "fatal:", "failed:", "error :", "failure:", "[e]", "bad_alloc:"]
@@ -172,14 +172,14 @@ fn ends_as_error(before: &str) -> bool {
         || (before.ends_with(':') && !before.ends_with("errors:") && has(before, ERROR) && !before.contains("if "))
 }
 
-/// `script: line 28:  8156 Killed                  python3 main.py`, as shells write, and `zsh: killed     python3 main.py`.
+/// Shells print `script: line 28:  8156 Killed      python3 main.py` and `zsh: killed  python3 main.py`.
 fn is_job(before: &str, after: &str) -> bool {
     let whose = before.trim_end().rsplit(' ').next().unwrap_or("");
     let is_number = !whose.is_empty() && whose.bytes().all(|b| b.is_ascii_digit());
     after.starts_with("  ") && (is_number || whose == "zsh:")
 }
 
-/// At most so many bytes of the end of a text.
+/// The last `most` bytes of a text.
 fn tail(text: &str, most: usize) -> &str {
     let mut from = text.len().saturating_sub(most);
     while !text.is_char_boundary(from) {
@@ -192,7 +192,7 @@ fn tail(text: &str, most: usize) -> &str {
 mod tests {
     use super::super::find_all;
 
-    /// Lines of programs, patterns, documentation and changelogs, as they are published.
+    /// Lines of programs, patterns, documentation and changelogs, as published.
     #[test]
     fn code_and_advice_are_no_failures() {
         for text in [

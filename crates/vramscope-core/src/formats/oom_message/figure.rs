@@ -1,13 +1,13 @@
-//! [`Figure`]: a printed size, and how far off its decimals leave it.
+//! [`Figure`]: a printed size with its rounding error.
 
 use crate::units::pytorch_size;
 
-/// A size as printed: its nearest byte count, and the most the true value can differ from it.
+/// A size as printed: the nearest byte count and the maximum difference from the exact value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Nearest bytes. `u64::MAX` for a figure of 2^64 bytes or more, which PyTorch prints for "no limit".
+    /// Nearest bytes. `u64::MAX` stands for 2^64 bytes or more, which PyTorch prints for "no limit".
     pub bytes: u64,
-    /// The true value lies within `bytes - slack ..= bytes + slack`; 0 when printed exactly.
+    /// The exact value lies in `bytes - slack ..= bytes + slack`; 0 when printed exactly.
     pub slack: u64,
 }
 
@@ -18,38 +18,38 @@ impl std::fmt::Display for Figure {
 }
 
 impl Figure {
-    /// A figure printed in full.
+    /// A figure printed in bytes.
     #[must_use]
     pub fn exact(bytes: u64) -> Self {
         Figure { bytes, slack: 0 }
     }
 
-    /// Smallest value it can stand for.
+    /// Smallest possible exact value.
     #[must_use]
     pub fn low(self) -> u64 {
         self.bytes.saturating_sub(self.slack)
     }
 
-    /// Largest value it can stand for.
+    /// Largest possible exact value.
     #[must_use]
     pub fn high(self) -> u64 {
         self.bytes.saturating_add(self.slack)
     }
 
-    /// The sum; errors add up.
+    /// The sum; the errors add up.
     #[must_use]
     pub fn plus(self, other: Figure) -> Figure {
         Figure { bytes: self.bytes.saturating_add(other.bytes), slack: self.slack.saturating_add(other.slack) }
     }
 
-    /// The difference, 0 at least; errors add up.
+    /// The difference, at least 0; the errors add up.
     #[must_use]
     pub fn minus(self, other: Figure) -> Figure {
         Figure { bytes: self.bytes.saturating_sub(other.bytes), slack: self.slack.saturating_add(other.slack) }
     }
 
-    /// The figure in the unit and with the decimals it was printed in: 1.00 GiB is not echoed as 1024.00 MiB. Sums of several have no
-    /// unit of their own and are written as PyTorch would.
+    /// The figure with the unit and decimals it was printed with: 1.00 GiB does not become 1024.00 MiB. Sums have no unit of
+    /// their own and are formatted as PyTorch does.
     #[must_use]
     pub fn printed(self) -> String {
         let named = [(30, "GiB"), (20, "MiB"), (10, "KiB")].into_iter().find(|(shift, _)| Some(*shift) == self.unit());
@@ -60,7 +60,7 @@ impl Figure {
         }
     }
 
-    /// True where PyTorch printed 2^64 for "no limit".
+    /// True if PyTorch printed 2^64 for "no limit".
     #[must_use]
     pub fn is_unlimited(self) -> bool {
         self.bytes == u64::MAX
@@ -72,8 +72,9 @@ impl Figure {
         [40, 30, 20, 10].into_iter().find(|shift| self.slack > 0 && is_in(shift))
     }
 
-    /// Reads the figure that white-space-free text starts with, and how long it is; without a unit it is in the one given, and decimals are
-    /// no bytes. All units are powers of 1024, whatever their name, as the allocators' formatters divide (formats reference, 5.1).
+    /// Reads the figure at the start of a text without white space; also returns its length. Without a unit, `bare` is the unit,
+    /// and bytes may have no decimals. All units are powers of 1024, whatever their name, because the allocators' formatters
+    /// divide by 1024 (formats reference, 5.1).
     pub(super) fn at_start(text: &str, bare: Option<u32>) -> Option<(Figure, usize)> {
         let (number, length) = leading(text);
         let is_decimal = number.contains('.');
@@ -82,7 +83,7 @@ impl Figure {
         Some((from_decimal(&number, shift)?, length + unit_length))
     }
 
-    /// Reads the figure that white-space-free text ends with; without a unit it is in the one given.
+    /// Reads the figure at the end of a text without white space; without a unit, `bare` is the unit.
     pub(super) fn at_end(text: &str, bare: Option<u32>) -> Option<Figure> {
         let (shift, unit_length) = unit_at_end(text).or(bare.map(|shift| (shift, 0)))?;
         let text = text.get(..text.len() - unit_length)?;
@@ -92,11 +93,11 @@ impl Figure {
         if before.strip_suffix('-').is_some_and(|b| !b.ends_with(|c: char| c.is_ascii_digit())) {
             return None;
         }
-        // "1e999" is no 999.
+        // "1e999" is not 999.
         if before.strip_suffix(['e', 'E']).is_some_and(|b| b.ends_with(|c: char| c.is_ascii_digit())) {
             return None;
         }
-        // A sentence may end right before: "in use. 1024.00 MiB" squeezes to "use.1024.00MiB".
+        // A sentence may end right before: "in use. 1024.00 MiB" becomes "use.1024.00MiB".
         while number.bytes().filter(|b| *b == b'.').count() > 1 {
             number = number.split_once('.').map_or(number, |(_, rest)| rest);
         }
@@ -104,12 +105,12 @@ impl Figure {
     }
 }
 
-/// The number that a text starts with, without the commas between its thousands, and how long it is with them.
+/// The number at the start of a text without thousands separators, and its length with them.
 fn leading(text: &str) -> (String, usize) {
     let bytes = text.as_bytes();
     let (mut length, mut has_point) = (0, false);
     while let Some(b) = bytes.get(length) {
-        // "0.9, 125.75 GiB" is squeezed to "0.9,125.75": no thousands follow decimals.
+        // "0.9, 125.75 GiB" becomes "0.9,125.75": a comma after decimals is no thousands separator.
         has_point |= *b == b'.';
         let is_thousands = *b == b',' && !has_point && length > 0 && length <= 26 && {
             let group = bytes.get(length + 1..length + 5).unwrap_or_else(|| bytes.get(length + 1..).unwrap_or(&[]));
@@ -124,7 +125,7 @@ fn leading(text: &str) -> (String, usize) {
     (number.replace(',', ""), number.len())
 }
 
-/// The longer before those that they start or end with.
+/// A longer unit comes before those that it starts or ends with.
 const UNITS: [(&str, u32); 18] = [
     ("megabytes", 20),
     ("bytes", 0),
@@ -139,7 +140,7 @@ const UNITS: [(&str, u32); 18] = [
     ("GB", 30),
     ("TB", 40),
     ("PB", 50),
-    // Kubernetes writes them without the B.
+    // Kubernetes omits the B.
     ("Ki", 10),
     ("Mi", 20),
     ("Gi", 30),
@@ -147,10 +148,10 @@ const UNITS: [(&str, u32); 18] = [
     ("b", 0),
 ];
 
-/// XLA's units on a TPU, where decimals stand before them. Words may follow the first four at once, where white space is left out.
+/// XLA's units on a TPU, always after decimals. Without white space a word may follow the first four directly.
 const LETTERS: [(&str, u32); 6] = [("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50), ("E", 60)];
 
-/// The unit that a text starts with, whatever the case of its letters.
+/// The unit at the start of a text; case is ignored.
 fn unit(text: &str, is_decimal: bool) -> Option<(u32, usize)> {
     let is_word = text.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
     unit_where(|length| text.get(..length))
@@ -161,14 +162,14 @@ fn unit_at_end(text: &str) -> Option<(u32, usize)> {
     unit_where(|length| text.get(text.len().checked_sub(length)?..))
 }
 
-/// The unit that stands where a part of so many bytes is taken from, as a power of two, and its length.
+/// The unit among the parts that `part` returns for a length: power of two, and length.
 fn unit_where<'a>(part: impl Fn(usize) -> Option<&'a str>) -> Option<(u32, usize)> {
     let named = UNITS.iter().find(|(name, _)| part(name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name)));
     let found = named.or_else(|| LETTERS.iter().find(|(name, _)| part(1) == Some(*name)));
     found.map(|&(name, shift)| (shift, name.len()))
 }
 
-/// `12.34` times 2^shift, and half a unit of the last decimal. Integer arithmetic: figures stay exact.
+/// `12.34` times 2^shift, with half a unit of the last decimal as error. Integer arithmetic keeps figures exact.
 fn from_decimal(number: &str, shift: u32) -> Option<Figure> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || fraction.len() > 9 {
@@ -182,17 +183,17 @@ fn from_decimal(number: &str, shift: u32) -> Option<Figure> {
     Some(Figure { bytes, slack })
 }
 
-/// Half a unit of the last decimal: how far a figure printed with so many of them may be off.
+/// Half a unit of the last decimal: the rounding error of a printed figure.
 fn half_of_last(shift: u32, decimals: usize) -> u64 {
     (1u128 << shift).div_ceil(2 * 10u128.pow(decimals as u32)) as u64
 }
 
-/// Sizes with a minus sign in white-space-free text: `-9.00GiB`.
+/// Sizes with a minus sign in a text without white space: `-9.00GiB`.
 pub(super) fn negative_sizes(text: &str) -> Vec<String> {
     let size_after = |(at, _): (usize, &str)| -> Option<String> {
         let (figure, length) = Figure::at_start(text.get(at + 1..)?, None)?;
         let printed = text.get(at..at + 1 + length)?;
-        // "16-20MiB" is a range, and "GPU-8b3c" a name.
+        // "16-20MiB" is a range, "GPU-8b3c" a name.
         let is_size =
             !text[..at].ends_with(|c: char| c.is_ascii_digit() || c == '-') && printed.ends_with(['B', 's']) && length > 2;
         (is_size && figure.bytes > 0).then(|| printed.to_owned())

@@ -1,10 +1,10 @@
-//! One failure is told once: a traceback prints it again, and a program tells it at each layer that it passes.
+//! Merges messages of one failure: a traceback prints it again, and a program reports it at every layer that it passes.
 
 use super::{Figure, OomMessage, Platform, Writer};
 
-/// Lines apart that one failure's messages stand at most, with figures and without.
+/// Maximum distance in lines between messages of one failure, with figures and without.
 const APART: (u32, u32) = (60, 30);
-/// So many messages back the same one may stand: other ranks write in between.
+/// Number of earlier messages to compare with: other ranks write in between.
 const BACK: usize = 64;
 
 pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
@@ -26,12 +26,12 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
     out
 }
 
-/// PyTorch's warning, from 2.13 on, that it asks the driver again.
+/// True for PyTorch's warning (2.13 and later) that it retries the allocation.
 fn is_retry(m: &OomMessage) -> bool {
     m.is_warning && m.dialect.writer == Writer::PyTorch
 }
 
-/// True where PyTorch warned of this message's request before, in exact bytes.
+/// True if PyTorch warned of this message's request before, with exact bytes.
 fn is_warned(warning: &OomMessage, m: &OomMessage) -> bool {
     let (f, exact) = (&m.figures, &warning.figures);
     is_retry(warning)
@@ -45,12 +45,12 @@ fn is_warned(warning: &OomMessage, m: &OomMessage) -> bool {
         }
 }
 
-/// True where a printed figure stands for these bytes.
+/// True if a printed figure may be this exact one.
 fn holds(printed: Option<Figure>, exact: Option<Figure>) -> bool {
     printed.zip(exact).is_some_and(|(p, e)| p.low() <= e.bytes && e.bytes <= p.high())
 }
 
-/// Joins a failure with the warning before it, whose bytes it then has, or a warning with one of the same request.
+/// Merges a warning with the failure after it, which then gets the exact bytes, or with another warning of the same request.
 fn take_warning(warning: &mut OomMessage, mut message: OomMessage) {
     if message.is_warning {
         warning.warnings += 1;
@@ -85,7 +85,7 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     if a.has_figures() && b.has_figures() {
         let agree =
             |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| x.low() <= y.high() && y.low() <= x.high());
-        // TensorFlow asks the driver again for a tenth less, many times.
+        // TensorFlow retries with a tenth less, many times.
         let is_retry = a.dialect.writer == Writer::TensorFlow
             && [f, g].iter().all(|f| f.limit.is_none() && f.allocated.is_none())
             && f.requested.zip(g.requested).is_some_and(|(first, again)| again.bytes <= first.bytes);
@@ -102,19 +102,19 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
             && a.context == b.context
             && (a.processes == b.processes || a.processes.is_empty() || b.processes.is_empty());
     }
-    // Without figures only the layers of one program are told to be of one failure.
+    // Without figures only the layers of one program are assumed to report one failure.
     let writer = a.dialect.writer;
     apart == 0 || apart <= APART.1 && (writer.neighbour().is_some() || writer.is_host() || writer == Writer::ComfyUi)
 }
 
-/// What both tell, as the one that tells more.
+/// Merges two messages of one failure, keeping the more informative values.
 fn absorb(first: &mut OomMessage, later: OomMessage) {
     if !first.has_figures() {
-        // That a container reached its limit says more than that it was killed.
+        // "The container reached its limit" is more informative than "killed".
         if later.says == super::dialects::KILLED && !first.says.is_empty() {
             return;
         }
-        // Of two bare ones the later stands where the program stopped.
+        // Of two messages without figures keep the later one, where the program stopped.
         *first = OomMessage { rank: first.rank, ..later };
         return;
     }

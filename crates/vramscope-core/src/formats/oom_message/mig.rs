@@ -1,9 +1,9 @@
-//! Whether the card of a message is a slice of one (NVIDIA's MIG): the text around it may have the device's name or `nvidia-smi`'s table.
+//! Detects whether the GPU of a message is a MIG slice: the text around it may contain the device's name or `nvidia-smi`'s table.
 
 use super::Figure;
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
-/// The profile of the slice that has the size of a message's card, as in `1g.10gb`; empty where the text has its size alone.
+/// The profile of the slice with the capacity of the message's GPU, such as `1g.10gb`; empty if the text contains only its size.
 pub(super) fn slice(around: &str, capacity: Figure) -> Option<String> {
     let profile = around.match_indices("MIG").chain(around.match_indices("mig-")).find_map(|(at, _)| {
         let rest = around.get(at + 3..)?.trim_start_matches([' ', '-', '_', ':', '/']);
@@ -11,7 +11,7 @@ pub(super) fn slice(around: &str, capacity: Figure) -> Option<String> {
         let name = rest.get(..length)?;
         let (compute, memory) = name.rsplit_once("g.")?;
         let gib: f64 = memory.split('+').next()?.strip_suffix("gb")?.parse().ok()?;
-        // A slice of "10gb" has 9.5 GiB, one of "18gb" 16.
+        // A "10gb" slice has 9.5 GiB, an "18gb" slice 16 GiB.
         let share = capacity.bytes as f64 / (gib * GIBIBYTE as f64);
         (compute.starts_with(|c: char| c.is_ascii_digit()) && (0.85..1.05).contains(&share)).then(|| name.to_owned())
     });
@@ -21,7 +21,7 @@ pub(super) fn slice(around: &str, capacity: Figure) -> Option<String> {
     })
 }
 
-/// The second size of `|  1    3   0   0  |  14366MiB / 19968MiB | 28      0 |`.
+/// The second size in `|  1 3   0   0  |  14366MiB / 19968MiB | 28   0 |`.
 fn total(row: &str) -> Option<u64> {
     let (_, size) = row.split_once("MiB /").filter(|(used, _)| used.contains('|'))?;
     size.trim_start().split_once("MiB")?.0.parse().ok()

@@ -1,17 +1,17 @@
-//! The text of an out-of-memory error, in every dialect that reaches a user's terminal.
+//! Reads the text of out-of-memory errors, in every dialect that reaches a user's terminal.
 //!
-//! A message is found wherever it stands: in a pasted traceback, in a log whose lines are wrapped and carry a rank's prefix,
-//! or inside a JSON string. Matching runs over the text with all white space removed (`text`), so that no wrapping can
-//! hide a message or split a figure. What launchers and loggers put before lines is left out (`prefix`), and where several
-//! write at once their lines are told apart (`streams`).
+//! A message is found anywhere: in a pasted traceback, in a log whose lines are wrapped and have a rank prefix, or inside a JSON
+//! string. Matching runs on the text without white space (`text`), so that wrapping can neither hide a message nor split a
+//! figure. Prefixes of launchers and loggers are removed (`prefix`), and interleaved lines of several writers are separated
+//! (`streams`).
 //!
-//! What each program prints is a table (`dialects`): a row has the words, what each number is, and an example. One engine reads them
-//! all (`engine`). Words that also stand in code and in advice need an error beside them (`evidence`).
+//! The messages of each program are a table (`dialects`): a row has the words, the meaning of each number, and an example. One
+//! engine reads all rows (`engine`). Words that also occur in code and advice need evidence of an error beside them (`evidence`).
 //!
-//! * [`parse`] reads the first message that carries figures, [`find_all`] every one with its line.
-//! * [`OomMessage`] holds the figures, each with the error its printed decimals leave ([`Figure::slack`]).
+//! * [`parse`] reads the first message with figures, [`find_all`] all messages with their lines.
+//! * [`OomMessage`] contains the figures, each with its rounding error ([`Figure::slack`]).
 //!
-//! What the figures mean is decided by `diagnose::explain`.
+//! `diagnose::explain` decides what the figures mean.
 
 use std::collections::BTreeSet;
 
@@ -34,18 +34,18 @@ pub use program::Writer;
 pub use text::{decoded, is_utf16};
 pub use xla::PeakBuffer;
 
-/// A cause that the message names itself, whatever its figures (PyTorch 2.15).
+/// A cause that the message states itself (PyTorch 2.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The allocator that the user put behind a `MemPool` returned nothing.
+    /// The user's allocator behind a `MemPool` returned nothing.
     PoolAllocator,
-    /// Refused beforehand because of the memory fraction (2.12 and later).
+    /// Refused in advance because of the memory fraction (2.12 and later).
     Rejected,
-    /// The request is larger than the addresses that one expandable segment reserves.
+    /// The request exceeds the address range that one expandable segment reserves.
     SegmentReserve,
 }
 
-/// The memory a message is about.
+/// The kind of device whose memory a message is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Platform {
     /// NVIDIA.
@@ -60,15 +60,15 @@ pub enum Platform {
     Npu,
     /// Google's TPU, through XLA.
     Tpu,
-    /// Any card, through Microsoft's DirectML.
+    /// Any GPU through Microsoft's DirectML.
     DirectMl,
-    /// Any card, through Vulkan.
+    /// Any GPU through Vulkan.
     Vulkan,
-    /// Apple's, used without PyTorch.
+    /// Apple, without PyTorch.
     Metal,
     /// Host memory.
     Cpu,
-    /// The message does not tell.
+    /// The message does not say.
     #[default]
     Unknown,
 }
@@ -93,19 +93,19 @@ impl Platform {
     }
 }
 
-/// A release of PyTorch: major, minor.
+/// A PyTorch release: major, minor.
 pub type Release = (u8, u8);
 
-/// Who wrote a message, and the releases whose wording it has.
+/// Who wrote a message, and which releases use this wording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dialect {
     /// The program.
     pub writer: Writer,
-    /// The kind of memory.
+    /// Kind of device.
     pub platform: Platform,
-    /// First release that writes this wording; `None` when the wording does not tell.
+    /// First release with this wording; `None` if the wording does not identify it.
     pub since: Option<Release>,
-    /// Last release that writes it; `None` when the wording does not tell or is still in use.
+    /// Last release with this wording; `None` if the wording does not identify it or is still in use.
     pub until: Option<Release>,
 }
 
@@ -131,49 +131,49 @@ impl Dialect {
     }
 }
 
-/// Memory of one process on the GPU, as the driver counts it.
+/// GPU memory of one process as the driver counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessUse {
-    /// Its id, when the message names it (the failing process itself is "this process", or in a container has the id that the
-    /// host gave it).
+    /// The pid, if the message contains it. The failing process is "this process", or inside a container may appear with the
+    /// host's pid.
     pub pid: Option<u32>,
-    /// Bytes, context and libraries included.
+    /// Bytes, including context and libraries.
     pub bytes: Figure,
-    /// True for the process that ran out.
+    /// True for the process that ran out of memory.
     pub is_this: bool,
 }
 
-/// The figures of a message, as printed. `None` where the message has no such figure.
+/// The figures of a message, as printed. `None` if the message lacks the figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// What could not be had. For PyTorch on a GPU: rounded up to a segment, not the tensor's size.
+    /// The request that failed. For PyTorch on a GPU: rounded up to a segment, not the tensor's size.
     pub requested: Option<Figure>,
     /// Total memory of the GPU.
     pub capacity: Option<Figure>,
-    /// Free on the device, whoever could use it.
+    /// Free on the device, for any process.
     pub free: Option<Figure>,
-    /// The most this process may hold ("allowed").
+    /// The most that this process may allocate ("allowed").
     pub limit: Option<Figure>,
     /// "already allocated", "allocated by PyTorch". From 2.4 on this includes [`private_pools`](Self::private_pools).
     pub allocated: Option<Figure>,
-    /// Free blocks cached in private pools (2.4 and later; the wording says "allocated in private pools").
+    /// Free blocks cached in private pools (2.4 and later; the wording is "allocated in private pools").
     pub private_pools: Option<Figure>,
-    /// Reserved by PyTorch and not allocated: holes.
+    /// Reserved by PyTorch but not allocated: holes.
     pub unallocated: Option<Figure>,
     /// "reserved in total by PyTorch" (1.4 to 2.0).
     pub reserved: Option<Figure>,
-    /// Memory that the same process took outside the allocator (MPS: "other allocations").
+    /// Memory that the same process allocated outside the allocator (MPS: "other allocations").
     pub other_allocations: Option<Figure>,
-    /// The largest single block that the platform hands out, where that is what refused (Intel's 4 GB).
+    /// The largest single block that the platform allows, if that was the reason (Intel's 4 GB).
     pub largest_block: Option<Figure>,
 }
 
-/// What vLLM says in tokens.
+/// vLLM's figures in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// The longest input the model is to take.
+    /// The longest input that the model must accept.
     pub wanted: Option<u64>,
-    /// The longest that the cache has room for.
+    /// The longest input that fits into the cache.
     pub fits: Option<u64>,
 }
 
@@ -182,50 +182,50 @@ pub struct Context {
 pub struct OomMessage {
     /// Who wrote it.
     pub dialect: Dialect,
-    /// Line of the text it starts in, from 1.
+    /// Line of the text in which it starts, from 1.
     pub line: u32,
-    /// The GPU's index as the process counts them.
+    /// GPU index as the process counts them.
     pub gpu: Option<u32>,
-    /// The rank whose log line it is (`[rank3]:`).
+    /// Rank in the prefix of its line (`[rank3]:`).
     pub rank: Option<u32>,
-    /// Its figures.
+    /// The figures.
     pub figures: Figures,
-    /// Every process on the GPU that the message lists, in its order.
+    /// The processes on the GPU that the message lists, in its order.
     pub processes: Vec<ProcessUse>,
-    /// Sizes printed with a minus sign, as they stand in the text; none of the figures is one of them.
+    /// Sizes printed with a minus sign, as in the text; never part of the figures.
     pub negative: Vec<String>,
-    /// "Tried to allocate more than 1EB", or a size of that order: the size itself is broken, and is not among the figures.
+    /// "Tried to allocate more than 1EB" or a size of that order: the size itself is wrong and is not part of the figures.
     pub is_absurd_request: bool,
-    /// The writer says itself that nothing failed, or tries again: it goes on another way (TensorFlow's "this is not a failure",
-    /// PyTorch's own warning from 2.13 on).
+    /// The writer itself says that nothing failed or that it retries (TensorFlow's "this is not a failure", PyTorch's own warning
+    /// from 2.13 on).
     pub is_warning: bool,
-    /// How many of PyTorch's own warnings of the same request are told with this message.
+    /// Number of PyTorch's own warnings of the same request that were merged into this message.
     pub warnings: u32,
-    /// vLLM's cache is too small for one input of the longest length.
+    /// vLLM: the cache is too small for one input of the longest length.
     pub context: Option<Context>,
-    /// The variable of the allocator's settings that the message names: releases and platforms differ in it.
+    /// The settings variable that the message names; it differs between releases and platforms.
     pub settings_variable: Option<&'static str>,
-    /// The message says that expandable segments are on; `None` when it does not tell.
+    /// Whether the message says that expandable segments are on; `None` if it does not say.
     pub expandable_segments: Option<bool>,
-    /// What it means where its figures do not decide that: a sentence with `{requested}` and the like; else empty.
+    /// The meaning, if the figures do not decide it: a sentence with placeholders such as `{requested}`; otherwise empty.
     pub says: &'static str,
-    /// What to do about it where its program's usual advice does not fit; else empty.
+    /// Advice, if the program's usual advice does not fit; otherwise empty.
     pub tips: &'static [&'static str],
-    /// The program that the text around it is of, where that has settings of its own: a server, ComfyUI.
+    /// The program whose text surrounds the message, if it has settings of its own: a server, ComfyUI.
     pub around: Option<Writer>,
-    /// A bare error of a runtime beside which nothing tells of PyTorch.
+    /// A runtime error without figures, with no sign of PyTorch around it.
     pub is_foreign: bool,
-    /// Printed on Windows.
+    /// True if printed on Windows.
     pub on_windows: bool,
-    /// A bare error of a call that pins the machine's memory.
+    /// An error without figures from a call that pins host memory.
     pub is_pinned: bool,
-    /// The card is a slice of one (MIG), as the text around tells: its profile, `1g.10gb`, or empty where that is not told.
+    /// The MIG profile of the GPU (`1g.10gb`) if the text around says that it is a slice; empty if the profile is not known.
     pub mig_slice: Option<String>,
-    /// What refused, where the message names it.
+    /// The cause, if the message states it.
     pub cause: Option<Cause>,
-    /// Largest buffers of the failed XLA program.
+    /// Largest buffers of the XLA program that failed.
     pub peak_buffers: Vec<PeakBuffer>,
-    /// Further figures by the name they are printed under (XLA's buffer statistics).
+    /// Other figures with the names they are printed under (XLA's buffer statistics).
     pub extra: Vec<(String, Figure)>,
 }
 
@@ -234,8 +234,8 @@ impl OomMessage {
         OomMessage { dialect, ..OomMessage::default() }
     }
 
-    /// What every message of PyTorch's allocator tells and this text does not, in words: it was cut where it was copied, or a line could
-    /// not be read. Empty for other writers, and for forms that never have more.
+    /// The figures that every message of PyTorch's allocator has but this text lacks, in words: it was truncated when copied, or
+    /// a line could not be read. Empty for other writers, and for forms that never have more.
     #[must_use]
     pub fn unread(&self) -> Vec<&'static str> {
         let f = &self.figures;
@@ -248,7 +248,7 @@ impl OomMessage {
         if !is_whole_form {
             return Vec::new();
         }
-        // Intel's driver did not always tell what is free.
+        // Intel's driver did not always report free memory.
         let tells_free = f.free.is_some() || self.dialect.platform == Platform::Xpu;
         [
             (f.capacity.is_some(), "the capacity of the card"),
@@ -261,9 +261,9 @@ impl OomMessage {
         .collect()
     }
 
-    /// Marks the failing process where the message lists it by a number: the driver tells ids of the host, so inside a container
-    /// PyTorch does not know its own. Certain that it is in the list when the list, PyTorch's memory and what is free exceed the
-    /// card; of those that are large enough to hold PyTorch's memory it is the smallest.
+    /// Marks the failing process if the message lists it by pid: the driver reports pids of the host, so inside a container
+    /// PyTorch does not recognise its own. It must be in the list if the listed processes, PyTorch's memory and free memory
+    /// together exceed the capacity. It is the smallest listed process that is large enough to hold PyTorch's memory.
     fn recognise_own(&mut self) {
         let (Some(capacity), Some(free), Some(reserved)) = (self.figures.capacity, self.figures.free, self.reserved()) else {
             return;
@@ -278,21 +278,21 @@ impl OomMessage {
         }
     }
 
-    /// Everything PyTorch holds from the device: printed by 1.4 to 2.0, allocated + unallocated otherwise.
+    /// All memory that PyTorch has reserved: printed by 1.4 to 2.0, otherwise allocated + unallocated.
     #[must_use]
     pub fn reserved(&self) -> Option<Figure> {
         let f = &self.figures;
         f.reserved.or_else(|| Some(f.allocated?.plus(f.unallocated?)))
     }
 
-    /// Holes: reserved and not allocated. Printed from 2.1 on (and as "cached" before 1.4), reserved - allocated in between.
+    /// Holes: reserved but not allocated. Printed from 2.1 on (and as "cached" before 1.4), otherwise reserved - allocated.
     #[must_use]
     pub fn unallocated(&self) -> Option<Figure> {
         let f = &self.figures;
         f.unallocated.or_else(|| Some(f.reserved?.minus(f.allocated?)))
     }
 
-    /// Bytes that live tensors take: allocated, less the free blocks of private pools that 2.4 and later count in.
+    /// Bytes in live tensors: allocated, minus the free blocks of private pools that 2.4 and later include.
     #[must_use]
     pub fn live(&self) -> Option<Figure> {
         let f = &self.figures;
@@ -300,39 +300,39 @@ impl OomMessage {
         Some(f.private_pools.map_or(allocated, |p| allocated.minus(p)))
     }
 
-    /// What the driver counts for this process, context and libraries included.
+    /// Memory of this process as the driver counts it, including context and libraries.
     #[must_use]
     pub fn this_process(&self) -> Option<Figure> {
         // Where the driver tells nothing of the process (some containers), PyTorch prints 0 bytes.
         self.processes.iter().find(|p| p.is_this).map(|p| p.bytes).filter(|b| !b.is_unlimited() && b.bytes > 0)
     }
 
-    /// Sum of every process the message lists with a figure.
+    /// Sum of all listed processes with a figure.
     #[must_use]
     pub fn listed_processes(&self) -> Option<Figure> {
         self.processes.iter().map(|p| p.bytes).filter(|b| !b.is_unlimited()).reduce(Figure::plus)
     }
 
-    /// Sum of the other processes the message lists; `None` when it lists none (which does not prove that there are none).
+    /// Sum of the other listed processes; `None` when none is listed (which does not prove that there are none).
     #[must_use]
     pub fn other_processes(&self) -> Option<Figure> {
         self.processes.iter().filter(|p| !p.is_this).map(|p| p.bytes).filter(|b| !b.is_unlimited()).reduce(Figure::plus)
     }
 
-    /// This process outside PyTorch's allocator: context, modules, libraries, graphs.
+    /// Memory of this process outside PyTorch's allocator: context, modules, libraries, graphs.
     #[must_use]
     pub fn outside_pytorch(&self) -> Option<Figure> {
         Some(self.this_process()?.minus(self.reserved()?))
     }
 
-    /// True when the message carries at least the size of the request.
+    /// True if the message has any figure.
     #[must_use]
     pub fn has_figures(&self) -> bool {
         self.figures != Figures::default()
     }
 }
 
-/// The first message of a text that carries figures, else the first one; `None` when there is none.
+/// The first message with figures, otherwise the first one; `None` when there is none.
 #[must_use]
 pub fn parse(text: &str) -> Option<OomMessage> {
     let all = find_all(text);
@@ -340,7 +340,7 @@ pub fn parse(text: &str) -> Option<OomMessage> {
     all.into_iter().nth(at)
 }
 
-/// Which of several messages to tell of first: the first that carries figures, a failure before a warning; else the first.
+/// Index of the message to report first: the first failure with figures, otherwise the first warning with figures, otherwise 0.
 #[must_use]
 pub fn first_told(found: &[OomMessage]) -> usize {
     let tells = |m: &OomMessage| m.has_figures() || m.is_absurd_request;
@@ -348,24 +348,24 @@ pub fn first_told(found: &[OomMessage]) -> usize {
     failure.or_else(|| found.iter().position(tells)).unwrap_or(0)
 }
 
-/// From here on PyTorch prints "more than 1EB" in place of a request's size.
+/// From this size on PyTorch prints "more than 1EB" instead of the request's size.
 const EXBIBYTE: u64 = 1 << 60;
 
-/// Every message of a text, in order. Takes a fraction of a second for 100 MB of log.
+/// All messages of a text, in order. Takes a fraction of a second for 100 MB of log.
 #[must_use]
 pub fn find_all(text: &str) -> Vec<OomMessage> {
     let squeezed = text::Squeezed::new(text);
     let low = squeezed.low();
     let mut starts = engine::starts(low);
-    // "CUDA error: out of memory" is followed by a hint that names the error once more: one message.
+    // The hint after "CUDA error: out of memory" names the error again: that is the same message.
     starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;
     let mut left = streams::budget(text.len());
-    // Lines of messages that were put together from several places.
+    // Lines of messages that were assembled from several places.
     let mut taken = BTreeSet::new();
     let may_be_sliced = text.contains("MIG") || text.contains("mig-");
-    // Where the next message starts that ends others, for each start.
+    // For each start, the position of the next start that ends its message.
     let nexts = engine::ends(&starts, low.len());
     for (i, &(at, index)) in starts.iter().enumerate() {
         if at < covered || (!taken.is_empty() && taken.contains(&squeezed.line_index(at))) {
@@ -380,7 +380,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
         message.rank = squeezed.rank_at(at);
         if message.dialect.writer == Writer::Xla {
-            // Words of a report begin other programs' messages; only XLA's next one ends it.
+            // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.
             let near = starts.get(i + 1..).unwrap_or(&[]).iter().take_while(|next| next.0 < at + text::REPORT);
             let next = near.clone().find(|next| next.0 > at && engine::pattern(next.1).row.writer == Writer::Xla);
             let to = next.map_or(low.len(), |next| next.0).min(cell.unwrap_or(usize::MAX));
@@ -412,11 +412,11 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     let mut out = merge::merged(out);
     for message in &mut out {
         message.recognise_own();
-        // Only Windows' driver moves memory to the host where a card is full.
+        // Only Windows' driver moves memory to the host when a GPU is full.
         let (held, f) = (message.reserved(), &message.figures);
         message.on_windows |=
             f.free.is_some_and(|free| free.bytes == 0) && held.zip(f.capacity).is_some_and(|(h, c)| h.low() > c.high());
-        // The size is broken whoever printed it; PyTorch itself stops at this one.
+        // The size is wrong, whoever printed it; PyTorch itself prints no larger one.
         if message.figures.requested.is_some_and(|q| q.low() >= EXBIBYTE) {
             message.is_absurd_request = true;
             message.figures.requested = None;

@@ -1,21 +1,20 @@
-//! What stands before and around the lines of a log: launchers' and containers' names, dates, bars of frames, colours.
+//! Removes what surrounds the lines of a log: names of launchers and containers, dates, bars of frames, colours.
 
-/// A line without what its log put before it.
+/// A line without the prefixes of its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stripped<'a> {
-    /// The line itself.
     pub(super) rest: &'a str,
-    /// The rank that a prefix names.
+    /// The rank in a prefix.
     pub(super) rank: Option<u32>,
-    /// Who wrote it: equal for lines with the same rank, worker, container and host; 0 where none is named.
+    /// Identifies the writer: equal for lines with the same rank, worker, container and host; 0 without any.
     pub(super) stream: u64,
 }
 
-/// Removes what launchers, test runners and mail put before a line: `[rank0]:`, `[1,3]<stderr>:`, `(Worker pid=12)`, `E   `,
-/// `> `, `* `, `trainer-1  | `, a date, the bar of a frame, a colour. Also reads the rank.
+/// Removes prefixes of launchers, test runners and mail: `[rank0]:`, `[1,3]<stderr>:`, `(Worker pid=12)`, `E   `, `> `, `* `,
+/// `trainer-1  | `, a date, the bar of a frame, a colour. Also reads the rank.
 pub(super) fn stripped(line: &str) -> Stripped<'_> {
     let mut out = Stripped { rest: line, rank: None, stream: 0 };
-    // Each turn removes one prefix; a handful is the most a line carries.
+    // Each iteration removes one prefix; a line has only a few.
     for _ in 0..10 {
         let trimmed = out.rest.trim_start_matches(|c: char| c.is_whitespace() || c == '>' || c == '|' || is_frame(c));
         let colour = markup(trimmed);
@@ -38,18 +37,18 @@ pub(super) fn stripped(line: &str) -> Stripped<'_> {
     out
 }
 
-/// FNV-1a over the letters and digits of a prefix, after those before it.
+/// FNV-1a hash over the letters and digits of a prefix, continuing from the prefix before.
 fn identity(before: u64, prefix: &str) -> u64 {
     let start = if before == 0 { 0xcbf2_9ce4_8422_2325 } else { before };
     prefix.bytes().filter(u8::is_ascii_alphanumeric).fold(start, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What stands before lines: `#` is the rank, `@` another number, `%` a name and `+` spaces. Launchers of PyTorch and MPI, `srun --label`, docker
-/// compose, pdsh and DeepSpeed write so.
+/// Line prefixes: `#` is the rank, `@` another number, `%` a name and `+` spaces. Used by launchers of PyTorch and MPI, `srun
+/// --label`, docker compose, pdsh and DeepSpeed.
 const PREFIXES: [&str; 10] =
     ["[rank#]:", "[rank#]", "[Rank#]:", "[Rank#]", "[default#]:", "[@,#]<stderr>:", "[@,#]<stdout>:", "#: ", "%+|", "@.@.@.@: "];
 
-/// What follows a prefix, and the rank it names.
+/// The rest after a prefix, and the rank in it.
 fn prefix<'a>(line: &'a str, pattern: &str) -> Option<(&'a str, Option<u32>)> {
     let (mut rest, mut rank) = (line, None);
     for c in pattern.chars() {
@@ -77,13 +76,13 @@ fn prefix<'a>(line: &'a str, pattern: &str) -> Option<(&'a str, Option<u32>)> {
     Some((rest, rank))
 }
 
-/// `(RayWorkerWrapper pid=1234, ip=…)`, `(EngineCore_0 pid=7)`.
+/// Skips `(RayWorkerWrapper pid=1234, ip=…)` or `(EngineCore_0 pid=7)`.
 fn worker(line: &str) -> Option<&str> {
     let (inner, rest) = line.strip_prefix('(')?.split_once(')')?;
     inner.contains("pid=").then_some(rest)
 }
 
-/// `2024-05-01T12:00:00.123Z ` and its relatives.
+/// Skips `2024-05-01T12:00:00.123Z ` and similar dates.
 fn timestamp(line: &str) -> Option<&str> {
     let b = line.as_bytes();
     let is_date = b.len() > 19 && b[4] == b'-' && b[7] == b'-' && b[13] == b':' && b[..4].iter().all(u8::is_ascii_digit);
@@ -94,13 +93,13 @@ fn timestamp(line: &str) -> Option<&str> {
     line.get(11 + end..)
 }
 
-/// Box drawing, as rich and other printers frame an error. No message has such characters itself.
+/// Box-drawing characters, with which rich and other printers frame an error. No message contains them itself.
 pub(super) fn is_frame(c: char) -> bool {
     ('\u{2500}'..='\u{257f}').contains(&c)
 }
 
-/// Length of the colour code or HTML line break that a text starts with, 0 where it starts with neither. Colour codes also as logs keep
-/// them: `^[[31m`, `\x1b[31m`, `\u001b[31m`, and `[1;31m` where the escape character itself got lost.
+/// Length of the colour code or HTML line break at the start of a text, or 0. Also colour codes as logs store them: `^[[31m`,
+/// `\x1b[31m`, `\u001b[31m`, and `[1;31m` without the escape character.
 pub(super) fn markup(text: &str) -> usize {
     if !text.starts_with(['\u{1b}', '\u{241b}', '[', '^', '\\', '<']) {
         return 0;
@@ -123,7 +122,7 @@ pub(super) fn markup(text: &str) -> usize {
     BREAKS.iter().find(|b| text.starts_with(**b)).map_or(0, |b| b.len())
 }
 
-/// Length of `[1;31m` and its like at the start of a text, else 0.
+/// Length of a control sequence such as `[1;31m` at the start of a text, or 0.
 fn control(text: &str) -> usize {
     let Some(rest) = text.strip_prefix('[') else { return 0 };
     let numbers = rest.bytes().take_while(|b| b.is_ascii_digit() || matches!(b, b';' | b'?')).count();

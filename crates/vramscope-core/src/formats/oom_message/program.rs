@@ -1,23 +1,22 @@
-//! The programs that print messages, and which of them the text around a bare error is of.
+//! The programs that print messages, and detection of the program behind an error without figures.
 
 use super::row::{Row, Trust};
 use super::text::Window;
 use super::{OomMessage, Platform, Writer as W};
 
-/// Whose memory a program's message is about.
+/// Whose memory a message is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// Memory of a process that PyTorch runs in.
+    /// Memory of a process that runs PyTorch.
     PyTorch,
-    /// The program's own: nothing of PyTorch applies.
+    /// The program's own memory: nothing of PyTorch applies.
     Own,
-    /// The machine's.
     Host,
 }
 
 macro_rules! programs {
     ($($variant:ident $key:literal $name:literal $whose:ident),* $(,)?) => {
-        /// Which program wrote the message.
+        /// The program that wrote the message.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub enum Writer {
             #[default]
@@ -25,7 +24,7 @@ macro_rules! programs {
         }
 
         impl Writer {
-            /// Its name in the dialect's.
+            /// Its name in [`Dialect::name`](super::Dialect::name).
             pub(super) fn key(self) -> &'static str {
                 match self { $(Writer::$variant => $key,)* }
             }
@@ -95,20 +94,20 @@ programs! {
 }
 
 impl Writer {
-    /// The program's own name where it is not PyTorch's memory that ran out: PyTorch's settings and recordings do not apply there.
+    /// The program's name if memory other than PyTorch's ran out: PyTorch's settings and recordings do not apply then.
     #[must_use]
     pub fn neighbour(self) -> Option<&'static str> {
         (self.whose() == Whose::Own).then(|| self.title())
     }
 
-    /// True where the machine's memory ran out, not a device's.
+    /// True if host memory ran out, not a device's.
     #[must_use]
     pub fn is_host(self) -> bool {
         self.whose() == Whose::Host
     }
 }
 
-/// Words that only stand in texts of one program; the nearest to a bare error tells whose it is.
+/// Words that occur only in texts of one program; the nearest one to an error without figures decides whose it is.
 #[rustfmt::skip]
 const CUES: [(&str, W); 21] = [
     ("torch|c10::", W::PyTorch), ("tensorflow|stream_executor", W::TensorFlow), ("cupy|chainer", W::CuPy), ("numba", W::Numba),
@@ -127,22 +126,22 @@ const AROUND: [(&str, W); 4] = [
     ("comfyui", W::ComfyUi),
     ("text_generation_", W::Tgi),
 ];
-/// Ollama around llama.cpp.
+/// Ollama runs llama.cpp.
 const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source=runner.go|llama runner process", W::Ollama)];
-/// What only TensorFlow 1 prints or has.
+/// Words that only TensorFlow 1 prints or has.
 const TENSORFLOW_1: &str = "(see above for traceback)|client/session.py|tf.session|tf.contrib|tensorflow/contrib|tf.configproto\
     |memoryclockrate|totalmemory:|total memory:|tensorflow==1|tensorflow-gpu==1|tf_jenkins";
 
-/// What only stands in texts of machines with Ascend's cards.
+/// Marks that occur only in texts of machines with Ascend cards.
 const ASCEND: [&str; 4] = ["torch_npu", "910b", "/cann", ":cann"];
 
-/// Lines before a message, and behind it, that tell whose it is.
+/// Number of lines before and after a message that are searched for cues.
 const LINES: (usize, usize) = (30, 12);
 
-/// So many lines above a message stands the call that failed.
+/// Number of lines above a message in which the failed call is searched.
 const PINNED: usize = 3;
 
-/// Reads from the text around a message which program it is of, and whether that ran on Windows.
+/// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
     if matches!(row.writer, W::Vllm | W::Sglang) {
         let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
@@ -161,13 +160,13 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     if row.writer == W::TensorFlow && has(TENSORFLOW_1) {
         message.dialect.until = Some((1, 15));
     }
-    // A failed call that pins memory asks for the machine's, in the error's words for the device's.
+    // A failed call that pins memory needs host memory, but the error has the words of a device error.
     message.is_pinned = is_bare && (row.platform == Platform::Cpu || window.around(PINNED, 0).contains("pin_memory"));
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);
         match nearest(&around, place, window.raw_line().len()) {
             Some(W::PyTorch) => {}
-            // What runs out in Ollama is its llama.cpp.
+            // In Ollama, the process that runs out is llama.cpp.
             Some(W::Ollama) => message.dialect.writer = W::LlamaCpp,
             Some(writer) => message.dialect.writer = writer,
             None => message.is_foreign = row.trust == Trust::Name && row.writer == W::Runtime,
@@ -186,8 +185,8 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
 }
 
-/// The program whose words stand nearest to a place: outwards from the message's line, for what stands before it is more often its cause
-/// than what follows.
+/// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error
+/// is more often its cause.
 fn nearest(around: &str, place: usize, line: usize) -> Option<W> {
     let distance = |cue: &str| {
         let behind = around.get(place..).and_then(|t| t.find(cue)).map(|at| at.saturating_sub(line) * 2);

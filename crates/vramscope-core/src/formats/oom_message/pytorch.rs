@@ -1,9 +1,9 @@
-//! What only PyTorch's messages have: the releases that their wording dates, and what their end says.
+//! What only PyTorch's messages have: wordings that identify the release, and advice at the end.
 
 use super::text::{Window, clamped};
 use super::{Cause, OomMessage, Platform, Release};
 
-/// What stands in a message, and the releases that wrote it so: all words of the first row that fits.
+/// Words of a message and the releases that use them; the first row of which all words occur applies.
 const WORDINGS: [(&str, Release, Option<Release>); 14] = [
     ("cached)", (1, 0), Some((1, 3))),
     ("bypytorch)+ifreservedmemoryis", (1, 10), Some((2, 0))),
@@ -21,7 +21,7 @@ const WORDINGS: [(&str, Release, Option<Release>); 14] = [
     ("privatepools", (2, 4), None),
 ];
 
-/// The variables that the end of a message may advise to set.
+/// The settings variables that the end of a message may recommend.
 const VARIABLES: [&str; 5] = [
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_HIP_ALLOC_CONF",
@@ -30,10 +30,10 @@ const VARIABLES: [&str; 5] = [
     "PYTORCH_ALLOC_CONF",
 ];
 
-/// How much behind the last figure belongs to a message: its advice.
+/// Bytes after the last figure that belong to a message: its advice.
 const TAIL: usize = 900;
 
-/// Dates a message of PyTorch by its wording, and reads what its end says. `used` is where its last figure ends.
+/// Dates a message of PyTorch by its wording, and reads its advice. `used` is the end of its last figure.
 pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage) {
     let low = window.own().low;
     if message.dialect.since.is_some() || message.dialect.until.is_some() || !clamped(low, 60).contains(".triedtoallocate") {
@@ -44,7 +44,7 @@ pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage)
     let whole = [window.before(40).low, clamped(low, used + TAIL)].concat();
     let tail = clamped(low.get(used..).unwrap_or(""), TAIL);
     let fits = |words: &str| words.split('+').all(|word| whole.contains(word));
-    // The wording on other platforms never changed with CUDA's.
+    // On other platforms the wording did not change together with CUDA's.
     if !matches!(message.dialect.platform, Platform::Xpu | Platform::Npu) {
         let found = WORDINGS.iter().find(|(words, ..)| fits(words)).map(|&(_, since, until)| (since, until));
         let since_2_2 = whole.contains("hasatotalcapacityof").then_some(((2, 2), None));

@@ -1,19 +1,19 @@
-//! A row of the table of dialects: how one program words that memory ran out.
+//! A row of the table of dialects: one program's wording for "out of memory".
 
 use super::{Platform, Release, Writer};
 
 /// How much the words alone prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Only the program prints them.
+    /// Only the program itself prints them.
     Sure,
-    /// A failure where figures follow; else as [`Trust::Name`].
+    /// A failure if figures follow; otherwise like [`Trust::Name`].
     Figures,
-    /// An error, unless it stands in code or in advice.
+    /// An error, except in code or advice.
     Phrase,
     /// The name of an error: words beside it must say that it happened.
     Name,
-    /// A line of its own.
+    /// Must be alone on its line.
     Line,
 }
 
@@ -23,22 +23,22 @@ pub(super) struct Row {
     pub(super) platform: Platform,
     pub(super) since: Option<Release>,
     pub(super) until: Option<Release>,
-    /// The words it is found by.
+    /// The words that identify the row.
     pub(super) anchor: &'static str,
-    /// One of these stands near it; empty where the anchor is enough.
+    /// One of these must occur near the anchor; empty if the anchor is enough.
     pub(super) near: &'static str,
-    /// What each number is.
+    /// The meaning of each number; see `engine` for the syntax.
     pub(super) fields: &'static str,
     pub(super) trust: Trust,
-    /// The program goes on.
+    /// The program continues.
     pub(super) is_warning: bool,
-    /// May hold words that other messages start with.
+    /// The message may contain words that other messages start with.
     pub(super) is_whole: bool,
-    /// What it means where its figures do not decide that.
+    /// The meaning, if the figures do not decide it.
     pub(super) says: &'static str,
-    /// What to do where its program's usual advice does not fit.
+    /// Advice, if the program's usual advice does not fit.
     pub(super) tips: &'static [&'static str],
-    /// A line as the program prints it, and what is read from it: both are tested.
+    /// A line as the program prints it, and the figures read from it: both are tested.
     #[cfg_attr(not(test), allow(dead_code))]
     pub(super) example: &'static str,
     #[cfg_attr(not(test), allow(dead_code))]
@@ -74,7 +74,7 @@ pub(super) const fn row(
 }
 
 impl Row {
-    /// True for messages of several lines and many figures, which other lines may stand between.
+    /// True for messages of several lines and many figures, which other lines may interrupt.
     pub(super) fn may_stand_apart(&self) -> bool {
         matches!(self.writer, Writer::PyTorch | Writer::CudaMallocAsync) && self.trust == Trust::Figures && !self.is_warning
     }
@@ -99,19 +99,19 @@ impl Row {
         self
     }
 
-    /// Is not ended by words that other messages start with.
+    /// Words that other messages start with do not end this one.
     pub(super) const fn whole(mut self) -> Self {
         self.is_whole = true;
         self
     }
 
-    /// What to do, where its program's usual advice does not fit: lines as in `diagnose::explain::advice`.
+    /// Advice, if the program's usual advice does not fit: lines as in `diagnose::explain::advice`.
     pub(super) const fn tips(mut self, lines: &'static [&'static str]) -> Self {
         self.tips = lines;
         self
     }
 
-    /// What it means, in a sentence. Figures as in `diagnose::explain::words`.
+    /// The meaning as a sentence, with placeholders as in `diagnose::explain::words`.
     pub(super) const fn says(mut self, sentence: &'static str) -> Self {
         self.says = sentence;
         self

@@ -1,8 +1,8 @@
-//! Messages whose lines stand apart in a log: each under a prefix that only the log itself shows (a logger's, a line number, a JSON
-//! object's beginning and end), or between the lines of another rank.
+//! Messages whose lines are separated in a log: each line has a prefix that is specific to the log (a logger's, a line number,
+//! the syntax around a JSON string), or lines of another rank lie in between.
 //!
-//! Nothing is assumed of such a prefix: what the message's lines share is taken for one, and the reading that leaves the fewest
-//! figures unread is kept.
+//! Nothing is known about such a prefix: whatever the message's lines have in common is tried as one, and the reading with the
+//! fewest missing figures wins.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -12,33 +12,33 @@ use super::prefix::stripped;
 use super::text::{Squeezed, Window};
 use super::{OomMessage, figure};
 
-/// So many lines from its first one a message may reach, those of other writers in between included.
+/// Maximum extent of a message in lines, including lines of other writers in between.
 const MOST_LINES: usize = 240;
-/// So many bytes of them are looked at.
+/// Maximum extent in bytes.
 const MOST_BYTES: usize = 48 << 10;
-/// The next line of the same writer is one of so many that follow.
+/// The writer's next line must be among this many following lines.
 const NEAR: usize = 16;
-/// Without what was asked for the other figures count little.
+/// Penalty for a missing request: without it other figures are worth little.
 const NO_REQUEST: usize = 100;
-/// What most messages begin with.
+/// Most messages begin with this.
 const HEAD: &str = "out of memory";
-/// So many lengths of a shared prefix are tried: the longest may have a word of the message in it.
+/// Number of prefix lengths to try: the longest may include a word of the message.
 const MOST_LENGTHS: usize = 4;
 
-/// Bytes that may be read again in search of messages' lines, over a whole text: a log of thousands of messages that were all cut short
-/// would else take minutes. Later ones are then read as they stand.
+/// Budget in bytes for repeated readings over a whole text. Without it a log of thousands of truncated messages would take
+/// minutes. When it is used up, messages are read as they stand.
 pub(super) fn budget(bytes: usize) -> usize {
     (16 << 20) + bytes.saturating_mul(8)
 }
 
-/// A message put together from lines that are not all next to each other, or not bare.
+/// A message assembled from lines that have a prefix or are not adjacent.
 pub(super) struct Regrouped {
     pub(super) message: OomMessage,
-    /// The lines of the text that it takes.
+    /// The lines of the text that it uses.
     pub(super) lines: BTreeSet<usize>,
 }
 
-/// A line of the text, without known prefixes.
+/// A line without known prefixes.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     index: usize,
@@ -46,8 +46,8 @@ struct Line<'a> {
     rest: &'a str,
 }
 
-/// Reads the message at `at` once more, from the lines that belong to it; `None` where the plain reading, which takes `used` of the
-/// text, is as good.
+/// Reads the message at `at` again from the lines that belong to it. `None` if the plain reading, which uses `used` bytes, is as
+/// good.
 pub(super) fn regroup(
     squeezed: &Squeezed<'_>,
     at: usize,
@@ -63,7 +63,7 @@ pub(super) fn regroup(
     }
     let lines = lines_from(squeezed, first);
     let bytes: usize = lines.iter().map(|l| l.rest.len()).sum();
-    // A log that kept the first words only has no more to look for.
+    // A log that contains only the first words has nothing more to find.
     if plain.figures.requested.is_none()
         && !lines.iter().take(NEAR).any(|l| ["Tried", "Requested"].iter().any(|word| l.rest.contains(word)))
     {
@@ -73,13 +73,13 @@ pub(super) fn regroup(
     let of_writer: Vec<Line<'_>> = lines.iter().copied().filter(|l| l.stream == own).collect();
     let is_mixed = of_writer.len() < lines.len();
     *left = left.saturating_sub(bytes);
-    // What each reading lacks, and how much it leaves out: of equal ones that which leaves more, as `train.py:12` before a line is no part
-    // of a figure. The plain one comes first.
+    // Per reading: the figures missing, and the bytes left out. Of equal readings the one that leaves out more wins, because
+    // `train.py:12` before a line is no part of a figure. The plain reading comes first.
     let mut readings = vec![(lacking(plain), Reverse(0), None)];
     let mut read = |base: &[Line<'_>], length: usize, is_blind: bool| {
         *left = left.saturating_sub(bytes);
         let Some(found) = read_group(&under_prefix(base, length, is_blind), pattern) else { return };
-        // Lines of others in between: the plain reading may have taken figures of theirs.
+        // With other writers' lines in between, the plain reading may have used their figures.
         let is_apart = length == 0 && found.lines.last().is_some_and(|l| l - first >= found.lines.len());
         let left_out = if found.lines.len() > 1 { 2 * length } else { 0 }.max(usize::from(is_apart));
         readings.push((lacking(&found.message), Reverse(left_out), Some(found)));
@@ -97,7 +97,7 @@ pub(super) fn regroup(
     readings.into_iter().min_by_key(|(lacking, left_out, _)| (*lacking, *left_out)).and_then(|(.., found)| found)
 }
 
-/// The lines in reach of a message that starts in one: up to the next that starts one in the same way, as its writer's next does.
+/// The lines within reach of a message, up to the next line of the same writer that starts a message in the same way.
 fn lines_from<'a>(squeezed: &Squeezed<'a>, first: usize) -> Vec<Line<'a>> {
     let mut out: Vec<Line<'a>> = Vec::new();
     let mut bytes = 0;
@@ -119,7 +119,7 @@ fn lines_from<'a>(squeezed: &Squeezed<'a>, first: usize) -> Vec<Line<'a>> {
     out
 }
 
-/// How much of a message was not read: figures its form always has, or all of them.
+/// How much of a message is missing: figures that its form always has, or the request.
 fn lacking(message: &OomMessage) -> usize {
     let f = &message.figures;
     let is_empty = f.requested.is_none() && !message.is_absurd_request;
@@ -147,8 +147,8 @@ fn read_group(group: &[(usize, &str)], pattern: &'static Pattern) -> Option<Regr
     Some(Regrouped { message, lines })
 }
 
-/// Lengths of what the first line shares with one of those that follow, before its message begins; the longest first. With `is_blind`
-/// numbers count as equal, as those of dates and lines.
+/// Lengths of prefixes that the first line shares with one of the following lines, before its message begins; longest first. With
+/// `is_blind` all numbers count as equal, such as dates and line numbers.
 fn shared_prefixes(lines: &[Line<'_>], is_blind: bool) -> Vec<usize> {
     let Some(first) = lines.first().map(|l| l.rest) else { return Vec::new() };
     let head = [HEAD, "Allocation on device"].iter().filter_map(|mark| first.find(mark)).min();
@@ -159,7 +159,7 @@ fn shared_prefixes(lines: &[Line<'_>], is_blind: bool) -> Vec<usize> {
         .take(NEAR)
         .map(|line| {
             let mut length = shared(first.as_bytes(), line.rest.as_bytes(), is_blind).0.min(most);
-            // A word of the message that two lines happen to begin with is no prefix.
+            // Two lines that begin with the same word of the message share no prefix.
             while length > 0 && (!first.is_char_boundary(length) || first[..length].ends_with(|c: char| c.is_alphanumeric())) {
                 length -= 1;
             }
@@ -170,7 +170,7 @@ fn shared_prefixes(lines: &[Line<'_>], is_blind: bool) -> Vec<usize> {
     lengths.into_iter().rev().take(MOST_LENGTHS).collect()
 }
 
-/// Lines that begin as the first one does, without that, and without what they all end with.
+/// The lines with the same prefix as the first one, without that prefix and without a common ending.
 fn under_prefix<'a>(lines: &[Line<'a>], length: usize, is_blind: bool) -> Vec<(usize, &'a str)> {
     let Some(prefix) = lines.first().and_then(|l| l.rest.get(..length)) else { return Vec::new() };
     let mut group: Vec<(usize, &str)> = lines
@@ -193,7 +193,7 @@ fn under_prefix<'a>(lines: &[Line<'a>], length: usize, is_blind: bool) -> Vec<(u
     group
 }
 
-/// What the first three lines end with, from where text is closed: a quotation mark, a bar, a bracket.
+/// The common ending of the first three lines, from a closing character on: a quotation mark, a bar, a bracket.
 fn shared_end<'a>(group: &[(usize, &'a str)]) -> Option<&'a str> {
     let [(_, first), (_, second), rest @ ..] = group else { return None };
     let length = shared_back(first, second).0;
@@ -202,7 +202,7 @@ fn shared_end<'a>(group: &[(usize, &'a str)]) -> Option<&'a str> {
     rest.first().is_none_or(|(_, third)| shared_back(end, third).0 == end.len()).then_some(end)
 }
 
-/// How many bytes of each of two texts are alike from their beginning; with `is_blind` any number is like any other.
+/// Length of the common beginning of two texts, in bytes of each; with `is_blind` all numbers count as equal.
 fn shared(a: &[u8], b: &[u8], is_blind: bool) -> (usize, usize) {
     let digits = |of: &[u8], from: usize| of[from..].iter().take_while(|b| b.is_ascii_digit()).count();
     let (mut i, mut j) = (0, 0);
@@ -219,7 +219,7 @@ fn shared(a: &[u8], b: &[u8], is_blind: bool) -> (usize, usize) {
     (i, j)
 }
 
-/// The same from their ends, numbers alike.
+/// Length of the common ending, with all numbers equal.
 fn shared_back(a: &str, b: &str) -> (usize, usize) {
     let back = |text: &str| text.bytes().rev().collect::<Vec<u8>>();
     shared(&back(a), &back(b), true)
@@ -232,7 +232,7 @@ mod tests {
     const NEW: &str = "CUDA out of memory. Tried to allocate 1.99 GiB. GPU 0 has a total capacity of 23.56 GiB of which 1.23 GiB is free. Including non-PyTorch memory, this process has 22.27 GiB memory in use. Of the allocated memory 14.73 GiB is allocated by PyTorch, and 6.39 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
     const OLD: &str = "CUDA out of memory. Tried to allocate 3.00 GiB (GPU 1; 79.35 GiB total capacity; 33.66 GiB already allocated; 735.69 MiB free; 34.89 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory";
 
-    /// Lines of at most `width` letters, broken between words.
+    /// Breaks a text between words into lines of at most `width` letters.
     fn wrapped(text: &str, width: usize) -> Vec<String> {
         let mut lines = vec![String::new()];
         for word in text.split(' ') {
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Lines that only look alike are no message's: what was cut off stays unread.
+    /// Lines that only look similar belong to no message: what was truncated stays unread.
     #[test]
     fn other_lines_are_not_taken_for_a_message_s() {
         let cut = &NEW[..NEW.find("Of the allocated").unwrap()];
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!((all.len(), all[0].figures.allocated, all[0].unread().len()), (1, None, 2));
     }
 
-    /// Thousands of messages that all end early, each under a prefix of its own: none has lines to look for, but that takes looking.
+    /// Thousands of messages that all end early, each with its own prefix: there are no lines to find, but searching takes time.
     #[test]
     fn many_messages_cut_short_take_seconds() {
         let since = std::time::Instant::now();
@@ -366,7 +366,8 @@ mod tests {
         assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
     }
 
-    /// Names of errors and whole messages without end in one line: each is looked at with what stands near it, not with the line.
+    /// Names of errors and whole messages in one endless line: each must be examined with its surroundings, not with the whole
+    /// line.
     #[test]
     fn a_line_of_many_messages_takes_seconds() {
         let since = std::time::Instant::now();

@@ -52,7 +52,7 @@ fn wrapping_prefixes_and_colours_change_nothing() {
     assert_eq!(parse(&quoted).unwrap().figures, plain.figures);
 }
 
-/// Colour codes whose escape character is written out or lost, and HTML: the figures stay.
+/// Colour codes with a written-out or lost escape character, and HTML: the figures must stay.
 #[test]
 fn colours_and_markup_are_no_text() {
     let plain = parse(MODERN).unwrap();
@@ -202,7 +202,7 @@ fn bare_errors_have_no_figures() {
     assert!(parse("CUDA out of memory. Tried to allocate more than 1EB memory.").unwrap().is_absurd_request);
     let m = parse(&MODERN.replacen(|c: char| c.is_ascii_digit(), "99999999999999999999999", 1)).unwrap();
     assert!(m.is_absurd_request && m.figures.requested.is_none() && m.figures.capacity.is_some());
-    // A size that cannot be read is no smaller one, and takes the other figures along with nothing.
+    // An unreadable size must not be read as a smaller one, and must not affect the other figures.
     let m = parse(
         "CUDA out of memory. Tried to allocate 1e999 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free.",
     );
@@ -242,7 +242,7 @@ fn every_message_of_a_log_is_found_with_its_line() {
     assert_eq!(all[0].figures, all[1].figures);
 }
 
-/// The hint below an error names it once more.
+/// The hint below an error names it again.
 #[test]
 fn an_error_and_its_hint_are_one() {
     for (error, hint) in
@@ -318,7 +318,7 @@ fn comfy_ui_s_first_words_are_one_message() {
     assert_eq!(parse(whole).unwrap().dialect.name(), "cuda-malloc-async");
 }
 
-/// A warning of a request that was asked for again is no failure, and gives the failure that follows its exact bytes.
+/// A warning is no failure; it gives the exact bytes to the failure that follows.
 #[test]
 fn pytorch_s_warnings_belong_to_the_failure_that_follows() {
     let warning = |rank: u32, bytes: u64, free: u64| {
@@ -356,7 +356,7 @@ fn pytorch_s_warnings_belong_to_the_failure_that_follows() {
         (f.requested, f.capacity, f.free),
         (Some(Figure::exact(asked)), Some(Figure::exact(33_668_857_856)), Some(Figure::exact(free)))
     );
-    // What was free when it was warned is not what was free when it failed.
+    // Free memory at the warning differs from free memory at the failure.
     assert!(all[2].figures.free.is_some_and(|f| f.slack > 0));
     assert_eq!(parse(&log).unwrap().rank, Some(0));
     assert!(!parse(&log).unwrap().is_warning, "failures before warnings");
@@ -400,7 +400,7 @@ fn large_and_small_letters_are_one() {
     assert!(find_all("if you see cuda out of memory, use a smaller batch").is_empty());
 }
 
-/// A traceback prints its error again, and each rank has a failure of its own.
+/// A traceback prints its error again, and each rank has its own failure.
 #[test]
 fn one_failure_is_told_once_and_each_rank_s_is_kept() {
     let again = format!("{MODERN}\n\nDuring handling of the above exception, another exception occurred:\n\n{MODERN}\n");

@@ -1,16 +1,16 @@
-//! Text without its white space, line prefixes and colour codes, and the way back to lines.
+//! Text without white space, line prefixes and colour codes, with a mapping back to lines.
 
 use std::borrow::Cow;
 
 use super::prefix::{Stripped, is_frame, markup, stripped};
 
-/// True for UTF-16, as Windows' shells write logs, with its mark or without.
+/// True for UTF-16, in which Windows' shells write logs, with or without a byte order mark.
 #[must_use]
 pub fn is_utf16(bytes: &[u8]) -> bool {
     utf16(bytes).is_some()
 }
 
-/// The text of a log, whatever its encoding: UTF-8 or UTF-16.
+/// The text of a log in UTF-8 or UTF-16.
 #[must_use]
 pub fn decoded(bytes: &[u8]) -> Cow<'_, str> {
     let Some((is_big, body)) = utf16(bytes) else { return String::from_utf8_lossy(bytes) };
@@ -22,14 +22,14 @@ pub fn decoded(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
 }
 
-/// The bytes of UTF-16 behind its mark, and whether the larger byte stands first; `None` for anything else.
+/// The UTF-16 bytes after the byte order mark, and whether they are big-endian; `None` for other encodings.
 fn utf16(bytes: &[u8]) -> Option<(bool, &[u8])> {
     match bytes {
         [0xff, 0xfe, rest @ ..] => return Some((false, rest)),
         [0xfe, 0xff, rest @ ..] => return Some((true, rest)),
         _ => {}
     }
-    // Without the mark: of mostly Latin letters every other byte is zero.
+    // Without a mark: in mostly Latin text every other byte is zero.
     let head = &bytes[..bytes.len().min(4096) & !1];
     let zeros = |from: usize| head.iter().skip(from).step_by(2).filter(|b| **b == 0).count();
     let most = head.len() * 2 / 5;
@@ -40,13 +40,13 @@ fn utf16(bytes: &[u8]) -> Option<(bool, &[u8])> {
     }
 }
 
-/// A text with white space, colour codes and log prefixes removed. Remembers which line each part came from.
+/// A text without white space, colour codes and log prefixes, with the origin of each part.
 pub(super) struct Squeezed<'a> {
     raw: &'a str,
     body: String,
-    /// The same in small letters, place for place.
+    /// `body` in lower case, with the same byte positions.
     low: String,
-    /// One entry a line of the text: where its part of `body` starts, where its raw text starts, and its rank.
+    /// Per line of the text: start in `body`, start in the raw text, rank, and more.
     lines: Vec<Line>,
 }
 
@@ -55,7 +55,7 @@ struct Line {
     raw: usize,
     rank: Option<u32>,
     stream: u64,
-    /// A row of a table: what its next cells hold is no part of a message.
+    /// A row of a table: its other cells are no part of a message.
     is_row: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Squeezed<'a> {
         &self.low
     }
 
-    /// Where the cell of a table ends that a place stands in: a row's next cells are no part of a message. `None` outside tables.
+    /// The end of the table cell at a position; `None` outside tables. Other cells of a row are no part of a message.
     pub(super) fn cell_end(&self, at: usize) -> Option<usize> {
         let index = self.line_index(at);
         let is_row = self.lines.get(index).is_some_and(|l| l.is_row);
@@ -95,30 +95,30 @@ impl<'a> Squeezed<'a> {
         self.lines.partition_point(|l| l.squeezed <= at).saturating_sub(1)
     }
 
-    /// Line number from 1 of a place in the body.
+    /// Line number, from 1, of a position in the body.
     pub(super) fn line_at(&self, at: usize) -> u32 {
         self.line_index(at) as u32 + 1
     }
 
-    /// A line as it stands in the text, its end included; `None` past the last one.
+    /// A line of the raw text including its end; `None` past the last one.
     pub(super) fn raw_line(&self, index: usize) -> Option<&'a str> {
         let from = self.lines.get(index)?.raw;
         let to = self.lines.get(index + 1).map_or(self.raw.len(), |l| l.raw);
         self.raw.get(from..to)
     }
 
-    /// Who wrote a line, as its known prefixes tell: equal for lines of one writer, 0 where none is told.
+    /// The writer of a line according to its known prefixes: equal for lines of one writer, 0 if unknown.
     pub(super) fn stream(&self, index: usize) -> u64 {
         self.lines.get(index).map_or(0, |l| l.stream)
     }
 
-    /// True where the numbers before lines count the lines, and are no ranks.
+    /// True if the numbers before the lines are line numbers, not ranks.
     pub(super) fn are_counted(&self, first: usize, last: usize) -> bool {
         let numbers = self.lines.get(first..=last).unwrap_or(&[]);
         numbers.len() > 1 && numbers.windows(2).all(|pair| pair[0].rank.is_some_and(|r| pair[1].rank == Some(r + 1)))
     }
 
-    /// Rank in the prefix of the line of a place in the body.
+    /// Rank in the prefix of the line at a position in the body.
     pub(super) fn rank_at(&self, at: usize) -> Option<u32> {
         self.lines.get(self.line_index(at)).and_then(|l| l.rank)
     }
@@ -131,7 +131,7 @@ pub(super) struct Window<'a> {
     pub(super) to: usize,
 }
 
-/// A part of the text without white space, and the same in small letters.
+/// A part of the text without white space, and the same in lower case.
 #[derive(Clone, Copy)]
 pub(super) struct Span<'a> {
     pub(super) text: &'a str,
@@ -139,7 +139,7 @@ pub(super) struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// At most so many bytes of its beginning.
+    /// The first `most` bytes.
     pub(super) fn clamped(self, most: usize) -> Self {
         let low = clamped(self.low, most);
         Span { text: self.text.get(..low.len()).unwrap_or(""), low }
@@ -147,17 +147,17 @@ impl Span<'_> {
 }
 
 impl<'a> Window<'a> {
-    /// The message and what follows it.
+    /// The message and the text up to the next one.
     pub(super) fn own(&self) -> Span<'a> {
         self.span(self.from, self.to)
     }
 
-    /// What stands before the anchor, at most `most` bytes of it.
+    /// The last `most` bytes before the anchor.
     pub(super) fn before(&self, most: usize) -> Span<'a> {
         self.span(self.from.saturating_sub(most), self.from)
     }
 
-    /// What follows the anchor, whatever starts there.
+    /// The text from the anchor on, past other anchors.
     pub(super) fn after(&self) -> Span<'a> {
         self.span(self.from, self.from + FAR)
     }
@@ -177,12 +177,12 @@ impl<'a> Window<'a> {
         of.get(from..to).unwrap_or("")
     }
 
-    /// The anchor's line as it stands in the text.
+    /// The anchor's line in the raw text.
     pub(super) fn raw_line(&self) -> &'a str {
         self.squeezed.raw_line(self.squeezed.line_index(self.from)).unwrap_or("")
     }
 
-    /// So many lines before the anchor's and behind it, as they stand in the text, at most half of [`FAR`] bytes either way.
+    /// Raw lines around the anchor's line, at most half of [`FAR`] bytes in each direction.
     pub(super) fn around(&self, before: usize, behind: usize) -> &'a str {
         let line = self.squeezed.line_index(self.from);
         let start = |index: usize| self.squeezed.lines.get(index).map_or(self.squeezed.raw.len(), |l| l.raw);
@@ -190,13 +190,13 @@ impl<'a> Window<'a> {
         self.part(self.squeezed.raw, from, start(line + behind + 1).min(start(line) + FAR / 2))
     }
 
-    /// What stands so near that a table which someone pasted with the message is in it, as it stands in the text.
+    /// Raw text so close that it includes a table pasted together with the message.
     pub(super) fn vicinity(&self) -> &'a str {
         let at = self.squeezed.lines.get(self.squeezed.line_index(self.from)).map_or(0, |l| l.raw);
         self.part(self.squeezed.raw, at.saturating_sub(VICINITY), at + 2 * VICINITY)
     }
 
-    /// The raw lines, from the anchor's line to the window's last, at most [`REPORT`] bytes of them, prefixes removed.
+    /// The raw lines from the anchor's line to the window's last, at most [`REPORT`] bytes, without prefixes.
     pub(super) fn raw_lines(&self) -> impl Iterator<Item = &'a str> {
         let first = self.squeezed.line_index(self.from);
         let last = self.squeezed.line_index(self.to.saturating_sub(1).max(self.from));
@@ -206,18 +206,19 @@ impl<'a> Window<'a> {
     }
 }
 
-/// A report of XLA lists 20 buffers, some hundred bytes each. Where thousands of messages are cut short, each would else search the whole log.
+/// XLA's report lists 20 buffers of some hundred bytes each. The limit keeps thousands of truncated messages from each searching
+/// the whole log.
 pub(super) const REPORT: usize = 32 << 10;
-/// So much before a message, and twice as much behind it, may hold a table of `nvidia-smi`.
+/// Bytes before a message (twice as many after it) that may contain a table of `nvidia-smi`.
 const VICINITY: usize = 6 << 10;
-/// How far from its anchor anything is looked for that no other message ends.
+/// Maximum distance from the anchor for anything that no other message ends.
 const FAR: usize = 3_000;
 
-/// Copies without white space, colour codes, and the two-character escapes of a JSON or Python string.
+/// Appends a text without white space, colour codes, and the two-character escapes of JSON or Python strings.
 fn squeeze_into(text: &str, out: &mut String) {
     let mut rest = text;
     loop {
-        // Nearly all of a log is words: they are copied whole.
+        // Most of a log is words: copy them whole.
         let word = rest.bytes().take_while(|b| b.is_ascii_graphic() && !b",[^\\<&".contains(b)).count();
         out.push_str(&rest[..word]);
         rest = &rest[word..];
@@ -250,19 +251,19 @@ fn squeeze_into(text: &str, out: &mut String) {
     }
 }
 
-/// A line without the bar of its frame or table at the end.
+/// A line without the closing bar of its frame or table.
 fn without_frame_end(line: &str) -> &str {
     line.trim_end_matches(|c: char| c.is_whitespace() || c == '|')
 }
 
-/// True for what follows a comma of `4,00 GiB`: two digits and a unit, as messages read that a translation or a spreadsheet went over.
-/// A count's thousands have three digits, and a list has a space after its comma.
+/// True if two digits and a unit follow the comma, as in `4,00 GiB` (translated messages, spreadsheets). Thousands have three
+/// digits, and a list has a space after its comma.
 fn is_decimal(mut after: impl Iterator<Item = char>) -> bool {
     let digits = (0..2).all(|_| after.next().is_some_and(|c| c.is_ascii_digit()));
     digits && after.find(|c| !c.is_whitespace()).is_some_and(|c| matches!(c, 'K' | 'M' | 'G' | 'T'))
 }
 
-/// What HTML writes for a letter, and what follows it.
+/// Decodes an HTML entity; returns the character and the rest.
 fn entity(text: &str) -> Option<(char, &str)> {
     const ENTITIES: [(&str, char); 8] = [
         ("&gt;", '>'),
@@ -277,7 +278,7 @@ fn entity(text: &str) -> Option<(char, &str)> {
     ENTITIES.iter().find_map(|&(name, c)| Some((c, text.strip_prefix(name)?)))
 }
 
-/// At most so many bytes of the beginning of a text.
+/// The first `most` bytes of a text.
 pub(super) fn clamped(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {

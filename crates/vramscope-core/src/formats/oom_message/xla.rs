@@ -1,4 +1,4 @@
-//! The buffers that XLA lists below its error: `Peak buffers:` on a GPU, `Largest program allocations in hbm:` on a TPU.
+//! The buffers that XLA lists after its error: `Peak buffers:` on a GPU, `Largest program allocations in hbm:` on a TPU.
 
 use super::text::Window;
 use super::{Figure, OomMessage};
@@ -6,20 +6,20 @@ use super::{Figure, OomMessage};
 /// One of the largest buffers of an XLA program that did not fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PeakBuffer {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The operation that makes it, when printed.
+    /// The operation that creates it; `None` if not printed.
     pub operator: Option<String>,
-    /// Source file and line, when printed.
+    /// Source file and line; `None` if not printed.
     pub source: Option<String>,
-    /// Element type and shape, when printed.
+    /// Element type and shape; `None` if not printed.
     pub shape: Option<String>,
 }
 
-/// So many buffers are kept; XLA prints 20 at most.
+/// Maximum number of buffers kept; XLA prints at most 20.
 const MOST: usize = 64;
 
-/// Statistics and buffers, from the raw lines.
+/// Reads statistics and buffers from the raw lines.
 pub(super) fn buffers(window: &Window<'_>, message: &mut OomMessage) {
     let mut in_list = false;
     for line in window.raw_lines() {
@@ -59,7 +59,7 @@ pub(super) fn buffers(window: &Window<'_>, message: &mut OomMessage) {
     }
 }
 
-/// `preallocated temp allocation:    4.44GiB`, and on a TPU `program          18.90G`.
+/// Reads `preallocated temp allocation: 4.44GiB`, or on a TPU `program    18.90G`.
 fn statistic(line: &str) -> Option<(String, Figure)> {
     const ON_TPU: [&str; 5] = ["reserved", "program", "arguments", "output", "HLO temp"];
     if let Some((key, value)) = ON_TPU.iter().find_map(|key| Some((*key, line.strip_prefix(key)?))) {

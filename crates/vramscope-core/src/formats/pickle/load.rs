@@ -1,4 +1,4 @@
-//! Loading pieces of a pickle: one stored object, or the items of a batch.
+//! Loads pieces of a pickle: one stored object, or the items of a batch.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -9,55 +9,53 @@ use super::opcodes as op;
 use super::ops::Op;
 use super::tree::{Node, NodeId, Tree};
 
-/// Nodes a byte of file may be made into, over all loads of it, before it is taken for an attack. What a writer makes needs a
-/// few.
+/// Maximum nodes per byte of file, over all loads; more is treated as an attack. Genuine files need only a few.
 const NODES_PER_BYTE: i64 = 32;
-/// How far past an object to look for opcodes that go on filling it.
+/// How far after an object to look for opcodes that continue to fill it.
 const MAX_LOOKAHEAD: usize = 1 << 16;
-/// More values than this behind a container, and none given to it: they are its neighbours. What is appended alone is one value, at
-/// most a few that become a tuple.
+/// If more values than this follow a container and none is added to it, they are its neighbours. A value that is appended singly
+/// is one value, at most a few that become a tuple.
 const MAX_LOOSE: usize = 8;
-/// Bytes of a fetched text that count as much as a node: only texts that are fetched again and again come to something.
+/// Bytes of a fetched text that cost as much as one node; this matters only for texts that are fetched again and again.
 const TEXT_PER_NODE: usize = 16;
 
-/// What may still be spent on loading pieces of one file again and again.
+/// The remaining budget for repeated loads of pieces of one file.
 #[derive(Debug)]
 pub(crate) struct Budget(AtomicI64);
 
 impl Budget {
-    /// The budget of a file of so many bytes.
     pub(crate) fn for_file(bytes: usize) -> Self {
         Budget(AtomicI64::new((bytes as i64).saturating_mul(NODES_PER_BYTE).saturating_add(1 << 22)))
     }
 
-    /// Takes so much off.
+    /// Subtracts `nodes` from the budget.
     ///
     /// # Errors
-    /// [`PickleError::Limit`] when nothing is left.
+    /// [`PickleError::Limit`] when the budget is used up.
     pub(crate) fn spend(&self, nodes: usize, offset: u64) -> Result<(), PickleError> {
         if self.0.fetch_sub(nodes as i64, Ordering::Relaxed) > nodes as i64 {
             return Ok(());
         }
-        // Stay spent, without ever wrapping around.
+        // Set to zero, so that the counter never wraps around.
         self.0.store(0, Ordering::Relaxed);
         Err(PickleError::Limit { offset, what: "its values refer to each other far more than a snapshot's do".to_owned() })
     }
 }
 
-/// What [`items`] read.
+/// Result of [`items`].
 pub(crate) struct Items {
     pub(crate) nodes: Vec<NodeId>,
-    /// Where to go on.
+    /// Position to continue from.
     pub(crate) next: usize,
-    /// The id the next `MEMOIZE` there takes.
+    /// The memo id that the next `MEMOIZE` there takes.
     pub(crate) memo_id: u64,
 }
 
-/// Reads the values that begin at `pos`, until nothing is open and another dict begins, or `end`. A single `APPEND` that gives
-/// one away is passed over.
+/// Reads the values from `pos` until nothing is open and another dict begins, or until `end`. Skips a single `APPEND` that
+/// consumes a value.
 ///
 /// # Errors
-/// [`PickleError`] when they are no plain values.
+/// [`PickleError`] when they are not plain values.
 pub(crate) fn items<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,
@@ -94,10 +92,10 @@ pub(crate) fn items<'a>(
     Ok(Items { nodes: done.iter().map(|slot| slot.node).collect(), next: p, memo_id })
 }
 
-/// Replaces each [`Node::Memo`] named in `missing` by what is stored there. Cycles end, because each id is loaded once.
+/// Replaces each [`Node::Memo`] in `missing` by the stored object. Terminates on cycles, because each id is loaded once.
 ///
 /// # Errors
-/// [`PickleError`] when an id was never stored, or what it leads to is out of proportion.
+/// [`PickleError`] when an id was never stored, or the budget is used up.
 pub(crate) fn resolve_outside<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,
@@ -111,7 +109,7 @@ pub(crate) fn resolve_outside<'a>(
     outcome
 }
 
-/// As [`resolve_outside`], by a machine that is used again for each object.
+/// Like [`resolve_outside`], with a machine that is reused for each object.
 fn resolve<'a>(
     memo: &MemoIndex,
     machine: &mut Machine<'a>,
@@ -143,8 +141,8 @@ fn resolve<'a>(
     Ok(())
 }
 
-/// Loads the list stored as `id`. Its own items stay [`Node::Memo`] where they are fetched, for whoever knows them already; what those
-/// that are written out refer to is loaded.
+/// Loads the list stored as `id`. Its fetched items stay [`Node::Memo`], because the caller may have them cached; references
+/// inside items that are written in full are loaded.
 ///
 /// # Errors
 /// As [`resolve_outside`].
@@ -170,8 +168,8 @@ pub(crate) fn list_of_fetched<'a>(
     Ok(node)
 }
 
-/// Loads the object stored as `id`, which begins at `start`. What it refers to is added to `missing`. Also says how many opcodes
-/// that took.
+/// Loads the object stored as `id`, which begins at `start`. Adds its references to `missing`. Also returns the number of opcodes
+/// read.
 fn object(
     memo: &MemoIndex,
     id: u64,
@@ -207,7 +205,7 @@ fn object(
         if length(machine.tree.node(node)) != before {
             missing.extend(machine.outside.drain());
         } else {
-            // Nothing came of looking further: the neighbours and what they refer to are none of ours.
+            // Looking further found nothing: the values belong to neighbours, so drop them and their references.
             machine.tree.nodes.truncate(nodes);
             machine.tree.offsets.truncate(nodes);
         }
@@ -223,7 +221,7 @@ fn length(node: &Node) -> usize {
     }
 }
 
-/// What a copy of a node takes, of memory or of time to read it.
+/// The cost of copying a node, in memory or in time to read it.
 fn cost(node: &Node) -> usize {
     match node {
         Node::Str(text) => text.len() / TEXT_PER_NODE,
@@ -231,15 +229,15 @@ fn cost(node: &Node) -> usize {
     }
 }
 
-/// CPython stores a container before it fills it: runs on while what follows may still be its items. Says how many opcodes it
-/// looked at.
+/// CPython stores a container before it fills it: continues while the following opcodes may still add items. Returns the number
+/// of opcodes read.
 fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) -> usize {
     if !matches!(machine.tree.node(node), Node::List(_) | Node::Dict(_)) {
         return 0;
     }
     let limit = pos.saturating_add(MAX_LOOKAHEAD);
     let mut walked = 0;
-    // What is pushed above the container and never given to it belongs to its neighbours.
+    // Values pushed after the container but never added to it belong to its neighbours.
     while pos < limit {
         walked += 1;
         let Ok(read) = Op::read(machine.bytes, pos) else { break };
@@ -250,7 +248,7 @@ fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) -> us
             break;
         }
         pos = read.next;
-        // Every writer fills in batches of a thousand, so a smaller one is the last.
+        // Every writer fills in batches of a thousand, so a smaller batch is the last one.
         let batch = length(machine.tree.node(node)) - held;
         let is_alone = machine.marks.is_empty() && machine.stack.len() == 1;
         if is_alone && (1..BATCH).contains(&batch) && ends_batch(read.code) && !begins_batch(machine.bytes, pos) {
@@ -260,14 +258,14 @@ fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) -> us
     walked
 }
 
-/// Items that Python's pickle gives to a list, and pairs to a dict, at once.
+/// Items per list batch and pairs per dict batch in Python's pickle.
 const BATCH: usize = 1_000;
 
 fn ends_batch(code: u8) -> bool {
     matches!(code, op::APPENDS | op::SETITEMS | op::ADDITEMS)
 }
 
-/// True where the next opcode that does something begins a batch.
+/// True if the next opcode with an effect begins a batch.
 fn begins_batch(bytes: &[u8], mut pos: usize) -> bool {
     while let Ok(read) = Op::read(bytes, pos) {
         match read.code {
@@ -278,7 +276,7 @@ fn begins_batch(bytes: &[u8], mut pos: usize) -> bool {
     false
 }
 
-/// Opcodes that, with the container alone on the stack, give it to whatever holds it.
+/// Opcodes that consume the container when it is alone on the stack.
 fn takes_top(code: u8) -> bool {
     matches!(
         code,

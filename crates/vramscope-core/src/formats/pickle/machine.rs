@@ -1,7 +1,6 @@
-//! The machine: pickle opcodes to a [`Tree`]. It has a stack, marks and a memo, and nothing else: no names, no calls.
+//! The machine that turns pickle opcodes into a [`Tree`]. It has only a stack, marks and a memo: no names, no calls.
 //!
-//! It can run a whole file, or a piece of one: objects stored outside the piece become [`Node::Memo`], to be loaded by who
-//! needs them.
+//! It can run a whole file or a piece of one. Objects stored outside the piece become [`Node::Memo`], to be loaded on demand.
 
 use std::borrow::Cow;
 
@@ -12,19 +11,19 @@ use super::ops::{Op, little_endian};
 use super::tree::{Node, NodeId, Tree};
 use super::{MAX_DEPTH, PickleError, decimal_id};
 
-/// The nodes of memo ids. They come in runs, with gaps where trace entries were skimmed.
+/// The nodes of memo ids. Ids come in runs, with gaps where trace entries were skimmed.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     runs: Vec<(u64, Vec<NodeId>)>,
     sparse: FxHashMap<u64, NodeId>,
-    /// How many were stored, here and before: the next `MEMOIZE` takes this id.
+    /// Number of stored objects, including those before this piece: the id of the next `MEMOIZE`.
     pub(super) count: u64,
 }
 
 impl Memo {
     fn set(&mut self, id: u64, node: NodeId) {
         self.count += 1;
-        // An id is whatever the file says, up to the greatest there is.
+        // Ids come from the file and can be any `u64`.
         match self.runs.last_mut() {
             Some((first, nodes)) if id.checked_sub(*first) == Some(nodes.len() as u64) => nodes.push(node),
             Some((first, nodes)) if id.checked_sub(*first).is_none_or(|at| at < nodes.len() as u64) => {
@@ -51,7 +50,7 @@ impl Memo {
     }
 }
 
-/// A value on the stack, and where it begins.
+/// A value on the stack and its position in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) node: NodeId,
@@ -62,34 +61,34 @@ pub(super) struct Machine<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) tree: Tree<'a>,
     pub(super) stack: Vec<Slot>,
-    /// Where on the stack each mark is, and where in the file.
+    /// For each mark, the height of the stack and the position in the file.
     pub(super) marks: Vec<(usize, usize)>,
     pub(super) memo: Memo,
-    /// Ids that were fetched and are not in `memo`, and the [`Node::Memo`] that stands for each.
+    /// Ids that were fetched but are not in `memo`, each with its [`Node::Memo`].
     pub(super) outside: FxHashMap<u64, NodeId>,
-    /// The most nodes the tree may have, and the most values that may stand on the stack.
+    /// Limits for the number of nodes in the tree and of values on the stack.
     most: (usize, usize),
 }
 
-/// Bytes of a file that a value takes on average, less than any writer needs: a key fetched and an integer are four.
+/// Average bytes per value in a file; less than any writer needs (a fetched key and an integer take four).
 const BYTES_PER_NODE: usize = 4;
-/// The same of values that stand beside each other before a container takes them: segments, blocks and entries, all of them dicts.
+/// The same for values that wait on the stack for their container: segments, blocks and entries, all of them dicts.
 const BYTES_PER_SLOT: usize = 16;
-/// What a file of any size may have of both.
+/// Both limits for an empty file.
 const FREE: usize = 1 << 20;
 
-/// What an opcode stored in the memo: the id and where the object begins.
+/// What an opcode stored in the memo: the id and the position of the object.
 pub(super) type Stored = Option<(u64, usize)>;
 
 impl<'a> Machine<'a> {
-    /// A machine that adds to `tree`, with `count` objects stored before its first opcode.
+    /// A machine that adds to `tree`; `count` objects were stored before its first opcode.
     pub(super) fn new(bytes: &'a [u8], tree: Tree<'a>, count: u64) -> Self {
         let memo = Memo { count, ..Memo::default() };
         let most = (bytes.len() / BYTES_PER_NODE + FREE, bytes.len() / BYTES_PER_SLOT + FREE);
         Machine { bytes, tree, stack: Vec::new(), marks: Vec::new(), memo, outside: FxHashMap::default(), most }
     }
 
-    /// Makes the machine new, but for its tree: `count` objects were stored before its next opcode.
+    /// Resets everything but the tree; `count` objects were stored before the next opcode.
     pub(super) fn restart(&mut self, count: u64) {
         self.stack.clear();
         self.marks.clear();
@@ -226,7 +225,7 @@ impl<'a> Machine<'a> {
         self.stack.push(Slot { node: id, start });
     }
 
-    /// How many values are above the last mark.
+    /// Number of values above the last mark.
     pub(super) fn loose(&self) -> usize {
         self.stack.len() - self.marks.last().map_or(0, |&(floor, _)| floor.min(self.stack.len()))
     }
@@ -306,7 +305,7 @@ fn pairs_of(items: &[NodeId]) -> Option<Vec<(NodeId, NodeId)>> {
     items.len().is_multiple_of(2).then(|| items.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
-/// Little-endian two's complement of any length: addresses beyond 2^63 come with a ninth sign byte.
+/// Little-endian two's complement of any length: numbers from 2^63 on have a ninth byte for the sign.
 pub(super) fn integer_of_bytes<'a>(bytes: &[u8]) -> Node<'a> {
     let Some(&last) = bytes.last() else { return Node::Int(0) };
     let negative = last >= 0x80;
@@ -337,7 +336,7 @@ fn integer_of_text<'a>(text: &[u8]) -> Option<Node<'a>> {
     (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(Node::Huge)
 }
 
-/// Protocol 0 text: Latin-1 with `\uXXXX` and `\UXXXXXXXX` for the rest (Python's raw-unicode-escape).
+/// Protocol 0 text: Latin-1 with `\uXXXX` and `\UXXXXXXXX` escapes (Python's raw-unicode-escape).
 pub(super) fn raw_unicode(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.is_ascii() && !bytes.contains(&b'\\') {
         return Cow::Borrowed(bytes);
@@ -366,7 +365,7 @@ pub(super) fn raw_unicode(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out.into_bytes())
 }
 
-/// Python 2 text: a quoted literal, of which only the quotes are taken off unless it has escapes.
+/// Python 2 text: a quoted literal; borrowed from the file unless it contains escapes.
 fn quoted(bytes: &[u8]) -> Cow<'_, [u8]> {
     let inner = match bytes {
         [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] => inner,

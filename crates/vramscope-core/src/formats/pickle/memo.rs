@@ -1,23 +1,23 @@
-//! Where memoised objects begin: the scan writes it down, the decoders look objects up by it.
+//! Positions of memoised objects: the scan records them, the decoders look them up.
 //!
-//! A million-event file stores tens of millions of objects in its memo and fetches few of them. Keeping four bytes an object,
-//! where it begins, instead of the object, lets any thread read any of them from the file whenever it is asked for.
+//! A file of a million events stores tens of millions of objects in its memo and fetches few of them. So only the position of
+//! each object is kept, in four bytes; any thread can then read the object from the file.
 
 use std::sync::{Arc, RwLock};
 
 use rustc_hash::FxHashMap;
 
-/// The most objects stored inside one that is stored after them.
+/// The most objects that may be stored inside another one that is stored after them.
 const MAX_INSIDE: u64 = 1 << 14;
 
 /// A run of consecutive memo ids.
 #[derive(Debug)]
 pub(crate) struct Block {
     first: u64,
-    /// What `relative` counts from.
+    /// Offset that `relative` is added to.
     base: u64,
     relative: Vec<u32>,
-    /// Starts that are not within 4 GiB after `base`, by position.
+    /// Positions more than 4 GiB after `base`, by index.
     wide: FxHashMap<u32, u64>,
 }
 
@@ -35,16 +35,16 @@ impl Block {
     }
 }
 
-/// The published part of the memo, read by any number of threads while the scan goes on.
+/// The published part of the memo; threads read it while the scan continues.
 #[derive(Debug, Default)]
 pub(crate) struct MemoIndex {
     blocks: RwLock<Vec<Arc<Block>>>,
-    /// Ids out of sequence; no writer of snapshots makes any.
+    /// Ids out of sequence; no snapshot writer creates any.
     sparse: RwLock<FxHashMap<u64, u64>>,
 }
 
 impl MemoIndex {
-    /// Where the object of a memo id begins; `None` when no published object has it.
+    /// The position of the object with a memo id; `None` when no such object is published.
     pub(crate) fn start(&self, id: u64) -> Option<u64> {
         let found = self.blocks.read().ok().and_then(|blocks| {
             let after = blocks.partition_point(|block| block.first <= id);
@@ -53,7 +53,7 @@ impl MemoIndex {
         found.or_else(|| self.sparse.read().ok()?.get(&id).copied())
     }
 
-    /// As [`start`](Self::start); `near` keeps the run it found, for the next id is often in the same one.
+    /// Like [`start`](Self::start). `near` caches the run, because the next id is often in the same one.
     pub(crate) fn start_near(&self, id: u64, near: &mut Option<Arc<Block>>) -> Option<u64> {
         if let Some(start) = near.as_ref().and_then(|block| block.start(id)) {
             return Some(start);
@@ -65,7 +65,7 @@ impl MemoIndex {
         near.as_ref().and_then(|block| block.start(id)).or_else(|| self.start(id))
     }
 
-    /// The first id that was stored after the byte `start`, going back from `id`, whose object begins there.
+    /// The first of the ids up to `id` whose object begins at or after byte `start`: the objects nested in object `id`.
     pub(crate) fn first_id_from(&self, start: u64, id: u64) -> u64 {
         let mut first = id;
         while first > 0 && id - first < MAX_INSIDE && self.start(first - 1).is_some_and(|s| s >= start) {
@@ -75,19 +75,18 @@ impl MemoIndex {
     }
 }
 
-/// The scan's side: it alone writes.
+/// The scan's side, the only writer.
 #[derive(Debug)]
 pub(crate) struct MemoWriter<'m> {
     index: &'m MemoIndex,
     block: Block,
     sparse: FxHashMap<u64, u64>,
-    /// The id the next `MEMOIZE` takes.
     next: u64,
-    /// True once an id came out of sequence: from then on every `PUT` goes into the map.
+    /// True once an id came out of sequence; from then on every `PUT` goes into `sparse`.
     irregular: bool,
 }
 
-/// A state to go back to, valid until the next [`MemoWriter::publish`].
+/// A state to return to; valid until the next [`MemoWriter::publish`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoMark {
     next: u64,
@@ -99,7 +98,7 @@ impl<'m> MemoWriter<'m> {
         MemoWriter { index, block: Block::new(0, 0), sparse: FxHashMap::default(), next: 0, irregular: false }
     }
 
-    /// The id the next `MEMOIZE` takes.
+    /// The memo id that the next `MEMOIZE` takes.
     pub(crate) fn next_id(&self) -> u64 {
         self.next
     }
@@ -113,7 +112,7 @@ impl<'m> MemoWriter<'m> {
         self.block.start(id).or_else(|| self.index.start(id)).or_else(|| self.sparse.get(&id).copied())
     }
 
-    /// `MEMOIZE`: the object that begins at `start` takes the next id.
+    /// `MEMOIZE`: assigns the next id to the object at `start`.
     #[inline]
     pub(crate) fn memoize(&mut self, start: usize) {
         let relative = (start as u64).wrapping_sub(self.block.base);
@@ -126,7 +125,7 @@ impl<'m> MemoWriter<'m> {
         self.next += 1;
     }
 
-    /// `PUT`: the object that begins at `start` takes `id`. False when the id is taken.
+    /// `PUT`: assigns `id` to the object at `start`. False when the id is taken.
     #[inline]
     pub(crate) fn put(&mut self, id: u64, start: usize) -> bool {
         if id == self.next && !self.irregular {
@@ -136,7 +135,7 @@ impl<'m> MemoWriter<'m> {
         self.put_irregular(id, start)
     }
 
-    /// As [`put`](Self::put), but changes nothing and says false unless `id` is the next in sequence.
+    /// Like [`put`](Self::put), but returns false without a change unless `id` is the next in sequence.
     #[inline]
     pub(crate) fn put_in_sequence(&mut self, id: u64, start: usize) -> bool {
         let fits = id == self.next && !self.irregular;
@@ -153,7 +152,7 @@ impl<'m> MemoWriter<'m> {
         }
         self.irregular = true;
         self.sparse.insert(id, start as u64);
-        // MEMOIZE counts stores, whatever their ids were.
+        // MEMOIZE counts stores, whatever their ids.
         self.publish(start);
         self.next += 1;
         self.block.first = self.next;
@@ -170,7 +169,7 @@ impl<'m> MemoWriter<'m> {
         self.block.wide.retain(|&at, _| (at as usize) < mark.length);
     }
 
-    /// Makes everything so far visible to the readers; `pos` is where the scan stands.
+    /// Makes all ids so far visible to readers; `pos` is the position of the scan.
     pub(crate) fn publish(&mut self, pos: usize) {
         let mut block = std::mem::replace(&mut self.block, Block::new(self.next, pos as u64));
         if !block.relative.is_empty() {

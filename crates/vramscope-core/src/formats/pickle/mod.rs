@@ -1,7 +1,7 @@
 //! A restricted pickle machine: protocols 0 to 5, plain values only.
 //!
-//! A pickle is a program for a stack machine, and Python's own machine imports and calls whatever the file names. This one
-//! knows containers, numbers and text. It has no opcode that names anything, so a file can at worst be refused.
+//! A pickle is a program for a stack machine, and Python's machine imports and calls whatever the file names. This one knows only
+//! containers, numbers and text. It has no opcode that names anything; a hostile file can only be refused.
 
 mod load;
 mod machine;
@@ -20,26 +20,26 @@ pub(crate) use tree::{NO_OFFSET, Node, NodeId, Tree};
 
 use super::FormatError;
 
-/// No genuine snapshot nests deeper than ten; Python itself gives up at a thousand.
+/// No genuine snapshot nests deeper than ten levels; Python itself stops at a thousand.
 const MAX_DEPTH: usize = 1000;
 
-/// Why a pickle gave no value. [`named`](Self::named) makes it a [`FormatError`].
+/// Why a pickle could not be read. [`named`](Self::named) converts it to a [`FormatError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PickleError {
-    /// An opcode that would import, call or build.
+    /// An opcode that would import, call or build something.
     Forbidden { offset: u64, opcode: &'static str },
-    /// The bytes are no pickle.
+    /// The bytes are not a pickle.
     Malformed { offset: u64, what: String },
-    /// The file ends here, inside an opcode or before `STOP`.
+    /// The file ends inside an opcode or before `STOP`.
     Truncated { offset: u64 },
-    /// More depth or memory than a genuine file needs.
+    /// More depth or memory than any genuine file needs.
     Limit { offset: u64, what: String },
-    /// The caller asked to stop.
+    /// The caller cancelled.
     Cancelled,
 }
 
 impl PickleError {
-    /// The same as an error of the file `name`.
+    /// Converts to an error that names the file.
     pub(crate) fn named(self, name: &str) -> FormatError {
         let name = name.to_owned();
         match self {
@@ -54,21 +54,20 @@ impl PickleError {
     }
 }
 
-/// A pickle's value.
 #[derive(Debug)]
 pub(crate) struct Parsed<'a> {
     pub(crate) tree: Tree<'a>,
-    /// Objects that stand in skimmed lists: their ids, and the [`Node::Memo`] in the tree that [`resolve_outside`] is to fill.
+    /// Objects that are stored in skimmed lists: their ids, and the [`Node::Memo`] that [`resolve_outside`] must replace.
     pub(crate) outside: Vec<(u64, NodeId)>,
-    /// Where reading ended, when that was too early; the tree holds what came before.
+    /// Where reading ended, if before the end; the tree holds everything before it.
     pub(crate) ended: Option<Ended>,
 }
 
-/// Where and why a file could not be read to its end.
+/// Where and why a file could not be read completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) offset: u64,
-    /// What is broken there; `None` when the file just ends.
+    /// What is malformed there; `None` when the file just ends.
     pub(crate) what: Option<String>,
 }
 

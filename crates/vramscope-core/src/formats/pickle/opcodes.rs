@@ -1,17 +1,15 @@
-//! The pickle opcodes by byte: their names, and how long their operands are.
+//! The pickle opcodes: bytes, names and operands.
 
-/// What follows an opcode byte.
+/// The operand after an opcode byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
-    /// Nothing.
     None,
-    /// So many bytes.
+    /// A fixed number of bytes.
     Fixed(u8),
     /// A line ending in `\n`.
     Line,
-    /// Two lines.
     TwoLines,
-    /// A length of so many bytes, then as many bytes as it says.
+    /// A length in this many bytes, then that many bytes.
     Counted(u8),
 }
 
@@ -19,7 +17,7 @@ macro_rules! opcodes {
     ($($name:ident = $byte:literal, $operand:expr;)*) => {
         $(pub(crate) const $name: u8 = $byte;)*
 
-        /// The name `pickletools` gives an opcode; `None` when no protocol up to 5 has it.
+        /// The opcode's name in `pickletools`; `None` for bytes that are no opcode up to protocol 5.
         pub(crate) fn name(opcode: u8) -> Option<&'static str> {
             match opcode { $($byte => Some(stringify!($name)),)* _ => None }
         }

@@ -3,7 +3,7 @@
 use super::PickleError;
 use super::opcodes::{self, Operand};
 
-/// An opcode, its operand (without a length prefix or the line's end) and where the next one begins.
+/// An opcode, its operand (without length prefix or line end) and the position of the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op<'a> {
     pub(crate) code: u8,
@@ -15,12 +15,12 @@ impl<'a> Op<'a> {
     /// Reads the opcode at `pos`.
     ///
     /// # Errors
-    /// [`PickleError::Truncated`] when it does not end inside `bytes`, [`PickleError::Malformed`] when it is none.
+    /// [`PickleError::Truncated`] when it does not end within `bytes`, [`PickleError::Malformed`] when it is not an opcode.
     pub(crate) fn read(bytes: &'a [u8], pos: usize) -> Result<Self, PickleError> {
         let offset = pos as u64;
         let cut = || PickleError::Truncated { offset };
         let code = *bytes.get(pos).ok_or_else(cut)?;
-        // What most of a file is, where frames are shared.
+        // The most frequent opcodes in files with shared frames, so they are checked first.
         let fetched = match code {
             opcodes::BINGET => 1,
             opcodes::LONG_BINGET => 4,
@@ -56,14 +56,14 @@ impl<'a> Op<'a> {
     }
 }
 
-/// The bytes up to the next `\n`, and where the line after it begins.
+/// The bytes up to the next `\n`, and the position after it.
 fn line(bytes: &[u8], from: usize) -> Option<(&[u8], usize)> {
     let rest = bytes.get(from..)?;
     let length = rest.iter().position(|&b| b == b'\n')?;
     Some((&rest[..length], from + length + 1))
 }
 
-/// At most eight bytes, least significant first.
+/// Reads at most eight bytes, least significant first.
 pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
     match *bytes {
         [only] => u64::from(only),

@@ -1,7 +1,7 @@
-//! The scan: one pass over a file that builds everything but the traces.
+//! The scan: one pass over a file that builds everything except the traces.
 //!
-//! Lists of trace entries are only skimmed. What stands in them is handed out in parts as the scan goes, so that other threads
-//! decode the beginning of a trace while its end is still being looked for.
+//! Lists of trace entries are only skimmed. Their bytes are handed out in parts during the scan, so that other threads decode the
+//! beginning of a trace while the scan is still looking for its end.
 
 use super::machine::{Machine, Slot, bad};
 use super::memo::{MemoIndex, MemoWriter};
@@ -12,13 +12,13 @@ use super::tree::{Node, NodeId, Tree};
 use super::{Ended, Parsed, PickleError};
 use crate::model::Progress;
 
-/// Parts are handed out when they reach about this many bytes.
+/// A part is handed out when it reaches about this many bytes.
 const PART_BYTES: usize = 512 << 10;
 
-/// More lists of entries beside each other than any host has devices.
+/// More lists of entries than any host has devices.
 const MAX_LISTS: usize = 4096;
 
-/// Which lists hold entries that are decoded elsewhere.
+/// The lists whose entries are decoded elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Streamed {
     /// Keys of the outermost dict whose value is a list of lists of entries.
@@ -27,23 +27,23 @@ pub(crate) struct Streamed {
     pub(crate) flat: &'static [&'static [u8]],
 }
 
-/// A stretch of entries, with nothing else between them but, in some dialects, the `APPEND` after each.
+/// A range of entries with nothing in between except, in some dialects, an `APPEND` after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// The id the first `MEMOIZE` in it takes.
+    /// The memo id that the first `MEMOIZE` in it takes.
     pub(crate) memo_id: u64,
 }
 
-/// Entries of one list, ready to be decoded: every object they fetch is in the [`MemoIndex`].
+/// Entries of one list, ready to decode: every object that they fetch is in the [`MemoIndex`].
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     /// The node of the list.
     pub(crate) list: NodeId,
-    /// Which list of its outer list it is; `None` for a flat one.
+    /// Index of the list in its outer list; `None` for a flat one.
     pub(crate) index: Option<usize>,
-    /// How many entries.
+    /// Number of entries.
     pub(crate) items: usize,
     pub(crate) ranges: Vec<Range>,
 }
@@ -53,9 +53,9 @@ pub(crate) struct Scanner<'a, 'm, F> {
     memo: MemoWriter<'m>,
     streamed: Streamed,
     pos: usize,
-    /// How far [`Progress`] knows of.
+    /// Position up to which [`Progress`] was updated.
     reported: usize,
-    /// Bytes of `part` so far.
+    /// Number of bytes in `part` so far.
     part_bytes: usize,
     part: Option<Part>,
     hand_out: F,
@@ -75,7 +75,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         }
     }
 
-    /// Runs to `STOP`. A file that ends before gives what there is, with `truncated_at` set.
+    /// Runs until `STOP`. A file that ends before gives what was read, with [`Parsed::ended`] set.
     ///
     /// # Errors
     /// [`PickleError`].
@@ -95,7 +95,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
                     return Ok(self.finish(None));
                 }
                 Err(PickleError::Truncated { offset }) => return self.end_early(Ended { offset, what: None }),
-                // What was read before is worth more than an error, if it is anything.
+                // Keep what was read before, if there is anything.
                 Err(PickleError::Malformed { offset, what }) => return self.end_early(Ended { offset, what: Some(what) }),
                 Err(error) => return Err(error),
             }
@@ -106,14 +106,14 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         Parsed { tree: self.machine.tree, outside: self.machine.outside.into_iter().collect(), ended }
     }
 
-    /// Tells how far the scan is, and asks whether to go on.
+    /// Reports progress and checks for cancellation.
     fn report(&mut self, progress: &Progress, pos: usize) -> Result<(), PickleError> {
         progress.advance(pos.saturating_sub(self.reported) as u64);
         self.reported = pos.max(self.reported);
         progress.check().map_err(|_| PickleError::Cancelled)
     }
 
-    /// One opcode; false at `STOP`.
+    /// Runs one opcode; false at `STOP`.
     fn turn(&mut self, progress: &Progress) -> Result<bool, PickleError> {
         let pos = self.pos;
         let read = Op::read(self.machine.bytes, pos)?;
@@ -148,7 +148,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         Ok(())
     }
 
-    /// The list on top of the stack, when it is one whose entries are decoded elsewhere.
+    /// The list on top of the stack, if its entries are decoded elsewhere.
     fn streamed_list(&self) -> Option<(NodeId, Option<usize>)> {
         let machine = &self.machine;
         let text = |slot: Slot| match machine.tree.node(slot.node) {
@@ -159,7 +159,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         if !matches!(machine.tree.node(machine.stack.first()?.node), Node::Dict(_)) {
             return None;
         }
-        // Marks before ours: that of the outermost dict's batch, and perhaps that of the outer list's.
+        // Outer marks: that of the outermost dict's batch, and perhaps that of the outer list's batch.
         let (outer_marks, batch) = match machine.marks[..] {
             [] | [(1, _)] => (true, None),
             [(floor, _)] | [(1, _), (floor, _)] => (true, Some(floor)),
@@ -188,7 +188,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         Some((list, Some(already.len() + siblings.len())))
     }
 
-    /// Skims what fills the list on top of the stack, until something else follows.
+    /// Skims the entries of the list on top of the stack, until another value follows.
     fn trace(&mut self, list: NodeId, index: Option<usize>, progress: &Progress) -> Result<(), PickleError> {
         loop {
             self.report(progress, self.pos)?;
@@ -217,8 +217,8 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         }
     }
 
-    /// Skims a batch up to its `APPENDS`, or single entries up to the last `APPEND` that follows one. False, with nothing
-    /// changed, when what stands there does not go into the list.
+    /// Skims a batch up to its `APPENDS`, or single entries up to the last `APPEND`. Returns false, without a change, when the
+    /// values there do not go into the list.
     fn skim(
         &mut self,
         list: NodeId,
@@ -234,7 +234,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         let mut items = 0;
         let mut pos = start;
         let mut handed_out = false;
-        // What is certainly whole, should the file end here: how far, and how many entries.
+        // What is complete if the file ends here: the position, and the number of entries.
         let mut whole = (start, 0);
         loop {
             let code = bytes.get(pos).copied();
@@ -293,7 +293,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         }
     }
 
-    /// Adds a range of entries to the part in the making.
+    /// Adds a range of entries to the current part.
     fn add(&mut self, list: NodeId, index: Option<usize>, range: Range, items: usize) {
         if items == 0 {
             return;
@@ -305,13 +305,13 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         part.items += items;
         self.part_bytes += range.end - range.start;
         match part.ranges.last_mut() {
-            // Entries that were appended one by one touch each other.
+            // Entries that are appended one by one are adjacent.
             Some(last) if last.end == range.start => last.end = range.end,
             _ => part.ranges.push(range),
         }
     }
 
-    /// Hands out the part in the making; the memo is published up to `pos` before.
+    /// Hands out the current part, after publishing the memo up to `pos`.
     fn flush_at(&mut self, pos: usize) {
         if let Some(part) = self.part.take() {
             self.memo.publish(pos);
@@ -327,7 +327,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         Ok(self.finish(Some(ended)))
     }
 
-    /// The file ended early: closes every open container with the items it has, innermost first.
+    /// Closes every open container of a file that ended early, innermost first, with the items it has.
     fn salvage(&mut self, ended: &Ended) -> Result<(), PickleError> {
         let machine = &mut self.machine;
         while let Some((floor, _)) = machine.marks.pop() {
@@ -344,11 +344,11 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
     }
 }
 
-/// Gives loose items to the container on top of the stack, as the missing opcode would have done.
+/// Adds loose items to the container on top of the stack, as the missing opcode would have done.
 fn absorb(machine: &mut Machine<'_>, items: &[NodeId]) {
     let Some(target) = machine.stack.last().map(|slot| slot.node) else { return };
     let mut items = items.to_vec();
-    // `outer inner` at the end, where a single APPEND was due: the list inside its list, as `device_traces` of one device.
+    // The file ends with `outer inner` before a single APPEND: `inner` belongs into `outer`, as in `device_traces` of one device.
     if let [.., outer, inner] = items[..]
         && matches!(machine.tree.node(target), Node::Dict(_))
         && items.len() % 2 == 1

@@ -1,19 +1,20 @@
-//! Skimming trace entries: walking over their opcodes only to know where each entry and each memoised object begins.
+//! Skims trace entries: reads their opcodes only to find where each entry and each memoised object begins.
 //!
-//! This is the one serial pass over a large file, so it has a fast way for the shapes writers make and a plain one for the rest.
+//! This is the only serial pass over a large file, so it has a fast path for the shapes that writers produce and a general one
+//! for the rest.
 
 use super::memo::MemoWriter;
 use super::opcodes as op;
 use super::ops::{Op, little_endian};
 use super::{PickleError, decimal_id};
 
-/// An entry nests its frames' list and their dicts; four levels are the most a writer makes.
+/// An entry contains a list of frames, which are dicts; writers nest at most four levels.
 const MAX_FAST_DEPTH: usize = 8;
-/// The fast way looks this far ahead without asking for the file's end.
+/// The fast path reads this far ahead without checking for the end of the file.
 const MARGIN: usize = 300;
 const NOWHERE: usize = usize::MAX;
 
-/// Walks over one dict that begins at `pos` with `EMPTY_DICT`. `None`, with the memo as it was, when it is not of a usual shape.
+/// Skims one dict that begins at `pos` with `EMPTY_DICT`. `None`, with the memo unchanged, when its shape is unusual.
 #[inline]
 pub(super) fn skim_dict(bytes: &[u8], pos: usize, memo: &mut MemoWriter) -> Option<usize> {
     let mark = memo.mark();
@@ -29,7 +30,7 @@ fn walk_dict(bytes: &[u8], pos: usize, memo: &mut MemoWriter) -> Option<usize> {
     let limit = bytes.len().saturating_sub(MARGIN);
     let mut opened = [NOWHERE; MAX_FAST_DEPTH];
     let mut depth = 0;
-    // Where the value on top of the stack begins, and the one below it.
+    // Position of the value on top of the stack, and of the one below it.
     let (mut last, mut below) = (pos, NOWHERE);
     let mut p = pos + 1;
     loop {
@@ -130,7 +131,7 @@ fn walk_dict(bytes: &[u8], pos: usize, memo: &mut MemoWriter) -> Option<usize> {
     }
 }
 
-/// The C++ writer stores a dict after filling it; a dict that is filled twice is left to the plain way.
+/// The C++ writer stores a dict after filling it. A dict that is filled twice is left to the general path.
 #[inline]
 fn finish(bytes: &[u8], p: usize, start: usize, memo: &mut MemoWriter) -> Option<usize> {
     let next = match bytes[p] {
@@ -141,46 +142,46 @@ fn finish(bytes: &[u8], p: usize, start: usize, memo: &mut MemoWriter) -> Option
     (!matches!(bytes[next], op::MARK | op::MEMOIZE)).then_some(next)
 }
 
-/// The plain way: every opcode, on a stack of where values begin.
+/// The general path: runs every opcode on a stack of positions.
 #[derive(Debug, Default)]
 pub(super) struct Skimmer {
     starts: Vec<usize>,
     marks: Vec<(usize, usize)>,
 }
 
-/// What an opcode did.
+/// The effect of an opcode.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Go on at this byte.
+    /// Continue at this byte.
     On(usize),
-    /// The batch, or the single item, ended with an opcode that gives it to the list; go on at this byte.
+    /// The opcode added the batch or the single item to the list; continue at this byte.
     Closed(usize),
-    /// An opcode that belongs to what stands around the list.
+    /// The opcode belongs to a value around the list.
     Outside,
 }
 
 impl Skimmer {
-    /// True between items: nothing is open.
+    /// True between items: no batch is open.
     pub(super) fn is_between(&self) -> bool {
         self.marks.is_empty()
     }
 
-    /// Items complete since the last [`forget`](Self::forget); counts only when nothing is open.
+    /// Number of complete items since the last [`forget`](Self::forget); valid only when no batch is open.
     pub(super) fn items(&self) -> usize {
         self.starts.len()
     }
 
-    /// A value that begins at `start` was walked over.
+    /// Records a value that begins at `start` and was skimmed by the fast path.
     pub(super) fn push(&mut self, start: usize) {
         self.starts.push(start);
     }
 
-    /// The items so far are done with.
+    /// Drops the complete items.
     pub(super) fn forget(&mut self) {
         self.starts.clear();
     }
 
-    /// Runs one opcode. `in_batch` tells whether a mark of the list itself is open below our stack.
+    /// Runs one opcode. `in_batch`: a mark of the list itself is open below our stack.
     pub(super) fn step(&mut self, bytes: &[u8], pos: usize, in_batch: bool, memo: &mut MemoWriter) -> Result<Step, PickleError> {
         let read = Op::read(bytes, pos)?;
         let offset = pos as u64;
@@ -236,7 +237,7 @@ impl Skimmer {
             code if op::is_forbidden(code) => {
                 return Err(PickleError::Forbidden { offset, opcode: op::name(code).unwrap_or("unknown") });
             }
-            // Everything else puts one value on the stack.
+            // Every other opcode pushes one value.
             _ => self.starts.push(pos),
         }
         if self.marks.len() > super::MAX_DEPTH {
@@ -250,7 +251,7 @@ impl Skimmer {
         self.starts[floor..].last().copied()
     }
 
-    /// Takes `n` values and, when `replace`, puts one in place of them that begins where the first did.
+    /// Pops `n` values; with `replace` pushes one that begins where the first did.
     fn pop(&mut self, n: usize, replace: bool) -> bool {
         let floor = self.marks.last().map_or(0, |&(floor, _)| floor);
         let Some(from) = self.starts.len().checked_sub(n).filter(|&from| from >= floor) else { return false };

@@ -1,11 +1,11 @@
-//! [`Tree`]: the values of a pickle (or of JSON), in one arena where a shared object is one node.
+//! [`Tree`]: the values of a pickle (or of JSON) in one arena; a shared object is one node.
 
 use std::borrow::Cow;
 
 /// Index of a node in its [`Tree`].
 pub(crate) type NodeId = u32;
 
-/// One value. Containers hold ids, so an object fetched a million times costs a million ids, not a million copies.
+/// One value. Containers hold ids, so an object that is fetched a million times costs a million ids, not a million copies.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node<'a> {
     None,
@@ -13,21 +13,21 @@ pub(crate) enum Node<'a> {
     Int(i64),
     /// An integer above `i64::MAX`.
     Uint(u64),
-    /// An integer that 64 bits cannot hold.
+    /// An integer that does not fit into 64 bits.
     Huge,
     Float(f64),
-    /// Text as the file has it: UTF-8, or nearly.
+    /// Text as in the file: mostly UTF-8.
     Str(Cow<'a, [u8]>),
     Bytes(&'a [u8]),
     List(Vec<NodeId>),
     Tuple(Vec<NodeId>),
     Dict(Vec<(NodeId, NodeId)>),
-    /// An object stored elsewhere in the file, not loaded yet.
+    /// An object stored elsewhere in the file and not loaded yet.
     Memo(u64),
 }
 
 impl Node<'_> {
-    /// What Python calls the type, for warnings.
+    /// Python's name of the type, for warnings.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Node::None => "None",
@@ -44,16 +44,16 @@ impl Node<'_> {
     }
 }
 
-/// An arena of values. Nodes may refer to each other in cycles: whoever walks it deeper than a fixed shape must count depth.
+/// An arena of values. Nodes may form cycles: code that walks deeper than a fixed shape must limit the depth.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree<'a> {
     pub(crate) nodes: Vec<Node<'a>>,
-    /// Byte offset of each node in the source, where it is known.
+    /// Byte offset of each node in the source, or [`NO_OFFSET`].
     pub(crate) offsets: Vec<u64>,
     pub(crate) root: NodeId,
 }
 
-/// The offset of a node whose place is not known.
+/// The offset of a node whose position is not known.
 pub(crate) const NO_OFFSET: u64 = u64::MAX;
 
 const NOTHING: Node<'static> = Node::None;
@@ -72,17 +72,17 @@ impl<'a> Tree<'a> {
         self.nodes.get(id as usize).unwrap_or(&NOTHING)
     }
 
-    /// Where a node began in the source.
+    /// The byte offset of a node in the source.
     pub(crate) fn offset(&self, id: NodeId) -> u64 {
         self.offsets.get(id as usize).copied().unwrap_or(0)
     }
 
-    /// Where a node began, for a report; `None` when it is not known.
+    /// The byte offset of a node for a report; `None` when it is not known.
     pub(crate) fn place(&self, id: NodeId) -> Option<u64> {
         self.offsets.get(id as usize).copied().filter(|&offset| offset != NO_OFFSET)
     }
 
-    /// The items of a list or tuple; none for anything else.
+    /// The items of a list or tuple; empty for other values.
     pub(crate) fn items(&self, id: NodeId) -> &[NodeId] {
         match self.node(id) {
             Node::List(items) | Node::Tuple(items) => items,
@@ -90,7 +90,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The pairs of a dict; none for anything else.
+    /// The pairs of a dict; empty for other values.
     pub(crate) fn pairs(&self, id: NodeId) -> &[(NodeId, NodeId)] {
         match self.node(id) {
             Node::Dict(pairs) => pairs,
@@ -98,7 +98,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The bytes of a text.
+    /// The bytes of a text or of `bytes`.
     pub(crate) fn bytes(&self, id: NodeId) -> Option<&[u8]> {
         match self.node(id) {
             Node::Str(text) => Some(text),
@@ -107,12 +107,12 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The value of a key of a dict, the last one if it is there twice, as in Python.
+    /// The value of a key in a dict; if the key occurs twice, the last one, as in Python.
     pub(crate) fn get(&self, dict: NodeId, key: &str) -> Option<NodeId> {
         self.pairs(dict).iter().rev().find(|(k, _)| self.bytes(*k) == Some(key.as_bytes())).map(|&(_, v)| v)
     }
 
-    /// An integer as an address or size: negative ones (the C++ writer's signed view) are read as unsigned again.
+    /// An integer as an address or size. Negative ones, as the C++ writer stores large numbers, are converted back to unsigned.
     pub(crate) fn as_u64(&self, id: NodeId) -> Option<u64> {
         match *self.node(id) {
             Node::Int(v) => Some(v as u64),
@@ -123,7 +123,6 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A signed integer.
     pub(crate) fn as_i64(&self, id: NodeId) -> Option<i64> {
         match *self.node(id) {
             Node::Int(v) => Some(v),
@@ -133,7 +132,6 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A number.
     pub(crate) fn as_f64(&self, id: NodeId) -> Option<f64> {
         match *self.node(id) {
             Node::Int(v) => Some(v as f64),
@@ -143,7 +141,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A truth value; integers count as in Python.
+    /// A boolean; integers count as in Python.
     pub(crate) fn as_bool(&self, id: NodeId) -> Option<bool> {
         match *self.node(id) {
             Node::Bool(v) => Some(v),
@@ -152,7 +150,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A value as text for people: JSON-like, shared and nested containers to `depth` levels, at most about `limit` bytes.
+    /// A value as text for people, JSON-like: containers down to `depth` levels, at most about `limit` bytes.
     pub(crate) fn describe(&self, id: NodeId, depth: u32, limit: usize, out: &mut String) {
         if out.len() > limit {
             return;
@@ -201,7 +199,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// [`describe`](Self::describe) into a new text.
+    /// [`describe`](Self::describe) as a new `String`.
     pub(crate) fn text_of(&self, id: NodeId) -> String {
         let mut out = String::new();
         self.describe(id, 4, 4096, &mut out);

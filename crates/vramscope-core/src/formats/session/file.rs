@@ -1,4 +1,4 @@
-//! The file of a session while it is recorded: without a name until there is something to keep, locked until it is closed.
+//! The file of a session during recording: unnamed until it has something to keep, locked until it is closed.
 
 use std::fs::File;
 use std::io;
@@ -9,20 +9,20 @@ use crate::formats::export::WriteError;
 use crate::formats::export::new_file::{behind_links, give_name, is_special, refusal};
 use crate::formats::export::unnamed::Unnamed;
 
-/// A session that is begun beside its name, so that an older one of that name stays until this one is worth more.
+/// A session file that gets its name late, so that an older session of that name stays until then.
 #[derive(Debug)]
 pub struct SessionFile {
     path: PathBuf,
-    /// None for a pipe or a device, which has its name already.
+    /// `None` for a pipe or a device, which already has its name.
     unnamed: Option<Unnamed>,
     replaces: bool,
 }
 
 impl SessionFile {
-    /// Begins a session that is to be called `path`. `replaces`: an older one may go.
+    /// Begins a session that will be called `path`. `replaces`: whether an existing file may be replaced.
     ///
     /// # Errors
-    /// [`WriteError`]: the name is taken, another process writes that session, or no file can be made there.
+    /// [`WriteError`]: the name exists, another process writes that session, or no file can be created there.
     pub fn begin(path: &Path, replaces: bool) -> Result<Self, WriteError> {
         if let Some(error) = refusal(path, &[], replaces) {
             return Err(error);
@@ -35,7 +35,7 @@ impl SessionFile {
         Ok(SessionFile { path, unnamed: Some(unnamed), replaces })
     }
 
-    /// To write to it.
+    /// A handle to write to.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -47,16 +47,16 @@ impl SessionFile {
         file.map_err(|e| WriteError::io(&self.path, e))
     }
 
-    /// Gives it its name; from here on it is found under it, whatever happens to this process.
+    /// Gives the file its name; from then on it exists, whatever happens to this process.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin): the name may be taken by now.
+    /// As [`begin`](Self::begin): by now the name may exist.
     pub fn give_name(&mut self) -> Result<(), WriteError> {
         self.unnamed.as_mut().map_or(Ok(()), |unnamed| give_name(unnamed, &self.path, self.replaces))
     }
 }
 
-/// The process that a session says it is written by.
+/// The process that writes a session according to its first record; `None` if unknown.
 #[must_use]
 pub fn writer_of(path: &Path) -> Option<u32> {
     let first = || -> io::Result<Option<Next>> {

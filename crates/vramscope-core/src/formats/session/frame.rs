@@ -1,13 +1,13 @@
-//! Frames: how records lie in the file, so that what was written before a kill can be read.
+//! Frames: the layout of records in the file, which keeps everything readable that was written before a kill.
 
 use std::io::{self, Read, Write};
 
 use super::{MarkPoint, Record};
 use crate::model::MarkKind;
 
-/// First bytes of every session. The last but one is the version of the framing.
+/// First bytes of every session. The last byte is the version of the framing.
 pub const MAGIC: &[u8; 8] = b"VRAMSES\x01";
-/// A frame longer than this is damage, not data: the largest real one holds the blocks of one process.
+/// A longer frame is damage: the largest genuine one holds the blocks of one process.
 pub(super) const LONGEST: u32 = 256 << 20;
 
 /// Appends records to a file, a pipe or a socket.
@@ -27,11 +27,11 @@ impl<W: Write> SessionWriter<W> {
         Ok(SessionWriter { out, buffer: Vec::new(), bytes: MAGIC.len() as u64 })
     }
 
-    /// Writes one record as one write, so that a kill leaves at most the last one in pieces. In the place of one that is longer
-    /// than readers take stands a mark that says so.
+    /// Writes one record with one write call, so that a kill can only truncate the last one. A record that is too long for
+    /// readers is replaced by a mark that says so.
     ///
     /// # Errors
-    /// When it cannot be written, or not be said in JSON.
+    /// When it cannot be written, or not be converted to JSON.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         self.encode(record)?;
         if self.buffer.len() - 8 > LONGEST as usize {
@@ -56,7 +56,7 @@ impl<W: Write> SessionWriter<W> {
         Ok(serde_json::to_writer(&mut self.buffer, record)?)
     }
 
-    /// Hands what was written to the system.
+    /// Flushes the output.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -77,28 +77,28 @@ fn checksum(payload: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// What reading the next frame gave.
+/// Result of reading the next frame.
 #[derive(Debug)]
 pub enum Next {
     /// A record.
     Record(Box<Record>),
-    /// A whole frame of a kind this version does not know.
+    /// An intact frame of a kind that this version does not know.
     Unknown {
-        /// Where it begins, in bytes from the start.
+        /// Offset of the frame, in bytes from the start.
         offset: u64,
     },
-    /// The end, after the last whole frame.
+    /// The end, after the last complete frame.
     End,
-    /// The stream ends inside a frame, or a frame is damaged; nothing after it can be trusted.
+    /// The stream ends inside a frame, or a frame is damaged. Nothing after it can be trusted.
     Broken {
-        /// Where the frame begins, in bytes from the start.
+        /// Offset of the frame, in bytes from the start.
         offset: u64,
         /// What is wrong with it.
         what: &'static str,
     },
 }
 
-/// Reads records one by one; works on pipes, where each is given out as soon as it arrived.
+/// Reads records one by one; on a pipe each is returned as soon as it has arrived.
 pub struct SessionReader<R: Read> {
     input: R,
     offset: u64,
@@ -108,7 +108,7 @@ impl<R: Read> SessionReader<R> {
     /// Checks the first bytes.
     ///
     /// # Errors
-    /// When they cannot be read; `Ok(None)` when they are not a session's.
+    /// When they cannot be read. `Ok(None)` when they do not begin a session.
     pub fn new(mut input: R) -> io::Result<Option<Self>> {
         let mut magic = [0; 8];
         let n = fill(&mut input, &mut magic)?;
@@ -116,16 +116,16 @@ impl<R: Read> SessionReader<R> {
         Ok(is_session.then_some(SessionReader { input, offset: magic.len() as u64 }))
     }
 
-    /// Bytes taken in so far.
+    /// Number of bytes read so far.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next record; waits for it on a pipe.
+    /// The next record; blocks on a pipe.
     ///
     /// # Errors
-    /// When the system cannot read; a cut or damaged stream is [`Next::Broken`].
+    /// When the system cannot read. A truncated or damaged stream is [`Next::Broken`].
     pub fn next_record(&mut self) -> io::Result<Next> {
         let offset = self.offset;
         let mut head = [0; 8];
@@ -137,13 +137,13 @@ impl<R: Read> SessionReader<R> {
         let [a, b, c, d, e, f, g, h] = head;
         let (length, sum) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
         if length == 0 {
-            // Their checksum would be right: what the file system had not written yet when the machine went down reads as zeros.
+            // The checksum of zeros is zero. After a crash of the machine, data that was not yet on disk reads as zeros.
             return Ok(Next::Broken { offset, what: "zeros stand where a record should begin" });
         }
         if length > LONGEST {
             return Ok(Next::Broken { offset, what: "a record claims to be longer than any can be" });
         }
-        // Grown as bytes arrive: a damaged length must not make us ask for memory that the file does not have.
+        // The buffer grows with the data: a damaged length must not allocate memory for bytes that do not exist.
         let mut payload = Vec::new();
         let got = self.input.by_ref().take(u64::from(length)).read_to_end(&mut payload)?;
         if got < length as usize {

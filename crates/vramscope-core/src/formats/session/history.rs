@@ -1,4 +1,4 @@
-//! [`History`]: records folded into a [`Recording`], while they arrive or from a file.
+//! [`History`]: combines records into a [`Recording`], live or from a file.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use crate::model::{
     Progress, Recording, Sample, Source, TorchFigures,
 };
 
-/// Samples kept in memory for each device of a watch: an hour at 10 a second, about 5 MiB.
+/// Samples kept in memory per device of a live session: an hour at 10 per second, about 5 MiB.
 const MOST_SAMPLES: usize = 40_000;
-/// Points kept for each process.
+/// Points kept per process.
 const MOST_POINTS: usize = 20_000;
-/// Lines on the picture; more would be a solid block.
+/// Marks kept; more would be drawn as a solid block.
 const MOST_MARKS: usize = 10_000;
-/// Processes of one list, and those a device has figures of. A card has some tens.
+/// Limit for processes of one list, and for processes with PyTorch figures. A real device has some tens.
 const MOST_PROCESSES: usize = 4_096;
-/// PyTorch's figures older than this no longer describe the process.
+/// PyTorch's figures are ignored when older than this.
 const TORCH_LIFE_US: i64 = 5_000_000;
-/// A hole in sampling longer than this is drawn as a gap.
+/// A longer interval without samples is drawn as a gap.
 const GAP_US: i64 = 5_000_000;
 
-/// A process that the device holds now.
+/// A process that is on the device now.
 #[derive(Clone, Copy, Debug)]
 struct Present {
     pid: u32,
     track: usize,
     used: Option<u64>,
-    /// What PyTorch had reserved when the driver's figure was read.
+    /// PyTorch's reserved bytes at the time of the driver's figure.
     reserved_then: Option<u64>,
 }
 
@@ -39,9 +39,9 @@ struct Present {
 pub struct DeviceNow<'a> {
     /// Its number in the session.
     pub number: u32,
-    /// What it is.
+    /// Name, UUID, capacity and other facts.
     pub facts: &'a DeviceFacts,
-    /// The newest sample.
+    /// The newest sample; `None` before the first.
     pub sample: Option<Sample>,
     /// Processes, gauges, losses.
     pub track: &'a LiveTrack,
@@ -54,74 +54,74 @@ struct Device {
     samples: Vec<Sample>,
     track: LiveTrack,
     present: Vec<Present>,
-    /// The least that nobody claimed since the last list of processes, in bytes.
+    /// The smallest unattributed figure since the last list of processes, in bytes.
     nobodys: Option<u64>,
     torch: HashMap<u32, (TorchFigures, i64)>,
-    /// Segments and blocks asked for last.
+    /// The last segments and blocks that were requested.
     state: Option<DeviceRecording>,
-    /// Where the tracks of a process are, by PID and start.
+    /// Indices of a process's tracks, by PID and start.
     tracks: HashMap<(u32, u64), Vec<usize>>,
 }
 
-/// A session so far.
+/// The state of a session so far.
 #[derive(Debug, Default)]
 pub struct History {
     devices: Vec<Device>,
     processes: HashMap<u32, ProcessFacts>,
-    /// What helpers said of their process.
+    /// Facts reported by helpers, by PID.
     helpers: HashMap<u32, Arc<Vec<(String, String)>>>,
     trouble: Option<String>,
     host: String,
     focus: Option<u32>,
     is_unbounded: bool,
-    /// Devices beyond those that are kept.
+    /// Number of records about devices beyond the limit.
     left_out: u64,
-    /// Counts records, so that a viewer knows when to look again.
+    /// Counts records, so that a viewer knows when to update.
     revision: u64,
 }
 
 impl History {
-    /// Keeps bounded memory: the older half is thinned when it fills up, peaks stay.
+    /// Limits memory: when a series is full its older half is thinned; peaks stay.
     #[must_use]
     pub fn new() -> Self {
         History::default()
     }
 
-    /// Keeps everything: for a file that was read whole.
+    /// Keeps everything, for a file that is read whole.
     #[must_use]
     pub fn unbounded() -> Self {
         History { is_unbounded: true, ..History::default() }
     }
 
-    /// Watches this process even while no helper answers for it: its bytes are kept apart from the others'.
+    /// Watches this process even if no helper answers for it: its bytes are not counted as those of others.
     pub fn set_focus(&mut self, pid: Option<u32>) {
         self.focus = pid;
     }
 
-    /// Changes with every record.
+    /// Increases with every record.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Why nothing can be sampled, when that is so.
+    /// Why nothing can be sampled; `None` when sampling works.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// How many records told of devices beyond those that are kept.
+    /// Number of records about devices beyond the limit.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// The number and UUID of each device.
+    /// Number and UUID of each device.
     pub fn devices(&self) -> impl Iterator<Item = (u32, &str)> {
         self.devices.iter().map(|d| (d.number, d.facts.uuid.as_str()))
     }
 
-    /// The processes that are on any device now.
+    /// PIDs of the processes that are on any device now.
     #[must_use]
     pub fn present(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.devices.iter().flat_map(|d| &d.present).map(|p| p.pid).collect();
@@ -130,13 +130,13 @@ impl History {
         pids
     }
 
-    /// Devices that cannot be read, each with the reason.
+    /// Number of each device that cannot be read, with the reason.
     pub fn unreadable(&self) -> impl Iterator<Item = (u32, &str)> {
         self.devices.iter().filter_map(|d| Some((d.number, d.track.trouble.as_deref()?)))
     }
 
-    /// True when every device that is known has a sample, or a reason why it has none. Devices are told before their first
-    /// sample, so then all are known.
+    /// True when every known device has a sample, or a reason why it has none. Devices are announced before their first sample,
+    /// so then all are known.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.devices.is_empty() && self.devices.iter().all(|d| !d.samples.is_empty() || d.track.trouble.is_some())
@@ -149,7 +149,7 @@ impl History {
         Some((*d.samples.last()?, d.facts.total))
     }
 
-    /// What is known of each device now, without a copy of what was before.
+    /// The present state of each device, without copying its history.
     pub fn now(&self) -> impl Iterator<Item = DeviceNow<'_>> {
         self.devices.iter().map(|d| DeviceNow {
             number: d.number,
@@ -159,13 +159,13 @@ impl History {
         })
     }
 
-    /// The samples of a device.
+    /// The samples of a device; empty if it is unknown.
     #[must_use]
     pub fn samples(&self, device: u32) -> &[Sample] {
         self.devices.iter().find(|d| d.number == device).map_or(&[], |d| &d.samples)
     }
 
-    /// Takes in one record. Cost: a process list or two; now and then a pass over the samples.
+    /// Adds one record. Cost: a pass over one or two process lists, and now and then over the samples.
     pub fn add(&mut self, record: Record) {
         self.revision += 1;
         match record {
@@ -218,7 +218,7 @@ impl History {
                 }
                 for track in self.tracks_of(gone.pid) {
                     track.has_helper = false;
-                    // What it had pinned is not known from here on.
+                    // Its pinned memory is unknown from here on.
                     if let Some(last) = track.host.last().copied().filter(|p| p.pinned.is_some()) {
                         track.host.push(HostPoint {
                             time_us: gone.t.max(last.time_us),
@@ -285,13 +285,13 @@ impl History {
             Sample { time_us: point.t, used: Some(point.used), driver: point.driver, others: Some(0), ..Sample::default() };
         d.torch.retain(|_, (_, t)| point.t.saturating_sub(*t) < TORCH_LIFE_US);
         let add = |sum: &mut Option<u64>, bytes: u64| *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
-        // What the driver's list said of the processes that are followed.
+        // The driver's figures for the watched processes, summed.
         let mut listed = 0_u64;
         for p in &d.present {
             let torch = d.torch.get(&p.pid).map(|(m, _)| *m);
             match (p.used, torch) {
                 (Some(used), Some(m)) => {
-                    // Between two process lists the process grows and shrinks by what PyTorch reserves and gives back.
+                    // Between two process lists the process changes by what PyTorch reserves and frees.
                     let then = p.reserved_then.unwrap_or(m.reserved);
                     add(&mut sample.process, used.saturating_add(m.reserved).saturating_sub(then));
                     listed = listed.saturating_add(used);
@@ -304,7 +304,7 @@ impl History {
                 (None, _) => {}
             }
         }
-        // A list may already count what the helper tells a moment later; the device's own figure says how much there can be.
+        // A list may already include what the helper reports a moment later; the device's own figure limits the sum.
         if let Some(process) = &mut sample.process {
             let room = point.used.saturating_sub(point.driver.unwrap_or(0)).saturating_sub(sample.others.unwrap_or(0));
             let nobodys = d.nobodys.unwrap_or(0);
@@ -322,7 +322,7 @@ impl History {
         }
         if let Some(last) = d.samples.last() {
             if point.t <= last.time_us {
-                // Two readings in one microsecond, or a clock that stood still: the later one counts.
+                // Two readings in one microsecond, or a clock that stood still: keep both, in order.
                 sample.time_us = last.time_us.saturating_add(1);
             } else if point.t.saturating_sub(last.time_us) > GAP_US && d.track.gaps.last().is_none_or(|g| g.to_us <= last.time_us)
             {
@@ -361,7 +361,7 @@ impl History {
                     d.track.processes.push(track);
                     let mark =
                         LiveMark { time_us: list.t, kind: MarkKind::Process, text: format!("process {pid} starts").into() };
-                    // What runs already when the watch begins did not start then.
+                    // Processes that were running when the session began did not start then.
                     if !d.samples.is_empty() {
                         push_mark(&mut d.track.marks, mark);
                     }
@@ -431,7 +431,7 @@ impl History {
     }
 
     fn add_mark(&mut self, mark: &MarkPoint) {
-        // One mark may be for every device.
+        // A mark without a device applies to all devices.
         let text: Arc<str> = mark.text.as_str().into();
         for d in self.devices.iter_mut().filter(|d| mark.d.is_none_or(|n| n == d.number)) {
             push_mark(&mut d.track.marks, LiveMark { time_us: mark.t, kind: mark.kind, text: Arc::clone(&text) });
@@ -452,7 +452,7 @@ impl History {
         }
     }
 
-    /// Bytes that were listed before no longer hold: they are not told from here on, and processes neither end nor start.
+    /// Bytes listed before are no longer valid: they become unknown from here on. Processes neither start nor end.
     fn set_unlisted(&mut self, lost: &Trouble) {
         let most = self.most(MOST_POINTS);
         for d in self.devices.iter_mut().filter(|d| lost.d.is_none_or(|n| n == d.number)) {
@@ -510,7 +510,7 @@ impl History {
         });
         let mut devices: Vec<DeviceRecording> = devices.collect();
         if devices.is_empty() {
-            // A watch that has found no device yet still has something to say: why.
+            // A session that has found no device yet still reports why.
             let track = LiveTrack { trouble: self.trouble.clone(), ..LiveTrack::default() };
             devices.push(DeviceRecording { live: Some(Box::new(track)), ..DeviceRecording::default() });
         }
@@ -521,7 +521,7 @@ impl History {
         }
     }
 
-    /// The machine that was watched; empty when unknown.
+    /// Name of the watched machine; empty when unknown.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
@@ -538,7 +538,7 @@ fn describe(track: &mut ProcessTrack, facts: &ProcessFacts) {
 
 fn push_mark(marks: &mut Vec<LiveMark>, mark: LiveMark) {
     if marks.len() < MOST_MARKS {
-        // Helpers send through channels of their own: a mark may arrive after later ones.
+        // Helpers use channels of their own, so a mark may arrive after later ones.
         let at = marks.partition_point(|m| m.time_us <= mark.time_us);
         marks.insert(at, mark);
     }
@@ -551,7 +551,7 @@ fn push_point(track: &mut ProcessTrack, point: ProcessPoint, most: usize) {
         track.peak = Some((bytes, point.time_us));
     }
     if let Some(t) = point.torch {
-        // They fall when the program resets them: the highest is what it needed.
+        // PyTorch's peaks fall when the program resets them; keep the highest.
         let (allocated, reserved) = track.torch_peak.unwrap_or_default();
         let peaks = (allocated.max(t.allocated_peak).max(t.allocated), reserved.max(t.reserved_peak).max(t.reserved));
         track.torch_peak = Some(peaks);

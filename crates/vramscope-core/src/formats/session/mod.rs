@@ -1,6 +1,6 @@
-//! The `.vramscope` session: what a live watch saw, as it saw it.
+//! The `.vramscope` session: what a live session recorded.
 //!
-//! A session is 8 bytes `VRAMSES\x01` and then frames, appended one by one and never changed:
+//! A session is the 8 bytes `VRAMSES\x01`, followed by frames that are appended one by one and never changed:
 //!
 //! ```text
 //! u32 length   little endian, bytes of the payload
@@ -8,9 +8,9 @@
 //! payload      one JSON object; its field "k" names the kind of record
 //! ```
 //!
-//! Whatever was written before a kill, a full disk or a cut connection opens: reading stops at the first frame that is not whole
-//! and says so. The same bytes go through a pipe, so `ssh host vramscope record -` is a session being read while it is written.
-//! [`Record`] has every kind; [`History`] folds them into a [`Recording`], for a live watch and for a file alike.
+//! Everything written before a kill, a full disk or a broken connection can be opened: reading stops at the first incomplete
+//! frame and reports it. The same bytes go through a pipe, so `ssh host vramscope record -` is a session that is read while it is
+//! written. [`Record`] lists all kinds; [`History`] combines them into a [`Recording`], both live and from a file.
 
 mod file;
 mod frame;
@@ -29,10 +29,10 @@ pub use record::{
 use super::FormatError;
 use crate::model::{Progress, Recording, WarningKind};
 
-/// Reads a session that was saved. A file cut short gives what came before the cut.
+/// Reads a saved session. A truncated file gives what came before the cut.
 ///
 /// # Errors
-/// [`FormatError`] when it holds no device at all.
+/// [`FormatError`] when it contains no device.
 pub(super) fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let io = |error: std::io::Error| FormatError::Io { name: name.to_owned(), what: error.to_string() };
     let Some(mut reader) = SessionReader::new(bytes).map_err(io)? else {
@@ -41,7 +41,7 @@ pub(super) fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Reco
             found: "the beginning of a session of another version".to_owned(),
         });
     };
-    // A file that was read whole may use more memory than a watch that never ends.
+    // A file that is read whole may use more memory than an endless live session.
     let mut history = History::unbounded();
     let (mut unknown, mut broken) = ((0u64, None), None);
     loop {
@@ -64,7 +64,7 @@ pub(super) fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Reco
         let what = history.trouble().unwrap_or("the session ended before a device was found").to_owned();
         return Err(FormatError::Empty { name: name.to_owned(), what });
     }
-    // A session that ends with a whole record but no farewell is a recorder that was stopped with Ctrl+C: nothing is missing.
+    // A complete last record without an `End` record: the recorder was stopped with Ctrl+C, and nothing is missing.
     if let Some((offset, what)) = broken {
         recording.report.warn(WarningKind::Truncated, Some(offset), || {
             format!("the session is cut short: {what}; everything before it was read")
@@ -125,7 +125,7 @@ mod tests {
         let w = &r.report.warnings[0];
         assert!(w.text.contains("checksum") && w.first_offset.is_some(), "{w:?}");
         assert_eq!(r.devices[0].samples.len(), 19);
-        // A length that no file could hold asks for no memory.
+        // An impossible length must not allocate memory.
         let mut long = session(1);
         let n = long.len();
         long.extend_from_slice(&[0xff; 8]);
@@ -196,7 +196,7 @@ mod tests {
         h.add(Record::Torch(TorchPoint { d: 0, t: 1, pid: 9, m: m(100, 60) }));
         h.add(Record::Processes(ProcessList { d: 0, t: 2, p: vec![(9, 1, Some(300)), (10, 1, Some(50))] }));
         h.add(Record::Memory(MemoryPoint { d: 0, t: 3, total: 1000, used: 400, driver: Some(40) }));
-        // 50 more are reserved; the list of processes is not read again yet.
+        // 50 more bytes are reserved; the list of processes has not been read again.
         h.add(Record::Torch(TorchPoint { d: 0, t: 4, pid: 9, m: m(150, 130) }));
         h.add(Record::Memory(MemoryPoint { d: 0, t: 5, total: 1000, used: 450, driver: Some(40) }));
         let r = h.recording("live");
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Seen on an H200: 2,000 MiB made in one go stood in the driver's list before the helper told of them.
+    /// Seen on an H200: the driver's list included 2,000 MiB, allocated at once, before the helper reported them.
     #[test]
     fn what_a_list_counts_before_the_helper_tells_it_is_not_counted_twice() {
         use crate::model::TorchFigures;
@@ -219,7 +219,7 @@ mod tests {
         h.add(Record::Memory(MemoryPoint { d: 0, t: 3, total: 10_000, used: 5_418, driver: Some(615) }));
         h.add(Record::Torch(TorchPoint { d: 0, t: 4, pid: 9, m: m(2_160) }));
         h.add(Record::Memory(MemoryPoint { d: 0, t: 5, total: 10_000, used: 5_418, driver: Some(615) }));
-        // The other way round: given back in the list, then told by the helper.
+        // The reverse: freed in the list first, then in the helper's report.
         h.add(Record::Processes(ProcessList { d: 0, t: 6, p: vec![(9, 1, Some(746))] }));
         h.add(Record::Memory(MemoryPoint { d: 0, t: 7, total: 10_000, used: 1_370, driver: Some(615) }));
         h.add(Record::Torch(TorchPoint { d: 0, t: 8, pid: 9, m: m(160) }));

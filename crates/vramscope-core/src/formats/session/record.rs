@@ -1,74 +1,74 @@
-//! What a session is made of: one [`Record`] a frame, as JSON with a field `k` that names its kind.
+//! The contents of a session: one [`Record`] per frame, as JSON with a field `k` for its kind.
 //!
-//! A field that is added later must have a default; a kind that is added later is counted and skipped by older readers.
+//! A new field must have a default; older readers count and skip a new kind.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{CallCost, MarkKind, Reading, TorchFigures};
 
-/// One thing that was seen.
+/// One observation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "k", rename_all = "snake_case")]
 pub enum Record {
-    /// First of a session: who recorded it.
+    /// First record of a session: the recorder.
     Start(Start),
-    /// A device, before anything about it; again when a fact changed.
+    /// A device; comes before its figures, and again when a fact changed.
     Device(DeviceFacts),
-    /// The memory of a device.
+    /// Memory of a device at an instant.
     Memory(MemoryPoint),
-    /// Every process on a device.
+    /// All processes on a device.
     Processes(ProcessList),
-    /// The list of processes cannot be read any more, or can again; what was listed is of before.
+    /// The list of processes became unreadable, or readable again; the last list is then out of date.
     Unlisted(Trouble),
-    /// The most that processes ever had on a device.
+    /// The most that each process ever had on a device.
     Peaks(DevicePeaks),
-    /// Who a process is; before its figures.
+    /// A process; comes before its figures.
     Process(ProcessFacts),
-    /// What a device does.
+    /// Gauges of a device.
     Gauge(DeviceGauge),
-    /// PyTorch's figures, from the helper in a process.
+    /// PyTorch's figures from the helper in a process.
     Torch(TorchPoint),
-    /// The machine's own memory in a process.
+    /// Host memory of a process.
     Host(HostMemory),
-    /// A helper answered.
+    /// A helper connected.
     Attached(Attached),
-    /// A helper went away.
+    /// A helper disconnected.
     Detached(Detached),
-    /// An instant worth a line.
+    /// An instant worth marking on the timeline.
     Mark(MarkPoint),
-    /// A device cannot be read, or can again.
+    /// A device became unreadable, or readable again.
     Trouble(Trouble),
-    /// What calls cost.
+    /// Cost of the driver calls.
     Costs(Costs),
     /// Samples were lost.
     Lost(Lost),
     /// Segments and blocks of a process, as the JSON of a snapshot without traces.
     Blocks(Blocks),
-    /// Last of a session that was closed.
+    /// Last record of a session that was closed properly.
     End(End),
 }
 
-/// Who recorded.
+/// The recorder of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Start {
     /// Microseconds since the epoch.
     pub time_us: i64,
-    /// vramscope's version.
+    /// Version of vramscope.
     pub version: String,
     /// The machine's name.
     pub host: String,
-    /// Why nothing can be sampled, when that is so from the start.
+    /// Why nothing can be sampled, if that is known from the start.
     pub trouble: Option<String>,
-    /// The process that records; 0 when unknown.
+    /// PID of the recorder; 0 when unknown.
     pub pid: u32,
 }
 
-/// A device.
+/// Facts about a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceFacts {
-    /// Its number in this session; other records name it by this.
+    /// Its number in this session, by which other records refer to it.
     pub device: u32,
     /// `GPU-…` or `MIG-…`.
     pub uuid: String,
@@ -76,9 +76,9 @@ pub struct DeviceFacts {
     pub name: String,
     /// Total bytes; 0 when unknown.
     pub total: u64,
-    /// Driver version, PCI address, MIG, ECC: shown as they are.
+    /// Driver version, PCI address, MIG, ECC: shown unchanged.
     pub facts: Vec<(String, String)>,
-    /// What is unknown here, each with its reason.
+    /// Figures that are not available, each with its reason.
     pub limits: Vec<String>,
 }
 
@@ -90,15 +90,15 @@ pub struct MemoryPoint {
     pub d: u32,
     /// Microseconds since the epoch.
     pub t: i64,
-    /// Total.
+    /// Total bytes of the device.
     pub total: u64,
-    /// In use by everyone, the driver included.
+    /// Bytes in use by all processes and the driver.
     pub used: u64,
-    /// Kept by the driver, when it tells.
+    /// Bytes used by the driver; `None` if it does not report them.
     pub driver: Option<u64>,
 }
 
-/// Processes of a device: PID, start in clock ticks since boot, bytes.
+/// The processes on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessList {
@@ -106,11 +106,11 @@ pub struct ProcessList {
     pub d: u32,
     /// Microseconds since the epoch.
     pub t: i64,
-    /// `(pid, start, bytes)`; bytes `None` where the driver does not tell.
+    /// `(pid, start in clock ticks since boot, bytes)`; bytes are `None` where the driver does not report them.
     pub p: Vec<(u32, u64, Option<u64>)>,
 }
 
-/// The most that processes ever had on a device, by the driver's accounting.
+/// The most bytes that processes ever had on a device, from the driver's accounting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DevicePeaks {
@@ -118,15 +118,15 @@ pub struct DevicePeaks {
     pub d: u32,
     /// Microseconds since the epoch.
     pub t: i64,
-    /// `(pid, start, bytes)`.
+    /// `(pid, start in clock ticks since boot, bytes)`.
     pub p: Vec<(u32, u64, u64)>,
 }
 
-/// A process.
+/// Facts about a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessFacts {
-    /// As the driver names it.
+    /// PID as the driver reports it.
     pub pid: u32,
     /// Start in clock ticks since boot.
     pub started: u64,
@@ -134,15 +134,15 @@ pub struct ProcessFacts {
     pub name: String,
     /// Command line.
     pub command: String,
-    /// User.
+    /// User name.
     pub user: String,
-    /// Container.
+    /// Container it runs in, if any.
     pub container: Option<String>,
-    /// Why something is missing.
+    /// Why a fact is missing.
     pub note: Option<String>,
 }
 
-/// A gauge of a device.
+/// Gauges of a device at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceGauge {
     /// Device number.
@@ -157,62 +157,62 @@ pub struct DeviceGauge {
 pub struct TorchPoint {
     /// Device number.
     pub d: u32,
-    /// Microseconds since the epoch, by the clock of the machine.
+    /// Microseconds since the epoch, by the machine's clock.
     pub t: i64,
-    /// Process.
+    /// PID.
     pub pid: u32,
-    /// Bytes.
+    /// PyTorch's memory figures.
     pub m: TorchFigures,
 }
 
-/// What a process has of the machine's own memory, bytes. The sampler tells one part and the helper the others: what is absent did not change.
+/// Host memory of a process, in bytes. The sampler sends one part and the helper the others; an absent field did not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostMemory {
     /// Microseconds since the epoch.
     pub t: i64,
-    /// Process.
+    /// PID.
     pub pid: u32,
-    /// Resident, by the kernel's count.
+    /// Resident memory as the kernel counts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident: Option<u64>,
-    /// Pinned by PyTorch, in use or not.
+    /// Pinned by PyTorch, in use or cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<u64>,
-    /// Pinned and in use.
+    /// Pinned by PyTorch and in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned_used: Option<u64>,
 }
 
-/// A helper that answered.
+/// A helper that connected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Attached {
     /// Microseconds since the epoch.
     pub t: i64,
-    /// Process.
+    /// PID.
     pub pid: u32,
-    /// PyTorch, CUDA, backend, settings, rank.
+    /// PyTorch and CUDA version, allocator backend, settings, rank.
     pub facts: Vec<(String, String)>,
 }
 
-/// A helper that went away.
+/// A helper that disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Detached {
     /// Microseconds since the epoch.
     pub t: i64,
-    /// Process.
+    /// PID.
     pub pid: u32,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// An instant worth a line.
+/// An instant worth marking on the timeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MarkPoint {
-    /// The device it is about; every device when absent.
+    /// The device it is about; `None` for all devices.
     pub d: Option<u32>,
     /// Microseconds since the epoch.
     pub t: i64,
@@ -222,25 +222,25 @@ pub struct MarkPoint {
     pub text: String,
 }
 
-/// A device that cannot be read, or can again.
+/// A device or list that became unreadable, or readable again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trouble {
-    /// The device; every device when absent.
+    /// The device; `None` for all devices.
     pub d: Option<u32>,
     /// Microseconds since the epoch.
     pub t: i64,
-    /// One sentence; `None` when all is well again.
+    /// The reason in one sentence; `None` when it is readable again.
     pub sentence: Option<String>,
 }
 
-/// What calls cost.
+/// Cost of the driver calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Costs {
-    /// Each kind of call.
+    /// One entry per kind of call.
     pub calls: Vec<CallCost>,
-    /// Share of one core that the sampling thread used.
+    /// Share of one processor core that the sampling thread used.
     pub cpu: Option<f64>,
 }
 
@@ -248,31 +248,31 @@ pub struct Costs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
-    /// Of which device; of all when `None`.
+    /// The device; `None` for all devices.
     pub d: Option<u32>,
-    /// How many.
+    /// Number of samples.
     pub n: u64,
-    /// Last sample before them, when known.
+    /// Time of the last sample before, if known.
     pub from: i64,
-    /// First sample after them.
+    /// Time of the first sample after.
     pub to: i64,
 }
 
-/// Segments and blocks.
+/// Segments and blocks of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Blocks {
     /// Microseconds since the epoch.
     pub t: i64,
-    /// Process.
+    /// PID.
     pub pid: u32,
-    /// Which device number of this session each ordinal of the process is.
+    /// The process's ordinal of each device, with the device's number in this session.
     pub devices: Vec<(i32, u32)>,
     /// A snapshot without traces.
     pub snapshot: Box<serde_json::value::Value>,
 }
 
-/// Closed on purpose.
+/// The session was closed properly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {

@@ -1,8 +1,8 @@
-//! Series that stay bounded however long a watch goes on.
+//! Keeps series bounded, however long a session runs.
 
 use crate::model::{HostPoint, ProcessPoint, Reading, Sample};
 
-/// Drops one of each pair in the older half, the one that `keep_first` does not want; returns how many went.
+/// Drops one of each pair in the older half, keeping the first if `keep_first` says so; returns how many were dropped.
 fn halve<T: Copy>(series: &mut Vec<T>, keep_first: impl Fn(&T, &T) -> bool) -> u64 {
     let half = series.len() / 2 / 2 * 2;
     let mut write = 0;
@@ -17,7 +17,7 @@ fn halve<T: Copy>(series: &mut Vec<T>, keep_first: impl Fn(&T, &T) -> bool) -> u
     removed as u64
 }
 
-/// Keeps at most `most` samples: of each pair in the older half the one with more in use stays, so that no peak is lost.
+/// Keeps at most `most` samples: of each pair in the older half the one with more bytes in use stays, so that no peak is lost.
 pub(super) fn bound_samples(series: &mut Vec<Sample>, most: usize) -> u64 {
     if series.len() <= most { 0 } else { halve(series, |a, b| a.used > b.used) }
 }

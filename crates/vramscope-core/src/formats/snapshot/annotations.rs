@@ -1,4 +1,4 @@
-//! `external_annotations`: starts and ends of user ranges, matched by name.
+//! `external_annotations`: start and end events of user ranges, matched by name.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use super::super::pickle::{Node, NodeId, Tree};
 use super::stacks::{StackReader, unknown_key, wrong_type};
 use crate::model::{Annotation, Annotations, LoadReport, StrId, WarningKind};
 
-/// The ranges of one device, how many are open, and which of each name.
+/// The ranges of one device, the number of open ones, and the open ones by name.
 #[derive(Default)]
 struct Ranges {
     annotations: Annotations,
@@ -14,7 +14,7 @@ struct Ranges {
     by_name: FxHashMap<StrId, Vec<usize>>,
 }
 
-/// Reads the list: annotations by device, each device's by start.
+/// Reads the list. Returns annotations per device, each device's ordered by start.
 pub(crate) fn read(tree: &Tree, list: NodeId, stacks: &mut StackReader, report: &mut LoadReport) -> Vec<(i64, Annotations)> {
     if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
         wrong_type(tree, list, "external_annotations", "a list", report);
@@ -58,7 +58,7 @@ pub(crate) fn read(tree: &Tree, list: NodeId, stacks: &mut StackReader, report: 
         report.warn_many(WarningKind::OpenAnnotation, ranges.open, None, || {
             "annotations that began but had not ended when the snapshot was taken; they have no end".to_owned()
         });
-        // Stable: nested ranges that begin in the same microsecond keep their order, the outer one first.
+        // A stable sort, so that nested ranges that begin in the same microsecond keep their order, the outer one first.
         ranges.annotations.sort_by_key(|annotation| annotation.start_us);
     }
     devices.into_iter().map(|(device, ranges)| (device, ranges.annotations)).collect()
@@ -73,7 +73,7 @@ impl Ranges {
         self.by_name.entry(name).or_default().push(at);
     }
 
-    /// Ends the latest open range of that name; false when there is none.
+    /// Ends the latest open range of this name; false when there is none.
     fn end(&mut self, name: StrId, time: i64) -> bool {
         let Some(at) = self.by_name.get_mut(&name).and_then(Vec::pop) else { return false };
         self.annotations[at].end_us = Some(time);

@@ -1,20 +1,20 @@
-//! Room for the events of a whole file, filled by many threads at once and never copied.
+//! Preallocated event columns for a whole file: many threads fill them at once, and nothing is copied.
 
 use std::mem::MaybeUninit;
 
 use super::trace::Event;
 use crate::model::{Action, EventTable, PoolId, StackId, StreamId};
 
-/// The shortest entry any release writes is a little longer than this; a file with more entries was not written by one.
+/// A little less than the shortest entry that any PyTorch release writes; no genuine file has more entries than this allows.
 const MIN_ENTRY_BYTES: usize = 24;
 
-/// Columns with room for as many events as a file of a size can hold. The room costs address space, not memory, until it is used.
+/// Columns with capacity for as many events as a file of this size can hold. Unused capacity costs address space, not memory.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     table: EventTable,
 }
 
-/// A stretch of the columns that one thread fills.
+/// A range of the columns that one thread fills.
 #[derive(Debug)]
 pub(super) struct Slots<'c> {
     time: &'c mut [MaybeUninit<i64>],
@@ -27,12 +27,11 @@ pub(super) struct Slots<'c> {
 }
 
 impl<'c> Slots<'c> {
-    /// How many events fit.
     pub(super) fn len(&self) -> usize {
         self.action.len()
     }
 
-    /// Takes the first `n` slots, or as many as there are.
+    /// Takes the first `n` slots, or all if there are fewer.
     pub(super) fn take(&mut self, n: usize) -> Slots<'c> {
         fn cut<'c, T>(column: &mut &'c mut [T], n: usize) -> &'c mut [T] {
             let (front, rest) = std::mem::take(column).split_at_mut(n);
@@ -51,7 +50,7 @@ impl<'c> Slots<'c> {
         }
     }
 
-    /// Writes event `i`. Nothing when there is no such slot.
+    /// Writes event `i`; does nothing if there is no such slot.
     #[inline]
     pub(super) fn set(&mut self, i: usize, event: Event) {
         if i < self.action.len() {
@@ -67,7 +66,7 @@ impl<'c> Slots<'c> {
 }
 
 impl Columns {
-    /// Room for the events of `bytes` bytes of file; `None` when the system has not even the address space.
+    /// Capacity for the events of a file of `bytes` bytes; `None` if the system lacks the address space.
     pub(super) fn for_file(bytes: usize) -> Option<Self> {
         let n = (bytes / MIN_ENTRY_BYTES + 64).min(u32::MAX as usize - 1);
         let mut table = EventTable::default();
@@ -83,7 +82,7 @@ impl Columns {
         got.iter().all(|&ok| ok).then_some(Columns { table })
     }
 
-    /// All the room there is.
+    /// All slots.
     pub(super) fn slots(&mut self) -> Slots<'_> {
         let t = &mut self.table;
         let n = t.action.capacity();
@@ -101,8 +100,8 @@ impl Columns {
         slots.take(n)
     }
 
-    /// The table of what was written. `written` has, for every stretch of slots in order, how many it has and how many of
-    /// them, from its first, were [`set`](Slots::set).
+    /// The table of the events written. `written` lists, in order, for each range of slots its length and how many slots at its
+    /// beginning were [`set`](Slots::set).
     pub(super) fn finish(mut self, written: &[(usize, usize)]) -> EventTable {
         fn close<T: Copy>(column: &mut Vec<T>, written: &[(usize, usize)]) {
             let spare = column.spare_capacity_mut();
@@ -114,9 +113,9 @@ impl Columns {
                 from += slots;
                 to += set;
             }
-            // SAFETY: the vector is empty, so spare slot `i` is element `i`. The first `to` of them were written: each stretch
-            // has its first `set` slots written (the caller's promise, counted by the thread that filled it), and the copies
-            // above moved them together without a gap.
+            // SAFETY: the vector is empty, so spare slot `i` is element `i`. The first `to` of them were written: in each range
+            // the first `set` slots are written (the caller guarantees it; the thread that filled the range counted them), and
+            // the copies above moved them together without a gap.
             unsafe { column.set_len(to) };
             column.shrink_to_fit();
         }
@@ -132,7 +131,7 @@ impl Columns {
     }
 }
 
-/// Cuts a table in two: the events from `at` on.
+/// Removes and returns the events from `at` on.
 pub(super) fn split_off(table: &mut EventTable, at: usize) -> EventTable {
     fn tail<T>(column: &mut Vec<T>, at: usize) -> Vec<T> {
         let tail = column.split_off(at.min(column.len()));

@@ -1,4 +1,4 @@
-//! Damaged and hostile files: never a panic, never a hang, never memory out of proportion.
+//! Damaged and hostile files must cause no panic, no hang and no excessive memory.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::super::{FormatError, read};
 use super::tests::{Dialect, V, dict, entry, everything, open, pickle, s};
 use crate::model::{Format, Progress, WarningKind};
 
-/// A small generator, so that a failure can be run again.
+/// A small random generator with a seed, so that failures can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// Reads bytes that may be anything; whatever comes of it must hold together.
+/// Reads arbitrary bytes; a recording that results must be consistent.
 fn survive(bytes: &[u8]) {
     let Ok(recording) = read(bytes, "damaged", &Progress::new()) else { return };
     for device in &recording.devices {
@@ -57,7 +57,7 @@ fn a_file_cut_anywhere_gives_what_came_before() {
 
 #[test]
 fn thousands_of_random_damages_are_survived() {
-    // Bounded, for every run of the tests; fuzz/ has the unbounded kind.
+    // Limited, because it runs with every test; fuzz/ has the unlimited version.
     let samples: Vec<Vec<u8>> =
         [Dialect::Python(0), Dialect::Python(2), Dialect::Python(4), Dialect::Cpp].map(|d| pickle(&everything(), d)).into();
     let interesting =
@@ -85,7 +85,7 @@ fn thousands_of_random_damages_are_survived() {
     }
 }
 
-/// `device_traces` of one list whose batch is `body`.
+/// `device_traces` with one list, whose batch is `body`.
 fn around(body: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x80\x04}\x94(\x8c\x08segments\x94]\x94\x8c\x0ddevice_traces\x94]\x94]\x94(".to_vec();
     bytes.extend_from_slice(body);
@@ -96,14 +96,14 @@ fn around(body: &[u8]) -> Vec<u8> {
 #[test]
 fn memory_and_time_stay_in_proportion() {
     let started = Instant::now();
-    // Lists of lists fetched twice each: two to the thirtieth leaves, if they were copied.
+    // Nested lists that fetch the inner list twice each: 2^30 leaves if they were copied.
     let mut bomb = b"\x80\x04}\x94(\x8c\x08segments\x94]\x94(K\x00K\x00e".to_vec();
     for id in 0..30u8 {
         bomb.extend([b'0', b']', 0x94, b'(', b'h', id + 2, b'h', id + 2, b'e']);
     }
     bomb.extend(b"u.");
     survive(&bomb);
-    // Entries that all fetch one endless stack.
+    // Many entries that fetch the same very long stack.
     let mut body = b"}\x94(\x8c\x06frames\x94]\x94(".to_vec();
     body.extend(b"}\x94(\x8c\x04name\x94\x8c\x01f\x94u".iter());
     body.extend(b"h\x09".repeat(40_000));
@@ -112,18 +112,18 @@ fn memory_and_time_stay_in_proportion() {
         body.extend(b"}(h\x07h\x08u");
     }
     survive(&around(&body));
-    // An entry fetched over and over: two bytes an event.
+    // One entry fetched again and again: two bytes per event.
     let mut body = b"}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94K\x01\x8c\x04size\x94K\x02u".to_vec();
     body.extend(b"h\x06".repeat(100_000));
     survive(&around(&body));
-    // Depth, lengths and ids without anything behind them.
+    // Depths, lengths and ids with no data after them.
     survive(&[b"\x80\x04".as_slice(), &b"(".repeat(1_000_000)].concat());
     survive(&around(&b"(".repeat(1_000_000)));
     survive(&[b"\x80\x04]".as_slice(), &b"]".repeat(1_000_000)].concat());
     survive(b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f");
     survive(b"\x80\x02}r\xff\xff\xff\xffq\x00.");
     survive(&around(b"}r\xff\xff\xff\xff(h\xffh\xffu"));
-    // A list that holds itself, where frames are due.
+    // A list that contains itself, in place of frames.
     survive(&around(
         b"}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94K\x01\x8c\x04size\x94K\x02\x8c\x06frames\x94]\x94h\x0cau",
     ));
@@ -144,7 +144,7 @@ fn refused(bytes: &[u8]) -> String {
 
 #[test]
 fn what_containers_unpack_to_is_bounded_over_all_of_them() {
-    // Each for itself is within bounds.
+    // Each container alone is within the limits.
     let packed = gzip(&vec![b' '; 30 << 20]);
     let twice = gzip(&packed);
     assert!(refused(&twice).contains("unpacks to more than 16"), "{}", refused(&twice));
@@ -158,7 +158,7 @@ fn values_are_bounded_by_the_file() {
         let bomb = [b"\x80\x04]\x94(".as_slice(), &value.repeat((12 << 20) / value.len()), b"e."].concat();
         assert!(refused(&bomb).contains("more values than"), "{value:?}");
     }
-    // In a trace, where entries are due.
+    // In a trace, in place of entries.
     let read = open(&around(&b"N".repeat(12 << 20)));
     assert!(read.report.warnings.iter().any(|w| w.text.contains("more values than")), "{:?}", read.report.warnings);
     let json = format!("{{\"segments\": [{}0], \"device_traces\": []}}", "0,".repeat(6 << 20));
@@ -166,7 +166,7 @@ fn values_are_bounded_by_the_file() {
     assert!(error.contains("more values than"), "{error}");
 }
 
-/// `items` as a list of which each is the same object but the first.
+/// A list of `items`, all of them references to the first.
 fn shared(out: &mut Vec<u8>, stored: &mut u32, item: impl FnOnce(&mut Vec<u8>, &mut u32), times: usize) {
     out.extend(b"]\x94(");
     *stored += 1;
@@ -204,8 +204,8 @@ fn a_list_of_blocks_that_many_segments_share_is_refused() {
     assert!(sentence.contains("the same blocks again and again"), "{sentence}");
 }
 
-/// Stacks as PyTorch's `stacks="all"` gives them: hundreds of frames, each a dict that is stored once and fetched from then on; the first
-/// stack with a frame has it written out between fetched ones.
+/// Stacks like those of PyTorch's `stacks="all"`: hundreds of frames, each a dict that is written once and then fetched. The
+/// first stack with a frame contains it in full between fetched ones.
 fn deep_stacks(stacks: usize, depth: usize) -> Vec<u8> {
     let mut out = b"\x80\x04}\x94(\x8c\x08segments\x94]\x94\x8c\x0ddevice_traces\x94]\x94]\x94(".to_vec();
     let mut stored = 6u32;

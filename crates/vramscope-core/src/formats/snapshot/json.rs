@@ -1,5 +1,5 @@
-//! Snapshots as JSON, which the official viewer tries first: the same dictionary, so the same [`Tree`]. Trace entries, which are
-//! nearly all of a file, become columns one by one as they are parsed and never stand in the tree together.
+//! Snapshots as JSON, the first format that the official viewer tries: the same dictionary, so the same [`Tree`]. Trace entries,
+//! nearly all of a file, become columns one by one during parsing, so that the tree never holds them all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,13 +13,13 @@ use super::stream::{Read, Trace};
 use super::trace;
 use crate::model::{DeviceRecording, LoadReport, NoteKind, Progress, StackTableBuilder, StrId};
 
-/// Entries between two reports of progress.
+/// Entries between two progress reports.
 const PROGRESS_EVERY: usize = 4096;
 
-/// Reads JSON. A file that ends early gives the containers and items before the end.
+/// Reads JSON. A file that ends early gives the containers and items before its end.
 ///
 /// # Errors
-/// [`FormatError::Malformed`] when not even a first container is there.
+/// [`FormatError::Malformed`] when not even a first container can be read.
 pub(super) fn read<'a>(bytes: &'a [u8], name: &str, progress: &Progress) -> Result<Read<'a>, FormatError> {
     let mut stacks = StackTableBuilder::new();
     let mut state = State {
@@ -44,7 +44,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], name: &str, progress: &Progress) -> Resu
         }
         Err(error) => {
             let offset = offset_of(bytes, error.line(), error.column());
-            // The outermost container is the first node; what was finished inside it is attached as it comes.
+            // The outermost container is the first node; finished items are attached to it during parsing.
             if !(error.is_eof() && matches!(tree.nodes.first(), Some(Node::Dict(_) | Node::List(_)))) {
                 return Err(FormatError::Malformed { name: name.to_owned(), offset, what: format!("invalid JSON ({error})") });
             }
@@ -55,7 +55,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], name: &str, progress: &Progress) -> Resu
     Ok(Read { bytes: bytes.len(), tree, ended, traces, stacks, report })
 }
 
-/// The byte offset of a line and column, both from 1.
+/// The byte offset of a line and column, both counted from 1.
 fn offset_of(bytes: &[u8], line: usize, column: usize) -> u64 {
     let mut at = 0;
     for _ in 1..line {
@@ -67,27 +67,26 @@ fn offset_of(bytes: &[u8], line: usize, column: usize) -> u64 {
     (at + column).min(bytes.len()) as u64
 }
 
-/// What is being built.
 struct State<'a, 's> {
     tree: Tree<'a>,
-    /// The most nodes it may have.
+    /// Maximum number of nodes.
     most: usize,
-    /// Reads entries that leave the tree again.
+    /// Reads entries, which are then removed from the tree.
     stacks: StackReader<'s>,
     traces: Vec<Trace>,
     report: LoadReport,
     notes: Vec<(NoteKind, StrId)>,
-    /// The address of the file's first byte: borrowed text tells by its own how far the parser is.
+    /// The address of the file's first byte; the address of borrowed text minus this is the parser's position.
     start: usize,
     reached: usize,
     progress: &'s Progress,
 }
 
-/// Bytes of a file that a value takes on average, less than any writer needs: `"size":512,` are two.
+/// Average bytes per value in a file; less than any writer needs (`"size":512,` has two values).
 const BYTES_PER_NODE: usize = 4;
 
 impl<'a> State<'a, '_> {
-    /// Adds a value; an error where there are more than a file of this size has.
+    /// Adds a value; an error when there are more values than a file of this size can have.
     fn push<E: serde::de::Error>(&mut self, node: Node<'a>) -> Result<NodeId, E> {
         if self.tree.nodes.len() >= self.most {
             return Err(E::custom("it has more values than a snapshot of its size"));
@@ -96,7 +95,7 @@ impl<'a> State<'a, '_> {
     }
 }
 
-/// Where in a snapshot a value stands.
+/// The position of a value in a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// The outermost value.
@@ -110,7 +109,7 @@ enum Place {
 }
 
 impl Place {
-    /// The place of the value of a key of the outermost dict.
+    /// The place of the value of a key in the outermost dict.
     fn under(self, key: &Node<'_>) -> Place {
         match (self, key) {
             (Place::Root, Node::Str(key)) => match key.as_ref() {
@@ -141,7 +140,7 @@ impl<'a> Seed<'_, 'a, '_> {
         self.state.push(node)
     }
 
-    /// A list of entries: each becomes an event and leaves the tree.
+    /// Reads a list of entries: each becomes an event and is removed from the tree.
     fn trace<A: SeqAccess<'a>>(self, mut seq: A) -> Result<NodeId, A::Error> {
         let state = self.state;
         let list = state.push(Node::List(Vec::new()))?;
@@ -156,7 +155,7 @@ impl<'a> Seed<'_, 'a, '_> {
             }
             let item = seq.next_element_seed(Seed { state, place: Place::Other });
             let done = matches!(item, Ok(None));
-            // An entry that was cut off is there as far as it goes.
+            // A truncated entry is kept as far as it was read.
             if !done && state.tree.nodes.len() > mark {
                 let State { tree, stacks, report, notes, .. } = &mut *state;
                 trace::append(tree, mark as NodeId, &mut device, stacks, report, item.is_err(), notes);
@@ -225,7 +224,7 @@ impl<'a> Visitor<'a> for Seed<'_, 'a, '_> {
             }
             let next = state.tree.nodes.len() as NodeId;
             let item = seq.next_element_seed(Seed { state, place });
-            // A container that was cut off is still there as the node after ours.
+            // A truncated container was still pushed, as the node after this one.
             let (item, error) = match item {
                 Ok(Some(item)) => (Some(item), None),
                 Ok(None) => (None, None),
@@ -282,7 +281,7 @@ mod tests {
         assert_eq!(events, [0, 5000, 1]);
         assert!(read.tree.nodes.len() < 20, "{} nodes stay", read.tree.nodes.len());
         assert_eq!(read.stacks.table().len(), 7, "stacks are shared by value");
-        // Cut inside an entry: what was whole before it stays, and the place is told.
+        // Truncated inside an entry: the complete entries before it stay, and the error has a position.
         let cut = &text.as_bytes()[..text.len() / 2];
         let read = super::read(cut, "test", &Progress::new()).unwrap();
         let n = read.traces.iter().map(|t| t.device.events.len()).max();

@@ -1,7 +1,7 @@
-//! Allocator snapshots: what `torch.cuda.memory._dump_snapshot` and its relatives write, from PyTorch 1.11 to today.
+//! Allocator snapshots, written by `torch.cuda.memory._dump_snapshot` and similar calls, from PyTorch 1.11 to today.
 //!
-//! A snapshot is a dict (before 2.0 a plain list of segments). Unknown keys are counted, never fatal; a device's trace and
-//! segments stay its own.
+//! A snapshot is a dict (before 2.0 a plain list of segments). Unknown keys are counted, never fatal. Traces and segments stay
+//! with their device.
 
 mod annotations;
 mod columns;
@@ -26,10 +26,10 @@ use segments::RawSegment;
 use stacks::{StackReader, unknown_key, wrong_type};
 use stream::{Read, Trace};
 
-/// PyTorch counts devices in eight bits.
+/// PyTorch stores device indices in eight bits.
 pub(super) const MAX_DEVICES: i64 = 128;
-/// Bytes of a file that a segment, block, annotation or event takes at least. One that the file fetches a second time costs it two
-/// bytes, and us a whole one.
+/// Minimum bytes of a file per segment, block, annotation or event. A reference to an earlier object takes only two bytes in the
+/// file but a whole object in memory, so this limit is what bounds memory.
 const MIN_ITEM_BYTES: usize = 16;
 
 /// Reads a pickled snapshot.
@@ -37,7 +37,7 @@ const MIN_ITEM_BYTES: usize = 16;
 /// # Errors
 /// [`FormatError`] when the bytes are no plain pickle or hold no snapshot.
 pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
-    // Each byte is scanned and then decoded.
+    // Each byte counts twice: scanned and decoded.
     progress.set_total(2 * bytes.len() as u64);
     let read = stream::read(bytes, progress).map_err(|error| error.named(name))?;
     let recording = assemble(read, name, Format::SnapshotPickle, progress)?;
@@ -66,17 +66,17 @@ struct Parts {
     host_segments: Option<NodeId>,
     host_traces: Option<NodeId>,
     aside: Option<NodeId>,
-    /// The value that stands last: where a file breaks off, the one it breaks off in.
+    /// The last value: in a truncated file, the one that is incomplete.
     last: Option<NodeId>,
 }
 
 impl Parts {
-    /// True when a file that breaks off does so before these traces are whole.
+    /// True if the file is truncated before these traces are complete.
     fn is_cut_in(&self, traces: Option<NodeId>) -> bool {
         traces.is_some() && traces == self.last
     }
 
-    /// How many segments, blocks, annotations and events come of these values, shared ones counted as often as they are used.
+    /// Number of segments, blocks, annotations and events in these values; shared ones count each time they are used.
     fn items(&self, tree: &Tree) -> usize {
         let of = |list: Option<NodeId>| list.map_or(&[][..], |list| tree.items(list));
         let blocks = |&segment: &NodeId| 1 + of(tree.get(segment, "blocks")).len();
@@ -86,7 +86,7 @@ impl Parts {
     }
 }
 
-/// Makes a recording of a snapshot's values.
+/// Builds a recording from the values of a snapshot.
 fn assemble(read: Read<'_>, name: &str, format: Format, progress: &Progress) -> Result<Recording, FormatError> {
     let Read { bytes, tree, ended, mut traces, stacks: mut builder, mut report } = read;
     progress.begin(Stage::Ordering, traces.iter().map(|trace| trace.device.events.len() as u64).sum());
@@ -119,7 +119,7 @@ fn assemble(read: Read<'_>, name: &str, format: Format, progress: &Progress) -> 
     let mut broken_off = None;
     if let Some(list) = parts.traces {
         if cut && parts.is_cut_in(parts.traces) {
-            // Only the last list of those that are there breaks off; the ones before it are whole.
+            // Only the last list in the file is incomplete.
             let last = tree.items(list).len().min(MAX_DEVICES as usize).checked_sub(1);
             broken_off = last.map(|index| DeviceId { kind, index: index as i32 });
         }
@@ -165,7 +165,7 @@ fn assemble(read: Read<'_>, name: &str, format: Format, progress: &Progress) -> 
         host_traces: parts.host_traces.is_some(),
     };
     Ok(Recording {
-        // A run that was never made stays marked as such in a file of it.
+        // A file of a run that was never made must keep that mark.
         source: Source { name: name.to_owned(), format: never_ran.unwrap_or(format), ..Source::default() },
         lists,
         devices,
@@ -175,8 +175,8 @@ fn assemble(read: Read<'_>, name: &str, format: Format, progress: &Progress) -> 
     })
 }
 
-/// The segments of a file are those after the last event. Where the trace breaks off before that event they are of another
-/// instant than the end of what was read, so they are no state of it; where each lies is still known from them.
+/// The segments of a file are those after the last event. If the trace is truncated before that event, they belong to a later
+/// instant than the end of what was read, so they are no end state. They still show where segments lie.
 fn set_end_aside(device: &mut DeviceRecording, report: &mut LoadReport) {
     if device.events.is_empty() {
         return;
@@ -198,7 +198,7 @@ fn set_end_aside(device: &mut DeviceRecording, report: &mut LoadReport) {
 fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts, FormatError> {
     let mut parts = Parts::default();
     match tree.node(tree.root) {
-        // Before PyTorch 2.0, and memory_snapshot() to this day: the segments alone.
+        // Before PyTorch 2.0, and in `memory_snapshot()` today: only the segments.
         Node::List(items) if items.iter().all(|&item| matches!(tree.node(item), Node::Dict(_))) => {
             if let Some(&first) = items.first()
                 && tree.get(first, "blocks").is_none()
@@ -242,7 +242,7 @@ fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts,
     Ok(parts)
 }
 
-/// `device_traces`: one list of entries a device ordinal.
+/// `device_traces`: one list of entries per device ordinal.
 fn read_traces(
     tree: &Tree,
     list: NodeId,
@@ -301,7 +301,7 @@ fn read_segments(
     by_device
 }
 
-/// Pinned host memory: a device of its own kind; `None` when the snapshot has none of it.
+/// Pinned host memory as a device of its own; `None` when the snapshot has none.
 fn read_host(
     tree: &Tree,
     parts: &Parts,
@@ -322,7 +322,7 @@ fn read_host(
     (!host.events.is_empty() || !host.segments.is_empty()).then_some(host)
 }
 
-/// The events that were streamed out of a list.
+/// Removes and returns the events that were streamed out of a list.
 fn take(streamed: &mut Vec<Trace>, list: NodeId) -> DeviceRecording {
     streamed.iter().position(|trace| trace.list == list).map(|at| streamed.swap_remove(at).device).unwrap_or_default()
 }
@@ -334,7 +334,7 @@ fn device_at(devices: &mut Vec<DeviceRecording>, id: DeviceId) -> usize {
     })
 }
 
-/// An annotation names the device that was current on its thread, which need not have allocated: those go to the first one.
+/// An annotation names the device that was current on its thread. If that device allocated nothing, the first device gets it.
 fn attach_annotations(devices: &mut [DeviceRecording], by_device: Vec<(i64, Annotations)>, report: &mut LoadReport) {
     for (index, annotations) in by_device {
         let own = devices.iter().position(|device| i64::from(device.id.index) == index);

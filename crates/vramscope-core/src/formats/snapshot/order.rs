@@ -1,10 +1,10 @@
-//! Ids in the order of the events: threads intern what they meet first, and the same file must give the same ids each time.
+//! Renumbers ids by event order: threads intern in random order, but the same file must always give the same ids.
 
 use rustc_hash::FxHashMap;
 
 use crate::model::{DeviceRecording, Frame, FrameId, Progress, StackId, StackTable, StackTableBuilder, StrId};
 
-/// Renumbers every string, frame and stack by first use. Costs a pass over the stack column.
+/// Renumbers every string, frame and stack by first use. One pass over the stack column.
 pub(super) fn by_first_use(devices: &mut [DeviceRecording], table: &StackTable, progress: &Progress) -> StackTable {
     let mut order = Order {
         table,
@@ -41,9 +41,9 @@ struct Order<'t> {
     table: &'t StackTable,
     builder: StackTableBuilder,
     stacks: Vec<StackId>,
-    /// Deep stacks share their frames: each is looked at once.
+    /// Deep stacks share frames: renumber each frame once.
     frames: Vec<Option<FrameId>>,
-    /// Those of the stack at hand.
+    /// Frames of the current stack; a buffer to reuse.
     of_stack: Vec<FrameId>,
     texts: FxHashMap<StrId, StrId>,
 }

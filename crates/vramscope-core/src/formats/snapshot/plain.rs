@@ -1,10 +1,10 @@
-//! The values of a usual entry, read where they stand: integers, stores, and lists of fetched items.
+//! Reads the values of a typical entry without a stack machine: integers, stores, and lists of fetched items.
 //!
-//! None of these asks for the file's end: the caller has made sure of a margin behind `p`.
+//! No function here checks for the end of the file: the caller guarantees a margin after `p`.
 
 use super::super::pickle::{Op, little_endian, opcodes as op};
 
-/// Passes over an opcode that stores the value before it, and says under which id.
+/// Skips an opcode that stores the value before it; returns the memo id.
 #[inline]
 pub(super) fn skip_store(b: &[u8], p: &mut usize, id: &mut u64) -> Option<u64> {
     let stored = match b[*p] {
@@ -26,7 +26,7 @@ pub(super) fn skip_store(b: &[u8], p: &mut usize, id: &mut u64) -> Option<u64> {
     Some(stored)
 }
 
-/// An integer, negative ones as their unsigned view. `None` for anything else.
+/// An integer; negative ones as unsigned two's complement. `None` for anything else.
 #[inline]
 pub(super) fn integer(b: &[u8], p: &mut usize) -> Option<u64> {
     let at = *p;
@@ -40,7 +40,7 @@ pub(super) fn integer(b: &[u8], p: &mut usize) -> Option<u64> {
                     let unused = 64 - 8 * n as u32;
                     Some(((wide(at + 2)? << unused) as i64 >> unused) as u64)
                 }
-                // Beyond 2^63 a positive number needs a ninth byte for its sign.
+                // From 2^63 on a positive number needs a ninth byte for its sign.
                 9 if b[at + 10] == 0 => wide(at + 2),
                 0 => Some(0),
                 _ => None,
@@ -62,12 +62,12 @@ pub(super) fn integer(b: &[u8], p: &mut usize) -> Option<u64> {
     }
 }
 
-/// What fills a list, after its `EMPTY_LIST`: the bytes that fetch its items, and where the list is complete. `None` when its
-/// items are anything but fetched.
+/// The contents of a list after its `EMPTY_LIST`: the bytes that fetch its items, and the position after the list. `None` if an
+/// item is not fetched.
 #[inline]
 pub(super) fn list_body(b: &[u8], from: usize, limit: usize) -> Option<(&[u8], usize)> {
     if b[from] != op::MARK {
-        // Nothing, or a single item.
+        // An empty list, or a single item.
         let next = match b[from] {
             op::BINGET => from + 2,
             op::LONG_BINGET => from + 5,
@@ -97,8 +97,8 @@ pub(super) fn list_body(b: &[u8], from: usize, limit: usize) -> Option<(&[u8], u
     (b[p + 1] != op::MARK).then_some((&b[start..p], p + 1))
 }
 
-/// As [`list_body`] for a list of dicts of which some are written out in it, as where a stack is the first with a frame: under which
-/// ids its items are stored, where the list is complete, and the next id. `id` is the next one at `from`.
+/// Like [`list_body`] for a list in which some dicts are written in full, as in the first stack with a frame. Returns the memo
+/// ids of the items, the position after the list and the next memo id. `id` is the next one at `from`.
 pub(super) fn mixed_body(b: &[u8], from: usize, mut id: u64, limit: usize) -> Option<(Vec<u64>, usize, u64)> {
     if b[from] != op::MARK {
         return None;
@@ -124,7 +124,7 @@ pub(super) fn mixed_body(b: &[u8], from: usize, mut id: u64, limit: usize) -> Op
     None
 }
 
-/// Passes over a dict of texts and integers, and says under which id it is stored.
+/// Skips a dict of texts and integers; returns its memo id.
 fn skip_dict(b: &[u8], p: &mut usize, id: &mut u64, limit: usize) -> Option<u64> {
     *p += 1;
     let stored = skip_store(b, p, id);
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(body(python, 20), Some((vec![1, 20, 2, 22], python.len() - 1, 23)));
         let cpp = b"(}(h\x05K\x01uq\x09eu";
         assert_eq!(body(cpp, 9), Some((vec![9], cpp.len() - 1, 10)));
-        // Filled further, not stored, of something else.
+        // Filled twice, not stored, or not a dict.
         assert_eq!(body(b"(}\x94(h\x05K\x01u(h\x06K\x02ueu", 3), None);
         assert_eq!(body(b"(}(h\x05K\x01ueu", 3), None);
         assert_eq!(body(b"(}\x94(h\x05]ueu", 3), None);

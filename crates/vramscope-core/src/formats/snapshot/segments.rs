@@ -1,4 +1,4 @@
-//! Segments and blocks: the state the recording ended in.
+//! Segments and blocks: the end state of the recording.
 
 use super::super::has_room;
 use super::super::pickle::{Node, NodeId, Tree};
@@ -6,7 +6,7 @@ use super::stacks::{StackReader, unknown_key, wrong_type};
 use super::trace::{amount, number, pool_key};
 use crate::model::{Block, BlockState, DeviceRecording, Known, LoadReport, PoolKey, Segment, SizeClass, StackId, WarningKind};
 
-/// A segment with its blocks, not yet placed in a device.
+/// A segment with its blocks, not yet assigned to a device.
 pub(crate) struct RawSegment {
     pub(crate) device: i64,
     address: u64,
@@ -17,12 +17,12 @@ pub(crate) struct RawSegment {
     is_expandable: bool,
     stack: StackId,
     blocks: Vec<Block>,
-    /// A block says what was asked for, not only its own size.
+    /// True if some block has its requested size besides its own size.
     tells_requested: bool,
     offset: Option<u64>,
 }
 
-/// Reads one segment dict; `None` (counted) when it is none or has no address.
+/// Reads one segment dict; `None` (counted) when it is not a dict or has no address.
 pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &mut LoadReport, cut: bool) -> Option<RawSegment> {
     let Node::Dict(pairs) = tree.node(id) else {
         if !cut {
@@ -62,7 +62,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
             b"is_expandable" => segment.is_expandable = tree.as_bool(value).unwrap_or(false),
             b"frames" => segment.stack = stacks.stack(tree, value, report),
             b"blocks" => blocks = Some(value),
-            // Sums of the blocks, which are read themselves.
+            // Sums over the blocks, which are read anyway.
             b"allocated_size" | b"active_size" | b"requested_size" => {}
             b"forward_frames" => count_forward_frames(tree, value, report),
             b"registration_counter" => {}
@@ -94,7 +94,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
     Some(segment)
 }
 
-/// Reads one block, and whether it tells what was asked for; before PyTorch 2.1 it has no address and follows the one before it.
+/// Reads one block, and whether it has a requested size. Before PyTorch 2.1 a block has no address and follows the one before it.
 fn read_block(
     tree: &Tree,
     id: NodeId,
@@ -153,7 +153,7 @@ fn read_block(
     Some((block, told.is_some()))
 }
 
-/// A block has one stack here; where the forward pass was is kept for events of the trace only.
+/// A block keeps one stack here; frames of the forward pass are kept only for events.
 fn count_forward_frames(tree: &Tree, value: NodeId, report: &mut LoadReport) {
     if !tree.items(value).is_empty() {
         report.warn(WarningKind::Skipped, tree.place(value), || {
@@ -163,7 +163,7 @@ fn count_forward_frames(tree: &Tree, value: NodeId, report: &mut LoadReport) {
     }
 }
 
-/// Puts segments into their device, by address, and makes each one's blocks cover it without a gap.
+/// Adds segments to their device, by address, and fills each one's blocks up to a cover without gaps.
 pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>, report: &mut LoadReport) {
     segments.sort_by_key(|segment| segment.address);
     let tells_requested = segments.iter().any(|segment| segment.tells_requested);
@@ -203,7 +203,7 @@ pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>,
         };
         device.segments.push(segment);
     }
-    // Lists of PyTorch 1.11 and before have whole blocks only, and no trace tells more.
+    // PyTorch 1.11 and earlier write only block sizes, and there is no trace with more.
     let holds = device.blocks.iter().any(|block| block.state != BlockState::Inactive);
     if holds && !tells_requested && device.events.is_empty() {
         device.events.sizes_are_blocks = true;
@@ -212,7 +212,7 @@ pub(crate) fn place(device: &mut DeviceRecording, mut segments: Vec<RawSegment>,
     }
 }
 
-/// Fills gaps between blocks with inactive ones. False when the file's blocks were not an exact cover.
+/// Fills gaps between blocks with inactive ones. False when the file's blocks did not cover the segment exactly.
 fn cover(raw: &mut RawSegment) -> bool {
     let mut exact = true;
     let end = raw.address.saturating_add(raw.size.unwrap_or(0));
@@ -238,7 +238,7 @@ fn cover(raw: &mut RawSegment) -> bool {
         if block.address > next {
             filled.push(hole(next, block.address - next));
         }
-        // An overlap: the block keeps its bytes and moves up, so that none is counted twice or lost.
+        // An overlap: the block keeps its size and moves up, so that no byte is counted twice or lost.
         block.address = block.address.max(next);
         next = block.address.saturating_add(block.size);
         filled.push(block);

@@ -1,4 +1,4 @@
-//! `allocator_settings`: every key as text, and the ones that decide where memory goes as an [`AllocConf`].
+//! `allocator_settings`: every key as text, and those that affect placement as an [`AllocConf`].
 
 use super::super::pickle::{Node, NodeId, Tree};
 use super::stacks::wrong_type;
@@ -17,7 +17,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, report: &mut LoadReport) -> Settings
     for &(key, value) in pairs {
         let name = tree.text_of(key);
         match name.as_str() {
-            // -1 is the signed view of "unlimited".
+            // -1 is "unlimited" read as a signed number.
             "max_split_size" => conf.max_split_size = tree.as_i64(value).and_then(|v| u64::try_from(v).ok()),
             "garbage_collection_threshold" => conf.garbage_collection_threshold = tree.as_f64(value).unwrap_or(0.0),
             "expandable_segments" => conf.expandable_segments = tree.as_bool(value).unwrap_or(false),
@@ -35,7 +35,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, report: &mut LoadReport) -> Settings
     settings
 }
 
-/// `{'1': 4, '2': 4, … '32768': 4}`: one entry a power of two, in MiB.
+/// `{'1': 4, '2': 4, … '32768': 4}`: one entry per power of two, in MiB.
 fn read_divisions(tree: &Tree, id: NodeId, conf: &mut AllocConf, report: &mut LoadReport) {
     for &(key, value) in tree.pairs(id) {
         let mebibytes = tree.text_of(key).parse::<u64>().ok().filter(|v| v.is_power_of_two());
@@ -47,7 +47,7 @@ fn read_divisions(tree: &Tree, id: NodeId, conf: &mut AllocConf, report: &mut Lo
     }
 }
 
-/// What the dict does not carry is in the text that was set.
+/// Reads settings that the dict lacks from the text of the environment variable.
 fn read_conf_text(text: &str, conf: &mut AllocConf) {
     for (key, value) in text.split(',').filter_map(|item| item.split_once(':')) {
         let mebibytes = value.trim().parse::<u64>().ok().and_then(|v| v.checked_mul(MEBIBYTE));
@@ -57,7 +57,7 @@ fn read_conf_text(text: &str, conf: &mut AllocConf) {
             "per_process_memory_fraction" => {
                 conf.per_process_memory_fraction = value.trim().parse().unwrap_or(conf.per_process_memory_fraction);
             }
-            // Another backend is another allocator: what is diagnosed depends on it.
+            // Another backend is another allocator, so the diagnosis depends on it.
             "backend" => {
                 conf.other.retain(|(name, _)| name != "backend");
                 conf.other.push(("backend".to_owned(), value.trim().to_owned()));
@@ -67,7 +67,7 @@ fn read_conf_text(text: &str, conf: &mut AllocConf) {
     }
 }
 
-/// True for the settings of an Intel GPU: it has the generic key and not CUDA's.
+/// True for the settings of an Intel GPU: they have the generic key but not CUDA's.
 pub(crate) fn is_xpu(settings: &Settings) -> bool {
     let has = |name: &str| settings.raw.iter().any(|(key, _)| key == name);
     has("PYTORCH_ALLOC_CONF") && !has("PYTORCH_CUDA_ALLOC_CONF") && !has("PYTORCH_HIP_ALLOC_CONF")

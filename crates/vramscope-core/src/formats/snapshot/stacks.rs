@@ -1,14 +1,14 @@
-//! Frames and stacks out of a [`Tree`], interned by value: a list the file shares is looked at once.
+//! Frames and stacks of a [`Tree`], interned by value. A list that the file shares is read once.
 
 use rustc_hash::FxHashMap;
 
 use super::super::pickle::{Node, NodeId, Tree};
 use crate::model::{Frame, FrameId, LoadReport, StackId, StackTableBuilder, StrId, WarningKind};
 
-/// Longer stacks are cut here; CPython gives up recursing at a thousand.
+/// Longer stacks are truncated. CPython's own recursion limit is a thousand.
 pub(crate) const MAX_FRAMES: usize = 4096;
 
-/// Interns strings, frames and stacks, and remembers by node what it has seen.
+/// Interns strings, frames and stacks, with a cache by node.
 pub(crate) struct StackReader<'b> {
     pub(crate) builder: &'b mut StackTableBuilder,
     texts: FxHashMap<NodeId, StrId>,
@@ -22,14 +22,14 @@ impl<'b> StackReader<'b> {
         StackReader { builder, texts: FxHashMap::default(), frames: FxHashMap::default(), stacks: FxHashMap::default() }
     }
 
-    /// Forgets the nodes it has seen: their ids are used again for other values.
+    /// Clears the cache, because the node ids will be reused for other values.
     pub(crate) fn forget(&mut self) {
         self.texts.clear();
         self.frames.clear();
         self.stacks.clear();
     }
 
-    /// The id of a text value; what is not UTF-8 is replaced and counted.
+    /// The id of a text value. Invalid UTF-8 is replaced and counted.
     pub(crate) fn text(&mut self, tree: &Tree, id: NodeId, report: &mut LoadReport) -> StrId {
         if let Some(&known) = self.texts.get(&id) {
             return known;
@@ -73,7 +73,7 @@ impl<'b> StackReader<'b> {
         stack
     }
 
-    /// A stack with the lines of a `cpp_frames` text (PyTorch 2.0) inside of the Python frames.
+    /// A stack with the lines of a `cpp_frames` text (PyTorch 2.0) added inside the Python frames.
     pub(crate) fn with_cpp(&mut self, python: StackId, text: &str) -> StackId {
         let mut ids = Vec::new();
         let file = self.builder.string("");
@@ -85,7 +85,7 @@ impl<'b> StackReader<'b> {
         self.builder.stack(&ids)
     }
 
-    /// The id of a frame; `None`, and counted, when it is none.
+    /// The id of a frame; `None` (counted) for a value that is not a frame.
     pub(crate) fn frame(&mut self, tree: &Tree, id: NodeId, report: &mut LoadReport) -> Option<FrameId> {
         if let Some(&known) = self.frames.get(&id) {
             return known;
@@ -116,7 +116,7 @@ impl<'b> StackReader<'b> {
                 Some(b"filename") => frame.file = self.text(tree, value, report),
                 Some(b"line") => match tree.as_u64(value).map(|line| (u32::try_from(line), line as i64)) {
                     Some((Ok(line), _)) => frame.line = line,
-                    // Python's "unknown", which the C++ side writes as its unsigned view.
+                    // -1 means "unknown" in Python; the C++ writer stores it as an unsigned number.
                     Some((Err(_), -1)) => {}
                     _ => wrong_type(tree, value, "line", "a line number", report),
                 },

@@ -1,4 +1,4 @@
-//! A pickled snapshot, scanned and decoded at once: one thread looks for entries, all the others turn them into columns.
+//! Scans and decodes a pickled snapshot at once: one thread finds entries, all others decode them into columns.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use super::decode::{self, Decoded, Shared, Worker};
 use super::trace;
 use crate::model::{DeviceRecording, LoadReport, Note, PoolId, PoolKey, PreviewPoint, Progress, StackTableBuilder, StreamId};
 
-/// The lists of a snapshot that hold events.
+/// The lists of a snapshot that contain events.
 const STREAMED: Streamed = Streamed { nested: &[b"device_traces", b"traces"], flat: &[b"host_traces"] };
 
 /// Files below this size are copied for the decoders, which takes less than a millisecond.
@@ -17,15 +17,14 @@ const SMALL: usize = 4 << 20;
 
 /// The events of one list.
 pub(super) struct Trace {
-    /// The list's node in the tree; what could not be streamed is still in that.
+    /// The list's node in the tree; it still holds what could not be streamed.
     pub(super) list: NodeId,
-    /// Events, and the streams and pools they name; nothing else is set.
+    /// Events with their streams and pools; other fields are not set.
     pub(super) device: DeviceRecording,
 }
 
-/// A snapshot whose events are decoded and whose rest is a tree.
+/// A snapshot whose events are decoded and whose other values are a tree.
 pub(super) struct Read<'a> {
-    /// Size of the file.
     pub(super) bytes: usize,
     pub(super) tree: Tree<'a>,
     pub(super) ended: Option<pickle::Ended>,
@@ -34,7 +33,7 @@ pub(super) struct Read<'a> {
     pub(super) report: LoadReport,
 }
 
-/// One decoded part, and where it stands.
+/// One decoded part and its position.
 struct Piece {
     sequence: usize,
     list: NodeId,
@@ -49,7 +48,8 @@ struct Piece {
 pub(super) fn read<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Read<'a>, PickleError> {
     let mut columns = Columns::for_file(bytes.len())
         .ok_or_else(|| PickleError::Limit { offset: 0, what: "there is not enough address space for its events".to_owned() })?;
-    // The direct way looks ahead. In a small file the entries near the end are many of all, so that the decoders get a copy with room.
+    // The fast decoder reads ahead by a margin. In a small file the last entries are a large share of all, so it gets a copy with
+    // padding.
     let padded = if bytes.len() < SMALL { [bytes, &[0; decode::MARGIN]].concat() } else { Vec::new() };
     let shared = Shared {
         bytes: if padded.is_empty() { bytes } else { &padded },
@@ -108,7 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Cuts the events of a file into its lists, which follow each other, and gives each its notes, streams and pools.
+/// Splits the events of a file by list (they are consecutive) and gives each list its notes, streams and pools.
 fn cut(
     mut events: crate::model::EventTable,
     pieces: Vec<Piece>,
@@ -149,7 +149,7 @@ fn cut(
     traces
 }
 
-/// Numbers the streams of one device in the order it first used them.
+/// Numbers the streams of one device in order of first use.
 fn name_streams(device: &mut DeviceRecording, handles: &[u64]) {
     if let [only] = handles {
         device.streams = vec![*only];
@@ -165,7 +165,7 @@ fn name_streams(device: &mut DeviceRecording, handles: &[u64]) {
     }
 }
 
-/// Numbers the pools of one device in the order it first used them.
+/// Numbers the pools of one device in order of first use.
 fn name_pools(device: &mut DeviceRecording, keys: &[PoolKey]) {
     if keys.is_empty() {
         return;
@@ -180,7 +180,7 @@ fn name_pools(device: &mut DeviceRecording, keys: &[PoolKey]) {
     }
 }
 
-/// Puts the curves of parts that finish in any order one after the other.
+/// Puts the preview curves of parts in order, because parts finish in any order.
 #[derive(Default)]
 struct Preview {
     next: usize,
@@ -209,7 +209,7 @@ impl Preview {
                 self.list = Some(ready.list);
                 (self.events, self.reserved, self.requested) = (0, 0, 0);
             }
-            // Host memory has no place among the devices of the preview.
+            // The preview has no device for host memory.
             if let Some(device) = ready.index.and_then(|index| u16::try_from(index).ok()) {
                 for point in &mut ready.points {
                     point.device = device;

@@ -1,4 +1,4 @@
-//! One snapshot in every dialect gives one recording; odd shapes give what they can and say what they could not.
+//! One snapshot in every dialect gives the same recording; odd files give what can be read and report the rest.
 
 use std::collections::HashMap;
 
@@ -28,9 +28,9 @@ pub(crate) fn dict(pairs: &[(&str, V)]) -> V {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Dialect {
-    /// CPython's pickler: containers are stored before they are filled, in batches of 1000.
+    /// CPython's pickler: stores containers before it fills them, in batches of 1000.
     Python(u8),
-    /// The C++ pickler: containers are filled in one batch and stored after.
+    /// The C++ pickler: fills containers in one batch and stores them afterwards.
     Cpp,
 }
 
@@ -44,7 +44,7 @@ const DIALECTS: [Dialect; 7] = [
     Dialect::Cpp,
 ];
 
-/// Pickles a value as a dialect's writer would, sharing equal strings.
+/// Pickles a value as the writer of a dialect does, with equal strings shared.
 pub(crate) fn pickle(value: &V, dialect: Dialect) -> Vec<u8> {
     let mut writer = Writer { out: Vec::new(), dialect, stored: 0, texts: HashMap::new() };
     match dialect {
@@ -272,7 +272,7 @@ pub(crate) fn segment(device: i128, address: i128, size: i128, blocks: Vec<V>) -
     ])
 }
 
-/// Everything a 2.15 snapshot can hold, on two devices and the host.
+/// Everything that a 2.15 snapshot can contain, on two devices and the host.
 pub(crate) fn everything() -> V {
     let stack = V::List(vec![frame("forward", 7), frame("<module>", 3)]);
     let other = V::List(vec![frame("forward", 8), frame("<module>", 3)]);
@@ -388,7 +388,7 @@ fn nothing_of_a_snapshot_is_lost() {
     assert_eq!(gpu.settings.conf.roundup_power2_divisions[..4], [4, 4, 4, 0]);
     assert_eq!(gpu.annotations.iter().map(|a| a.depth).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(gpu.annotations[1].end_us, Some(T0 as i64 + 5));
-    // A segment whose blocks are missing is one hole, and says so.
+    // A segment without blocks becomes one hole, with a warning.
     assert_eq!((r.devices[1].blocks.len(), r.devices[1].final_reserved()), (1, 2_097_152));
     assert_eq!(count(&r, WarningKind::StateMismatch), 1);
     let host = &r.devices[2];
@@ -491,7 +491,7 @@ fn lists_of_segments_and_histories_of_old_releases_open() {
 
 #[test]
 fn events_out_of_order_are_sorted_with_their_notes() {
-    // The list hands out the same address twice; in the order of the times it is freed in between.
+    // In file order one address is allocated twice; in time order it is freed in between.
     let trace = [5, 6, 1, 2, 3].map(|t| {
         let (action, address) = if t == 2 { ("free_completed", 1) } else { ("alloc", if t == 5 { 1 } else { t }) };
         entry(action, address, t, t, &[("user_metadata", s(&format!("n{t}")))])
@@ -507,7 +507,8 @@ fn events_out_of_order_are_sorted_with_their_notes() {
 
 #[test]
 fn the_order_of_the_file_is_kept_where_it_explains_more_than_the_times() {
-    // Two threads took the time before they came to the lock: the block is freed before it is handed out again, whatever the times say.
+    // Two threads took their timestamps before they got the lock: the block is freed before it is allocated again, despite the
+    // times.
     let trace = [("alloc", 1), ("free_completed", 4), ("alloc", 3), ("free_completed", 9)]
         .map(|(action, t)| entry(action, 4096, 512, t, &[]));
     let value = dict(&[("segments", V::List(vec![])), ("device_traces", V::List(vec![V::List(trace.to_vec())]))]);

@@ -1,12 +1,12 @@
-//! Traces whose times go back: the order of the list or that of the times, whichever leads to what the file ends with.
+//! Traces whose times go backwards: keeps the file's order or sorts by time, whichever contradicts the end state less.
 
 use std::collections::BTreeMap;
 
 use crate::model::{Action, BlockState, DeviceRecording, EventTable, LoadReport, WarningKind};
 
-/// Brings times that go back into order. The events stay in the order of the file, which is that of the allocator, and their times
-/// are put in order; only where that order contradicts itself or the blocks at the end more often than the order of the times does,
-/// the events are sorted. O(n log n) for such traces, one pass for all others.
+/// Fixes times that go backwards. By default the events keep the file's order, which is the allocator's, and only the times are
+/// sorted. The events are sorted by time if the file's order contradicts itself or the final blocks more often than the order by
+/// time does. O(n log n) for such traces, one pass for all others.
 pub(super) fn settle(device: &mut DeviceRecording, report: &mut LoadReport) {
     let late = late_events(&device.events);
     if late == 0 {
@@ -44,7 +44,7 @@ pub(super) fn settle(device: &mut DeviceRecording, report: &mut LoadReport) {
     });
 }
 
-/// How many events stand after a later one.
+/// Number of events that come after an event with a later time.
 fn late_events(events: &EventTable) -> u64 {
     if !events.has_time {
         return 0;
@@ -58,11 +58,11 @@ fn late_events(events: &EventTable) -> u64 {
     late
 }
 
-/// How often an order of the events cannot be true: an address handed out twice or freed twice, device memory taken or returned under
-/// live blocks, and blocks at the end that are not those of the file. What was there before the first event counts for nothing.
+/// Number of impossibilities in an order of the events: an address allocated or freed twice, device memory allocated or freed
+/// under live blocks, and final blocks that differ from the file's. Blocks from before the first event do not count.
 fn contradictions(device: &DeviceRecording, order: &[u32]) -> u64 {
     let events = &device.events;
-    // Whether the block at an address is live, for those that the trace tells of.
+    // Whether the block at an address is live, for addresses in the trace.
     let mut blocks: BTreeMap<u64, bool> = BTreeMap::new();
     let mut found = 0;
     for &event in order {

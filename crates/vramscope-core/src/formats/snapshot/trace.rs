@@ -1,4 +1,4 @@
-//! Trace entries: one dict an event, into the columns of an [`EventTable`].
+//! Trace entries: one dict per event, read into the columns of an [`EventTable`].
 
 use super::super::pickle::{Node, NodeId, Tree};
 use super::super::{MAX_BYTES, has_room};
@@ -7,15 +7,15 @@ use crate::model::{
     Action, DeviceRecording, EventTable, LoadReport, Note, NoteKind, PoolId, PoolKey, StackId, StrId, StreamId, WarningKind,
 };
 
-/// The time of an event that had none; replaced by the time before it.
+/// Marks an event without a time; replaced by the time of the event before it.
 pub(crate) const UNTIMED: i64 = i64::MIN;
 
-/// More than any release says of an event beside its figures.
+/// More notes than any release writes per event.
 const MAX_NOTES: usize = 32;
-/// A note made of pieces ends after this many bytes.
+/// Maximum bytes of a note that is joined from pieces.
 const MAX_NOTE: usize = 1 << 20;
 
-/// One event as the file has it, its handles not yet interned.
+/// One event as in the file, with handles not yet interned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) action: Action,
@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     pub(crate) stack: StackId,
 }
 
-/// One event as the columns have it.
+/// One event as in the columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) time_us: i64,
@@ -50,11 +50,10 @@ pub(crate) enum Key {
     Time,
     Pool,
     Frames,
-    /// `cpp_frames`: one text with a line a frame (2.0).
+    /// `cpp_frames`: one text with a line per frame (2.0).
     Cpp,
-    /// A text kept as a note.
+    /// A text that becomes a note.
     Note(NoteKind),
-    /// Not known to this version.
     Other,
 }
 
@@ -80,8 +79,8 @@ impl Key {
     }
 }
 
-/// Reads one entry; what it says in words is added to `notes`. `None`, and counted, when it is no dict or has no action;
-/// `cut` says that it may be the last of a truncated file, where that is no oddity.
+/// Reads one entry and adds its texts to `notes`. `None` (counted) when it is not a dict or has no action. `cut`: it may be the
+/// last entry of a truncated file, where missing fields are not counted.
 pub(crate) fn read_entry(
     tree: &Tree,
     id: NodeId,
@@ -173,7 +172,7 @@ pub(crate) fn read_entry(
     Some(entry)
 }
 
-/// Reads a list of entries that is all in the tree (odd pickles) and appends them to `device`.
+/// Reads a list of entries that could not be streamed (unusual pickles) from the tree and appends them to `device`.
 pub(crate) fn read_list(
     tree: &Tree,
     list: NodeId,
@@ -193,7 +192,7 @@ pub(crate) fn read_list(
     finish_times(&mut device.events);
 }
 
-/// Reads one entry and appends it to `device`, whose times may then have gaps: see [`finish_times`]. `notes` is room to work in.
+/// Reads one entry and appends it to `device`. Its time may be missing until [`finish_times`]. `notes` is a buffer to reuse.
 pub(crate) fn append(
     tree: &Tree,
     item: NodeId,
@@ -221,14 +220,14 @@ pub(crate) fn append(
     events.push(time, entry.action, entry.address, entry.size, stream, pool, entry.stack);
 }
 
-/// Gives entries that had no time one, where there are any.
+/// Gives a time to entries without one, if there are any.
 pub(crate) fn finish_times(events: &mut EventTable) {
     if events.time_us.contains(&UNTIMED) {
         fill_times(events);
     }
 }
 
-/// Gives events without a time the one before them, or zero when no event has any.
+/// Gives events without a time that of the event before them, or the first time in the trace, or zero.
 pub(crate) fn fill_times(events: &mut EventTable) {
     let first = events.time_us.iter().copied().find(|&time| time != UNTIMED).unwrap_or(0);
     let mut last = first;
@@ -240,13 +239,13 @@ pub(crate) fn fill_times(events: &mut EventTable) {
     }
 }
 
-/// The text of a note; `None` when it says nothing.
+/// The text of a note; `None` when it is empty.
 fn note_text(tree: &Tree, value: NodeId, kind: NoteKind, stacks: &mut StackReader, report: &mut LoadReport) -> Option<StrId> {
     match tree.node(value) {
         Node::Str(text) if text.is_empty() || kind == NoteKind::CompileContext && text.as_ref() == b"N/A" => None,
         Node::Str(_) => Some(stacks.text(tree, value, report)),
         Node::None => None,
-        // forward_frames: chunks of an already formatted traceback.
+        // `forward_frames`: pieces of a formatted traceback.
         Node::List(chunks) if chunks.iter().all(|&c| matches!(tree.node(c), Node::Str(_))) => {
             let pieces = chunks.iter().flat_map(|&c| tree.bytes(c).unwrap_or(b"").iter().copied());
             let joined: Vec<u8> = pieces.take(MAX_NOTE).collect();
@@ -257,7 +256,7 @@ fn note_text(tree: &Tree, value: NodeId, kind: NoteKind, stacks: &mut StackReade
     }
 }
 
-/// A size, address or handle.
+/// Reads a size, address or handle.
 pub(crate) fn number(tree: &Tree, id: NodeId, what: &str, report: &mut LoadReport) -> Option<u64> {
     let value = tree.as_u64(id);
     if value.is_none() {
@@ -266,10 +265,10 @@ pub(crate) fn number(tree: &Tree, id: NodeId, what: &str, report: &mut LoadRepor
     value
 }
 
-/// A number of bytes; one beyond [`MAX_BYTES`] is damage, and counted.
+/// Reads a number of bytes; one beyond [`MAX_BYTES`] is treated as damage and counted.
 pub(crate) fn amount(tree: &Tree, id: NodeId, what: &str, report: &mut LoadReport) -> Option<u64> {
     let value = number(tree, id, what, report)?;
-    // Addresses may be written as negative numbers; sizes may not.
+    // Addresses may be written as negative numbers, sizes may not.
     if let Some(negative) = tree.as_i64(id).filter(|&v| v < 0) {
         report.warn(WarningKind::WrongType, tree.place(id), || {
             format!("{what} is {negative} bytes, which nothing can have; it was ignored")
@@ -285,7 +284,7 @@ pub(crate) fn amount(tree: &Tree, id: NodeId, what: &str, report: &mut LoadRepor
     Some(value)
 }
 
-/// A pool's two-part key.
+/// Reads a pool's two-part key.
 pub(crate) fn pool_key(tree: &Tree, id: NodeId, report: &mut LoadReport) -> Option<PoolKey> {
     if let &[a, b] = tree.items(id)
         && let (Some(a), Some(b)) = (tree.as_u64(a), tree.as_u64(b))

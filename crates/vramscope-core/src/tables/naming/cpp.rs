@@ -1,7 +1,7 @@
-//! C++ functions as `torch.cuda.memory._record_memory_history(stacks="all")` prints them: demangled, with every argument.
+//! C++ function names as `torch.cuda.memory._record_memory_history(stacks="all")` prints them: demangled, with all arguments.
 
-/// Frames of the recorder, of the allocator, and of what makes an empty tensor for an operator: they stand innermost in every C++ stack
-/// and tell nothing of it.
+/// Frames of the recorder, of the allocator, and of the creation of empty tensors: innermost in every C++ stack, and without
+/// information.
 #[must_use]
 pub(super) fn is_plumbing(name: &str) -> bool {
     const PARTS: [&str; 13] = [
@@ -19,12 +19,12 @@ pub(super) fn is_plumbing(name: &str) -> bool {
         "::set_output_",
         "::create_out(",
     ];
-    // Python's names have no colons. Arguments name types, not functions.
+    // Python names contain no colons. Only the part before the arguments is searched, because arguments name types.
     name.contains("::") && PARTS.iter().any(|part| function_with_brace(name).contains(part))
 }
 
-/// What a stack without a line of Python is best known by: the node of the backward pass that allocates, otherwise the operator that was
-/// called first, and otherwise the engine of the backward pass. `names` are its frames from the innermost out; the answer is an index.
+/// The index of the frame that best names a stack without Python lines: the node of the backward pass that allocates, otherwise
+/// the outermost operator, otherwise the autograd engine. `names` are the stack's frames, innermost first.
 #[must_use]
 pub(super) fn telling<'a>(names: impl Iterator<Item = &'a str>) -> Option<usize> {
     let (mut operator, mut engine) = (None, None);
@@ -49,8 +49,9 @@ const ENGINE: &str = "torch::autograd::Engine::";
 const OPERATORS: &str = "at::_ops::";
 const CALL: &str = "::call";
 
-/// A function in short: `AddmmBackward0` of a node of the backward pass, `backward (autograd thread)` of what runs the nodes, `mm` of an
-/// operator, `DeviceCachingAllocator::malloc` of a method, otherwise the function's own name without spaces and arguments. Names of Python stay.
+/// Short form of a C++ function: `AddmmBackward0` for a node of the backward pass, `backward (autograd thread)` for the engine,
+/// `mm` for an operator, `DeviceCachingAllocator::malloc` for a method, otherwise the function name without namespaces and
+/// arguments. Python names are unchanged.
 #[must_use]
 pub fn function_label(name: &str) -> &str {
     let function = function(name);
@@ -65,13 +66,13 @@ pub fn function_label(name: &str) -> &str {
     }
     let Some(at) = last_colons(function) else { return function };
     let (before, last) = (&function[..at], at + 2);
-    // A class is written with a capital, a namespace is not; methods of templates read better without them.
+    // Class names begin with a capital, namespaces do not. Methods of templates read better without their class.
     let class = last_colons(before).map_or(0, |at| at + 2);
     let is_class = before[class..].starts_with(|c: char| c.is_ascii_uppercase()) && !before[class..].contains(['<', '(']);
     &function[if is_class { class } else { last }..]
 }
 
-/// The name up to and with the brace that begins its arguments.
+/// The name up to and including the parenthesis that opens its arguments.
 fn function_with_brace(name: &str) -> &str {
     name.get(..function(name).len() + 1).unwrap_or(name)
 }
@@ -86,7 +87,7 @@ fn function(name: &str) -> &str {
         match c {
             '<' => depth += 1,
             '>' if !name[..at].ends_with('-') => depth = depth.saturating_sub(1),
-            // `(anonymous namespace)` begins a part of the name, and `operator()` is one.
+            // `(anonymous namespace)` starts a part of the name, and `operator()` is a name.
             '(' if depth == 0 && at > 0 && !name[..at].ends_with("::") && !name[..at].ends_with("operator") => {
                 return &name[..at];
             }

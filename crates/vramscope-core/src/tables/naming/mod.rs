@@ -1,5 +1,5 @@
-//! Short names for call stacks: the innermost frame that is the user's own, because `conv.py:548` says less than `train.py:71`. Stacks
-//! of C++ alone go by what they do.
+//! Short names for call stacks: the innermost frame of the user's own code, because `train.py:71` says more than `conv.py:548`.
+//! Stacks of C++ alone are named by what they do.
 
 mod cpp;
 
@@ -10,17 +10,15 @@ use rustc_hash::FxHashMap;
 use crate::model::{Frame, FrameId, StackId, StackTable};
 use crate::units::counted;
 
-/// A name each stack goes by, shared by stacks that meet in the same place.
+/// A name per stack; stacks with the same naming frame share one.
 #[derive(Clone, Debug, Default)]
 pub struct StackNames {
-    /// For each stack, its name's index.
     of_stack: Vec<u32>,
-    /// For each name, its frame.
     frames: Vec<FrameId>,
     texts: Vec<String>,
 }
 
-/// The name of allocations without a stack.
+/// The name for allocations without a stack.
 pub const NO_STACK: &str = "no Python stack";
 
 impl StackNames {
@@ -29,7 +27,7 @@ impl StackNames {
     pub fn of(stacks: &StackTable) -> Self {
         let mut names = StackNames::default();
         let mut seen: FxHashMap<FrameId, u32> = FxHashMap::default();
-        // Deep stacks share their frames: each is looked at once.
+        // Deep stacks share frames: classify each frame once.
         let mut known: Vec<Option<bool>> = Vec::new();
         let mut is_own = |id: FrameId| {
             let at = id.0 as usize;
@@ -91,9 +89,9 @@ impl StackNames {
     }
 }
 
-/// Packages whose lines only hand on to an operator: the line that calls them says what is computed.
+/// Packages that only dispatch to an operator: the line that calls them says what is computed.
 const OPERATORS: [&str; 5] = ["torch", "jax", "jaxlib", "einops", "opt_einsum"];
-/// Other packages that profiler traces name from below site-packages on.
+/// Other packages that profiler traces name by a path below site-packages.
 const PACKAGES: [&str; 17] = [
     "accelerate",
     "apex",
@@ -114,21 +112,22 @@ const PACKAGES: [&str; 17] = [
     "xformers",
 ];
 
-/// The package a file is installed in, or the folder that a relative path begins with: `einops` of `/x/site-packages/einops/einops.py`.
+/// The package that a file is installed in, or the first folder of a relative path: `einops` for
+/// `/x/site-packages/einops/einops.py`.
 fn package(file: &str) -> Option<&str> {
-    // A virtual environment may lie in a folder of any name.
+    // A virtual environment may be in a folder of any name.
     let within = file.rsplit_once("-packages").map_or(file, |(_, rest)| rest.trim_start_matches(['/', '\\']));
     within.split_once(['/', '\\']).map(|(first, _)| first)
 }
 
-/// True for a file of a package whose lines only hand on to an operator.
+/// True for a file of a package that only dispatches to an operator.
 #[must_use]
 pub fn is_of_operators(file: &str) -> bool {
     let is_installed = file.contains("-packages");
     package(file).is_some_and(|name| OPERATORS.contains(&name)) || (!is_installed && file.contains("/torch/"))
 }
 
-/// True for a frame inside PyTorch, Python itself or another installed package, or without a source.
+/// True for a frame of PyTorch, Python itself or another installed package, or without a source file.
 #[must_use]
 pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
     let file = stacks.text(frame.file);
@@ -140,7 +139,7 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
         || is_compiled(stacks, frame)
 }
 
-/// True for a frame of compiled code: a C++ function, or a file that no Python is written in. It is never a place in the user's code.
+/// True for a frame of compiled code: a C++ function, or a file that is not Python. It is never in the user's code.
 #[must_use]
 pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
     const FILES: [&str; 8] = [".so", ".cpp", ".h", ".cc", ".c", ".cu", ".o", ".S"];
@@ -153,10 +152,10 @@ pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
         || stacks.text(frame.name).contains("::")
 }
 
-/// `train.py:71`, or what a frame without a place does: `AddmmBackward0`, `addmm`.
+/// `train.py:71`; for a frame without a place its function: `AddmmBackward0`, `addmm`.
 #[must_use]
 pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
-    // Profiler traces have `<operator>`, `<module>` and `<built-in>` where a file would be.
+    // Profiler traces use `<operator>`, `<module>` and `<built-in>` as file names.
     let file = stacks.text(frame.file);
     let is_without = frame.line == 0 && (file.is_empty() || file.starts_with('<'));
     if is_without || (is_compiled(stacks, frame) && !stacks.frame_is_unresolved(frame)) {
@@ -165,15 +164,15 @@ pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
     stacks.location(frame)
 }
 
-/// `train.py:71 step`, or of a frame without a place its function alone.
+/// `train.py:71 step`; for a frame without a place only its function.
 #[must_use]
 pub fn frame_text(stacks: &StackTable, frame: Frame) -> String {
     let (place, function) = (place_or_function(stacks, frame), function_label(stacks.text(frame.name)));
     if place == function || function.is_empty() { place } else { format!("{place} {function}") }
 }
 
-/// The lines of a stack that say something to a person, innermost first: `/home/me/train.py:71 step`. Of compiled code beside Python's
-/// nothing; of compiled code alone the functions, without the allocator's and the recorder's own.
+/// The lines of a stack worth showing, innermost first: `/home/me/train.py:71 step`. Compiled frames are dropped if there are
+/// Python frames; a stack of compiled frames only gives the functions, without those of allocator and recorder.
 #[must_use]
 pub fn told_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     let frames = || stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
@@ -191,14 +190,14 @@ pub fn told_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     functions
 }
 
-/// The innermost frame of the user's own code, if there is one.
+/// The innermost frame of the user's own code; `None` if there is none.
 #[must_use]
 pub fn user_frame(stacks: &StackTable, stack: StackId) -> Option<Frame> {
     stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).find(|&f| !is_framework(stacks, f))
 }
 
-/// As [`told_frames`], with each run of framework frames as one line: `7 framework frames, innermost linear`. All of them where no
-/// frame is the user's.
+/// Like [`told_frames`], but each run of framework frames becomes one line: `7 framework frames, innermost linear`. Lists all
+/// frames if none is the user's.
 #[must_use]
 pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     if user_frame(stacks, stack).is_none() {
@@ -217,8 +216,8 @@ pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     runs.map(line).collect()
 }
 
-/// The innermost frame that tells anything: Python's where the stack has any, else the first that is neither the recorder's nor the
-/// allocator's own. O(frames inside it).
+/// The innermost informative frame: of Python if the stack has any, else the first that belongs neither to the recorder nor to
+/// the allocator. O(frames inside it).
 #[must_use]
 pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
@@ -228,7 +227,7 @@ pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
         .or_else(|| frames.first().copied())
 }
 
-/// The innermost frame that says what is computed, an operator of C++ too: not the recorder's own, nor the allocator's. O(such frames).
+/// The innermost frame that says what is computed, including C++ operators; skips recorder and allocator. O(such frames).
 #[must_use]
 pub fn innermost_operation(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
@@ -236,14 +235,14 @@ pub fn innermost_operation(stacks: &StackTable, stack: StackId) -> Option<FrameI
     frames.iter().copied().find(|&f| !cpp::is_plumbing(name(f))).or_else(|| frames.first().copied())
 }
 
-/// The innermost frame of the user's own code; without any the one that best tells what allocates: the node of the backward pass, the
-/// operator, the thread, else the [`innermost`]. `None` where nothing but the allocator and the recorder is in it.
+/// The innermost frame of the user's own code. Without any, the frame that best says what allocates: the node of the backward
+/// pass, the operator, the thread, else the [`innermost`]. `None` for stacks of allocator and recorder only.
 #[must_use]
 pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     own_frame_by(stacks, stack, &mut |id| stacks.frame(id).is_some_and(|f| !is_framework(stacks, f)))
 }
 
-/// As [`own_frame`], with what tells the user's frames.
+/// Like [`own_frame`]; the caller decides which frames are the user's.
 fn own_frame_by(stacks: &StackTable, stack: StackId, is_own: &mut dyn FnMut(FrameId) -> bool) -> Option<FrameId> {
     let frames = stacks.frames(stack);
     frames
@@ -257,18 +256,17 @@ fn own_frame_by(stacks: &StackTable, stack: StackId, is_own: &mut dyn FnMut(Fram
         .or_else(|| innermost(stacks, stack).filter(|&f| stacks.frame(f).is_some_and(|f| !cpp::is_plumbing(stacks.text(f.name)))))
 }
 
-/// A frame that tells a stack from others of the same name.
+/// A frame that distinguishes a stack from others of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
     /// The frame.
     pub frame: FrameId,
-    /// True for the user's own frame or one outside it, false for one that it called.
+    /// True if the frame is the user's own or outside it; false if it is called by it.
     pub is_caller: bool,
 }
 
-/// For stacks that go by the same name: the frame of each that tells it from the others, `None` where none does or none has to.
-/// Callers first, for whose call it was says more than what it went through. `rows` are stacks and what they are shown as.
-/// O(frames of the rows).
+/// For each stack with a name that other stacks share: the frame that distinguishes it, or `None`. Prefers callers, because who
+/// called says more than what was called. `rows` are stacks with the name they are shown under. O(frames of the rows).
 #[must_use]
 pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId, K)]) -> Vec<Option<Apart>> {
     let mut same: FxHashMap<&K, Vec<usize>> = FxHashMap::default();
@@ -277,7 +275,7 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
     }
     let mut apart = vec![None; rows.len()];
     for group in same.into_values().filter(|g| g.len() > 1) {
-        // From the user's own frame outwards, then from there inwards.
+        // From the user's own frame outwards, then inwards.
         let order = |i: usize| -> Vec<Apart> {
             let frames = stacks.frames(rows[i].0);
             let own = own_frame(stacks, rows[i].0).and_then(|own| frames.iter().position(|&f| f == own)).unwrap_or(0);
@@ -292,7 +290,7 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
     apart
 }
 
-/// Parts rows by the first place from `from` on at which their frames differ, and those that are still together further on.
+/// Separates rows at the first position from `from` on where their frames differ; recurses into those that stay together.
 fn part(rows: Vec<(usize, Vec<Apart>)>, from: usize, apart: &mut [Option<Apart>]) {
     let longest = rows.iter().map(|(_, way)| way.len()).max().unwrap_or(0);
     let differ = |at: &usize| rows.iter().any(|(_, way)| way.get(*at) != rows[0].1.get(*at));
@@ -308,8 +306,8 @@ fn part(rows: Vec<(usize, Vec<Apart>)>, from: usize, apart: &mut [Option<Apart>]
     }
 }
 
-/// A name with the frame that [tells it apart](tell_apart): `serve.py:14, by serve.py:28 decode`, or `in` what it called;
-/// the frame alone without a name.
+/// A name with the frame that [distinguishes it](tell_apart): `serve.py:14, by serve.py:28 decode`, or `in` for a called frame.
+/// Without a name only the frame.
 #[must_use]
 pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
     let Some((apart, frame)) = by.and_then(|by| Some((by, stacks.frame(by.frame)?))) else { return name.to_owned() };
@@ -321,7 +319,7 @@ pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
     }
 }
 
-/// A stack as text, innermost frame first, a line a frame: `file:line name`.
+/// A stack as text, innermost frame first, one line per frame: `file:line name`.
 #[must_use]
 pub fn stack_text(stacks: &StackTable, stack: StackId) -> String {
     let lines: Vec<String> = stacks

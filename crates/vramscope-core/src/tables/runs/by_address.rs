@@ -1,11 +1,12 @@
-//! [`Runs`]: the segments of an instant by their addresses.
+//! [`Runs`]: the segments of an instant, ordered by address.
 
 use std::collections::BTreeMap;
 
 use crate::model::PoolId;
 use crate::tables::instant::{NO_EVENT, SegmentAt};
 
-/// Segments that do not overlap. A file may have a hundred thousand of them at scattered addresses, so none is moved for another.
+/// Segments that do not overlap. A tree, because a file may have a hundred thousand at scattered addresses and a list would move
+/// them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs(BTreeMap<u64, SegmentAt>);
 
@@ -16,37 +17,34 @@ impl From<Vec<SegmentAt>> for Runs {
 }
 
 impl Runs {
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// By address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &SegmentAt> {
         self.0.values()
     }
 
-    /// By address.
     pub(crate) fn to_vec(&self) -> Vec<SegmentAt> {
         self.0.values().cloned().collect()
     }
 
-    /// By address.
     pub(crate) fn into_vec(self) -> Vec<SegmentAt> {
         self.0.into_values().collect()
     }
 
-    /// The last one that begins at an address or before it.
+    /// The last run that begins at or before an address.
     pub(crate) fn up_to(&self, address: u64) -> Option<&SegmentAt> {
         self.0.range(..=address).next_back().map(|(_, run)| run)
     }
 
-    /// The first one that begins behind an address.
+    /// The first run that begins after an address.
     pub(crate) fn after(&self, address: u64) -> Option<&SegmentAt> {
         self.0.range(address.checked_add(1)?..).next().map(|(_, run)| run)
     }
 
-    /// Adds a run, merging expandable neighbours. False (and no change) when it overlaps one or its end is out of range.
+    /// Adds a run and merges expandable neighbours. Returns false, without a change, if it overlaps another or its end is out of
+    /// range.
     pub(crate) fn insert(&mut self, mut run: SegmentAt) -> bool {
         let Some(end) = run.address.checked_add(run.size).filter(|_| run.size > 0) else { return false };
         let overlaps = |r: &SegmentAt| r.address < end && r.address + r.size > run.address;
@@ -66,7 +64,7 @@ impl Runs {
         true
     }
 
-    /// Takes a range out of the run that holds it, leaving head and tail. The run as it was, or `None` (and no change).
+    /// Removes a range from the run that holds it; head and tail stay. Returns the run as it was, or `None` without a change.
     pub(crate) fn cut(&mut self, address: u64, size: u64) -> Option<SegmentAt> {
         let whole = self.up_to(address)?.clone();
         let (end, whole_end) = (address.checked_add(size)?, whole.address + whole.size);
@@ -84,16 +82,16 @@ impl Runs {
     }
 }
 
-/// True when two touching runs are one: mapped into the same expandable segment.
+/// True when two adjacent runs belong to the same expandable segment.
 fn joins(a: &SegmentAt, b: &SegmentAt) -> bool {
     let pools_agree = a.pool == b.pool || a.pool == PoolId::UNKNOWN || b.pool == PoolId::UNKNOWN;
     a.is_expandable && b.is_expandable && a.stream == b.stream && pools_agree && a.address + a.size == b.address
 }
 
-/// Joins `b` to the end of `a`; the older birth is kept.
+/// Appends `b` to `a`; keeps the older allocation event.
 fn join(a: &mut SegmentAt, b: &SegmentAt) {
     let age = |s: &SegmentAt| if s.born == NO_EVENT { 0 } else { u64::from(s.born) + 1 };
-    // The piece with the larger part decides the class when they differ: a lone small page reads like any other.
+    // If the classes differ, the larger part decides, because a single small page looks like any other.
     if b.size > a.size {
         a.class = b.class;
     }
@@ -134,7 +132,7 @@ mod tests {
         assert_eq!(runs.cut(105, 10).map(|r| r.size), Some(30));
         assert_eq!(told(&runs), [(100, 5), (115, 15)]);
         assert!(runs.cut(103, 5).is_none() && runs.cut(99, 2).is_none(), "not held");
-        // Segments of cudaMalloc are whole.
+        // Segments of cudaMalloc cannot be cut.
         assert!(runs.insert(run(130, 10, false)) && runs.cut(130, 5).is_none());
         assert_eq!(told(&runs), [(100, 5), (115, 15), (130, 10)]);
         assert_eq!((runs.up_to(114).map(|r| r.address), runs.after(115).map(|r| r.address)), (Some(100), Some(130)));
@@ -143,7 +141,7 @@ mod tests {
     #[test]
     fn a_scattered_segment_costs_no_more_for_the_others() {
         let mut runs = Runs::default();
-        // Downwards: in a list each would move all before it, which takes minutes.
+        // In descending order: in a list each insert would move all others, which takes minutes.
         for i in (0..400_000u64).rev() {
             assert!(runs.insert(run(i * 100, 10, true)));
         }

@@ -1,5 +1,4 @@
-//! Segments that a trace uses without ever having taken or returned them: they were there before it began, and the end state
-//! that would tell of them is missing.
+//! Finds segments that a trace uses but never allocates or frees: they existed before it began, and no end state lists them.
 
 use std::ops::Range;
 
@@ -7,12 +6,12 @@ use super::{NO_EVENT, RunTimeline, Runs, SegmentAt, known_pool};
 use crate::model::{Action, AllocConf, DeviceRecording, StackId};
 use crate::units::MEBIBYTE;
 
-/// Device memory is handed out in whole pages of this size, at multiples of it.
+/// Device memory is allocated in whole pages of this size, aligned to it.
 const PAGE: u64 = 2 * MEBIBYTE;
 
-/// Adds to `initial` the segments of blocks that no known segment holds when they are used. One that is among the segments of a
-/// later instant is taken from there; else the pages of the block, which is the least there can have been. Afterwards no block
-/// of the trace lies outside the segments, so what is reserved is never less than what is active. One walk over the events.
+/// Adds to `initial` a segment for each block that is used outside all known segments: the segment of a later instant if one
+/// covers it, else the pages of the block, which is the minimum. Afterwards every block of the trace lies in a segment, so
+/// reserved is never less than active. One pass over the events.
 pub(super) fn add_missing(dev: &DeviceRecording, timeline: &RunTimeline, initial: &mut Vec<SegmentAt>) {
     let events = &dev.events;
     let touched = touched(dev, timeline);
@@ -79,7 +78,7 @@ fn run(range: Range<u64>, is_expandable: bool) -> SegmentAt {
     }
 }
 
-/// Every range that the trace takes or returns, by address and joined: what it tells of is not made up.
+/// Every range that the trace allocates or frees, by address and merged: no segment may be invented there.
 fn touched(dev: &DeviceRecording, timeline: &RunTimeline) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = timeline
         .changes
@@ -98,8 +97,8 @@ fn touched(dev: &DeviceRecording, timeline: &RunTimeline) -> Vec<Range<u64>> {
     joined
 }
 
-/// The addresses about `at` that neither a segment nor an event of the trace claims; at the least up to `end` or the next
-/// segment, for a block that is used in a range before the trace takes it.
+/// The addresses around `at` that neither a segment nor an event of the trace claims; at least up to `end` or the next segment,
+/// in case a block is used in a range before the trace allocates it.
 fn room(runs: &Runs, touched: &[Range<u64>], at: u64, end: u64) -> Range<u64> {
     let mut low = runs.up_to(at).map_or(0, |run| run.address + run.size);
     let mut high = runs.after(at).map_or(u64::MAX, |run| run.address);
@@ -115,7 +114,7 @@ fn room(runs: &Runs, touched: &[Range<u64>], at: u64, end: u64) -> Range<u64> {
     low..high
 }
 
-/// Pages that touch and serve the same requests become one run.
+/// Merges adjacent pages that serve the same requests into one run.
 fn merged(mut pages: Vec<SegmentAt>) -> Vec<SegmentAt> {
     pages.sort_by_key(|r| r.address);
     let mut out: Vec<SegmentAt> = Vec::with_capacity(pages.len());

@@ -1,4 +1,4 @@
-//! Segments over time: which ranges of device memory were reserved at any event, found by undoing the trace from the end state.
+//! Segments over time: which device memory was reserved at each event, found by undoing the trace from the end state.
 
 mod by_address;
 mod missing;
@@ -10,10 +10,10 @@ use super::instant::{NO_EVENT, SegmentAt};
 use crate::model::{Action, DeviceRecording, PoolId, SizeClass};
 use crate::units::MEBIBYTE;
 
-/// Size of a page of the small pool's segments; nothing of the large pool is that small.
+/// Page size of the small pool; pages of the large pool are larger.
 const SMALL_SEGMENT: u64 = 2 * MEBIBYTE;
 
-/// One event that took or returned device memory, with what the end state tells about the range.
+/// One event that allocated or freed device memory, with the pool and class found for its range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub(crate) event: u32,
@@ -26,17 +26,17 @@ pub(crate) struct Change {
 pub(crate) struct RunTimeline {
     pub(crate) initial: Vec<SegmentAt>,
     pub(crate) changes: Vec<Change>,
-    /// Number of changes applied, and the segments then.
+    /// Number of changes applied, and the segments after them.
     keyframes: Vec<(usize, Vec<SegmentAt>)>,
-    /// Changes that did not fit the segments known at that moment.
+    /// Changes that did not fit the known segments.
     pub(crate) mismatches: u64,
 }
 
 impl RunTimeline {
-    /// Finds the initial segments and lays keyframes. Linear in the segment events.
+    /// Finds the initial segments and builds keyframes. O(segment events).
     pub(crate) fn build(dev: &DeviceRecording) -> Self {
         let mut timeline = Self::told(dev);
-        // A source without a single segment says nothing of them, and none is made up for it.
+        // A source without any segment events gets no invented segments.
         if !dev.has_final_state && (!timeline.changes.is_empty() || !dev.later_segments.is_empty()) {
             let mut initial = std::mem::take(&mut timeline.initial);
             missing::add_missing(dev, &timeline, &mut initial);
@@ -46,7 +46,7 @@ impl RunTimeline {
         timeline
     }
 
-    /// The changes, and the initial segments that the end state and the trace itself tell: none is made up, and there are no keyframes.
+    /// The changes, and the initial segments that follow from the end state and the trace. Invents none, and builds no keyframes.
     pub(crate) fn told(dev: &DeviceRecording) -> Self {
         let events = &dev.events;
         let mut changes: Vec<Change> = Vec::new();
@@ -63,7 +63,8 @@ impl RunTimeline {
         timeline
     }
 
-    /// Walks from the end state back to the start. What a segment's end says about its pool and class is kept at its birth.
+    /// Walks from the end state back to the start. Pool and class of a segment at its end are copied to the change that allocated
+    /// it.
     fn undo_all(&mut self, dev: &DeviceRecording) -> Vec<SegmentAt> {
         let mut runs = Runs::from(final_runs(dev));
         for at in (0..self.changes.len()).rev() {
@@ -90,7 +91,7 @@ impl RunTimeline {
         initial
     }
 
-    /// Without an end state: what the trace returns but never took.
+    /// Without an end state: the segments that the trace frees but never allocates.
     fn unexplained(&self, dev: &DeviceRecording) -> Vec<SegmentAt> {
         let (mut runs, mut initial) = (Runs::default(), Runs::default());
         for at in 0..self.changes.len() {
@@ -132,7 +133,7 @@ impl RunTimeline {
         }
     }
 
-    /// The segments after `event`, by address; their block ranges are empty. A copy of one keyframe and the changes since.
+    /// The segments after `event`, by address, with empty block ranges. Copies one keyframe and applies the changes since.
     pub(crate) fn at(&self, dev: &DeviceRecording, event: u32) -> Vec<SegmentAt> {
         let applied = self.changes_until(event);
         let frame = self.keyframes.partition_point(|k| k.0 <= applied).saturating_sub(1);
@@ -144,12 +145,12 @@ impl RunTimeline {
         runs.into_vec()
     }
 
-    /// How many changes were applied after `event`.
+    /// Number of changes applied after `event`.
     pub(crate) fn changes_until(&self, event: u32) -> usize {
         if event == NO_EVENT { 0 } else { self.changes.partition_point(|c| c.event <= event) }
     }
 
-    /// Applies one change; false when it does not fit.
+    /// Applies one change; false if it does not fit.
     pub(crate) fn apply(&self, dev: &DeviceRecording, at: usize, runs: &mut Runs) -> bool {
         let event = self.changes[at].event;
         let (address, size) = range_of(dev, event);
@@ -160,7 +161,7 @@ impl RunTimeline {
         }
     }
 
-    /// The range of one change as a segment born there.
+    /// The range of a change as a segment allocated by it.
     pub(crate) fn run(&self, dev: &DeviceRecording, at: usize, is_expandable: bool) -> SegmentAt {
         let Change { event, pool, class } = self.changes[at];
         let (address, size) = range_of(dev, event);
@@ -179,7 +180,7 @@ impl RunTimeline {
     }
 }
 
-/// The pool an event names, or the only one there is.
+/// The pool that an event names, or the only one there is.
 pub(crate) fn known_pool(dev: &DeviceRecording, pool: PoolId) -> PoolId {
     if pool == PoolId::UNKNOWN && dev.pools.len() == 1 { PoolId(0) } else { pool }
 }
@@ -235,7 +236,7 @@ mod tests {
         let runs = RunTimeline::build(&device);
         let told: Vec<_> = runs.initial.iter().map(|s| (s.address, s.size, s.class)).collect();
         assert_eq!((told, runs.mismatches), (vec![(base, 22 * MEBIBYTE, SizeClass::Small)], 0));
-        // Without an end nothing tells, but a size that is no multiple of a large page.
+        // Without an end state only a size that is not a multiple of a large page reveals the small pool.
         device.segments.clear();
         device.has_final_state = false;
         assert_eq!(RunTimeline::build(&device).initial[0].class, SizeClass::Large);

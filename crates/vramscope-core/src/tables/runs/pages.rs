@@ -1,4 +1,4 @@
-//! [`unmapped_classes`]: which pool the pages of an expandable segment were of, where a trace takes them away.
+//! [`unmapped_classes`]: the pool of the pages that each `segment_unmap` removes from an expandable segment.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use rustc_hash::FxHashMap;
 use crate::model::conf::SMALL_SEGMENT;
 use crate::model::{Action, DeviceRecording, EventId, SizeClass};
 
-/// The class of the memory of every `segment_unmap`. O(events + mappings log mappings).
+/// The size class of every `segment_unmap`. O(events + mappings log mappings).
 ///
-/// An expandable segment is of one pool, and its pages are of one size: the small pool maps single pages of 2 MiB, the large one whole
-/// pages of `large_segment_size`. What goes is as many of them as were free side by side, so its size alone tells only what is no
-/// multiple of a large page: ten small pages are as long as a large one. Else it is what was mapped there last; where that was before the
-/// trace began, what is mapped there or right beside it next, up to the segments of the end.
+/// An expandable segment belongs to one pool and has pages of one size: 2 MiB for the small pool, `large_segment_size` for the
+/// large one. An unmap removes several free adjacent pages at once, so its size decides only if it is not a multiple of a large
+/// page (ten small pages are as long as a large one). Otherwise the class is that of the last mapping there; if that was before
+/// the trace, of the next mapping there or right beside it, or of the final segments.
 pub(crate) fn unmapped_classes(device: &DeviceRecording) -> FxHashMap<EventId, SizeClass> {
     let events = &device.events;
     let large = device.settings.conf.large_segment_size.max(1);
-    // With large pages as small as the small ones no size tells anything.
+    // If large pages are as small as small ones, the size decides nothing.
     let of_map =
         |size: u64| (large != SMALL_SEGMENT).then_some(if size == SMALL_SEGMENT { SizeClass::Small } else { SizeClass::Large });
     let pages: Vec<usize> =
@@ -52,7 +52,7 @@ pub(crate) fn unmapped_classes(device: &DeviceRecording) -> FxHashMap<EventId, S
             continue;
         }
         let class = classes.get(&(i as EventId)).copied().or_else(|| later.class(from.saturating_sub(1), to.saturating_add(1)));
-        // Most memory is of the large pool.
+        // Most memory belongs to the large pool.
         let class = *classes.entry(i as EventId).or_insert(class.unwrap_or(SizeClass::Large));
         later.set(from, to, Some(class));
     }
@@ -64,13 +64,13 @@ pub(crate) fn unmapped_classes(device: &DeviceRecording) -> FxHashMap<EventId, S
 struct Ranges(BTreeMap<u64, (u64, SizeClass)>);
 
 impl Ranges {
-    /// The class of the first range that has some of these addresses.
+    /// The class of the first range that overlaps `from..to`.
     fn class(&self, from: u64, to: u64) -> Option<SizeClass> {
         let before = self.0.range(..=from).next_back().filter(|(_, (end, _))| *end > from);
         before.or_else(|| self.0.range(from..to).next()).map(|(_, &(_, class))| class)
     }
 
-    /// These addresses are of a class from now on, or of none.
+    /// Sets the class of an address range, or removes it.
     fn set(&mut self, from: u64, to: u64, class: Option<SizeClass>) {
         if from >= to {
             return;
@@ -101,7 +101,7 @@ mod tests {
 
     const BASE: u64 = 1 << 40;
 
-    /// Maps (`+`) and unmaps (`-`) of so many MiB, so many MiB from the base; then what is mapped at the end.
+    /// Maps (`+`) and unmaps (`-`): offset from the base and size in MiB; then what is mapped at the end.
     fn classes(changes: &[(char, u64, u64)], end: &[(u64, u64, SizeClass)]) -> Vec<SizeClass> {
         let mut device = DeviceRecording { has_final_state: true, ..DeviceRecording::default() };
         for (t, &(what, at, size)) in changes.iter().enumerate() {
@@ -134,10 +134,10 @@ mod tests {
         let ten: Vec<(char, u64, u64)> = (0..10).map(|i| ('+', 2 * i, 2)).collect();
         assert_eq!(classes(&[&ten[..], &[('-', 0, 20)]].concat(), &[]), [Small], "as long as a large page");
         assert_eq!(classes(&[('+', 0, 40), ('-', 20, 20)], &[]), [Large]);
-        // The addresses were another segment's before.
+        // The addresses belonged to another segment before.
         let again = [&ten[..], &[('-', 0, 20), ('+', 0, 20), ('-', 0, 20)]].concat();
         assert_eq!(classes(&again, &[]), [Small, Large]);
-        // Mapped before the trace: beside pages that stay, or where pages are mapped later.
+        // Mapped before the trace: decided by adjacent pages that stay, or by later mappings.
         assert_eq!(classes(&[('-', 20, 20)], &[(18, 2, Small)]), [Small]);
         assert_eq!(classes(&[('-', 20, 20)], &[(40, 2, Small)]), [Small]);
         assert_eq!(classes(&[('-', 20, 20)], &[(60, 2, Small)]), [Large], "not beside it");

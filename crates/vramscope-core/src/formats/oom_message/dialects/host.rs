@@ -1,11 +1,11 @@
-//! The machine's own memory: what killed a program from outside, and what the system refused.
+//! Host memory: what killed a program from outside, and what the system refused.
 
 use crate::formats::oom_message::row::Trust::{Figures, Line, Phrase, Sure};
 use crate::formats::oom_message::row::{Row, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
 const RSS: &str = "anon-rss:{allocated}";
-/// What `kubectl describe` prints, a manifest, and what people write.
+/// Forms of a memory limit in `kubectl describe`, in a manifest and in people's texts.
 const LIMITS: &str = "<limits: memory: {limit} | <limits: cpu: {_} memory: {limit} | limits: memory: {limit} | limits: cpu: {_} memory: {limit} \
     | memory limit: {limit} | memory limit of {limit} | limit of {limit} | <limit of {limit} | (limit {limit} | limit {limit} ";
 const CONTAINER: &str = "The container reached its limit of the machine's memory (not the GPU's){?, {limit},} and was killed.";

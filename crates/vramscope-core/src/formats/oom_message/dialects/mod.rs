@@ -1,4 +1,5 @@
-//! The table of dialects: how each program words that memory ran out. A new one is a row with its example; `engine` reads them all.
+//! The table of dialects: each program's wording for "out of memory". A new one is a row with its example; `engine` reads all
+//! rows.
 
 use super::row::Row;
 
@@ -11,5 +12,5 @@ mod xla;
 pub(super) use host::KILLED;
 pub(super) use pytorch::NATIVE;
 
-/// Of two rows that start with the same words the longer is tried first, then the earlier.
+/// Of two rows whose anchors match at the same place, the longer anchor is tried first, then the earlier row.
 pub(super) const ROWS: [&[Row]; 5] = [pytorch::ROWS, xla::ROWS, programs::ROWS, devices::ROWS, host::ROWS];

@@ -4,18 +4,18 @@ use crate::formats::oom_message::row::Trust::{Figures, Phrase, Sure};
 use crate::formats::oom_message::row::{Row, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
-/// Both wordings: figures in brackets up to 2.0 (torch_npu's to this day), sentences since.
+/// Both wordings: figures in brackets up to 2.0 (and in torch_npu today), sentences since 2.1.
 pub(in super::super) const NATIVE: &str = "tried to allocate {requested} | (GPU {gpu} | (NPU {gpu} | GPU {gpu} has a total \
     | {capacity} total capacity | has a total capacity of {capacity} | has a total capacty of {capacity} \
     | of which {free} is free | {free} free | {processes} | {limit} allowed \
     | {allocated} already allocated | of the allocated memory {allocated} is \
     | {pools} allocated in private pools | {unallocated} is reserved by PyTorch but unallocated | {reserved} reserved | {unallocated} cached";
 
-/// The five lines of the backend cudaMallocAsync.
+/// The five lines of a message of the cudaMallocAsync backend.
 const ASYNC: &str = "allocation on device {gpu} would | currently allocated: {allocated} | requested: {requested} | device limit: {capacity} \
     | free (according to CUDA): {free} | user-supplied memory fraction): {limit}";
 const COMFY_UI: &str = "ComfyUI could not get memory for the step it was at. It prints only the first words of PyTorch's message, so the reason is unknown.";
-/// The exact bytes of a warning.
+/// A warning, with exact bytes.
 const RETRY: &str = "OOM on device {gpu} | while trying to allocate {requested} | while trying to map {requested} | (free: {free#} | , total: {capacity#}";
 const WHOLE: &str = "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 3 has a total capacity of 23.65 GiB of which 1.05 GiB is free. Process 77 has \
     12.00 GiB memory in use. Including non-PyTorch memory, this process has 10.50 GiB memory in use. 20.00 GiB allowed; Of the allocated memory 9.00 GiB \

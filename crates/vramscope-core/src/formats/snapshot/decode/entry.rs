@@ -1,4 +1,4 @@
-//! The direct way: an entry whose keys and values are plain is decoded where it stands.
+//! The fast decoder: reads an entry with plain keys and values directly from the bytes.
 
 use std::sync::PoisonError;
 
@@ -9,11 +9,11 @@ use crate::formats::snapshot::trace::{Entry, Key};
 use crate::formats::{MAX_BYTES, has_room};
 use crate::model::{Action, NoteKind, StackId, StrId};
 
-/// From here on a text is known by where it stands.
+/// Texts from this length on are cached by position instead of by content.
 const LONG_TEXT: usize = 256;
 
 impl<'a> Decoder<'_, '_, 'a> {
-    /// The direct way: a dict of known keys with plain values, each key fetched or written out. `None` for anything else.
+    /// Decodes a dict of known keys with plain values, each key fetched or written in full. `None` for anything else.
     #[inline]
     pub(super) fn entry(&mut self, start: usize, end: usize, memo_id: u64) -> Option<(usize, u64, Entry)> {
         let b = self.bytes;
@@ -99,7 +99,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         has_action.then_some((p, id, entry))
     }
 
-    /// The text of a note. Unlike keys and actions these may all be different objects, which would only flush the atoms.
+    /// The text of a note. Has a cache of its own, because note texts may all differ and would evict the keys and actions.
     #[inline]
     fn words(&mut self, p: &mut usize, id: &mut u64) -> Option<&'a [u8]> {
         let b = self.bytes;
@@ -131,7 +131,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         Some(read.operand)
     }
 
-    /// A text: fetched, or written out here.
+    /// A text: fetched, or written in full here.
     #[inline]
     fn atom(&mut self, p: &mut usize, id: &mut u64) -> Option<Atom<'a>> {
         let b = self.bytes;
@@ -188,14 +188,14 @@ impl<'a> Decoder<'_, '_, 'a> {
     }
 
     fn text(&mut self, text: &'a [u8]) -> Option<StrId> {
-        // A long one that every entry fetches is not to be looked through for each.
+        // A long text that every entry fetches must not be hashed each time.
         let place = (text.as_ptr() as usize, text.len());
         let is_long = text.len() > LONG_TEXT;
         let known = if is_long { self.worker.long_texts.get(&place) } else { self.worker.texts.get(text) };
         if let Some(&known) = known {
             return Some(known);
         }
-        // Odd text is left to the general way, which counts it.
+        // Invalid UTF-8 is left to the general decoder, which counts it.
         let valid = std::str::from_utf8(text).ok()?;
         let id = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner).string(valid);
         if is_long {

@@ -1,4 +1,4 @@
-//! The call stack of an entry: fetched by its place in the memo, known by the bytes that fetch its frames, or read anew.
+//! The call stack of an entry: cached by memo id, cached by the bytes that fetch its frames, or read from the file.
 
 use std::sync::PoisonError;
 
@@ -8,11 +8,11 @@ use crate::formats::snapshot::plain::{list_body, mixed_body, skip_store};
 use crate::formats::snapshot::stacks::{MAX_FRAMES, StackReader};
 use crate::model::{FrameId, StackId};
 
-/// Longer stacks are remembered for good, so that fetching one a million times does not read it a million times.
+/// Longer stacks are cached permanently, so that a stack that is fetched a million times is not read a million times.
 const LONG_STACK: usize = 64;
 
 impl<'a> Decoder<'_, '_, 'a> {
-    /// The value of `frames`: a list fetched, or one of fetched frames written out here.
+    /// The value of `frames`: a fetched list, or a list of fetched frames written here.
     #[inline]
     pub(super) fn frames(&mut self, p: &mut usize, id: &mut u64, limit: usize) -> Option<StackId> {
         let b = self.bytes;
@@ -67,7 +67,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         Some(stack)
     }
 
-    /// The stack of a list whose items begin at `from`, where it is complete, and the id the next store there takes.
+    /// The stack of a list whose items begin at `from`, the position after the list, and the next memo id there.
     #[inline]
     fn stack_of_list(&mut self, from: usize, id: u64, limit: usize) -> Option<(StackId, usize, u64)> {
         match list_body(self.bytes, from, limit) {
@@ -91,7 +91,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         fits.then(|| self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner).stack(frames))
     }
 
-    /// A list that stands elsewhere: directly when its frames are stored and nothing can be added to it behind them.
+    /// Loads a list stored elsewhere. Takes the fast way if its frames are stored and nothing after it can add to it.
     fn load_stack(&mut self, list: u64) -> Option<(StackId, usize)> {
         let b = self.bytes;
         let limit = b.len().checked_sub(MARGIN)?;
@@ -103,7 +103,7 @@ impl<'a> Decoder<'_, '_, 'a> {
             if let Some((stack, mut next, mut id)) = self.stack_of_list(p, id, limit) {
                 let length = next - p;
                 skip_store(b, &mut next, &mut id);
-                // The end of its dict, or the next key of it.
+                // Either the dict that contains the list ends here, or its next key follows.
                 let is_complete = match b[next] {
                     op::SETITEMS => true,
                     op::BINGET => b[next + 2] != op::APPEND,
@@ -115,12 +115,12 @@ impl<'a> Decoder<'_, '_, 'a> {
                 }
             }
         }
-        // However short its bytes, it is dear to load.
+        // Few bytes, but expensive to load: cache it permanently.
         Some((self.stack_of_both(list)?, usize::MAX))
     }
 
-    /// The stack of a list in which some frames are written out and others fetched. Frames that are shared are loaded once, not once a
-    /// list: with `stacks="all"` hundreds of lists share a few hundred frames.
+    /// The stack of a list in which some frames are written in full and others fetched. Shared frames are loaded once, not once
+    /// per list: with `stacks="all"` hundreds of lists share a few hundred frames.
     #[cold]
     fn stack_of_both(&mut self, list: u64) -> Option<StackId> {
         let mut tree = Tree::default();
@@ -147,7 +147,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         Some(builder.stack(&frames))
     }
 
-    /// A stored object as a tree of its own.
+    /// Loads a stored object into a tree of its own.
     fn load(&self, id: u64) -> Option<(Tree<'a>, NodeId)> {
         let mut tree = Tree::default();
         let node = tree.push(Node::Memo(id), NO_OFFSET);
@@ -155,7 +155,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         Some((tree, node))
     }
 
-    /// The stack of frames fetched by these bytes.
+    /// The stack whose frames these bytes fetch.
     #[inline]
     fn stack_of_bytes(&mut self, body: &'a [u8]) -> Option<StackId> {
         if body.is_empty() {
@@ -183,7 +183,7 @@ impl<'a> Decoder<'_, '_, 'a> {
                     rest = after;
                     u64::from(u32::from_le_bytes([a, b, c, d]))
                 }
-                // The same stack without it has other bytes; this one will not come again.
+                // A `FRAME` opcode in between makes these bytes unique, so caching them is useless.
                 [op::FRAME, ref after @ ..] => {
                     rest = after.get(8..)?;
                     whole = false;
@@ -202,7 +202,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         Some(stack)
     }
 
-    /// A frame dict that stands elsewhere. The outer `None` leaves the entry to the general way.
+    /// A frame dict stored elsewhere. The outer `None` means that the general decoder must read the entry.
     fn frame(&mut self, id: u64) -> Option<Option<FrameId>> {
         if let Some(&known) = self.worker.frames.get(&id) {
             self.worker.near_frames[id as usize % FRAMES] = (id, known);

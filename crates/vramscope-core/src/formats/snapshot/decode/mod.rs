@@ -1,5 +1,5 @@
-//! Trace entries from bytes to columns. Every writer's usual entry is decoded where it stands, without building a value; anything
-//! else goes the general way, by a small tree.
+//! Decodes trace entries from bytes into columns. The usual entries of each writer are decoded directly; all others take the
+//! general way through a small tree.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,18 +17,18 @@ use crate::model::{
 mod entry;
 mod frames;
 
-/// The direct way looks this far ahead without asking for the file's end.
+/// The fast decoder reads this far ahead without checking for the end of the file.
 pub(super) const MARGIN: usize = 600;
 const ATOMS: usize = 256;
 const WORDS: usize = 64;
 const RECENT: usize = 1 << 13;
-/// Frames that a thread finds again by the last bits of their ids.
+/// Size of the direct-mapped cache of frames; the low bits of an id select the slot.
 const FRAMES: usize = 1 << 11;
-/// Events a point of the preview.
+/// Events per preview point.
 const PREVIEW_EVENTS: u32 = 4096;
 
-/// What all threads share: the file, and the tables that give ids by value. Threads ask the tables only for what they have not
-/// met before.
+/// Shared by all threads: the file, and the tables that assign ids to values. A thread asks a table only for values that it has
+/// not seen before.
 pub(super) struct Shared<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) memo: MemoIndex,
@@ -38,7 +38,7 @@ pub(super) struct Shared<'a> {
     pub(super) pools: Mutex<Numbered<PoolKey>>,
 }
 
-/// A short text of the file that was classified once.
+/// A short text of the file with its classification.
 #[derive(Clone, Copy)]
 struct Atom<'a> {
     text: &'a [u8],
@@ -46,22 +46,22 @@ struct Atom<'a> {
     action: Action,
 }
 
-/// What one part gave.
+/// The result of decoding one part.
 pub(super) struct Decoded {
-    /// Events written, from the first slot.
+    /// Number of events written, from the first slot on.
     pub(super) written: usize,
-    /// Notes, by slot within the part.
+    /// Notes; `event` is the slot within the part.
     pub(super) notes: Vec<Note>,
     pub(super) report: LoadReport,
     pub(super) has_time: bool,
-    /// Some entries had no time while others did.
+    /// True if some entries have no time.
     pub(super) has_untimed: bool,
-    /// The curve within the part, from zero at its start; the last point has where it ends.
+    /// The curve within the part, starting from zero.
     pub(super) preview: Vec<PreviewPoint>,
     pub(super) net: (i64, i64),
 }
 
-/// One thread's memory of what it has met.
+/// Caches of one thread.
 pub(super) struct Worker<'a> {
     near_atoms: Vec<(u64, Option<Atom<'a>>)>,
     atoms: FxHashMap<u64, Atom<'a>>,
@@ -74,7 +74,7 @@ pub(super) struct Worker<'a> {
     frames: FxHashMap<u64, Option<FrameId>>,
     near_frames: Vec<(u64, Option<FrameId>)>,
     texts: FxHashMap<&'a [u8], StrId>,
-    /// Long ones, by where they stand and how long they are.
+    /// Long texts, by position and length.
     long_texts: FxHashMap<(usize, usize), StrId>,
     streams: Known<u64>,
     pools: Known<PoolKey>,
@@ -176,7 +176,6 @@ impl<'a> Decoder<'_, '_, 'a> {
         Ok(())
     }
 
-    /// Writes an event and its notes.
     #[inline]
     fn keep(&mut self, entry: Entry) {
         if self.out.written >= self.slots.len() {
@@ -225,7 +224,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         self.peak = self.out.net;
     }
 
-    /// The general way: the values up to the next entry by a tree.
+    /// The general decoder: reads the values up to the next entry into a tree.
     fn general(&mut self, pos: usize, end: usize, id: u64) -> Result<(usize, u64), PickleError> {
         let mut tree = Tree::default();
         let items = pickle::items(self.bytes, &self.shared.memo, (pos, end), id, &mut tree, &self.shared.budget)?;
@@ -261,14 +260,14 @@ impl<'a> Decoder<'_, '_, 'a> {
     }
 }
 
-/// Values in the order they were first met, shared by all threads. More than 65,534 share the last number.
+/// Values in order of first occurrence, shared by all threads. Values beyond 65,534 share the last number.
 #[derive(Debug, Default)]
 pub(super) struct Numbered<T> {
     pub(super) values: Vec<T>,
     numbers: FxHashMap<T, u16>,
 }
 
-/// What one thread knows of a [`Numbered`]: the value it met last, and all it met.
+/// One thread's cache of a [`Numbered`]: the last value, and all values seen.
 #[derive(Default)]
 struct Known<T> {
     last: Option<(T, u16)>,

@@ -308,6 +308,13 @@ pub(super) const OUTSIDE: Advice = &[
     "[not process told] Find what takes the {deciding} outside PyTorch (another program, the desktop, a second context of this one): `{tool}` lists the processes; stop them, or run on a card without a display.",
 ];
 /// Behind what makes a full card hold less.
+/// The model did not fit while it was loaded: no step of training ran yet.
+pub(super) const LOADING: Advice = &[
+    "Load the weights in half precision: `torch_dtype=torch.bfloat16` in from_pretrained.",
+    "Or quantised: `quantization_config=BitsAndBytesConfig(load_in_4bit=True)` in from_pretrained, or load_in_8bit.",
+    "Keep a part in the machine's memory: `device_map=\"auto\"` in from_pretrained; for a pipeline of diffusers `pipe.enable_model_cpu_offload()` in place of .to(\"cuda\").",
+    WHO,
+];
 pub(super) const FEW_HOLES: Advice = &[
     "[own >= requested, 2.1, not windows, not expands] Then let segments grow in place, which wins back a part of the {unallocated} in holes: `{conf}=expandable_segments:True`.",
 ];
@@ -318,6 +325,7 @@ pub(super) const HOLES: Advice = &[
     // With expandable segments on, PyTorch does not look at it (`should_split`).
     "[1.10, windows, not expands] Set `{conf}=max_split_size_mb:128`: larger blocks are no longer cut up by small tensors (try 128 to 512).",
     "[1.10, not windows, not expands] Or set `{conf}=max_split_size_mb:128`: larger blocks are no longer cut up by small tensors (try 128 to 512).",
+    "[limit told, requested <= free] This process may hold {limit} of the card's {capacity}, and {free} is free: a higher limit is enough. Look for who set it: set_per_process_memory_fraction in the code, or per_process_memory_fraction in the allocator's settings.",
     "If sizes vary from step to step, pad or bucket them to a few lengths and warm up with the longest.",
     "torch.{module}.empty_cache() does not help here: PyTorch had already given back every segment that was wholly free.",
 ];

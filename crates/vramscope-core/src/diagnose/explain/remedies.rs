@@ -53,6 +53,7 @@ fn lines(m: &OomMessage, verdict: Verdict) -> Vec<&'static str> {
         Verdict::Fragmentation if super::device::pools_hold_it(m) => &[advice::PRIVATE_POOLS],
         Verdict::Fragmentation => &[advice::HOLES],
         Verdict::Cap => &[advice::CAP, &full[..2]],
+        Verdict::Capacity if m.is_loading && m.around.is_none() => &[advice::LOADING],
         Verdict::Capacity => &[advice::OUTSIDE, full, advice::FEW_HOLES],
         Verdict::Contention => &[advice::SHARE],
         Verdict::NonPytorch => &[advice::NON_PYTORCH],

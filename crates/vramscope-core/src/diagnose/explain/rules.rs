@@ -178,7 +178,7 @@ pub(super) const CUT: &[Rule] = &[
 #[rustfmt::skip]
 pub(super) const WHOLE: &[Rule] = &[
     rule(Fragmentation, "limit refused, holes >= requested, requested <= holes",
-        "PyTorch has {unallocated} free inside its own memory, but scattered; no single gap fits {requested}. Its limit of {limit} leaves {left}."),
+        "PyTorch has {unallocated} free inside its own memory, but scattered; no single gap fits {requested}. It may hold {limit} and holds {held}."),
     rule(Cap, "limit refused, tensor may fit", LIMIT)
         .doubt("the tensor may be smaller than the segment that was requested, and then the holes together would have held it"),
     rule(Cap, "limit refused", LIMIT),
@@ -192,6 +192,9 @@ pub(super) const WHOLE: &[Rule] = &[
     rule(Capacity, "not free told, requested + held > capacity", HOLDS),
     rule(Unknown, "not free told",
         "{requested} was requested; the message does not say how much was free.{? PyTorch holds {held} of the card's {capacity}.}").sure(),
+    rule(Capacity, "requested <= free, free < capacity / 20, held >= capacity - capacity / 10",
+        "The card is nearly full: PyTorch holds {held} of its {capacity}. {requested} was requested and {free} is free.")
+        .doubt("as much was free as was requested, so something took memory between the request and the message, or what is free lies in pieces"),
     rule(Unknown, "requested <= free", SOMETHING_ELSE),
     // Who holds much of the card outweighs holes that would be just enough in sum.
     rule(Contention, "process told, 0 < unallocated, most others >= capacity / 4, most others / 2 >= holes, not limit short, \

@@ -29,7 +29,7 @@ const GOES_ON: &str = "occur|mean|indicate|signif|errors|error stops|error is|er
     or |happens|refers|(128|: reduce|: lower|: use|: try|: increase|: check|: set";
 /// Occurs in the lines around an explained error; the range in lines above and below.
 const EXPLAINS: &str = "if you encounter|if you see|if you get|like the one below|usually means|usually happens|this error occurs|this error means|\
-    this occurs when|this happens when|here's how to";
+    this occurs when|this happens when|here's how to|occurs when your";
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
 
 /// Beside an error's name these words show that it happened.
@@ -46,6 +46,9 @@ pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
     let first = words.split(' ').next().unwrap_or(&words);
     if line.len() > LONG {
         return false;
+    }
+    if has_placeholder(line) {
+        return true;
     }
     // A comment in indented code.
     if line.starts_with("    ") && line.trim_start().starts_with(['#', ';']) {
@@ -68,6 +71,15 @@ pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
     goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
 }
 
+/// True for `Tried to allocate XX GiB` and `allocate XXXX bytes`: a message with letters in place of its figures.
+fn has_placeholder(line: &str) -> bool {
+    let mut words = line.split([' ', '(', ';', ',']).map(|word| word.trim_end_matches([')', '.'])).peekable();
+    std::iter::from_fn(|| words.next().map(|word| (word, words.peek().copied()))).any(|(word, next)| {
+        let is_unit = next.is_some_and(|next| ["GiB", "MiB", "GB", "MB", "bytes"].contains(&next));
+        is_unit && !word.is_empty() && word.bytes().all(|b| matches!(b, b'X' | b'Y' | b'N'))
+    })
+}
+
 /// True if the line explains the words to readers: a guide, a FAQ, documentation.
 fn is_explained(window: &Window<'_>, before: &str, after: &str) -> bool {
     let whole = window.around(0, 0).trim_start();
@@ -88,7 +100,14 @@ fn is_introduced(window: &Window<'_>) -> bool {
     let (above, below) = AROUND_EXPLAINED;
     let around = window.around(above, below).to_ascii_lowercase().replace('’', "'");
     let conditions = |line: &str| ["if ", "when "].iter().any(|word| line.starts_with(word)) && line.ends_with(':');
-    has(&around, EXPLAINS) || around.lines().any(|line| conditions(line.trim()))
+    // A row of a catalogue of errors: the message, then a heading "Cause".
+    let is_heading = |line: &str| {
+        let line = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c));
+        ["cause", "why it happens"]
+            .iter()
+            .any(|word| line.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*'])))
+    };
+    has(&around, EXPLAINS) || around.lines().any(|line| conditions(line.trim()) || is_heading(line))
 }
 
 /// True if a text explains an error that did not happen to its writer.

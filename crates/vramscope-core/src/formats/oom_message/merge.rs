@@ -13,6 +13,10 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
         message.warnings = u32::from(is_retry(&message));
         let from = out.len().saturating_sub(BACK);
         let recent = &mut out[from..];
+        if let Some(tried) = recent.iter_mut().rfind(|o| is_skipped_tactic(o, &message)) {
+            *tried = OomMessage { line: tried.line, ..message };
+            continue;
+        }
         if let Some(at) = recent.iter().rposition(|o| is_warned(o, &message)) {
             take_warning(&mut recent[at], message);
             continue;
@@ -25,6 +29,18 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
     out.sort_by_key(|m| m.line);
     out
 }
+
+/// True if TensorRT prints an error for a tactic that it then says it skips: that is no failure.
+fn is_skipped_tactic(error: &OomMessage, skipped: &OomMessage) -> bool {
+    let are_tensorrt = [error, skipped].iter().all(|m| m.dialect.writer == Writer::TensorRt);
+    are_tensorrt
+        && (error.is_warning, skipped.is_warning) == (false, true)
+        && skipped.line.saturating_sub(error.line) <= TACTIC
+        && holds(error.figures.requested, skipped.figures.requested)
+}
+
+/// Maximum distance in lines between a tactic's error and the line that says it is skipped.
+const TACTIC: u32 = 5;
 
 /// True for PyTorch's warning (2.13 and later) that it retries the allocation.
 fn is_retry(m: &OomMessage) -> bool {

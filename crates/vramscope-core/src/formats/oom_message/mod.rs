@@ -219,6 +219,8 @@ pub struct OomMessage {
     pub on_windows: bool,
     /// An error without figures from a call that pins host memory.
     pub is_pinned: bool,
+    /// The call that failed loads a model or moves it to the card.
+    pub is_loading: bool,
     /// The MIG profile of the GPU (`1g.10gb`) if the text around says that it is a slice; empty if the profile is not known.
     pub mig_slice: Option<String>,
     /// The cause, if the message states it.

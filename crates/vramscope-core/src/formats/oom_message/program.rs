@@ -140,6 +140,20 @@ const LINES: (usize, usize) = (30, 12);
 
 /// Number of lines above a message in which the failed call is searched.
 const PINNED: usize = 3;
+/// Number of lines above a message in which a call that loads a model is searched.
+const LOADED: usize = 10;
+/// Calls that load a model or move it to the card.
+const LOADS: [&str; 9] = [
+    "pipe.to(",
+    "pipeline.to(",
+    "model.to(",
+    "model.cuda()",
+    "from_pretrained(",
+    "load_state_dict(",
+    "load_model(",
+    "load_pretrained_model",
+    "set_module_tensor_to_device",
+];
 
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
@@ -161,6 +175,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         message.dialect.until = Some((1, 15));
     }
     // A failed call that pins memory needs host memory, but the error has the words of a device error.
+    message.is_loading = row.writer == W::PyTorch && LOADS.iter().any(|call| window.around(LOADED, 0).contains(call));
     message.is_pinned = is_bare && (row.platform == Platform::Cpu || window.around(PINNED, 0).contains("pin_memory"));
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);

@@ -29,7 +29,7 @@ const GOES_ON: &str = "occur|mean|indicate|signif|errors|error stops|error is|er
     or |happens|refers|(128|: reduce|: lower|: use|: try|: increase|: check|: set";
 /// Occurs in the lines around an explained error; the range in lines above and below.
 const EXPLAINS: &str = "if you encounter|if you see|if you get|like the one below|usually means|usually happens|this error occurs|this error means|\
-    this occurs when|this happens when|here's how to|occurs when your";
+    this occurs when|this happens when|here's how to|occurs when your|error message becomes";
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
 
 /// Beside an error's name these words show that it happened.
@@ -49,6 +49,10 @@ pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
     }
     if has_placeholder(line) {
         return true;
+    }
+    // A program's own error, which may quote what its parts report: `Error: Warmup(Generation("..."))`.
+    if line.starts_with("Error: ") {
+        return false;
     }
     // A comment in indented code.
     if line.starts_with("    ") && line.trim_start().starts_with(['#', ';']) {
@@ -73,7 +77,7 @@ pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
 
 /// True for `Tried to allocate XX GiB` and `allocate XXXX bytes`: a message with letters in place of its figures.
 fn has_placeholder(line: &str) -> bool {
-    let mut words = line.split([' ', '(', ';', ',']).map(|word| word.trim_end_matches([')', '.'])).peekable();
+    let mut words = line.trim_end().split([' ', '(', ';', ',']).map(|word| word.trim_end_matches([')', '.'])).peekable();
     std::iter::from_fn(|| words.next().map(|word| (word, words.peek().copied()))).any(|(word, next)| {
         let is_unit = next.is_some_and(|next| ["GiB", "MiB", "GB", "MB", "bytes"].contains(&next));
         is_unit && !word.is_empty() && word.bytes().all(|b| matches!(b, b'X' | b'Y' | b'N'))
@@ -148,7 +152,7 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let (before, after) = (tail(before, AROUND), super::text::clamped(after, AROUND));
     if trust == Trust::Line {
         let rest = [before, after].concat();
-        return line.starts_with(anchor) && rest.trim().is_empty() || is_job(before, after);
+        return !is_introduced(window) && line.starts_with(anchor) && rest.trim().is_empty() || is_job(before, after);
     }
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
@@ -216,6 +220,9 @@ mod tests {
     fn code_and_advice_are_no_failures() {
         for text in [
             "cudaErrorMemoryAllocation = 2,",
+            "RuntimeError: CUDA out of memory. Tried to allocate XX GiB (GPU 0; XX GiB total capacity; XX GiB already allocated)",
+            "ERROR=RuntimeError: CUDA out of memory. Tried to allocate X GiB",
+            "**Problem**: a run stops with a bare Killed.\n\n   Killed\n\n**Cause**: the Linux OOM killer",
             "        Self(sys::cudaError_t::cudaErrorMemoryAllocation)",
             "    case CUDA_ERROR_OUT_OF_MEMORY: return \"out of memory\";",
             "    return CUBLAS_STATUS_ALLOC_FAILED;",

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::args::PlanArgs;
@@ -135,13 +136,10 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         let (quantity, value) = largest_at.iter().next().unwrap_or(("batch", 1));
         wanted.push(largest_at.with(quantity, value * 2));
     }
-    let mut at = Vec::with_capacity(wanted.len());
-    for want in &wanted {
-        if let Some(unknown) = want.names().find(|n| !plan.names().iter().any(|m| m == n)) {
-            return Err(format!("{unknown} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")));
-        }
-        at.push(plan.at(&completed(want, largest_at), &first));
+    if let Some(unknown) = wanted.iter().flat_map(Size::names).find(|n| !plan.names().iter().any(|m| m == n)) {
+        return Err(format!("{unknown} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")));
     }
+    let at = wanted.par_iter().map(|want| plan.at(&completed(want, largest_at), &first)).collect();
     let largest = match &name {
         Some(name) => {
             let size = wanted.first().map_or_else(|| largest_at.clone(), |w| completed(w, largest_at));

@@ -206,7 +206,14 @@ pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str) -> Strin
         (0, _) => format!("No {name} is sure to fit {place}."),
         (n, true) => format!("{name} {n} fits {place}; up to {} may fit.", best.span[1]),
         (n, false) if best.certain => format!("{name} {n} is the largest that fits {place}."),
-        (n, false) => format!("{name} {n} is most likely the largest that fits {place}."),
+        (n, false) => {
+            let why = match best.at.as_ref().and_then(|at| at.uncertain_because) {
+                Some("placement") => ", depending on where the driver puts segments",
+                Some("sizes") => ", depending on sizes that follow no plain law",
+                _ => "",
+            };
+            format!("{name} {n} is most likely the largest that fits {place}{why}.")
+        }
     }
 }
 

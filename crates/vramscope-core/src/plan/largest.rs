@@ -72,6 +72,7 @@ impl Plan {
             sure = (low > 0).then(|| (low, ask(low)));
         }
         let certain = !self.is_single()
+            && !self.has_uneven_steps()
             && top <= sure.as_ref().map_or(0, |(v, _)| *v)
             && sure.as_ref().is_none_or(|(v, _)| !self.is_open(&size.with(name, *v)));
         let size = sure.as_ref().map_or(0, |(v, _)| *v);

@@ -271,6 +271,16 @@ impl Plan {
         if self.is_known_to_fail(size, setting) {
             (out.oom, out.oom_varies) = (true, false);
         }
+        if self.has_uneven_steps() {
+            out.certain = false;
+            out.uncertain_because.get_or_insert("steps");
+        }
         out
+    }
+
+    /// One recording has its first step alone, which is repeated as it is, and another has steady ones.
+    fn has_uneven_steps(&self) -> bool {
+        let has = |steps: fn(&usize) -> bool| self.programs.iter().any(|p| steps(&p.recorded_steps));
+        has(|steps| *steps == 1) && has(|steps| *steps > 1)
     }
 }

@@ -37,7 +37,8 @@ pub struct Predicted {
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
     /// Nothing that is not known changes these figures.
     pub certain: bool,
-    /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments).
+    /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
+    /// recording has its first step alone, another more).
     pub uncertain_because: Option<&'static str>,
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::args::PlanArgs;
@@ -135,13 +136,10 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         let (quantity, value) = largest_at.iter().next().unwrap_or(("batch", 1));
         wanted.push(largest_at.with(quantity, value * 2));
     }
-    let mut at = Vec::with_capacity(wanted.len());
-    for want in &wanted {
-        if let Some(unknown) = want.names().find(|n| !plan.names().iter().any(|m| m == n)) {
-            return Err(format!("{unknown} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")));
-        }
-        at.push(plan.at(&completed(want, largest_at), &first));
+    if let Some(unknown) = wanted.iter().flat_map(Size::names).find(|n| !plan.names().iter().any(|m| m == n)) {
+        return Err(format!("{unknown} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")));
     }
+    let at = wanted.par_iter().map(|want| plan.at(&completed(want, largest_at), &first)).collect();
     let largest = match &name {
         Some(name) => {
             let size = wanted.first().map_or_else(|| largest_at.clone(), |w| completed(w, largest_at));
@@ -208,7 +206,14 @@ pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str) -> Strin
         (0, _) => format!("No {name} is sure to fit {place}."),
         (n, true) => format!("{name} {n} fits {place}; up to {} may fit.", best.span[1]),
         (n, false) if best.certain => format!("{name} {n} is the largest that fits {place}."),
-        (n, false) => format!("{name} {n} is most likely the largest that fits {place}."),
+        (n, false) => {
+            let why = match best.at.as_ref().and_then(|at| at.uncertain_because) {
+                Some("placement") => ", depending on where the driver puts segments",
+                Some("sizes") => ", depending on sizes that follow no plain law",
+                _ => "",
+            };
+            format!("{name} {n} is most likely the largest that fits {place}{why}.")
+        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! What-if answers against runs that were really made: 6 workloads, 8 settings, up to 4 limits each, on an H200.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use vramscope_core::formats;
-use vramscope_core::inference::{Question, Row, WhatIf};
+use vramscope_core::inference::whatif::SUGGESTED;
+use vramscope_core::inference::{Answer, Asker, Question, Row, WhatIf};
 use vramscope_core::model::{Action, DeviceRecording, Progress};
 
 /// A figure of a row of `whatif_truth.json`, its name in an answer, and the answer's value.
@@ -260,4 +264,50 @@ fn answers_from_other_recordings_of_a_workload_hold_too() {
     // Without a single recorded address ties fall as they may; their spans, checked above, say so.
     assert!(all.near * 100 >= all.passed * 95);
     assert!(all.same_request * 10 >= all.failed * 9);
+}
+
+/// Hears answers, and how many runs were begun.
+#[derive(Default)]
+struct Heard {
+    begun: AtomicUsize,
+    answers: Mutex<BTreeMap<usize, Answer>>,
+}
+
+impl Asker for Heard {
+    fn begins(&self, _: usize) -> Option<Arc<Progress>> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    fn hears(&self, at: usize, answer: Answer) {
+        assert!(self.answers.lock().unwrap().insert(at, answer).is_none(), "question {at} is answered once");
+    }
+}
+
+#[test]
+fn an_answer_that_follows_from_another_is_the_one_that_a_run_gives() {
+    let progress = Progress::new();
+    let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+    let (mut asked, mut begun) = (0, 0);
+    for name in ["cuda_graph.pickle", "expandable_oom.pickle", "fragment_oom.pickle", "gpt_train.pickle", "multi_stream.pickle"] {
+        let recording = vramscope_core::formats::open(&samples.join(name), &progress).unwrap();
+        let whatif = WhatIf::new(&recording.devices[0], None, &progress).unwrap();
+        let peak = whatif.ask(&whatif.own_question(), 0, &progress).unwrap().row.peak_reserved_bytes;
+        // Far above what is needed, just there, and below.
+        let limits = [None, whatif.own_limit(), Some(peak * 2), Some(peak * 5 / 4), Some(peak), Some(peak - (4 << 20))];
+        let confs = SUGGESTED.iter().map(|s| s.0).chain(["max_split_size_mb:21", "max_split_size_mb:4000"]);
+        let questions: Vec<Question> = confs.flat_map(|conf| limits.map(|limit| Question::parse(conf, limit).unwrap())).collect();
+        let heard = Heard::default();
+        whatif.ask_each(&questions, 300, &heard, &progress).unwrap();
+        let answers = heard.answers.into_inner().unwrap();
+        assert_eq!(answers.len(), questions.len());
+        for (question, answer) in questions.iter().zip(answers.values()) {
+            let run = whatif.ask(question, 300, &progress).unwrap();
+            let (row, curve) = (Row { seconds: run.row.seconds, ..answer.row.clone() }, &answer.curve);
+            assert_eq!((row, curve, &answer.question), (run.row, &run.curve, question), "{name} {question:?}");
+            assert_eq!(answer.assumptions, run.assumptions, "{name} {question:?}");
+        }
+        (asked, begun) = (asked + questions.len(), begun + heard.begun.into_inner());
+    }
+    assert!(begun * 3 < asked * 2, "{begun} runs for {asked} questions");
 }

@@ -173,6 +173,18 @@ fn one_step_is_enough_for_the_peak_of_six() {
 }
 
 #[test]
+fn a_plan_from_one_step_and_from_three_is_not_certain() {
+    let plan = plan_of(&[recorded("gpt.b4.one_step", "batch=4"), recorded("gpt_steady.b8", "batch=8")]).unwrap();
+    let p = plan.at(&Size::of("batch", 16), &setting("", None));
+    // A real run reserves 4,300 MiB.
+    assert!((p.peak_reserved_bytes as f64 / MIB / 4300.0 - 1.0).abs() < 0.005, "{}", p.peak_reserved_bytes as f64 / MIB);
+    for conf in ["", "expandable_segments:True"] {
+        assert!(!plan.at(&p.size, &setting(conf, None)).certain, "{conf}");
+        assert!(!plan.largest("batch", &p.size, &setting(conf, Some(5 << 30))).certain, "{conf}");
+    }
+}
+
+#[test]
 fn more_steps_can_be_asked_for_and_change_nothing_where_a_program_is_steady() {
     let three = gpt(&[4, 8]);
     let progress = Progress::new();

@@ -17,8 +17,8 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
         let blocks = &self.blocks;
         let free = &home.stream(stream)?.free;
-        let mut candidates = free.range(FreeKey::at_least(rounded)..).peekable();
-        let (mut key, mut chosen) = candidates.next().map(|(k, &b)| (*k, b))?;
+        let mut candidates = free.from(FreeKey::at_least(rounded));
+        let (mut place, mut key, mut chosen) = candidates.next()?;
         if blocks[chosen].is_expandable() {
             if expandable {
                 // The tail of an expandable segment counts with the unmapped space behind it, so that a hole is preferred.
@@ -29,13 +29,13 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
                 };
                 while blocks[chosen].is_expandable() {
                     match candidates.next() {
-                        Some((k, &next)) if reach(next) < reach(chosen) => (key, chosen) = (*k, next),
+                        Some(next) if reach(next.2) < reach(chosen) => (place, key, chosen) = next,
                         _ => break,
                     }
                 }
             } else {
                 loop {
-                    (key, chosen) = candidates.next().map(|(k, &b)| (*k, b))?;
+                    (place, key, chosen) = candidates.next()?;
                     if !blocks[chosen].is_expandable() {
                         break;
                     }
@@ -44,7 +44,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
         if !self.has_tie && self.tie_rule != TieRule::SegmentAge {
             let one = &blocks[chosen];
-            for (steps, (k, &other)) in candidates.enumerate() {
+            for (steps, (_, k, other)) in candidates.by_ref().enumerate() {
                 if k.size() != key.size() {
                     break;
                 }
@@ -57,11 +57,12 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
                 }
             }
         }
+        drop(candidates);
         let size = key.size();
         if (rounded < max_split && size >= max_split) || (rounded >= max_split && size >= rounded.saturating_add(slack)) {
             return None;
         }
-        self.pools[usize::from(pool)].stream_mut(stream).free.remove(&key);
+        self.pools[usize::from(pool)].stream_mut(stream).free.remove_at(place);
         Some(chosen)
     }
 }

@@ -13,6 +13,7 @@ use super::expandable::Reservation;
 use super::memory::DeviceMemory;
 use super::oom::OutOfMemory;
 use super::pool::{Pool, PrivatePool, Route, TieRule};
+use super::reach::Reach;
 use super::streams::Waiting;
 use crate::model::{Action, AllocConf, PoolKey, SizeClass, TorchVersion};
 
@@ -98,6 +99,7 @@ pub struct CachingAllocator<M, S> {
     pub(crate) tie_rule: TieRule,
     pub(crate) has_tie: bool,
     pub(crate) stats: MemoryStats,
+    pub(crate) reach: Reach,
     pub(crate) throws_early: bool,
     /// Nobody hears of what happens.
     is_mute: bool,
@@ -135,6 +137,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
             tie_rule: TieRule::of(version),
             has_tie: false,
             stats: MemoryStats::default(),
+            reach: Reach::default(),
             throws_early,
             is_mute: false,
         };
@@ -192,6 +195,12 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     #[must_use]
     pub fn has_tie(&self) -> bool {
         self.has_tie
+    }
+
+    /// How far it came.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// The address of a block that was handed out.
@@ -280,11 +289,9 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// `round_size` with the exception of releases up to 2.3: one division means no rounding at all.
     #[inline]
     pub(crate) fn round(&self, size: u64) -> u64 {
-        if !self.version.is_at_least(4) && size > 512 {
-            let index = (63 - size.leading_zeros()).saturating_sub(20).min(15) as usize;
-            if self.conf.roundup_power2_divisions[index] == 1 {
-                return size;
-            }
+        let is_plain = |index: usize| self.conf.roundup_power2_divisions[index] == 1;
+        if !self.version.is_at_least(4) && size > 512 && is_plain(AllocConf::division_index(size)) {
+            return size;
         }
         self.conf.round_size(size)
     }
@@ -314,10 +321,13 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     }
 
     fn serve(&mut self, size: u64, rounded: u64, pool: PoolIx, stream: u64) -> Result<BlockIx, AllocError> {
+        self.reach.request = self.reach.request.max(size);
         let mut expandable = self.conf.expandable_segments;
         let mut found = self.take_best_fit(pool, rounded, stream, expandable);
         if found.is_none() {
             let segment = self.conf.segment_size(rounded);
+            self.reach.reserved = self.reach.reserved.max(self.total_reserved);
+            self.reach.asked = self.reach.asked.max(self.total_reserved.saturating_add(segment));
             if self.counts_ages() {
                 self.collect_garbage();
             }

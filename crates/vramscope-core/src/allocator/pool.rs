@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::block::{Block, BlockIx, PoolIx};
+use super::free::FreeBlocks;
 use crate::model::{PoolKey, SizeClass, TorchVersion};
 
 /// How free blocks of one stream are ordered: size first, then what the release breaks ties by. One number, because best fit
@@ -69,7 +70,7 @@ impl TieRule {
 /// The free and the unmapped blocks of one stream in one pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamBlocks {
-    pub(crate) free: BTreeMap<FreeKey, BlockIx>,
+    pub(crate) free: FreeBlocks,
     /// Unmapped ranges of expandable segments, by address.
     pub(crate) unmapped: BTreeMap<u64, BlockIx>,
 }
@@ -81,30 +82,34 @@ pub(crate) struct Pool {
     /// The private pool it belongs to; `None` for the default pool.
     pub(crate) owner: Option<PoolKey>,
     /// By stream handle, as PyTorch compares streams.
-    streams: BTreeMap<u64, StreamBlocks>,
+    streams: Vec<(u64, StreamBlocks)>,
     /// Searches so far while garbage collection is on: its clock.
     pub(crate) calls: u64,
 }
 
 impl Pool {
     pub(crate) fn new(class: SizeClass, owner: Option<PoolKey>) -> Self {
-        Pool { class, owner, streams: BTreeMap::new(), calls: 0 }
+        Pool { class, owner, streams: Vec::new(), calls: 0 }
     }
 
     /// The blocks of a stream; `None` when it never had any here.
     #[inline]
     pub(crate) fn stream(&self, stream: u64) -> Option<&StreamBlocks> {
-        self.streams.get(&stream)
+        self.streams.iter().find(|(s, _)| *s == stream).map(|(_, blocks)| blocks)
     }
 
     #[inline]
     pub(crate) fn stream_mut(&mut self, stream: u64) -> &mut StreamBlocks {
-        self.streams.entry(stream).or_default()
+        let at = self.streams.partition_point(|(s, _)| *s < stream);
+        if self.streams.get(at).is_none_or(|(s, _)| *s != stream) {
+            self.streams.insert(at, (stream, StreamBlocks::default()));
+        }
+        &mut self.streams[at].1
     }
 
     /// Every free block: by stream, then size, then tie rule.
     pub(crate) fn free_blocks(&self) -> Vec<BlockIx> {
-        self.streams.values().flat_map(|s| s.free.values().copied()).collect()
+        self.streams.iter().flat_map(|(_, s)| s.free.blocks()).collect()
     }
 }
 

@@ -129,13 +129,14 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         let want = rounded.max(max_split);
         // Up to 2.4 expandable blocks were picked too, which PyTorch did not survive.
         let Some(home) = self.pools[usize::from(pool)].stream(stream) else { return false };
-        if let Some(&block) = home.free.range(FreeKey::at_least(want)..).next().map(|(_, b)| b)
+        let enough = home.free.from(FreeKey::at_least(want)).next();
+        if let Some((_, _, block)) = enough
             && !self.blocks[block].is_expandable()
         {
             self.release_segment(block);
             return true;
         }
-        let below: Vec<BlockIx> = home.free.range(..FreeKey::at_least(want)).rev().map(|(_, &b)| b).collect();
+        let below: Vec<BlockIx> = home.free.before(FreeKey::at_least(want)).collect();
         let mut gained = 0u64;
         for block in below {
             let b = &self.blocks[block];

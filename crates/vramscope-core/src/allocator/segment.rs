@@ -51,6 +51,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
         self.stats.num_device_alloc += 1;
         self.segments_made += 1;
+        self.reach.block = self.reach.block.max(segment);
         let block = self.blocks.add(address, segment, stream, pool, self.segments_made, NO_RESERVATION);
         self.emit(Action::SegmentAlloc, address, segment, stream, pool);
         Ok(Some(block))

@@ -153,6 +153,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         let b = &mut self.blocks[block];
         let pool = &mut self.pools[usize::from(b.pool)];
         b.gc_base = pool.calls;
+        self.reach.block = self.reach.block.max(b.size);
         let key = self.tie_rule.key(b);
         pool.stream_mut(b.stream).free.insert(key, block);
     }
@@ -160,7 +161,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     pub(crate) fn take_free(&mut self, block: BlockIx) {
         let b = &self.blocks[block];
         let key = self.tie_rule.key(b);
-        self.pools[usize::from(b.pool)].stream_mut(b.stream).free.remove(&key);
+        self.pools[usize::from(b.pool)].stream_mut(b.stream).free.remove(key);
     }
 
     pub(crate) fn insert_unmapped(&mut self, block: BlockIx) {

@@ -1,8 +1,9 @@
 //! Does the model agree with a recording? Every action, address and size, and the state at the end.
 
-use super::replay::{Replay, Replayed};
+use super::curve::{Curve, POINTS, Sampler};
+use super::replay::{Ended, Replay, Replayed, Watcher};
 use super::requests::Requests;
-use crate::allocator::EventSink;
+use crate::allocator::{CachingAllocator, EventSink, SimulatedMemory};
 use crate::model::{Action, Cancelled, DeviceRecording, EventId, PoolKey, Progress};
 use crate::units::{Address, Bytes};
 
@@ -125,25 +126,31 @@ impl EventSink for Comparer<'_> {
 /// # Errors
 /// [`Cancelled`] when asked to stop.
 pub fn agreement(replay: &Replay, requests: &Requests<'_>, progress: &Progress) -> Result<Agreement, Cancelled> {
-    let device = requests.device;
-    let run = replay.run_watched(requests, Comparer::new(device), &mut StopAtDifference, progress)?;
-    Ok(judge(requests, run))
+    Ok(agreement_and_end(replay, requests, progress)?.0)
 }
 
-struct StopAtDifference;
+/// The same, with how the run ended, and its curve.
+pub(super) fn agreement_and_end(
+    replay: &Replay,
+    requests: &Requests<'_>,
+    progress: &Progress,
+) -> Result<(Agreement, Ended, Curve), Cancelled> {
+    let device = requests.device;
+    let mut watcher = StopAtDifference(Sampler::new(device.events.len(), POINTS));
+    let run = replay.run_watched(requests, Comparer::new(device), &mut watcher, progress)?;
+    Ok((judge(requests, &run), run.ended(), watcher.0.finish()))
+}
 
-impl super::replay::Watcher<Comparer<'_>> for StopAtDifference {
+struct StopAtDifference(Sampler);
+
+impl Watcher<Comparer<'_>> for StopAtDifference {
     #[inline]
-    fn after(
-        &mut self,
-        _: usize,
-        allocator: &mut crate::allocator::CachingAllocator<crate::allocator::SimulatedMemory, Comparer<'_>>,
-    ) -> bool {
-        allocator.sink.difference.is_none()
+    fn after(&mut self, event: usize, allocator: &mut CachingAllocator<SimulatedMemory, Comparer<'_>>) -> bool {
+        self.0.after(event, allocator) && allocator.sink.difference.is_none()
     }
 }
 
-fn judge(requests: &Requests<'_>, run: Replayed<Comparer<'_>>) -> Agreement {
+fn judge(requests: &Requests<'_>, run: &Replayed<Comparer<'_>>) -> Agreement {
     let device = requests.device;
     let comparer = &run.allocator.sink;
     if let Some(difference) = comparer.difference.clone() {
@@ -156,7 +163,7 @@ fn judge(requests: &Requests<'_>, run: Replayed<Comparer<'_>>) -> Agreement {
         let difference = Difference { event: comparer.next as u32, recorded: comparer.recorded(comparer.next), modelled: None };
         return Agreement::Differs(difference);
     }
-    if device.has_final_state && !requests.ignores_end && !same_end(device, &run) {
+    if device.has_final_state && !requests.ignores_end && !same_end(device, run) {
         return Agreement::Differs(Difference { event: device.events.len() as u32, recorded: None, modelled: None });
     }
     Agreement::Agrees

@@ -1,10 +1,11 @@
 //! The settings, limit and release under which the model reproduces a recording.
 
-use super::agree::{Agreement, Difference, agreement};
+use super::agree::{Agreement, Difference, agreement, agreement_and_end};
 use super::assume::Assumption;
 use super::cap::{CapRange, Caps};
+use super::curve::Curve;
 use super::horizon::Horizon;
-use super::replay::Replay;
+use super::replay::{Ended, Replay};
 use super::requests::Requests;
 use super::untraced;
 use crate::model::{Action, Cancelled, PoolId, Progress, TorchVersion};
@@ -22,6 +23,8 @@ pub struct OwnRun {
     pub horizon: Option<Horizon>,
     /// What had to be assumed.
     pub assumptions: Vec<Assumption>,
+    /// How that run ended, and its curve, where it is the recording's to the end and served every request.
+    pub(super) ended: Option<(Ended, Curve)>,
 }
 
 /// Finds the limit and the release under which a recording comes out of the model.
@@ -31,7 +34,8 @@ pub struct OwnRun {
 /// # Errors
 /// [`Cancelled`] when asked to stop.
 pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: &Progress) -> Result<OwnRun, Cancelled> {
-    let FirstReading { mut replay, mut outcome, caps, mut assumptions } = first_reading(requests, known_limit, progress)?;
+    let FirstReading { mut replay, mut outcome, ended, caps, mut assumptions } = first_reading(requests, known_limit, progress)?;
+    let ended = ended.filter(|(run, _)| outcome.agrees() && run.is_following && run.oom_request.is_none());
     // With these settings releases come before the limit is reached, so when they came tells the limit.
     let releases_early = replay.conf.garbage_collection_threshold > 0.0 || replay.conf.max_split_size.is_some();
     if !outcome.agrees() && !requests.captures.is_empty() {
@@ -101,7 +105,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     if let (Some(bytes), Some(range), true) = (replay.limit, caps.first(), is_inferred) {
         assumptions.push(Assumption::InferredLimit { bytes, range });
     }
-    Ok(OwnRun { replay, agreement: outcome, caps, horizon: Horizon::of(requests.device), assumptions })
+    Ok(OwnRun { replay, agreement: outcome, caps, horizon: Horizon::of(requests.device), assumptions, ended })
 }
 
 impl OwnRun {
@@ -123,6 +127,7 @@ impl OwnRun {
 pub(crate) struct FirstReading {
     replay: Replay,
     outcome: Agreement,
+    ended: Option<(Ended, Curve)>,
     pub(crate) caps: Caps,
     assumptions: Vec<Assumption>,
 }
@@ -136,7 +141,7 @@ pub(crate) fn first_reading(
     let limit = |caps: &Caps| caps.first().map(|c| c.most);
     let caps = Caps::of_requests(requests, known_limit);
     let replay = Replay { limit: limit(&caps), ..Replay::of(requests) };
-    let outcome = agreement(&replay, requests, progress)?;
+    let (outcome, ended, curve) = agreement_and_end(&replay, requests, progress)?;
     if !outcome.agrees() && !requests.start.is_empty() && begins_with_growth(requests) {
         // A file cut short may have the segments of an instant behind its last event: the trace alone tells more.
         let alone = Requests::read_from_nothing(requests.device, progress)?;
@@ -146,10 +151,10 @@ pub(crate) fn first_reading(
         if outcome.agrees() {
             *requests = alone;
             requests.assumptions.push(Assumption::EndIsLater);
-            return Ok(FirstReading { replay, outcome, caps, assumptions: requests.assumptions.clone() });
+            return Ok(FirstReading { replay, outcome, ended: None, caps, assumptions: requests.assumptions.clone() });
         }
     }
-    Ok(FirstReading { replay, outcome, caps, assumptions: requests.assumptions.clone() })
+    Ok(FirstReading { replay, outcome, ended: Some((ended, curve)), caps, assumptions: requests.assumptions.clone() })
 }
 
 /// A program that begins with nothing takes memory from the device first.

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::horizon::Horizon;
@@ -174,16 +173,10 @@ impl WhatIf<'_> {
             .filter_map(|&(text, about)| Some((Question::parse(text, limit).ok()?, about)))
             .filter(|(question, _)| question.conf != *own)
             .collect();
+        let asked: Vec<Question> = questions.iter().map(|(question, _)| question.clone()).collect();
+        let answers = self.ask_all(&asked, 0, progress)?;
         progress.set_total(questions.len() as u64 + 2);
-        progress.set_done(0);
-        let mut rows = questions
-            .par_iter()
-            .map(|(question, about)| {
-                let row = self.ask(question, 0, progress)?.row;
-                progress.advance(1);
-                Ok((row, *about))
-            })
-            .collect::<Result<Vec<(Row, &'static str)>, Cancelled>>()?;
+        let mut rows: Vec<(Row, &'static str)> = answers.into_iter().map(|a| a.row).zip(questions.iter().map(|q| q.1)).collect();
         rows.sort_by_cached_key(|(row, _)| rank(row));
         let agrees = self.own().agreement.agrees();
         let tried: Vec<Remedy> = rows.iter().map(|(row, about)| remedy(row, about, agrees)).collect();

@@ -3,7 +3,7 @@
 use super::requests::{Requests, Step};
 use crate::allocator::BlockIx;
 use crate::allocator::adopt;
-use crate::allocator::{AllocError, CachingAllocator, EventSink};
+use crate::allocator::{AllocError, CachingAllocator, EventSink, MemoryStats, Reach};
 use crate::allocator::{Placement, SimulatedMemory};
 use crate::model::{AllocConf, Cancelled, Progress, TorchVersion};
 
@@ -46,6 +46,40 @@ pub struct Replayed<S> {
     pub broken: Option<AllocError>,
 }
 
+/// How a run ended, without the allocator.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    /// The counters.
+    pub(crate) stats: MemoryStats,
+    /// How far it came.
+    pub(crate) reach: Reach,
+    /// Some choice fell between equal blocks, which addresses decide.
+    pub(crate) has_tie: bool,
+    /// Every growth was the recording's.
+    pub(crate) is_following: bool,
+    /// How many growths were.
+    pub(crate) followed: usize,
+    pub(crate) oom_request: Option<u64>,
+    pub(crate) requests: u64,
+    pub(crate) rescued_event: Option<u32>,
+}
+
+impl<S: EventSink> Replayed<S> {
+    pub(crate) fn ended(&self) -> Ended {
+        let a = &self.allocator;
+        Ended {
+            stats: a.stats().clone(),
+            reach: a.reach(),
+            has_tie: a.has_tie(),
+            is_following: a.memory.is_following(),
+            followed: a.memory.followed(),
+            oom_request: self.oom_request,
+            requests: self.requests,
+            rescued_event: self.rescued_event,
+        }
+    }
+}
+
 /// Looks at an allocator after each step of a run.
 pub(crate) trait Watcher<S> {
     /// Called behind each event of the recording; `false` ends the run.
@@ -80,6 +114,11 @@ impl Replay {
     /// [`Cancelled`] when asked to stop.
     pub fn run<S: EventSink>(&self, requests: &Requests<'_>, sink: S, progress: &Progress) -> Result<Replayed<S>, Cancelled> {
         self.run_watched(requests, sink, &mut (), progress)
+    }
+
+    /// [`run`](Self::run), and how that ended.
+    pub(crate) fn end(&self, requests: &Requests<'_>, progress: &Progress) -> Result<Ended, Cancelled> {
+        Ok(self.run(requests, (), progress)?.ended())
     }
 
     /// [`run`](Self::run) with somebody looking on.

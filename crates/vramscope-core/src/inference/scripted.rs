@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::allocator::BlockIx;
 use crate::allocator::HeldSegment;
 use crate::allocator::MemoryStats;
+use crate::allocator::Reach;
 use crate::allocator::adopt;
 use crate::allocator::{CachingAllocator, EventSink};
 use crate::allocator::{Placement, SimulatedMemory};
@@ -88,6 +89,8 @@ pub struct Scripted {
     pub failed: Option<usize>,
     /// Some choice fell between equal blocks, which addresses decide.
     pub has_tie: bool,
+    /// How far it came.
+    pub reach: Reach,
 }
 
 impl Script<'_> {
@@ -95,14 +98,14 @@ impl Script<'_> {
     #[must_use]
     pub fn run(&self, terms: &Terms) -> Scripted {
         let (a, failed) = self.drive(terms, ());
-        Scripted { has_tie: a.has_tie(), stats: a.stats, failed }
+        Scripted { has_tie: a.has_tie(), reach: a.reach(), stats: a.stats, failed }
     }
 
     /// [`run`](Self::run) with a listener, which hears the number of each step; what it heard and what is held at the end.
     pub fn run_into<S: EventSink>(&self, terms: &Terms, sink: S) -> (Scripted, S, Vec<HeldSegment>) {
         let (a, failed) = self.drive(terms, sink);
         let segments = a.segments();
-        (Scripted { has_tie: a.has_tie(), stats: a.stats, failed }, a.sink, segments)
+        (Scripted { has_tie: a.has_tie(), reach: a.reach(), stats: a.stats, failed }, a.sink, segments)
     }
 
     fn drive<S: EventSink>(&self, terms: &Terms, sink: S) -> (CachingAllocator<SimulatedMemory, S>, Option<usize>) {

@@ -12,13 +12,14 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::assume::Assumption;
+use super::curve::Sampler;
+pub use super::curve::{Curve, POINTS};
 use super::effects;
 use super::horizon::Horizon;
 use super::own::{OwnRun, explain};
-use super::replay::{Replay, Replayed, Watcher};
+use super::replay::{Ended, Replay};
 use super::requests::{Known, Requests};
-use crate::allocator::{CachingAllocator, EventSink};
-use crate::allocator::{Placement, SimulatedMemory};
+use crate::allocator::{Placement, Reach};
 use crate::model::{Action, AllocConf, Cancelled, DeviceRecording, Progress, Stage};
 
 /// One setting to try.
@@ -172,17 +173,6 @@ impl Row {
     }
 }
 
-/// Curves over the requests, folded to a number of points; each holds the highest value of its stretch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Curve {
-    /// The last event of each stretch.
-    pub event: Vec<u32>,
-    /// Reserved bytes.
-    pub reserved: Vec<u64>,
-    /// Allocated bytes.
-    pub allocated: Vec<u64>,
-}
-
 /// A row, with its curve and what was assumed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -194,6 +184,10 @@ pub struct Answer {
     pub curve: Curve,
     /// Empty where the answer is exact.
     pub assumptions: Vec<Assumption>,
+    /// How far its runs came; `None` where other limits were tried too.
+    pub(super) reach: Option<Reach>,
+    /// The run went on as the recording to its end, but did not make all of its segments.
+    pub(super) follows_in_part: bool,
 }
 
 /// How many other places are tried, by the number of requests: long runs are to be answered in seconds too.
@@ -340,15 +334,20 @@ impl<'a> WhatIf<'a> {
         let started = Instant::now();
         let runs = 1 + places_tried(self.requests.count) as u64;
         progress.begin(Stage::Replaying, runs * self.requests.device.events.len() as u64);
-        let mut sampler = Sampler::new(self.requests.device.events.len(), points);
-        let first = self.replay(question, Placement::Driver, true).run_watched(&self.requests, (), &mut sampler, progress)?;
+        let (first, curve) = self.first_run(question, points, progress)?;
         let mut row = self.row(question, &first);
         // Settings that change no segment of the whole run leave the recording's own figures, whatever the driver does.
-        let memory = &first.allocator.memory;
-        let is_the_recording = memory.is_following()
-            && (question.conf == self.own.replay.conf || (!row.oom && memory.followed() == self.requests.growths.len()));
-        if first.allocator.has_tie() && !is_the_recording {
-            self.vary(question, &mut row, progress)?;
+        let follows_all = first.is_following && !row.oom && first.followed == self.requests.growths.len();
+        let is_the_recording = follows_all || (first.is_following && question.conf == self.own.replay.conf);
+        let mut reach = Some(first.reach);
+        let mut widen_by = |row: &mut Row, question: &Question, other: &Ended, because| {
+            reach = reach.map(|r| r.or(other.reach));
+            widen(row, &self.row(question, other), because);
+        };
+        if first.has_tie && !is_the_recording {
+            for other in self.vary(question, progress)? {
+                widen_by(&mut row, question, &other, "placement");
+            }
         }
         let is_own_limit = row.limit_bytes == self.own.replay.limit;
         let range = self.own.limit_range().filter(|r| !r.is_known());
@@ -358,8 +357,8 @@ impl<'a> WhatIf<'a> {
             // The recording's limit is known only as a span: its ends count as well.
             for end in [range.least, range.most].into_iter().filter(|&end| end != limit) {
                 let moved = Question { limit: Some(end), ..question.clone() };
-                let other = self.replay(&moved, Placement::Driver, true).run(&self.requests, (), progress)?;
-                widen(&mut row, &self.row(&moved, &other), "limit");
+                let other = self.replay(&moved, Placement::Driver, true).end(&self.requests, progress)?;
+                widen_by(&mut row, &moved, &other, "limit");
                 if end == range.least && !row.oom {
                     row.passes_from_bytes = match other.oom_request {
                         None => Some(end),
@@ -370,7 +369,7 @@ impl<'a> WhatIf<'a> {
         }
         if !is_the_recording && self.requests.has_guarded_frees() {
             let early = Replay { completes_at_once: true, ..self.replay(question, Placement::Driver, true) };
-            widen(&mut row, &self.row(question, &early.run(&self.requests, (), progress)?), "timing");
+            widen_by(&mut row, question, &early.end(&self.requests, progress)?, "timing");
         }
         if !is_the_recording && (self.requests.needs_assumptions() || !self.own.agreement.agrees()) {
             doubt(&mut row, "trace");
@@ -390,7 +389,29 @@ impl<'a> WhatIf<'a> {
         if let Some(event) = first.rescued_event {
             assumptions.push(Assumption::WentOnDifferently { event });
         }
-        Ok(Answer { question: question.clone(), row, curve: sampler.finish(), assumptions })
+        let reach = reach.filter(|_| range.is_none());
+        let follows_in_part = first.is_following && !follows_all;
+        Ok(Answer { question: question.clone(), row, curve, assumptions, reach, follows_in_part })
+    }
+
+    /// The run that gives an answer's figures. That under the recording's own settings was made to see whether the model agrees.
+    fn first_run(&self, question: &Question, points: usize, progress: &Progress) -> Result<(Ended, Curve), Cancelled> {
+        let own = &self.own.replay;
+        if let Some((ended, curve)) = self.own.ended.as_ref()
+            && question.conf == own.conf
+            && self.limit_of(question) == own.limit
+            && [0, POINTS].contains(&points)
+        {
+            return Ok((ended.clone(), if points == 0 { Curve::default() } else { curve.clone() }));
+        }
+        let mut sampler = Sampler::new(self.requests.device.events.len(), points);
+        let run = self.replay(question, Placement::Driver, true).run_watched(&self.requests, (), &mut sampler, progress)?;
+        Ok((run.ended(), sampler.finish()))
+    }
+
+    /// True where the recording's own settings and limit are answered without a run.
+    pub(super) fn knows_own_run(&self) -> bool {
+        self.own.ended.is_some()
     }
 
     /// The smallest limit of a span under which a question passes, to 2 MiB: it fails at the lower end and passes at the upper.
@@ -402,7 +423,7 @@ impl<'a> WhatIf<'a> {
                 break;
             }
             let tried = Question { limit: Some(middle), ..question.clone() };
-            match self.replay(&tried, Placement::Driver, true).run(&self.requests, (), progress)?.oom_request {
+            match self.replay(&tried, Placement::Driver, true).end(&self.requests, progress)?.oom_request {
                 Some(_) => fails = middle,
                 None => works = middle,
             }
@@ -410,8 +431,8 @@ impl<'a> WhatIf<'a> {
         Ok(works)
     }
 
-    /// Tries other places for segments, and widens the spans of `row`.
-    fn vary(&self, question: &Question, row: &mut Row, progress: &Progress) -> Result<(), Cancelled> {
+    /// Runs with other places for segments.
+    fn vary(&self, question: &Question, progress: &Progress) -> Result<Vec<Ended>, Cancelled> {
         let all = [
             (Placement::Ascending, false),
             (Placement::Descending, true),
@@ -426,22 +447,14 @@ impl<'a> WhatIf<'a> {
             (Placement::Random(5), false),
             (Placement::Random(6), false),
         ];
-        let others: Result<Vec<Row>, Cancelled> = all
-            .par_iter()
+        all.par_iter()
             .take(places_tried(self.requests.count))
-            .map(|&(placement, follows)| {
-                let run = self.replay(question, placement, follows).run(&self.requests, (), progress)?;
-                Ok(self.row(question, &run))
-            })
-            .collect();
-        for other in others? {
-            widen(row, &other, "placement");
-        }
-        Ok(())
+            .map(|&(placement, follows)| self.replay(question, placement, follows).end(&self.requests, progress))
+            .collect()
     }
 
-    pub(crate) fn row<S: EventSink>(&self, question: &Question, run: &Replayed<S>) -> Row {
-        let stats = run.allocator.stats();
+    fn row(&self, question: &Question, run: &Ended) -> Row {
+        let stats = &run.stats;
         let peak = stats.reserved_bytes.all.peak;
         Row {
             conf: question.text.clone(),
@@ -474,23 +487,6 @@ impl<'a> WhatIf<'a> {
             ends_at_failure: self.own.horizon,
         }
     }
-
-    /// Runs many questions, on all cores. Progress counts questions.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
-    pub fn ask_all(&self, questions: &[Question], points: usize, progress: &Progress) -> Result<Vec<Answer>, Cancelled> {
-        progress.set_total(questions.len() as u64);
-        progress.set_done(0);
-        questions
-            .par_iter()
-            .map(|question| {
-                let answer = self.ask(question, points, progress)?;
-                progress.advance(1);
-                Ok(answer)
-            })
-            .collect()
-    }
 }
 
 fn doubt(row: &mut Row, because: &'static str) {
@@ -520,46 +516,6 @@ fn widen(row: &mut Row, other: &Row, because: &'static str) {
         let span = row.spans.entry(name).or_insert([mine, mine]);
         *span = [span[0].min(theirs), span[1].max(theirs)];
         doubt(row, because);
-    }
-}
-
-/// Collects a curve.
-struct Sampler {
-    events: usize,
-    points: usize,
-    at: usize,
-    curve: Curve,
-}
-
-impl Sampler {
-    fn new(events: usize, points: usize) -> Self {
-        Sampler { events: events.max(1), points, at: usize::MAX, curve: Curve::default() }
-    }
-
-    fn finish(self) -> Curve {
-        self.curve
-    }
-}
-
-impl<S: EventSink> Watcher<S> for Sampler {
-    #[inline]
-    fn after(&mut self, event: usize, allocator: &mut CachingAllocator<SimulatedMemory, S>) -> bool {
-        if self.points > 0 {
-            let (reserved, allocated) = allocator.levels();
-            let point = event * self.points / self.events;
-            let c = &mut self.curve;
-            if point != self.at {
-                self.at = point;
-                c.event.push(event as u32);
-                c.reserved.push(reserved);
-                c.allocated.push(allocated);
-            } else if let (Some(e), Some(r), Some(a)) = (c.event.last_mut(), c.reserved.last_mut(), c.allocated.last_mut()) {
-                *e = event as u32;
-                *r = reserved.max(*r);
-                *a = allocated.max(*a);
-            }
-        }
-        true
     }
 }
 

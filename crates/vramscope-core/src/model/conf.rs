@@ -58,8 +58,7 @@ impl AllocConf {
             return MIN_BLOCK;
         }
         let log = 63 - size.leading_zeros();
-        let index = log.saturating_sub(20).min(15) as usize;
-        let divisions = u64::from(self.roundup_power2_divisions[index]);
+        let divisions = u64::from(self.roundup_power2_divisions[Self::division_index(size)]);
         if divisions > 1 && size > MIN_BLOCK.saturating_mul(divisions) {
             if size.is_power_of_two() {
                 return size;
@@ -69,6 +68,12 @@ impl AllocConf {
             return if step == 0 { floor.saturating_mul(2) } else { size.checked_next_multiple_of(step).unwrap_or(u64::MAX) };
         }
         size.checked_next_multiple_of(MIN_BLOCK).unwrap_or(u64::MAX)
+    }
+
+    /// Which entry of [`roundup_power2_divisions`](Self::roundup_power2_divisions) is for a size, not 0.
+    #[must_use]
+    pub(crate) fn division_index(size: u64) -> usize {
+        size.max(1).ilog2().saturating_sub(20).min(15) as usize
     }
 
     /// Size of the segment that the allocator takes from the device for a rounded request.

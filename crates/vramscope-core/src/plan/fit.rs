@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::align::align;
 use super::law::{Fit, Law, Quantities, Sure};
+use super::predict::Answered;
 use super::program::{NEVER, Program};
 use super::reduce::{self, MULTIPROCESSORS};
 use super::refuse::{Parting, part};
@@ -28,6 +29,8 @@ pub struct Model {
     pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
     pub missing: Vec<usize>,
+    /// What was predicted.
+    pub(super) answered: Answered,
 }
 
 /// Requests that share a place and a law, for lists of what was not explained.
@@ -88,8 +91,16 @@ impl Model {
             let cache = super::server::cache(program, names);
             let (fits, of) = super::one_recording::fit(program, &quantities, &at[base], &cache);
             let is_single = cache.is_empty();
-            let mut model =
-                Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single, missing: Vec::new() };
+            let mut model = Model {
+                program: Arc::clone(program),
+                names: names.to_vec(),
+                fits,
+                of,
+                alone,
+                is_single,
+                missing: Vec::new(),
+                answered: Answered::default(),
+            };
             let mut ids: FxHashMap<Fit, u32> = model.fits.iter().cloned().zip(0..).collect();
             let mut intern = |fit: Fit, fits: &mut Vec<Fit>| {
                 *ids.entry(fit).or_insert_with_key(|fit| {
@@ -136,8 +147,16 @@ impl Model {
                 None => intern(quantities.alone(&at[base], r.size), &mut fits),
             };
         }
-        let mut model =
-            Model { program: Arc::clone(program), names: names.to_vec(), fits, of, alone, is_single: false, missing: Vec::new() };
+        let mut model = Model {
+            program: Arc::clone(program),
+            names: names.to_vec(),
+            fits,
+            of,
+            alone,
+            is_single: false,
+            missing: Vec::new(),
+            answered: Answered::default(),
+        };
         model.missing = maps
             .iter()
             .map(|(i, map)| programs[*i].rows.len().saturating_sub(map.iter().filter(|m| **m != NEVER).count()))

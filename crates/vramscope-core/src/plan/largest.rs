@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::predict::Predicted;
 use super::{Plan, Setting, Size};
+use crate::allocator::Reach;
 
 /// The largest size under one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,17 +45,18 @@ impl Plan {
             (verdict, answer)
         };
         let verdict = |answer: &(u8, Predicted)| answer.0;
+        let may_pass = |value: u64| self.passes_once(&size.with(name, value), setting) || verdict(&ask(value)) > 0;
         let from = size.get(name).or_else(|| self.most_recorded(name)).unwrap_or(1);
         let mut low = 0u64;
         let mut high = from.max(1);
         // A value that fails outright.
-        while high < MOST && verdict(&ask(high)) > 0 {
+        while high < MOST && may_pass(high) {
             low = high;
             high *= 2;
         }
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            if verdict(&ask(middle)) > 0 { low = middle } else { high = middle }
+            if may_pass(middle) { low = middle } else { high = middle }
         }
         let around: Vec<u64> = (low.saturating_sub(BEYOND).max(1)..=low + BEYOND).collect();
         let asked: Vec<(u64, (u8, Predicted))> = around.par_iter().map(|&v| (v, ask(v))).collect();
@@ -70,6 +72,7 @@ impl Plan {
             sure = (low > 0).then(|| (low, ask(low)));
         }
         let certain = !self.is_single()
+            && !self.has_uneven_steps()
             && top <= sure.as_ref().map_or(0, |(v, _)| *v)
             && sure.as_ref().is_none_or(|(v, _)| !self.is_open(&size.with(name, *v)));
         let size = sure.as_ref().map_or(0, |(v, _)| *v);
@@ -124,9 +127,20 @@ impl Plan {
         size.values(&self.names).map_or(0, |at| model.open(&at))
     }
 
-    /// The same under several settings, side by side.
+    /// The same under several settings, in their order. Those that may come to the same follow each other, the others run side by side.
     #[must_use]
     pub fn largest_by_setting(&self, name: &str, size: &Size, settings: &[Setting]) -> Vec<Largest> {
-        settings.par_iter().map(|setting| self.largest(name, size, setting)).collect()
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for (i, setting) in settings.iter().enumerate() {
+            match groups.iter_mut().find(|group| Reach::may_be_same(&settings[group[0]].conf, &setting.conf)) {
+                Some(group) => group.push(i),
+                None => groups.push(vec![i]),
+            }
+        }
+        let of_group =
+            |group: &Vec<usize>| group.iter().map(|&i| (i, self.largest(name, size, &settings[i]))).collect::<Vec<_>>();
+        let mut all: Vec<(usize, Largest)> = groups.par_iter().flat_map(of_group).collect();
+        all.sort_by_key(|(i, _)| *i);
+        all.into_iter().map(|(_, largest)| largest).collect()
     }
 }

@@ -243,8 +243,8 @@ impl Plan {
         setting.limit.zip(failed_under).is_some_and(|(limit, under)| limit <= under)
     }
 
-    /// What a run under a limit comes to, up to the request that fails.
-    pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
+    /// The laws with the requests of the recording that is nearest to a size.
+    fn nearest(&self, size: &Size) -> Option<&Model> {
         let distance = |p: &Program| -> f64 {
             let apart = |(name, v): (&str, u64)| size.get(name).map_or(0.0, |w| (w as f64 / v as f64).ln().abs());
             p.at.iter().map(apart).sum()
@@ -255,13 +255,32 @@ impl Plan {
             let near = distance(&self.programs[i]).total_cmp(&distance(&self.programs[j]));
             near.then(weight(j).total_cmp(&weight(i)))
         });
-        let nearest = order.iter().find_map(|&i| self.model_of(i)).or_else(|| self.model());
-        let Some(model) = nearest else { return Predicted::nothing(size) };
+        order.iter().find_map(|&i| self.model_of(i)).or_else(|| self.model())
+    }
+
+    /// True where the likeliest run passes; it says nothing of the others.
+    fn passes_once(&self, size: &Size, setting: &Setting) -> bool {
+        !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_once(size, setting))
+    }
+
+    /// What a run under a limit comes to, up to the request that fails.
+    pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
+        let Some(model) = self.nearest(size) else { return Predicted::nothing(size) };
         let mut out = model.predict(size, setting);
         // A replay may pass where the truth is known: places of segments decide, and they are not in a recording.
         if self.is_known_to_fail(size, setting) {
             (out.oom, out.oom_varies) = (true, false);
         }
+        if self.has_uneven_steps() {
+            out.certain = false;
+            out.uncertain_because.get_or_insert("steps");
+        }
         out
+    }
+
+    /// One recording has its first step alone, which is repeated as it is, and another has steady ones.
+    fn has_uneven_steps(&self) -> bool {
+        let has = |steps: fn(&usize) -> bool| self.programs.iter().any(|p| steps(&p.recorded_steps));
+        has(|steps| *steps == 1) && has(|steps| *steps > 1)
     }
 }

@@ -1,14 +1,16 @@
 //! What a program would need at another size: its requests with other sizes, run on the model of the allocator.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rayon::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use super::fit::Model;
 use super::largest::ONE_RECORDING;
 use super::law::QUANTITIES;
 use super::{Setting, Size};
-use crate::allocator::Placement;
+use crate::allocator::{Placement, Reach};
 use crate::anatomy::Role;
 use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
 
@@ -35,13 +37,19 @@ pub struct Predicted {
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
     /// Nothing that is not known changes these figures.
     pub certain: bool,
-    /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments).
+    /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
+    /// recording has its first step alone, another more).
     pub uncertain_because: Option<&'static str>,
 }
+
+/// Answers for one size, each with how far its runs came: it is the answer to every setting that acts only beyond that.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answered(Arc<Mutex<FxHashMap<Vec<u64>, Vec<(Setting, Reach, Predicted)>>>>);
 
 /// A run's outcome.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
+    reach: Reach,
     reserved: u64,
     allocated: u64,
     retries: u64,
@@ -51,6 +59,7 @@ struct Outcome {
 impl From<&Scripted> for Outcome {
     fn from(run: &Scripted) -> Self {
         Outcome {
+            reach: run.reach,
             reserved: run.stats.reserved_bytes.all.peak,
             allocated: run.stats.allocated_bytes.all.peak,
             retries: run.stats.num_alloc_retries,
@@ -184,17 +193,53 @@ impl Model {
         self.program.most_live(&self.sizes_by(at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed)
     }
 
+    fn values(&self, size: &Size) -> Vec<u64> {
+        size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES])
+    }
+
+    /// What is known for these values under a setting that comes to the same.
+    fn answered(&self, at: &[u64], setting: &Setting) -> Option<Predicted> {
+        let answered = self.answered.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &Setting, reach: &Reach| {
+            reach.is_same((&known.conf, known.limit), (&setting.conf, setting.limit), self.program.version)
+        };
+        Some(answered.get(at)?.iter().find(|(known, reach, _)| is_same(known, reach))?.2.clone())
+    }
+
+    /// True where the likeliest requests pass with the driver's places.
+    pub(super) fn passes_once(&self, size: &Size, setting: &Setting) -> bool {
+        let at = self.values(size);
+        self.answered(&at, setting).map_or_else(
+            || self.stream(&at, Pick::Likely).run(&self.terms(setting, Placement::Driver)).failed.is_none(),
+            |known| !known.oom,
+        )
+    }
+
+    fn terms(&self, setting: &Setting, placement: Placement) -> Terms {
+        Terms { conf: setting.conf.clone(), version: self.program.version, limit: setting.limit, placement }
+    }
+
     /// The answer for these values.
     pub(super) fn predict(&self, size: &Size, setting: &Setting) -> Predicted {
-        let at = size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES]);
-        let stream = self.stream(&at, Pick::Likely);
-        let mut others = Vec::new();
-        if self.has_guess(&at) {
-            others.extend([Pick::Least, Pick::Most, Pick::Mixed(1), Pick::Mixed(2)].map(|pick| self.stream(&at, pick)));
+        let at = self.values(size);
+        if let Some(out) = self.answered(&at, setting) {
+            return Predicted { size: size.clone(), ..out };
         }
-        let mut out = self.answer(size, setting, &stream, others);
+        let (reach, out) = self.predict_anew(&at, size, setting);
+        let mut answered = self.answered.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.entry(at).or_default().push((setting.clone(), reach, out.clone()));
+        out
+    }
+
+    fn predict_anew(&self, at: &[u64], size: &Size, setting: &Setting) -> (Reach, Predicted) {
+        let stream = self.stream(at, Pick::Likely);
+        let mut others = Vec::new();
+        if self.has_guess(at) {
+            others.extend([Pick::Least, Pick::Most, Pick::Mixed(1), Pick::Mixed(2)].map(|pick| self.stream(at, pick)));
+        }
+        let (reach, mut out) = self.answer(size, setting, &stream, others);
         // What follows no law may also become what none of these runs has.
-        let open = self.open(&at);
+        let open = self.open(at);
         if self.is_single && *size != self.program.at {
             // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
             let slack = out.peak_reserved_bytes / ONE_RECORDING;
@@ -210,17 +255,12 @@ impl Model {
                 out.uncertain_because.get_or_insert("sizes");
             }
         }
-        out
+        (reach, out)
     }
 
-    /// Runs requests, and others that may be meant as well, under a setting.
-    pub(super) fn answer(&self, size: &Size, setting: &Setting, stream: &Stream, others: Vec<Stream>) -> Predicted {
-        let terms = |placement: Placement| Terms {
-            conf: setting.conf.clone(),
-            version: self.program.version,
-            limit: setting.limit,
-            placement,
-        };
+    /// Runs requests, and others that may be meant as well, under a setting; how far the runs came, and what they come to.
+    pub(super) fn answer(&self, size: &Size, setting: &Setting, stream: &Stream, others: Vec<Stream>) -> (Reach, Predicted) {
+        let terms = |placement: Placement| self.terms(setting, placement);
         let first = stream.run(&terms(Placement::Driver));
         let placed: &[Placement] = if first.has_tie {
             &[Placement::Ascending, Placement::Descending, Placement::Random(1), Placement::Random(2)]
@@ -233,7 +273,8 @@ impl Model {
             .par_iter()
             .map(|(stream, placement, because)| (Outcome::from(&stream.run(&terms(*placement))), *because))
             .collect();
-        answer(size, setting, stream, Outcome::from(&first), first.failed, &outcomes)
+        let reach = outcomes.iter().fold(first.reach, |reach, (outcome, _)| reach.or(outcome.reach));
+        (reach, answer(size, setting, stream, Outcome::from(&first), first.failed, &outcomes))
     }
 }
 

@@ -299,6 +299,7 @@ fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
     if low < high {
         let why = match capped.uncertain_because {
             Some("placement") => ", by where the driver puts segments",
+            Some("steps") => ", since one recording has a single step and another more",
             _ if scene.is_single() => ", since one recording leaves open what grows",
             _ => ", by what follows no law",
         };

@@ -1,19 +1,15 @@
 //! The runs behind What-if: asked for once, computed off the UI thread, shown as each arrives.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::Jobs;
-use vramscope_core::inference::whatif::{Answer, Question, WhatIf};
-use vramscope_core::inference::{Agreement, CapRange, Difference};
+use vramscope_core::inference::whatif::{Answer, POINTS, Question, WhatIf};
+use vramscope_core::inference::{Agreement, Asker, CapRange, Difference};
 use vramscope_core::model::{AllocConf, Progress};
 use vramscope_core::tables::Quantity;
-
-/// Points of a curve: about one a pixel.
-const POINTS: usize = 1200;
 
 /// What the model says of the recording under its own settings.
 #[derive(Clone, Debug)]
@@ -206,6 +202,8 @@ fn run(
         *locked(&shared.own) = Some(Arc::new(own));
         limit
     };
+    // A job that was stopped leaves what it was at.
+    locked(&shared.working).clear();
     let mut questions = Vec::new();
     for (text, conf) in confs {
         for limit in [None, Some(limit)] {
@@ -214,33 +212,33 @@ fn run(
             }
         }
     }
-    progress.set_done(0);
-    progress.set_total(questions.len() as u64);
-    // Workers take questions in the order of the rows, so that the table fills from its top; rayon's own threads are left to the
-    // runs within a question.
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(question) = questions.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let key: Key = (question.text.clone(), question.limit);
-            let part = Arc::new(Progress::part_of(progress));
-            locked(&shared.working).insert(key.clone(), Arc::clone(&part));
-            let answer = whatif.ask(question, POINTS, &part);
-            locked(&shared.working).remove(&key);
-            match answer {
-                Ok(answer) => locked(&shared.answers).insert(key, Arc::new(answer)),
-                Err(_) => return,
-            };
-            progress.advance(1);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..rayon::current_num_threads().min(questions.len()) {
-            // Without the helper the questions take longer.
-            let _ = std::thread::Builder::new().name("what-if".to_owned()).spawn_scoped(scope, work);
-        }
-        work();
-    });
-    progress.check()
+    whatif.ask_each(&questions, POINTS, &Working { shared, whole: progress, questions: &questions }, progress)
+}
+
+/// Shows what is being run, and each answer as it comes.
+struct Working<'a> {
+    shared: &'a Shared,
+    whole: &'a Arc<Progress>,
+    questions: &'a [Question],
+}
+
+impl Working<'_> {
+    fn key(&self, at: usize) -> Key {
+        (self.questions[at].text.clone(), self.questions[at].limit)
+    }
+}
+
+impl Asker for Working<'_> {
+    fn begins(&self, at: usize) -> Option<Arc<Progress>> {
+        let part = Arc::new(Progress::part_of(self.whole));
+        locked(&self.shared.working).insert(self.key(at), Arc::clone(&part));
+        Some(part)
+    }
+
+    fn hears(&self, at: usize, answer: Answer) {
+        locked(&self.shared.working).remove(&self.key(at));
+        locked(&self.shared.answers).insert(self.key(at), Arc::new(answer));
+    }
 }
 
 fn describe(whatif: &WhatIf<'_>, data: &DeviceData) -> Own {

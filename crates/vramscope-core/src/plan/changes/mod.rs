@@ -459,7 +459,7 @@ fn predict(model: &Model, edited: &Edited, size: &Size, setting: &Setting) -> Pr
         others.push(edited.stream(model, &at, Pick::Least, false));
         others.push(edited.stream(model, &at, Pick::Most, false));
     }
-    model.answer(size, setting, &point, others)
+    model.answer(size, setting, &point, others).1
 }
 
 /// The largest value that passes, which passes below too.

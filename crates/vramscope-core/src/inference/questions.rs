@@ -1,0 +1,168 @@
+//! Many questions at once: on all cores, each answer told as it comes, and no run made whose outcome follows from another.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, Scope};
+use std::time::Instant;
+
+use super::effects;
+use super::whatif::{Answer, Question, WhatIf};
+use crate::allocator::Reach;
+use crate::model::{Cancelled, Progress};
+
+/// Who asks many questions, and hears of each by its place.
+pub trait Asker: Sync {
+    /// It is being run from now on; returns what shall be told how far that is, beside the whole.
+    fn begins(&self, _at: usize) -> Option<Arc<Progress>> {
+        None
+    }
+
+    /// It is answered.
+    fn hears(&self, at: usize, answer: Answer);
+}
+
+impl WhatIf<'_> {
+    /// Answers many questions on all cores. Those that are answered without a run come first, then one of each group that may come to
+    /// the same, in their order. Progress counts questions.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop; what was answered was told.
+    pub fn ask_each(
+        &self,
+        questions: &[Question],
+        points: usize,
+        asker: &impl Asker,
+        progress: &Progress,
+    ) -> Result<(), Cancelled> {
+        progress.set_total(questions.len() as u64);
+        progress.set_done(0);
+        // The recording as it was is known where the model agrees with it.
+        let own = if self.knows_own_run() { vec![self.ask(&self.own_question(), points, progress)?] } else { Vec::new() };
+        let state = State { left: (0..questions.len()).collect(), busy: Vec::new(), known: own };
+        let work = Work { whatif: self, questions, points, asker, progress, state: Mutex::new(state) };
+        work.tell_what_follows();
+        std::thread::scope(|scope| work.go_on(scope));
+        progress.check()
+    }
+
+    /// [`ask_each`](Self::ask_each), with all answers in the end.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn ask_all(&self, questions: &[Question], points: usize, progress: &Progress) -> Result<Vec<Answer>, Cancelled> {
+        struct All(Mutex<Vec<Option<Answer>>>);
+        impl Asker for All {
+            fn hears(&self, at: usize, answer: Answer) {
+                locked(&self.0)[at] = Some(answer);
+            }
+        }
+        let all = All(Mutex::new(vec![None; questions.len()]));
+        self.ask_each(questions, points, &all, progress)?;
+        let answers = all.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        answers.into_iter().map(|answer| answer.ok_or(Cancelled)).collect()
+    }
+
+    /// The answer to a question that is served exactly as another one was. `None` where that does not follow.
+    fn follows(&self, known: &Answer, question: &Question) -> Option<Answer> {
+        let started = Instant::now();
+        let own = &self.own().replay;
+        let (conf, other) = (&known.question.conf, &question.conf);
+        let (limit, other_limit) = (self.limit_of(&known.question), self.limit_of(question));
+        // Some of what is said of an answer is said of the recording's own settings or limit only.
+        let of_own_conf = known.follows_in_part || !effects::assumed(conf, own.version, self.requests()).is_empty();
+        let of_own_limit = self.own().limit_range().is_some();
+        let is_moved = (of_own_conf && (*conf == own.conf) != (*other == own.conf)) || (of_own_limit && limit != other_limit);
+        if is_moved || !known.reach?.is_same((conf, limit), (other, other_limit), own.version) {
+            return None;
+        }
+        let mut answer = Answer { question: question.clone(), ..known.clone() };
+        answer.row.conf.clone_from(&question.text);
+        answer.row.limit_bytes = other_limit;
+        answer.row.seconds = started.elapsed().as_secs_f64();
+        Some(answer)
+    }
+}
+
+/// What is not answered yet, by place, what is being run, and what was.
+struct State {
+    left: Vec<usize>,
+    busy: Vec<usize>,
+    known: Vec<Answer>,
+}
+
+struct Work<'a, A> {
+    whatif: &'a WhatIf<'a>,
+    questions: &'a [Question],
+    points: usize,
+    asker: &'a A,
+    progress: &'a Progress,
+    state: Mutex<State>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<A: Asker> Work<'_, A> {
+    /// Runs questions until none is left that nobody is at, and gets help where there is more to do.
+    fn go_on<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        while let Some(at) = self.take() {
+            // Without a helper the questions take longer. rayon's threads are left to the runs within a question.
+            let _ = self.has_more().then(|| Builder::new().name("what-if".to_owned()).spawn_scoped(scope, || self.go_on(scope)));
+            let part = self.asker.begins(at);
+            let answer = self.whatif.ask(&self.questions[at], self.points, part.as_deref().unwrap_or(self.progress));
+            let mut state = locked(&self.state);
+            state.busy.retain(|&other| other != at);
+            let Ok(answer) = answer else { return };
+            state.known.push(answer.clone());
+            drop(state);
+            self.tell(at, answer);
+            self.tell_what_follows();
+        }
+    }
+
+    fn tell(&self, at: usize, answer: Answer) {
+        self.asker.hears(at, answer);
+        self.progress.advance(1);
+    }
+
+    /// Answers what follows from answers that are there.
+    fn tell_what_follows(&self) {
+        let mut follow = Vec::new();
+        {
+            let State { left, known, .. } = &mut *locked(&self.state);
+            left.retain(|&at| {
+                let answer = known.iter().find_map(|k| self.whatif.follows(k, &self.questions[at]));
+                let stays = answer.is_none();
+                follow.extend(answer.map(|answer| (at, answer)));
+                stays
+            });
+        }
+        follow.into_iter().for_each(|(at, answer)| self.tell(at, answer));
+    }
+
+    /// The first question that does not wait for the answer to another one.
+    fn take(&self) -> Option<usize> {
+        let mut state = locked(&self.state);
+        let next = self.next(&state)?;
+        let at = state.left.remove(next);
+        state.busy.push(at);
+        Some(at)
+    }
+
+    fn has_more(&self) -> bool {
+        let state = locked(&self.state);
+        state.busy.len() < rayon::current_num_threads() && self.next(&state).is_some()
+    }
+
+    fn next(&self, state: &State) -> Option<usize> {
+        let is_like = |a: &Question, b: &Question| Reach::may_be_same(&a.conf, &b.conf);
+        let waits_for = |question: &Question, busy: &Question| {
+            let known = || state.known.iter().map(|k| &k.question).filter(|k| is_like(k, question));
+            // Under another limit it may be the same, and where it is not, under the same one.
+            is_like(question, busy)
+                && (known().next().is_none() || (busy.limit == question.limit && known().all(|k| k.limit != question.limit)))
+        };
+        let is_free = |&at: &usize| !state.busy.iter().any(|&busy| waits_for(&self.questions[at], &self.questions[busy]));
+        state.left.iter().position(is_free)
+    }
+}

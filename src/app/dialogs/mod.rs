@@ -11,6 +11,7 @@ pub mod notifications;
 pub mod rules;
 pub mod settings;
 pub mod sources;
+pub mod tour;
 
 /// How a frame of a dialog ended.
 pub(in crate::app) enum Outcome<T> {

@@ -76,9 +76,10 @@ impl App {
             Command::Palette => self.overlay = Overlay::Palette(Default::default()),
             Command::FindInView => field::ask_for_focus(ctx),
             Command::Help => self.overlay = Overlay::Help,
-            Command::HowToRecord => self.overlay = Overlay::Guide(Page::Record),
-            Command::Manual => self.overlay = Overlay::Guide(Page::Chapter(0)),
-            Command::About => self.overlay = Overlay::Guide(Page::About),
+            Command::Tour => self.start_tour(),
+            Command::HowToRecord => self.overlay = Overlay::Guide(Page::Record.into()),
+            Command::Manual => self.overlay = Overlay::Guide(Page::Chapter(0).into()),
+            Command::About => self.overlay = Overlay::Guide(Page::About.into()),
             Command::Settings => self.overlay = Overlay::Settings,
             Command::RoleRules => self.overlay = Overlay::Rules,
             Command::ToggleTheme => {

@@ -19,6 +19,7 @@ mod saving;
 mod seeking;
 mod sources;
 mod tabs;
+mod touring;
 mod watched_folder;
 
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ use egui::Context;
 
 use super::dialogs::drop_target::Hover;
 use super::dialogs::notifications::Notifications;
-use super::dialogs::{choosing as paths, explain, guide, sources as questions};
+use super::dialogs::{choosing as paths, explain, guide, sources as questions, tour};
 use super::documents::document::{Content, DeviceView, Document};
 use super::documents::samples::Sample;
 use super::documents::{adding::Additions, folder_watch, samples, saving::Saves, seeking::Seeking, tabs::Tabs};
@@ -46,6 +47,7 @@ use super::state::document_id::DocumentId;
 use super::state::view_kind::ViewKind;
 use super::theme;
 use super::widgets::field::nobody_took_focus;
+use super::widgets::how::take_asked;
 use super::widgets::keys;
 use vramscope_core::anatomy::roles::Rule;
 
@@ -60,7 +62,7 @@ pub(in crate::app) enum Overlay {
     Pair,
     Help,
     /// Help to read, open at a page.
-    Guide(guide::Page),
+    Guide(guide::Reading),
     Settings,
     Rules,
     /// What is missing before a source line can be opened.
@@ -93,6 +95,8 @@ pub struct App {
     pub(in crate::app) machine: Derived<u32, MachineState>,
     /// How often the welcome page was left.
     pub(in crate::app) welcomes: u32,
+    /// The tour of the window, while it goes on.
+    pub(in crate::app) tour: Option<tour::Tour>,
     pub(in crate::app) dialogs: paths::Dialogs,
     /// What was put on the clipboard.
     pub(in crate::app) copying: Copying,
@@ -151,6 +155,7 @@ impl App {
             sample_lines: Derived::default(),
             machine: Derived::default(),
             welcomes: 0,
+            tour: None,
             dialogs: paths::Dialogs::default(),
             copying: Copying::default(),
             sources: questions::Sources::default(),
@@ -262,6 +267,10 @@ impl App {
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
         if !dropped.is_empty() {
             self.take_dropped(dropped, ctx);
+        }
+        self.poll_tour(ctx);
+        if let Some(line) = take_asked(ctx) {
+            self.overlay = Overlay::Guide(guide::Reading::how_to_record(line));
         }
         self.read_shortcuts(ctx);
         while let Ok(action) = self.inbox.try_recv() {

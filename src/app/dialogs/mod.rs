@@ -8,6 +8,7 @@ pub mod frame;
 pub mod guide;
 pub mod help;
 pub mod notifications;
+pub mod report;
 pub mod rules;
 pub mod settings;
 pub mod sources;

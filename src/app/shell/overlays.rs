@@ -3,7 +3,7 @@
 use egui::Ui;
 
 use crate::app::dialogs::choosing::{field, pair};
-use crate::app::dialogs::{Outcome, explain, guide, help, rules, settings, sources, tour};
+use crate::app::dialogs::{Outcome, explain, guide, help, report, rules, settings, sources, tour};
 use crate::app::documents::document::Document;
 use crate::app::palette;
 use crate::app::platform::editor::place::PathPrefix;
@@ -50,6 +50,14 @@ fn stays(app: &mut App, overlay: &mut Overlay, ui: &mut Ui, t: &Tokens) -> bool 
         Overlay::Pair => pair_stays(app, ui, t),
         Overlay::Help => !help::draw(ui, t),
         Overlay::Guide(reading) => !guide::draw(reading, ui, t),
+        Overlay::Report => match report::draw(&mut app.report, ui, t) {
+            Outcome::Stays => true,
+            Outcome::Closed => false,
+            Outcome::Done(()) => {
+                app.open_dialog(Choosing::Report);
+                false
+            }
+        },
         Overlay::Settings => {
             let editors = app.editors.get(&app.jobs, "editors", &(), |_| Some(found(&ThisMachine))).value;
             let is_closed = settings::draw(&mut app.settings, editors.as_deref(), ui, t);

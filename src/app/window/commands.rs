@@ -55,7 +55,7 @@ impl App {
             Command::SavePicture => self.actions.send(Action::AskPicture(None)),
             Command::SaveRecording if self.want_saved() => self.open_dialog(Choosing::Save),
             Command::SaveRecording => self.act_live(LiveAction::Save),
-            Command::SaveReport if self.want_report() => self.open_dialog(Choosing::Report),
+            Command::SaveReport if self.want_report() => self.overlay = Overlay::Report,
             Command::SaveReport => self.notices.say("Open a recording first: a report is of the recording in front."),
             Command::AddFile => self.open_dialog(Choosing::Add),
             Command::OpenPath => self.ask_path(Choosing::Open),

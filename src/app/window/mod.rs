@@ -30,7 +30,7 @@ use egui::Context;
 
 use super::dialogs::drop_target::Hover;
 use super::dialogs::notifications::Notifications;
-use super::dialogs::{choosing as paths, explain, guide, sources as questions, tour};
+use super::dialogs::{choosing as paths, explain, guide, report, sources as questions, tour};
 use super::documents::document::{Content, DeviceView, Document};
 use super::documents::samples::Sample;
 use super::documents::{adding::Additions, folder_watch, samples, saving::Saves, seeking::Seeking, tabs::Tabs};
@@ -63,6 +63,8 @@ pub(in crate::app) enum Overlay {
     Help,
     /// Help to read, open at a page.
     Guide(guide::Reading),
+    /// What a report is to be.
+    Report,
     Settings,
     Rules,
     /// What is missing before a source line can be opened.
@@ -110,6 +112,8 @@ pub struct App {
     pub(in crate::app) first_of_two: Option<PathBuf>,
     /// Pictures being chosen, taken and written.
     pub(in crate::app) pictures: Pictures,
+    /// What the last report was, and the next one is.
+    pub(in crate::app) report: report::Choice,
     /// Recordings being written.
     pub(in crate::app) saves: Saves,
     /// What is being looked for in the recording in front.
@@ -163,6 +167,7 @@ impl App {
             to_compare: None,
             first_of_two: None,
             pictures: Pictures::default(),
+            report: report::Choice::default(),
             saves: Saves::default(),
             seeking: None,
             session_to_save: None,

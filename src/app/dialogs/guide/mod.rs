@@ -42,7 +42,8 @@ impl Reading {
 }
 
 /// The chapters: the very files that stand in the repository.
-const CHAPTERS: [(&str, &str); 9] = [
+const CHAPTERS: [(&str, &str); 10] = [
+    ("Manual", include_str!("../../../../docs/MANUAL.md")),
     ("Watch and catch", include_str!("../../../../docs/LIVE.md")),
     ("Findings", include_str!("../../../../docs/FINDINGS.md")),
     ("What-if", include_str!("../../../../docs/WHATIF.md")),

@@ -121,7 +121,7 @@ pub(super) fn draw(ui: &mut Ui, t: &Tokens, mut asked: Option<&mut (String, u8)>
         // Twice: the heights of what stands above are known after the first frame.
         if let Some((_, times)) = asked.filter(|(_, times)| *times < 3) {
             *times += 1;
-            ui.scroll_to_rect(place, Some(Align::TOP));
+            ui.scroll_to_rect(place.expand(10.0), Some(Align::TOP));
             ui.request_repaint();
         }
     }

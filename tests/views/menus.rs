@@ -6,7 +6,7 @@ use crate::alone::sample;
 use crate::whole::{Whole, app, opened, whole};
 use egui::accesskit::Role;
 use egui::{Key, Theme};
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::app::settings::Settings;
 use vramscope::app::state::action::Action;
 use vramscope::app::state::command::Command;
@@ -228,4 +228,25 @@ fn the_list_of_shortcuts_takes_the_room_of_the_window() {
     let last = Command::all().into_iter().rfind(|c| !c.shortcuts().is_empty()).expect("a command with keys");
     let rows: Vec<f32> = h.get_all_by_label(&last.text()).map(|n| n.rect().bottom()).collect();
     assert!(rows.iter().all(|&y| y < 1000.0 - 40.0), "{rows:?}");
+}
+
+#[test]
+fn a_report_is_asked_what_it_leaves_out_before_its_file_is_chosen() {
+    let mut h = two_devices();
+    app(&h).actions().send(Action::Run(Command::SaveReport));
+    h.run_steps(3);
+    for label in ["Markdown for an issue", "Leave out what tells of the machine and its people"] {
+        h.get_by_label(label).click();
+        h.run_steps(3);
+    }
+    press(&mut h, Key::Escape);
+    assert!(!is_there(&h, "Choose a file…"));
+    // What was chosen is there the next time.
+    app(&h).actions().send(Action::Run(Command::SaveReport));
+    h.run_steps(3);
+    let toggled = |h: &Whole, label: &str| h.get_by_label(label).accesskit_node().toggled();
+    assert_eq!(toggled(&h, "Leave out what tells of the machine and its people"), Some(egui::accesskit::Toggled::True));
+    h.get_by_label("Choose a file…").click();
+    h.run_steps(3);
+    assert!(!is_there(&h, "Choose a file…"), "the next dialog takes its place");
 }

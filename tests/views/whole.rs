@@ -17,10 +17,15 @@ pub type Whole = Harness<'static, Option<App>>;
 
 /// The app as it starts, then as `begin` leaves it. Everything is computed at once, so that nothing depends on timing.
 pub fn whole(theme: Theme, size: [f32; 2], begin: impl Fn(&mut App) + 'static) -> Whole {
+    with_settings(Settings::default(), theme, size, begin)
+}
+
+/// As [`whole`], with settings that an earlier window left.
+pub fn with_settings(settings: Settings, theme: Theme, size: [f32; 2], begin: impl Fn(&mut App) + 'static) -> Whole {
     let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
         let app = app.get_or_insert_with(|| {
             let theme = if theme == Theme::Dark { ThemeChoice::Dark } else { ThemeChoice::Light };
-            let mut app = App::new(ui.ctx(), Settings { theme, ..Settings::default() }, Jobs::synchronous());
+            let mut app = App::new(ui.ctx(), Settings { theme, ..settings.clone() }, Jobs::synchronous());
             begin(&mut app);
             app
         });

@@ -8,9 +8,11 @@ pub mod frame;
 pub mod guide;
 pub mod help;
 pub mod notifications;
+pub mod report;
 pub mod rules;
 pub mod settings;
 pub mod sources;
+pub mod tour;
 
 /// How a frame of a dialog ended.
 pub(in crate::app) enum Outcome<T> {

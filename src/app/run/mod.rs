@@ -141,12 +141,6 @@ fn clone_options(options: &eframe::NativeOptions) -> eframe::NativeOptions {
     }
 }
 
-/// The files that were open when a window was closed, where the user wants them back. One that is gone is no news.
-fn files_to_reopen(settings: &Settings) -> Vec<PathBuf> {
-    let files = settings.left_open.iter().filter(|_| settings.reopens).map(PathBuf::from);
-    files.filter(|path| path.exists()).collect()
-}
-
 /// Opens the window and returns when it is closed.
 ///
 /// # Errors
@@ -162,8 +156,10 @@ pub fn run(options: RunOptions) -> Result<(), String> {
         if !streams.is_empty() {
             app.watch_standard_input(&cc.egui_ctx);
         }
-        let is_bare = options.files.is_empty() && options.watch.is_none();
-        app.open_paths(if is_bare { files_to_reopen(&app.settings) } else { files });
+        if options.files.is_empty() && options.watch.is_none() {
+            app.begin_bare();
+        }
+        app.open_paths(files);
         if let Some(folder) = &options.watch {
             app.actions.send(Action::WatchFolder(Some(folder.clone())));
         }

@@ -101,6 +101,7 @@ fn merge(mine: &Settings, before: &Settings, theirs: Settings) -> Settings {
         source_folders: pick(&mine.source_folders, &before.source_folders, theirs.source_folders),
         category_rules: pick(&mine.category_rules, &before.category_rules, theirs.category_rules),
         reopens: pick(&mine.reopens, &before.reopens, theirs.reopens),
+        tour_was_offered: pick(&mine.tour_was_offered, &before.tour_was_offered, theirs.tour_was_offered),
         left_open: pick(&mine.left_open, &before.left_open, theirs.left_open),
     }
 }

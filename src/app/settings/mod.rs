@@ -85,6 +85,8 @@ pub struct Settings {
     pub category_rules: Vec<Rule>,
     /// Whether the files that were open come back when the window is opened without any. Off until it is chosen.
     pub reopens: bool,
+    /// Whether the tour was offered: that is done once.
+    pub tour_was_offered: bool,
     /// The files that were open when a window was closed last, in the order of their tabs; those whose names are text.
     pub left_open: Vec<String>,
 }

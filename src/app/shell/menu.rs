@@ -163,9 +163,15 @@ fn menus(app: &mut App, ui: &mut Ui) {
         }
     });
     ui.menu_button("Help", |ui| {
-        for command in
-            [Command::Help, Command::HowToRecord, Command::Manual, Command::Palette, Command::FindInView, Command::About]
-        {
+        for command in [
+            Command::Help,
+            Command::Tour,
+            Command::HowToRecord,
+            Command::Manual,
+            Command::Palette,
+            Command::FindInView,
+            Command::About,
+        ] {
             entry(app, ui, command);
         }
     });

@@ -47,6 +47,7 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui) {
         line_above(ui, tokens);
         panes::centre(app, ui, tokens);
     });
+    overlays::draw_tour(app, ui, tokens);
     overlays::draw(app, ui, tokens);
     if !app.pictures.is_taking() {
         app.notices.ui(ui, tokens, &app.actions);

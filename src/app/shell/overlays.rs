@@ -3,7 +3,7 @@
 use egui::Ui;
 
 use crate::app::dialogs::choosing::{field, pair};
-use crate::app::dialogs::{Outcome, explain, guide, help, rules, settings, sources};
+use crate::app::dialogs::{Outcome, explain, guide, help, report, rules, settings, sources, tour};
 use crate::app::documents::document::Document;
 use crate::app::palette;
 use crate::app::platform::editor::place::PathPrefix;
@@ -23,6 +23,17 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     }
 }
 
+/// Draws the card of the tour, unless a dialog is open.
+pub(super) fn draw_tour(app: &mut App, ui: &Ui, tokens: &Tokens) {
+    if matches!(app.overlay, Overlay::None)
+        && !app.pictures.is_taking()
+        && let Some(tour) = &mut app.tour
+        && let Some(turn) = tour::draw(tour, ui.ctx(), tokens)
+    {
+        app.turn_tour(turn);
+    }
+}
+
 fn stays(app: &mut App, overlay: &mut Overlay, ui: &mut Ui, t: &Tokens) -> bool {
     match overlay {
         Overlay::None => false,
@@ -38,7 +49,15 @@ fn stays(app: &mut App, overlay: &mut Overlay, ui: &mut Ui, t: &Tokens) -> bool 
         Overlay::Explain(explainer) => !explain::draw(explainer, ui, t, &app.actions),
         Overlay::Pair => pair_stays(app, ui, t),
         Overlay::Help => !help::draw(ui, t),
-        Overlay::Guide(page) => !guide::draw(page, ui, t),
+        Overlay::Guide(reading) => !guide::draw(reading, ui, t),
+        Overlay::Report => match report::draw(&mut app.report, ui, t) {
+            Outcome::Stays => true,
+            Outcome::Closed => false,
+            Outcome::Done(()) => {
+                app.open_dialog(Choosing::Report);
+                false
+            }
+        },
         Overlay::Settings => {
             let editors = app.editors.get(&app.jobs, "editors", &(), |_| Some(found(&ThisMachine))).value;
             let is_closed = settings::draw(&mut app.settings, editors.as_deref(), ui, t);

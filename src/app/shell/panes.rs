@@ -26,8 +26,9 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::live::told::has_only_samples;
 use crate::app::views::{View, ViewContext, ViewInfo};
 use crate::app::widgets::button::{Push, menu_item};
-use crate::app::widgets::pane::{PaneHeader, empty_state};
-use crate::app::widgets::{label, term};
+use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::pane::{PaneHeader, empty_state, empty_with};
+use crate::app::widgets::{anchor, label, term};
 use crate::app::window::App;
 use vramscope_core::model::{DeviceRecording, LiveTrack, Recording};
 
@@ -216,6 +217,7 @@ impl Panes<'_> {
             ui.set_invisible();
         }
         ui.painter().rect_filled(rect, 0.0, tokens.s1);
+        anchor::mark(ui, kind.name(), rect);
         let info = kind.info();
         let jobs = self.cx.jobs;
         let view = self.views.entry(kind).or_insert_with(|| (info.create)());
@@ -310,7 +312,10 @@ fn failed(ui: &mut Ui, tokens: &Tokens, body: Rect, kind: ViewKind, sentence: &s
     let mut place = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt((kind, "failed")));
     place.set_clip_rect(body.intersect(ui.clip_rect()));
     place.painter().rect_filled(body, 0.0, tokens.s1);
-    empty_state(&mut place, sentence, Some(said));
+    empty_with(&mut place, sentence, 72.0, |ui| {
+        ui.add_space(10.0);
+        CodeWell::new(said).copy(true).show(ui);
+    });
     place.add_space(10.0);
     place.vertical_centered(|ui| ui.button("Try again").clicked()).inner
 }

@@ -27,6 +27,7 @@ pub(in crate::app) fn welcome(app: &mut App, ui: &mut Ui) {
         Some(WelcomeIntent::Start(1)) => app.actions.run(Command::WatchMachine),
         Some(WelcomeIntent::Start(2)) => app.actions.run(Command::Probe),
         Some(WelcomeIntent::Start(3)) => app.actions.run(Command::CompareFiles),
+        Some(WelcomeIntent::Start(4)) => app.actions.run(Command::Tour),
         Some(WelcomeIntent::Start(_)) => app.actions.run(Command::Explain),
     }
 }
@@ -69,6 +70,12 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
                 text: "What only one of them holds, by call stack.".into(),
                 shortcut: Command::CompareFiles.keys().replace('+', " "),
                 intent: WelcomeIntent::Start(3),
+            },
+            StartEntry {
+                title: Command::Tour.text(),
+                text: Command::Tour.tooltip().into(),
+                shortcut: String::new(),
+                intent: WelcomeIntent::Start(4),
             },
         ],
         recents: app

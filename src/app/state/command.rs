@@ -55,6 +55,8 @@ pub enum Command {
     ToggleTheme,
     /// The list of shortcuts and gestures.
     Help,
+    /// A few steps on a sample that show what the window tells.
+    Tour,
     /// How to record, with each framework.
     HowToRecord,
     /// The manual.
@@ -166,6 +168,7 @@ impl Command {
             C::FindInView,
             C::ToggleTheme,
             C::Help,
+            C::Tour,
             C::HowToRecord,
             C::Manual,
             C::About,
@@ -312,6 +315,7 @@ impl Command {
                 .key(CTRL, Key::F),
             C::ToggleTheme => says("Switch between light and dark").in_dialogs(),
             C::Help => says("Shortcuts and gestures").key(NONE, Key::F1).key(SHIFT, Key::Questionmark).in_dialogs(),
+            C::Tour => says("Take the tour").tip("Five steps on a sample: what each part of the window tells.").in_dialogs(),
             C::HowToRecord => {
                 says("How to record…").tip("Lines to copy: PyTorch, Trainer, Lightning, torchtitan, vLLM.").in_dialogs()
             }

@@ -1,11 +1,13 @@
 //! What views draw with: plots' gestures, axes, meshes, pane furniture, little pictures.
 
+pub mod anchor;
 pub mod axis;
 pub mod bar;
 pub mod button;
 pub mod chip;
 pub mod code;
 pub mod field;
+pub mod how;
 pub mod icons;
 pub mod keys;
 pub mod label;

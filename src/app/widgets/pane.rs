@@ -1,7 +1,7 @@
 //! The furniture of a pane: its header, sections, empty states, the line that shows progress.
 
 use super::button::icon_button;
-use super::code::CodeWell;
+use super::how::recorded_by;
 use super::icons::Icon;
 use super::label;
 use crate::app::theme::visuals::{HEADER_HEIGHT, PAD_PANE, PAD_ROW};
@@ -150,11 +150,21 @@ pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
 }
 
 /// What stands where a picture would be when there is nothing to draw: one sentence what is missing, and the one line
-/// that would record it.
+/// that would record it, with the way to the guide.
 pub fn empty_state(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>) {
+    let height = if line_to_copy.is_some() { 92.0 } else { 20.0 };
+    empty_with(ui, sentence, height, |ui| {
+        if let Some(line) = line_to_copy {
+            ui.add_space(10.0);
+            recorded_by(ui, line);
+        }
+    });
+}
+
+/// As [`empty_state`], with something else below the sentence; `height` is about that of both.
+pub fn empty_with(ui: &mut Ui, sentence: &str, height: f32, below: impl FnOnce(&mut Ui)) {
     let t = Tokens::of(ui);
     let width = ui.available_width().min(480.0);
-    let height = if line_to_copy.is_some() { 72.0 } else { 20.0 };
     let space = ((ui.available_height() - height) / 2.0).clamp(12.0, 160.0);
     ui.add_space(space);
     ui.horizontal(|ui| {
@@ -162,10 +172,7 @@ pub fn empty_state(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>) {
         ui.vertical(|ui| {
             ui.set_width(width - 2.0 * PAD_PANE);
             label::paragraph(ui, sentence, Type::Lead, t.text2);
-            if let Some(line) = line_to_copy {
-                ui.add_space(10.0);
-                CodeWell::new(line).copy(true).show(ui);
-            }
+            below(ui);
         });
     });
 }

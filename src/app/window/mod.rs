@@ -19,6 +19,7 @@ mod saving;
 mod seeking;
 mod sources;
 mod tabs;
+mod touring;
 mod watched_folder;
 
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ use egui::Context;
 
 use super::dialogs::drop_target::Hover;
 use super::dialogs::notifications::Notifications;
-use super::dialogs::{choosing as paths, explain, guide, sources as questions};
+use super::dialogs::{choosing as paths, explain, guide, report, sources as questions, tour};
 use super::documents::document::{Content, DeviceView, Document};
 use super::documents::samples::Sample;
 use super::documents::{adding::Additions, folder_watch, samples, saving::Saves, seeking::Seeking, tabs::Tabs};
@@ -46,6 +47,7 @@ use super::state::document_id::DocumentId;
 use super::state::view_kind::ViewKind;
 use super::theme;
 use super::widgets::field::nobody_took_focus;
+use super::widgets::how::take_asked;
 use super::widgets::keys;
 use vramscope_core::anatomy::roles::Rule;
 
@@ -60,7 +62,9 @@ pub(in crate::app) enum Overlay {
     Pair,
     Help,
     /// Help to read, open at a page.
-    Guide(guide::Page),
+    Guide(guide::Reading),
+    /// What a report is to be.
+    Report,
     Settings,
     Rules,
     /// What is missing before a source line can be opened.
@@ -93,6 +97,8 @@ pub struct App {
     pub(in crate::app) machine: Derived<u32, MachineState>,
     /// How often the welcome page was left.
     pub(in crate::app) welcomes: u32,
+    /// The tour of the window, while it goes on.
+    pub(in crate::app) tour: Option<tour::Tour>,
     pub(in crate::app) dialogs: paths::Dialogs,
     /// What was put on the clipboard.
     pub(in crate::app) copying: Copying,
@@ -106,6 +112,8 @@ pub struct App {
     pub(in crate::app) first_of_two: Option<PathBuf>,
     /// Pictures being chosen, taken and written.
     pub(in crate::app) pictures: Pictures,
+    /// What the last report was, and the next one is.
+    pub(in crate::app) report: report::Choice,
     /// Recordings being written.
     pub(in crate::app) saves: Saves,
     /// What is being looked for in the recording in front.
@@ -151,6 +159,7 @@ impl App {
             sample_lines: Derived::default(),
             machine: Derived::default(),
             welcomes: 0,
+            tour: None,
             dialogs: paths::Dialogs::default(),
             copying: Copying::default(),
             sources: questions::Sources::default(),
@@ -158,6 +167,7 @@ impl App {
             to_compare: None,
             first_of_two: None,
             pictures: Pictures::default(),
+            report: report::Choice::default(),
             saves: Saves::default(),
             seeking: None,
             session_to_save: None,
@@ -262,6 +272,10 @@ impl App {
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_path_buf()).collect());
         if !dropped.is_empty() {
             self.take_dropped(dropped, ctx);
+        }
+        self.poll_tour(ctx);
+        if let Some(line) = take_asked(ctx) {
+            self.overlay = Overlay::Guide(guide::Reading::how_to_record(line));
         }
         self.read_shortcuts(ctx);
         while let Ok(action) = self.inbox.try_recv() {

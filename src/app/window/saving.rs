@@ -57,15 +57,16 @@ impl App {
     /// A name for the file of the report that is wanted.
     pub(in crate::app) fn report_name(&self) -> String {
         let name = file_name(self.saves.reported.as_ref().map_or("recording", |r| r.source.name.as_str()));
-        format!("{}.html", name.trim_end_matches(".pickle"))
+        format!("{}.{}", name.trim_end_matches(".pickle"), if self.report.is_markdown { "md" } else { "html" })
     }
 
     /// Writes the report that was wanted: `vramscope report` does the work. The dialog has asked whether an older file may go.
     pub(in crate::app) fn save_report(&mut self, path: PathBuf) {
         let Some(recording) = self.saves.reported.take() else { return };
         let (out, rules) = (path.clone(), Rules::new(&self.settings.category_rules).0);
+        let redact = self.report.redact;
         let answer = self.jobs.spawn("report", move || {
-            let options = report::Options { rules, ..report::Options::default() };
+            let options = report::Options { redact, rules, ..report::Options::default() };
             let size = report::write(&recording, &out, &options)?;
             Ok(format!("Saved {}: the report, {}.", out.display(), Bytes(size)))
         });
@@ -101,6 +102,7 @@ mod tests {
 
     use super::*;
     use crate::app::data::device::prepare;
+    use crate::app::dialogs::report::Choice;
     use crate::app::jobs::Jobs;
     use crate::app::settings::Settings;
     use vramscope_core::model::Progress;
@@ -122,7 +124,16 @@ mod tests {
             app.poll_saves();
             let text = std::fs::read_to_string(&path).unwrap();
             assert!(text.starts_with(begins) && text.contains("GPU 1"), "{name}: both devices are in it");
+            assert_eq!(text.contains("two_gpus.pickle"), name == "r.html", "{name}: the page names the file");
             assert!(app.notices.texts().any(|text| text.contains(name)), "{name}");
         }
+        app.report = Choice { is_markdown: true, redact: true };
+        assert!(app.want_report());
+        assert_eq!(app.report_name(), "two_gpus.md");
+        let path = folder.path().join("redacted.html");
+        app.save_report(path.clone());
+        app.poll_saves();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("GPU 1") && !text.contains("two_gpus"), "{text}");
     }
 }

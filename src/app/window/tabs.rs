@@ -11,7 +11,7 @@ use crate::app::pages::ranks::Ranks;
 use crate::app::state::action::PlannedRun;
 use crate::app::state::document_id::DocumentId;
 use vramscope_core::inference::Question;
-use vramscope_core::units::Bytes;
+use vramscope_core::units::{Bytes, counted};
 
 impl App {
     /// Opens a tab in front. Every tab is opened here, but those that come in behind a page.
@@ -50,6 +50,39 @@ impl App {
         }
         let page = Ranks::open(&self.jobs, paths);
         self.open_tab(format!("{name} (ranks)"), path, Content::Ranks(Box::new(page)));
+    }
+
+    /// What a window does that was opened without files: it brings back those of the last one, where the user wants that, and shows
+    /// somebody new where to begin.
+    pub fn begin_bare(&mut self) {
+        self.reopen();
+        self.offer_tour();
+    }
+
+    /// Opens the files that were open when a window was closed last, each in its tab as it was then; says which are gone.
+    fn reopen(&mut self) {
+        let files = self.settings.left_open.iter().filter(|_| self.settings.reopens).map(PathBuf::from);
+        // A pattern of ranks names no file.
+        let is_pattern = |path: &PathBuf| path.to_string_lossy().contains(['*', '?']);
+        let (there, gone): (Vec<_>, Vec<_>) = files.partition(|path| path.exists() || is_pattern(path));
+        for path in there {
+            match path.is_dir() || (is_pattern(&path) && !path.exists()) {
+                true => self.open_ranks(vec![path]),
+                false => self.open(path),
+            }
+        }
+        if let Some(first) = self.documents.first().map(|d| d.id) {
+            self.documents.show(first);
+        }
+        let gone: Vec<String> = gone.iter().map(|path| path.display().to_string()).collect();
+        match gone.as_slice() {
+            [] => {}
+            [one] => self.notices.complain(format!("{one} was open in the last window and is not there any more.")),
+            [first, others @ ..] => {
+                let files = counted(others.len() as u64, "other file", "other files");
+                self.notices.complain(format!("{first} and {files} were open in the last window and are not there any more."));
+            }
+        }
     }
 
     /// Reads an open file again.

@@ -6,6 +6,7 @@
 
 mod bound;
 mod folders;
+mod kept;
 mod picture;
 mod tools;
 
@@ -13,11 +14,12 @@ use std::collections::HashSet;
 use std::io::{self, BufRead, Read as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
 
 use self::folders::Folders;
+use self::kept::Shelf;
 use self::tools::Tools;
 use super::args::McpArgs;
 use super::{Failure, terminal};
@@ -42,6 +44,13 @@ const INSTRUCTIONS: &str = "Answers about GPU memory from recordings of PyTorch 
     `state` shows the memory after any of them. An answer that was cut names in `cut` what is left out: ask again with the same arguments and \
     that `pointer` and `offset`.";
 
+static SHELF: OnceLock<Shelf> = OnceLock::new();
+
+/// What was opened before, where questions come one after the other: a single command opens a file once.
+pub(super) fn shelf() -> Option<&'static Shelf> {
+    SHELF.get()
+}
+
 /// Answers until standard input ends.
 ///
 /// # Errors
@@ -49,6 +58,7 @@ const INSTRUCTIONS: &str = "Answers about GPU memory from recordings of PyTorch 
 pub fn run(args: &McpArgs) -> Result<(), Failure> {
     let folders = Folders::new(&args.folders).map_err(Failure::Usage)?;
     let tools = Tools::new(folders, args.limit as usize);
+    SHELF.get_or_init(Shelf::default);
     let server = Server { tools, cancelled: Mutex::default() };
     let (sender, receiver) = sync_channel::<Call>(WAITING);
     std::thread::scope(|scope| {

@@ -21,8 +21,29 @@ pub(in crate::app) enum Page {
     About,
 }
 
+/// A page that is open.
+pub(in crate::app) struct Reading {
+    page: Page,
+    /// The line that a recording lacks, and how often the place that it belongs to was brought into view: the page has to be laid out first.
+    asked: Option<(String, u8)>,
+}
+
+impl From<Page> for Reading {
+    fn from(page: Page) -> Self {
+        Reading { page, asked: None }
+    }
+}
+
+impl Reading {
+    /// The page of recipes, at the one that a line belongs to.
+    pub(in crate::app) fn how_to_record(line: String) -> Self {
+        Reading { page: Page::Record, asked: Some((line, 0)) }
+    }
+}
+
 /// The chapters: the very files that stand in the repository.
-const CHAPTERS: [(&str, &str); 9] = [
+const CHAPTERS: [(&str, &str); 10] = [
+    ("Manual", include_str!("../../../../docs/MANUAL.md")),
     ("Watch and catch", include_str!("../../../../docs/LIVE.md")),
     ("Findings", include_str!("../../../../docs/FINDINGS.md")),
     ("What-if", include_str!("../../../../docs/WHATIF.md")),
@@ -49,7 +70,8 @@ impl Page {
 }
 
 /// Draws the guide; true when it is to close.
-pub(in crate::app) fn draw(page: &mut Page, ui: &mut Ui, t: &Tokens) -> bool {
+pub(in crate::app) fn draw(reading: &mut Reading, ui: &mut Ui, t: &Tokens) -> bool {
+    let Reading { page, asked } = reading;
     let modal = Modal::new(Id::unique("guide")).frame(dialog_frame(t)).show(ui, |ui| {
         let window = ui.ctx().content_rect().size();
         let size = vec2(900.0f32.min(window.x - 64.0), (window.y - 110.0).clamp(200.0, 760.0));
@@ -75,7 +97,7 @@ pub(in crate::app) fn draw(page: &mut Page, ui: &mut Ui, t: &Tokens) -> bool {
             // Text keeps off the scroll bar.
             ui.set_max_width(ui.available_width() - 14.0);
             match *page {
-                Page::Record => recipes::draw(ui, t),
+                Page::Record => recipes::draw(ui, t, asked.as_mut()),
                 Page::Chapter(i) => markdown::draw(ui, t, CHAPTERS.get(i).map_or("", |c| c.1)),
                 Page::About => about(ui, t),
             }

@@ -5,7 +5,7 @@ use egui::{Ui, vec2};
 use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::section;
@@ -31,7 +31,7 @@ impl Frames {
                 label::paragraph(ui, "Not recorded. Stacks are recorded with:", Type::Body, cx.tokens.text2);
                 ui.add_space(6.0);
                 let line = cx.words().say(vramscope_core::diagnose::source_limits::records_stacks(&cx.data.recording));
-                CodeWell::new(&line).broken(true).copy(true).show(ui);
+                recorded_by(ui, &line);
                 return;
             }
             let is_own = |f: &Frame| !is_framework(stacks, *f);

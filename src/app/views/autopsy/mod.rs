@@ -28,7 +28,7 @@ use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
 use crate::app::widgets::pane;
 use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::{label, term};
+use crate::app::widgets::{anchor, label, term};
 use case::{Case, CaseKind};
 use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::oom::{
@@ -248,6 +248,7 @@ impl AutopsyView {
         };
         ui.painter().line_segment(edge, egui::Stroke::new(1.0, cx.tokens.line));
         pane::inside(ui, parts.table, "table", |ui| self.tables(ui, cx, case, is_settled));
+        anchor::mark(ui, "helped", parts.settings);
         pane::inside(ui, parts.settings, "settings", |ui| {
             if is_settled {
                 self.for_what(ui, cx, case, ready);

@@ -16,6 +16,7 @@ use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::button::{external_link, icon_button};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::field::Field;
+use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
 use crate::app::widgets::row::KeyValue;
@@ -393,7 +394,7 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 fn next_failure(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, "To catch the next failure", "", false);
     padded(ui, |ui| {
-        CodeWell::new(&cx.words().say(OBSERVER)).broken(true).copy(true).show(ui);
+        recorded_by(ui, &cx.words().say(OBSERVER));
         ui.add_space(6.0);
         label::paragraph(
             ui,

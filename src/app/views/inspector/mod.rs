@@ -20,6 +20,7 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::widgets::button::{Push, focus_ring, icon_button};
+use crate::app::widgets::how::how_to_record;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, padded, section};
@@ -29,6 +30,7 @@ use crate::app::widgets::tooltip::Tip;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::anatomy::{OwnBlocks, Which};
 use vramscope_core::anatomy::{Role as OfMemory, Roles};
+use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 mod block;
@@ -280,6 +282,13 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             let (hint_rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), galley.size().y), Sense::hover());
             response.widget_info(|| WidgetInfo::labeled(Role::Label, true, hint));
             ui.painter().galley(pos2(x, hint_rect.top()), galley, t.text3);
+            // What another program wrote is recorded in its own way.
+            if allocator_name(&cx.data.recording) == "PyTorch" {
+                ui.horizontal(|ui| {
+                    ui.add_space(x - rect.left());
+                    how_to_record(ui, &cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
+                });
+            }
             ui.add_space(4.0);
         }
     }

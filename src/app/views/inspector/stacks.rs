@@ -12,6 +12,7 @@ use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{external_link, icon_button, segmented};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::padded;
@@ -106,7 +107,7 @@ impl Stacks {
             padded(ui, |ui| {
                 label::paragraph(ui, "not recorded. This line records call stacks:", Type::Body, t.text3);
                 ui.add_space(6.0);
-                CodeWell::new(&cx.words().say(records_stacks(&cx.data.recording))).python().broken(true).copy(true).show(ui);
+                recorded_by(ui, &cx.words().say(records_stacks(&cx.data.recording)));
             });
             return;
         }

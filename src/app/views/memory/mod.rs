@@ -22,7 +22,7 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::widgets::button::{link_with, segmented, selector};
-use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{PaneHeader, padded, rule};
 use found::{Found, Whole};
@@ -293,7 +293,7 @@ impl Memory {
                 let text = "Recorded without stacks, so no module and no line can be named. This records them:";
                 label::paragraph(ui, text, Type::Caption, t.text3);
                 ui.add_space(4.0);
-                CodeWell::new(&cx.words().say(records_stacks(&cx.data.recording))).python().broken(true).copy(true).show(ui);
+                recorded_by(ui, &cx.words().say(records_stacks(&cx.data.recording)));
             });
         }
         over

@@ -10,16 +10,17 @@ use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::button::{focus_ring, link_with};
-use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, rule};
+use crate::app::widgets::{anchor, label};
 use vramscope_core::diagnose::limits::RECORD;
 use vramscope_core::units::Bytes;
 
 /// How much, when, while doing what; what most of it is; and first of all what the recording lacks where that decides the answer.
 pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &str) {
     let t = cx.tokens;
+    let top = ui.cursor().min - vec2(0.0, 6.0);
     padded(ui, |ui| {
         let mut job = egui::text::LayoutJob::default();
         job.wrap.max_width = ui.available_width();
@@ -46,7 +47,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             label::paragraph(ui, &limit.sentence, Type::Body, t.amber);
             if let Some(line) = limit.line {
                 ui.add_space(6.0);
-                CodeWell::new(&cx.words().say(line)).python().broken(true).copy(true).show(ui);
+                recorded_by(ui, &cx.words().say(line));
                 ui.add_space(8.0);
             }
         }
@@ -54,6 +55,8 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         plan_link(ui, cx);
     });
     ui.add_space(8.0);
+    let bottom = pos2(ui.max_rect().right(), ui.cursor().top() - 2.0);
+    anchor::mark(ui, "sentence", Rect::from_min_max(top, bottom));
 }
 
 /// That memory does not grow, where it does not.
@@ -94,7 +97,7 @@ pub(super) fn recording(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole:
         }
         if is_state {
             ui.add_space(4.0);
-            CodeWell::new(&cx.words().say(RECORD)).broken(true).copy(true).show(ui);
+            recorded_by(ui, &cx.words().say(RECORD));
         }
     });
 }

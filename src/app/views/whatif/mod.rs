@@ -8,6 +8,7 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::state::action::Action;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::anchor;
 use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
@@ -153,6 +154,7 @@ impl View for WhatIfView {
         }
         let pane_rect = ui.max_rect();
         let areas = layout::areas(pane_rect, self.settings.len());
+        anchor::mark(ui, "settings", areas.tools);
         pane::inside(ui, areas.tools, "tools", |ui| self.tools(ui, cx));
         pane::inside(ui, areas.table, "settings", |ui| self.table(ui, cx));
         if let Some(rect) = areas.charts {

@@ -1,0 +1,45 @@
+//! What a report is to be, before the file is chosen.
+
+use egui::{Id, Key, Modal, Ui};
+
+use super::Outcome;
+use super::frame::{dialog_frame, dialog_title};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::button::{Push, check, segmented};
+use crate::app::widgets::label;
+
+/// How a report is written; kept for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::app) struct Choice {
+    /// Markdown, not a page.
+    pub is_markdown: bool,
+    /// Leaves out what tells of the machine and its people.
+    pub redact: bool,
+}
+
+/// Draws the dialog; done when a file is to be chosen.
+pub(in crate::app) fn draw(choice: &mut Choice, ui: &mut Ui, t: &Tokens) -> Outcome<()> {
+    let mut is_done = false;
+    let modal = Modal::new(Id::unique("report")).frame(dialog_frame(t)).show(ui, |ui| {
+        ui.set_width(440.0);
+        let (_, is_closed) = dialog_title(ui, t, "Save a report");
+        ui.add_space(12.0);
+        let mut at = usize::from(choice.is_markdown);
+        if segmented(ui, "Report as", &mut at, &["A page to send", "Markdown for an issue"]) {
+            choice.is_markdown = at == 1;
+        }
+        ui.add_space(14.0);
+        check(ui, "Leave out what tells of the machine and its people", &mut choice.redact);
+        ui.add_space(4.0);
+        let what = "Paths, the names of files, hosts and users, and command lines. Functions and line numbers stay.";
+        label::paragraph(ui, what, Type::Caption, t.text3);
+        ui.add_space(14.0);
+        is_done = Push::primary("Choose a file…").show(ui).clicked() || ui.input(|i| i.key_pressed(Key::Enter));
+        is_closed
+    });
+    match is_done {
+        true => Outcome::Done(()),
+        false if modal.inner || modal.should_close() => Outcome::Closed,
+        false => Outcome::Stays,
+    }
+}

@@ -1,0 +1,33 @@
+//! The line that records what is missing, and the way to the page that tells where it goes. The window opens the page: a view only asks.
+
+use egui::{Context, Id, Ui};
+
+use super::button::link_with;
+use super::code::CodeWell;
+use crate::app::theme::Type;
+
+fn asked() -> Id {
+    Id::unique("how to record")
+}
+
+/// The line to copy, and a link to the guide at what it belongs to.
+pub fn recorded_by(ui: &mut Ui, line: &str) {
+    let well = CodeWell::new(line).broken(true).copy(true);
+    if line.starts_with("vramscope ") { well } else { well.python() }.show(ui);
+    ui.add_space(4.0);
+    how_to_record(ui, line);
+}
+
+/// The link alone: where the sentence before it says what is missing and the line has no room.
+pub fn how_to_record(ui: &mut Ui, line: &str) {
+    let link = link_with(ui, "How to record it", Type::Caption, None);
+    if link.on_hover_text("Opens the guide: where the line goes, for each framework").clicked() {
+        ui.data_mut(|d| d.insert_temp(asked(), line.to_owned()));
+        ui.request_repaint();
+    }
+}
+
+/// The line whose link was clicked, once.
+pub fn take_asked(ctx: &Context) -> Option<String> {
+    ctx.data_mut(|d| d.remove_temp(asked()))
+}

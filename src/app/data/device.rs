@@ -28,7 +28,6 @@ pub struct DeviceData {
     pub recording: Arc<Recording>,
     /// Its index in the recording.
     pub index: usize,
-    /// Lifetimes, states, curves.
     pub tables: DeviceTables,
     /// Short names of the recording's stacks.
     pub names: Arc<StackNames>,
@@ -41,7 +40,6 @@ pub struct DeviceData {
 /// What several views need of a device and is found once, when somebody first asks.
 #[derive(Default)]
 pub struct FoundOnce {
-    /// A [`WhatIf`]'s groundwork.
     what_if: Mutex<Option<Prepared>>,
     /// The settings that would have helped.
     helped: Mutex<Option<Arc<Helped>>>,
@@ -55,7 +53,6 @@ pub struct FoundOnce {
 }
 
 impl DeviceData {
-    /// The device.
     pub fn device(&self) -> &DeviceRecording {
         &self.recording.devices[self.index]
     }

@@ -13,7 +13,6 @@ use vramscope_core::formats::{self, stats};
 use vramscope_core::model::{Format, MemoryStats, Progress, Recording, Source};
 use vramscope_core::units::{count, counted};
 
-/// What is added.
 pub(in crate::app) enum Extra {
     /// A file, of whatever kind.
     File(PathBuf),

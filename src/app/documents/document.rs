@@ -34,7 +34,6 @@ const FINDINGS_AGAIN: Duration = Duration::from_secs(5);
 
 /// A device in front, with the state its views share.
 pub struct DeviceView {
-    /// What is drawn.
     pub data: Arc<DeviceData>,
     /// The page it was loaded on, which stays until the views have their first pictures.
     pub settling: Option<Settling>,
@@ -63,7 +62,6 @@ pub struct DeviceView {
 
 /// The first moments of a device in front: its views are drawn unseen, so that they ask for their pictures and appear together.
 pub struct Settling {
-    /// The page meanwhile.
     pub page: Loading,
     /// The page was there long enough to be seen: it stays. What loads at once shows none.
     pub is_seen: bool,
@@ -75,7 +73,6 @@ impl Settling {
     /// Pictures that take longer appear when they are there.
     const LONGEST: Duration = Duration::from_millis(150);
 
-    /// Begins now.
     pub fn new(page: Loading) -> Self {
         Settling { is_seen: !page.is_young(), page, since: Instant::now(), frames: 0 }
     }
@@ -277,7 +274,6 @@ pub enum Content {
     Failed(String),
 }
 
-/// An open tab.
 pub struct Document {
     /// Its name for the app.
     pub id: DocumentId,

@@ -46,7 +46,6 @@ pub enum News {
     Counters(PathBuf),
     /// A log gained an out-of-memory error.
     Message {
-        /// The log.
         path: PathBuf,
         /// The part of it that holds the error.
         log: Excerpt,
@@ -59,7 +58,6 @@ pub enum News {
 
 /// A watched folder; watching ends when this is dropped.
 pub struct FolderWatch {
-    /// The folder.
     pub folder: PathBuf,
     found: Receiver<News>,
     stop: Arc<AtomicBool>,

@@ -190,7 +190,6 @@ impl Loading {
         }
     }
 
-    /// The result, once.
     pub fn poll(&mut self) -> Option<Loaded> {
         let new = self.progress.preview_since(self.preview.len());
         self.preview.extend(new);

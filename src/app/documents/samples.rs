@@ -11,15 +11,11 @@ use vramscope_core::units::{Bytes, count, counted};
 /// A recording inside the program: it opens with no GPU, no Python and no file.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// File name.
     pub name: &'static str,
-    /// What it shows.
     pub sentence: &'static str,
-    /// The file.
     pub bytes: &'static [u8],
 }
 
-/// Every bundled recording.
 pub fn all() -> Vec<Sample> {
     macro_rules! sample {
         ($name:literal, $sentence:literal) => {

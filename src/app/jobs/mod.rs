@@ -40,7 +40,6 @@ impl Jobs {
         Jobs { is_synchronous: true, ..Jobs::default() }
     }
 
-    /// Threads at work.
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
     }

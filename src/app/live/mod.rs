@@ -48,7 +48,6 @@ pub enum Update {
     Alarm(String),
     /// A snapshot to open with the samples of the watch under it, and whose it is.
     Snapshot(PathBuf, Whose),
-    /// A new status.
     Status(Box<LiveStatus>),
 }
 
@@ -60,7 +59,6 @@ pub struct LiveFeed {
     commands: Sender<FeedCommand>,
     updates: Receiver<Update>,
     pictures: Receiver<Picture>,
-    /// The newest status.
     pub status: Arc<LiveStatus>,
     /// The device and whether it is in front, as told last.
     told: Option<(usize, bool)>,
@@ -72,7 +70,6 @@ pub struct LiveFeed {
 type Kept = Arc<OnceLock<PathBuf>>;
 
 impl LiveFeed {
-    /// Watches this machine.
     pub fn machine(ctx: &egui::Context) -> Self {
         Self::start(ctx, watch)
     }
@@ -135,7 +132,6 @@ impl LiveFeed {
         out
     }
 
-    /// Asks for something.
     pub fn act(&self, action: LiveAction) {
         self.send(FeedCommand::Act(action));
     }

@@ -17,7 +17,6 @@ use vramscope_core::units::counted;
 struct FrameEntry {
     /// `adam.py:444 step`.
     title: String,
-    /// The whole path.
     file: String,
     /// Both in lower case: what a query is looked for in.
     folded: String,
@@ -111,7 +110,6 @@ impl FrameEntry {
 pub(super) struct Found {
     /// The best of them.
     pub hits: Vec<Hit>,
-    /// All of them.
     pub total: usize,
 }
 

@@ -56,7 +56,6 @@ const FILE_LATER: i32 = 60;
 pub(super) struct Asking<'a> {
     /// The tab in front.
     pub front: Option<&'a Document>,
-    /// Files opened before.
     pub recents: &'a [Recent],
     /// Whether a command makes sense now.
     pub is_enabled: &'a dyn Fn(Command) -> bool,

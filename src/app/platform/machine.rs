@@ -9,9 +9,7 @@ use vramscope_live::live::source::{GpuError, GpuSource, ProcessKind};
 pub struct MachineDevice {
     /// "GPU 0, NVIDIA H200"
     pub name: String,
-    /// Bytes in use.
     pub used: u64,
-    /// Bytes it has.
     pub total: u64,
     /// One sentence; may be empty.
     pub sentence: String,
@@ -25,7 +23,6 @@ pub enum MachineState {
     Unknown,
     /// No driver: one sentence.
     NoDriver(String),
-    /// Its devices.
     Devices(Vec<MachineDevice>),
 }
 

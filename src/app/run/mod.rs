@@ -16,7 +16,6 @@ pub use screenshot::{Screenshot, draw_picture, unknown_view};
 /// How to start the window.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Files to open.
     pub files: Vec<PathBuf>,
     /// A folder to watch for new recordings.
     pub watch: Option<PathBuf>,

@@ -31,7 +31,6 @@ pub struct Screenshot {
     pub view: String,
     /// Width and height in pixels.
     pub size: (u32, u32),
-    /// Dark or light.
     pub dark: bool,
     /// Where the cursor stands; `None` leaves it at the out-of-memory event or the end.
     pub event: Option<u32>,

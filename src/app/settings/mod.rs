@@ -18,9 +18,7 @@ pub enum ThemeChoice {
     /// As the system says.
     #[default]
     System,
-    /// Always dark.
     Dark,
-    /// Always light.
     Light,
 }
 
@@ -39,7 +37,6 @@ impl ThemeChoice {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recent {
-    /// The file.
     #[serde(with = "path_or_bytes")]
     pub path: PathBuf,
     /// Peak of reserved bytes of the busiest device.
@@ -48,7 +45,6 @@ pub struct Recent {
     pub events: u64,
     /// It holds an out-of-memory event.
     pub has_oom: bool,
-    /// One sentence.
     pub sentence: String,
     /// Reserved bytes over the run, at most 96 points.
     pub reserved: Vec<u64>,

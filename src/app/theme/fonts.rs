@@ -9,22 +9,18 @@ use std::sync::{Arc, LazyLock};
 static MEDIUM: LazyLock<FontFamily> = LazyLock::new(|| FontFamily::Name("inter-medium".into()));
 static SEMIBOLD: LazyLock<FontFamily> = LazyLock::new(|| FontFamily::Name("inter-semibold".into()));
 
-/// Inter Regular.
 pub fn regular() -> FontFamily {
     FontFamily::Proportional
 }
 
-/// Inter Medium.
 pub fn medium() -> FontFamily {
     MEDIUM.clone()
 }
 
-/// Inter SemiBold.
 pub fn semibold() -> FontFamily {
     SEMIBOLD.clone()
 }
 
-/// JetBrains Mono Regular.
 pub fn mono() -> FontFamily {
     FontFamily::Monospace
 }

@@ -36,7 +36,6 @@ pub enum Type {
 }
 
 impl Type {
-    /// Face and size.
     pub fn font(self) -> FontId {
         match self {
             Self::Caption => FontId::new(11.0, fonts::regular()),

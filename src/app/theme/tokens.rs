@@ -26,9 +26,7 @@ pub struct Tokens {
     pub line2: Color32,
     /// Grid lines inside plots.
     pub grid: Color32,
-    /// Values and titles.
     pub text1: Color32,
-    /// Sentences and labels.
     pub text2: Color32,
     /// Axis labels, captions, icons at rest.
     pub text3: Color32,
@@ -69,7 +67,6 @@ const fn hex(rgb: u32) -> Color32 {
     Color32::from_rgb((rgb >> 16) as u8, (rgb >> 8) as u8, rgb as u8)
 }
 
-/// The dark theme.
 pub static DARK: Tokens = Tokens {
     dark: true,
     s0: hex(0x0D0F12),
@@ -118,7 +115,6 @@ pub static DARK: Tokens = Tokens {
     shadow: Color32::from_black_alpha(102),
 };
 
-/// The light theme.
 pub static LIGHT: Tokens = Tokens {
     dark: false,
     s0: hex(0xE9EBEE),

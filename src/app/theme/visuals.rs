@@ -8,7 +8,6 @@ use egui::{CornerRadius, Margin, Shadow, Stroke, Theme, Visuals, vec2};
 
 /// Radius of controls and code wells.
 pub const RADIUS_CONTROL: u8 = 4;
-/// Radius of popups.
 pub const RADIUS_POPUP: u8 = 6;
 /// Radius of chips and key caps.
 pub const RADIUS_CHIP: u8 = 3;

@@ -81,7 +81,6 @@ impl<'a> Push<'a> {
         label::width(ui.painter(), self.text, kind).ceil() + 2.0 * pad + icon_room
     }
 
-    /// Shows the button.
     pub fn show(self, ui: &mut Ui) -> Response {
         let t = Tokens::of(ui);
         let (height, pad, kind, icon_room) = self.measures();

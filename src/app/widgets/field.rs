@@ -41,7 +41,6 @@ impl<'a> Field<'a> {
         self
     }
 
-    /// Its width.
     pub fn width(mut self, width: f32) -> Self {
         self.width = width;
         self

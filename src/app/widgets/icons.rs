@@ -6,19 +6,14 @@ use egui::{Color32, Painter, Pos2, Rect, Shape, Stroke, StrokeKind, Vec2, pos2, 
 /// A picture on a 16 x 16 grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icon {
-    /// Opens downwards.
     ChevronDown,
     /// Folded, or the next one.
     ChevronRight,
-    /// The previous one.
     ChevronLeft,
-    /// Opens upwards.
     ChevronUp,
     /// Close a tab, clear a field.
     Close,
-    /// Add.
     Plus,
-    /// Find.
     Search,
     /// Copy to the clipboard.
     Copy,
@@ -26,7 +21,6 @@ pub enum Icon {
     Sun,
     /// Change to the dark theme.
     Moon,
-    /// Legend and gestures.
     Help,
     /// A test that holds.
     Check,
@@ -36,19 +30,13 @@ pub enum Icon {
     External,
     /// A recording: segments with blocks.
     File,
-    /// A live recording.
     Pulse,
-    /// Stop recording.
     Stop,
-    /// Start.
     Play,
     /// A warning of the load report.
     Warning,
-    /// A folder.
     Folder,
-    /// Sorted descending.
     SortDown,
-    /// Sorted ascending.
     SortUp,
 }
 

@@ -12,7 +12,6 @@ use vramscope_core::units::NBSP;
 pub struct LegendEntry {
     /// How it is drawn.
     pub swatch: Swatch,
-    /// Its name.
     pub name: String,
     /// Its count or amount, in the monospace face; may be empty.
     pub value: String,
@@ -30,7 +29,6 @@ impl LegendEntry {
         Self { swatch, name: name.into(), value: String::new(), dimmed: false, mono: false, tip: None }
     }
 
-    /// With a value.
     pub fn value(mut self, value: impl Into<String>) -> Self {
         self.value = value.into();
         self
@@ -42,13 +40,11 @@ impl LegendEntry {
         self
     }
 
-    /// With a tooltip.
     pub fn tip(mut self, tip: Tip) -> Self {
         self.tip = Some(tip);
         self
     }
 
-    /// Dimmed or not.
     pub fn dimmed(mut self, dimmed: bool) -> Self {
         self.dimmed = dimmed;
         self
@@ -58,7 +54,6 @@ impl LegendEntry {
 /// A click on a legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegendClick {
-    /// The entry's index.
     pub entry: usize,
     /// Ctrl was held: choose several.
     pub several: bool,

@@ -56,7 +56,6 @@ impl Scroll {
 /// A scrolled list: where it is, and where in the handle its bar is held.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowList {
-    /// Where it is.
     pub scroll: Scroll,
     held: Option<f32>,
 }

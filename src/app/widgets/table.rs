@@ -26,7 +26,6 @@ pub struct Column<'a> {
     pub title: &'a str,
     /// Its width, padding not included.
     pub width: Width,
-    /// Right aligned: figures.
     pub right: bool,
     /// A click on the header sorts by it.
     pub sorts: bool,
@@ -35,12 +34,10 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Left aligned text.
     pub fn text(title: &'a str, width: Width) -> Self {
         Self { title, width, right: false, sorts: false, from: 0.0 }
     }
 
-    /// Right aligned figures.
     pub fn figure(title: &'a str, width: f32) -> Self {
         Self { title, width: Width::Exact(width), right: true, sorts: false, from: 0.0 }
     }
@@ -88,7 +85,6 @@ pub struct Table<'a> {
     focus: Option<usize>,
 }
 
-/// Gap between columns.
 const GAP: f32 = 12.0;
 
 impl<'a> Table<'a> {

@@ -14,7 +14,6 @@ pub struct PixelTexture {
 }
 
 impl PixelTexture {
-    /// Nothing uploaded yet.
     pub fn new() -> Self {
         Self::default()
     }

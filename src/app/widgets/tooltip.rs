@@ -105,7 +105,6 @@ impl Tip {
         self.width.unwrap_or(if self.code.is_some() { 320.0 } else { 240.0 })
     }
 
-    /// The contents alone.
     pub fn ui(&self, ui: &mut Ui) {
         let t = Tokens::of(ui);
         let width = self.own_width();

@@ -80,12 +80,10 @@ impl PanZoom {
         self
     }
 
-    /// The whole domain.
     pub fn domain(&self) -> (f64, f64) {
         self.domain
     }
 
-    /// The visible range.
     pub fn visible(&self) -> (f64, f64) {
         self.visible
     }
@@ -95,7 +93,6 @@ impl PanZoom {
         (self.visible.1 - self.visible.0) / (self.domain.1 - self.domain.0)
     }
 
-    /// Everything is visible.
     pub fn is_fit(&self) -> bool {
         self.visible == self.domain
     }
@@ -110,7 +107,6 @@ impl PanZoom {
         Scale::vertical(self.visible.0, self.visible.1, y)
     }
 
-    /// Shows everything.
     pub fn fit(&mut self) {
         self.visible = self.domain;
     }

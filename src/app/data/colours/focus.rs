@@ -63,7 +63,6 @@ impl Focus {
         Focus { matching: Some(matching), ..Focus::default() }
     }
 
-    /// Everything is bright.
     pub fn is_all(&self) -> bool {
         self.classes == 0 && !self.picks_allocations()
     }

@@ -53,7 +53,6 @@ pub fn held_against(side: &Source, moment: Moment, here: &DeviceData) -> Source 
 
 /// The device in front, as a comparison asks for it.
 pub struct Here<'a> {
-    /// The device.
     pub data: &'a Arc<DeviceData>,
     /// What A and B are, and the query in force.
     pub shared: &'a SharedViewState,
@@ -68,7 +67,6 @@ pub struct Here<'a> {
 /// A recording that is open in another tab.
 #[derive(Clone)]
 pub struct Open {
-    /// Its tab.
     pub id: DocumentId,
     /// What the tab says.
     pub title: String,
@@ -79,7 +77,6 @@ pub struct Open {
 /// One side, ready to be looked at.
 #[derive(Clone)]
 pub struct Side {
-    /// The device.
     pub data: Arc<DeviceData>,
     /// The state after this event.
     pub event: u32,
@@ -99,9 +96,7 @@ pub fn split_title(title: &str) -> Option<(&str, String)> {
 
 /// Two sides and what differs.
 pub struct Compared {
-    /// A and B.
     pub sides: [Side; 2],
-    /// What differs.
     pub diff: Comparison,
     /// What differs by place, largest change first.
     pub groups: Vec<Group>,
@@ -209,9 +204,7 @@ impl Asked {
 
 /// The steps of the device in front with their figures.
 pub struct StepTable {
-    /// The steps.
     pub steps: Steps,
-    /// What each did.
     pub figures: Vec<StepFigures>,
 }
 

@@ -6,7 +6,6 @@ use vramscope_core::anatomy::steps::number;
 /// Two instants worth comparing, and why these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// A.
     pub a: u32,
     /// B, later than A.
     pub b: u32,

@@ -9,7 +9,6 @@ pub struct Tape {
     bytes_per_point: f64,
     /// Where each segment begins on the tape, in points.
     starts: Vec<f32>,
-    /// Rows used.
     pub rows: usize,
 }
 
@@ -18,9 +17,7 @@ pub struct Tape {
 pub struct Piece {
     /// Row, from the top.
     pub row: usize,
-    /// Left edge.
     pub left: f32,
-    /// Right edge.
     pub right: f32,
 }
 

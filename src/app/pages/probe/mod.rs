@@ -34,11 +34,9 @@ pub struct Moment {
 /// A run that is over.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Its figures.
     pub report: Report,
     /// A replay's comparison with the model.
     pub compared: Option<Compared>,
-    /// Its recording.
     pub recording: Arc<Recording>,
     /// The tab that shows it.
     pub document: Option<DocumentId>,
@@ -56,7 +54,6 @@ struct UnderWay {
 /// The requests of an open recording, to be run again.
 #[derive(Clone)]
 pub struct Replayable {
-    /// Which.
     pub recording: Arc<Recording>,
     /// Index of its device.
     pub device: usize,
@@ -71,7 +68,6 @@ impl Replayable {
     }
 }
 
-/// The page's state.
 pub struct ProbePage {
     /// The recording whose requests can be run again; it stays when its tab is closed.
     pub replay: Option<Replayable>,
@@ -81,7 +77,6 @@ pub struct ProbePage {
     pub chosen: Option<usize>,
     /// Text of each parameter.
     pub parameters: Vec<String>,
-    /// Settings as typed.
     pub conf: String,
     /// Limit as typed; empty is none.
     pub limit: String,
@@ -89,11 +84,9 @@ pub struct ProbePage {
     pub target: usize,
     /// Run although others use the card.
     pub is_shared: bool,
-    /// Index of [`PACES`].
     pub pace: usize,
     /// What is wrong with what was typed, or why a run could not start.
     pub complaint: Option<String>,
-    /// The newest picture.
     pub moment: Arc<Moment>,
     /// How the last run ended.
     pub outcome: Option<Result<Finished, String>>,

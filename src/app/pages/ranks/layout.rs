@@ -7,13 +7,9 @@ use vramscope_core::compare::ranks::{Overview, RankRow};
 /// A column of the ranks table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Its rank.
     Rank,
-    /// The file.
     File,
-    /// Highest reserved bytes.
     Peak,
-    /// Highest active bytes.
     PeakActive,
     /// Reserved bytes at the end.
     End,
@@ -77,7 +73,6 @@ pub struct Shown {
 /// Which rows are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listed {
-    /// Every one.
     #[default]
     All,
     /// Those that ran out of memory.
@@ -93,7 +88,6 @@ impl Listed {
         all.into_iter().filter(|(listed, many)| *listed == Listed::All || *many > 0).collect()
     }
 
-    /// Its name.
     pub fn text(self) -> &'static str {
         match self {
             Listed::All => "All",

@@ -45,7 +45,6 @@ pub struct Ranks {
     pub errors: Vec<String>,
     /// Files to read; none until the folder is listed.
     pub files: Vec<PathBuf>,
-    /// Files answered.
     pub answered: usize,
     /// The rows chosen, A then B, by file and device, which stay while rows arrive.
     pub chosen: [Option<(PathBuf, usize)>; 2],
@@ -222,7 +221,6 @@ impl Ranks {
         self.arrange();
     }
 
-    /// Shows another job.
     pub fn show_job(&mut self, at: usize) {
         self.wanted = self.jobs.get(at).map(|job| job.name.clone());
         self.choose_job();

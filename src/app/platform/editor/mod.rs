@@ -13,14 +13,12 @@ use std::path::Path;
 pub struct Start {
     /// As the system finds it: a name on the path, or a path.
     pub program: String,
-    /// One argument each.
     pub args: Vec<String>,
 }
 
 /// Where the editor's name came from, which decides what is said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The settings.
     Settings,
     /// `$VISUAL` or `$EDITOR`.
     Environment,

@@ -24,7 +24,6 @@ pub struct Cell {
 pub struct Layout {
     /// Frames by row, then from left to right.
     pub cells: Vec<Cell>,
-    /// Rows needed.
     pub rows: u32,
     /// Frames thinner than asked for.
     pub folded: u64,
@@ -112,7 +111,6 @@ pub enum Order {
     After,
     /// Weight that ends in a frame.
     Own,
-    /// Allocations.
     Count,
     /// What was added since A.
     Change,
@@ -123,7 +121,6 @@ pub enum Order {
 pub struct TreeRow {
     /// Index into [`Flame::nodes`].
     pub node: u32,
-    /// Its indent.
     pub depth: u32,
     /// Its children are shown below it.
     pub is_open: bool,

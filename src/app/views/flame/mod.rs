@@ -26,7 +26,6 @@ use vramscope_core::model::StackTable;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Flame,
     legend: &[

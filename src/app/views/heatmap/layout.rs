@@ -22,7 +22,6 @@ pub(super) struct Areas {
     pub x: Rangef,
     /// The largest hole over time.
     pub strip: Option<Rect>,
-    /// Addresses over time.
     pub map: Rect,
     /// Labels of the time axis.
     pub axis: Option<Rect>,

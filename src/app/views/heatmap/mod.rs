@@ -28,7 +28,6 @@ mod layout;
 mod paint;
 mod picture;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Heatmap,
     legend: &[

@@ -21,7 +21,6 @@ use crate::app::widgets::viewport::Scale;
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, NBSP};
 
-/// The frame's picture.
 pub(super) struct Canvas<'a> {
     pub painter: &'a Painter,
     pub tokens: &'a Tokens,

@@ -25,9 +25,7 @@ pub(super) enum Mode {
     Occupancy,
     /// Age of the oldest block.
     Age,
-    /// Largest block.
     Block,
-    /// Largest hole.
     Hole,
     /// Free memory by the size of its holes.
     HoleSizes,
@@ -81,7 +79,6 @@ pub(super) enum Map {
     Sizes(HoleSizes),
 }
 
-/// A finished picture.
 pub(super) struct Picture {
     pub key: Key,
     /// The colours it was made with, kept so that none later made can be taken for them.
@@ -105,7 +102,6 @@ pub(super) enum Mark {
     Freed,
     /// Segments were given back and the next thing the allocator did was to take one, or to fail: it tried again.
     Retry,
-    /// The request failed.
     Oom,
 }
 

@@ -10,7 +10,6 @@ use vramscope_core::units::{Micros, count};
 /// How a figure is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// As any value.
     #[default]
     Plain,
     /// Not recorded, or not there now.
@@ -31,11 +30,9 @@ pub enum Lead {
 /// One line: what it is, and how much.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fact {
-    /// What it is.
     pub label: &'static str,
     /// The figure with its unit.
     pub value: String,
-    /// Its colour.
     pub tone: Tone,
     /// Why it is missing, and what records it.
     pub hint: Option<String>,
@@ -44,7 +41,6 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// A figure.
     pub fn new(label: &'static str, value: impl Into<String>) -> Self {
         Fact { label, value: value.into(), ..Fact::default() }
     }
@@ -54,13 +50,11 @@ impl Fact {
         Fact { label, value: "not recorded".to_owned(), tone: Tone::Quiet, hint: Some(hint.to_owned()), lead: None }
     }
 
-    /// In another colour.
     pub fn tone(mut self, tone: Tone) -> Self {
         self.tone = tone;
         self
     }
 
-    /// Leads somewhere.
     pub fn lead(mut self, lead: Lead) -> Self {
         self.lead = Some(lead);
         self
@@ -70,7 +64,6 @@ impl Fact {
 /// A live block and what lies beside it in its segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Around {
-    /// The block.
     pub lifetime: LifetimeId,
     /// Bytes of the hole before it; 0 when there is none.
     pub before: u64,
@@ -94,7 +87,6 @@ impl Around {
 /// A line of a list of other things.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it is.
     pub item: Item,
     /// Its name: where it was made, or an address.
     pub name: String,
@@ -109,7 +101,6 @@ pub struct Line {
 /// A list of other things worth a look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct List {
-    /// Its caption.
     pub title: String,
     /// What the figures are; tells how many are left out.
     pub trailing: String,
@@ -126,9 +117,7 @@ pub struct Peak {
     pub of: u64,
     /// The phase the peak is in; empty where none is known.
     pub phase: &'static str,
-    /// Its height.
     pub bytes: u64,
-    /// Its event.
     pub event: u32,
 }
 
@@ -145,7 +134,6 @@ pub struct Held {
     pub role: Role,
     /// That is inferred.
     pub is_probable: bool,
-    /// How many.
     pub count: u64,
     /// Bytes of each.
     pub each: u64,
@@ -158,7 +146,6 @@ pub struct Held {
 pub struct Why {
     /// Bytes of those blocks.
     pub bytes: u64,
-    /// How many.
     pub count: u64,
     /// That is inferred.
     pub is_probable: bool,
@@ -179,7 +166,6 @@ pub struct Card {
     pub claim: String,
     /// The title is about an out-of-memory error.
     pub is_red: bool,
-    /// Its neighbours.
     pub around: Option<Around>,
     /// Facts in the order they are read.
     pub facts: Vec<Fact>,

@@ -41,7 +41,6 @@ mod things;
 
 use card::{Card, Fact, Held, Lead, List, Peak, Tone, Why};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Inspector,
     legend: &[

@@ -16,9 +16,7 @@ use vramscope_core::units::Bytes;
 pub struct Parts {
     /// The hole before: from, to. Empty when there is none.
     pub before: (f32, f32),
-    /// The block.
     pub block: (f32, f32),
-    /// The hole after.
     pub after: (f32, f32),
     /// The failed request, from the first hole's start, when there is one.
     pub request: f32,

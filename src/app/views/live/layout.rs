@@ -10,9 +10,7 @@ use vramscope_core::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 pub(super) struct Areas {
     /// The card as a bar, with its legend.
     pub bar: Rect,
-    /// Bands over time.
     pub chart: Rect,
-    /// Processes.
     pub table: Rect,
     /// Ways in, words, costs; `None` when the view is narrow.
     pub side: Option<Rect>,

@@ -15,7 +15,6 @@ use vramscope_core::tables::{LifetimeId, State};
 
 /// A thing under the pointer.
 pub struct Hit {
-    /// What it is.
     pub item: Item,
     /// What is said of it.
     pub tip: Tip,

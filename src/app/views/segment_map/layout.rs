@@ -21,7 +21,6 @@ pub enum Order {
     Size,
     /// Most free bytes first.
     Free,
-    /// Largest hole first.
     LargestHole,
     /// Taken from the device first.
     Age,
@@ -30,7 +29,6 @@ pub enum Order {
 impl Order {
     /// Every order, as the selector lists them.
     pub const ALL: [Order; 5] = [Order::Address, Order::Size, Order::Free, Order::LargestHole, Order::Age];
-    /// Their names.
     pub const NAMES: [&'static str; 5] = ["address", "size", "free bytes", "largest hole", "age"];
 }
 
@@ -49,7 +47,6 @@ pub enum Span {
 impl Span {
     /// Every way, as the selector lists them.
     pub const ALL: [Span; 3] = [Span::TrueSize, Span::Normalised, Span::Wrapped];
-    /// Their names.
     pub const NAMES: [&'static str; 3] = ["true size", "normalised", "wrapped"];
 }
 
@@ -67,7 +64,6 @@ pub struct Group {
     pub pool: PoolId,
     /// Small or large requests.
     pub class: SizeClass,
-    /// The stream.
     pub stream: StreamId,
     /// `large pool, default stream`.
     pub name: String,
@@ -75,11 +71,9 @@ pub struct Group {
     pub is_expandable: bool,
     /// False for blocks whose segment the source does not know.
     pub is_reserved: bool,
-    /// Number of segments.
     pub segments: u32,
     /// Bytes taken from the device.
     pub reserved: u64,
-    /// Bytes in holes.
     pub free: u64,
     /// Bytes that the width of the pane stands for in its rows, where they are drawn to scale.
     pub across: u64,
@@ -91,9 +85,7 @@ const OWN_SCALE: u64 = 8;
 /// A segment, or all mapped runs of one expandable segment with the unmapped parts between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
-    /// Its group.
     pub group: u32,
-    /// First byte.
     pub address: u64,
     /// One past its last mapped byte.
     pub end: u64,
@@ -103,9 +95,7 @@ pub struct Unit {
     pub blocks: Range<u32>,
     /// Bytes taken from the device.
     pub reserved: u64,
-    /// Bytes in holes.
     pub free: u64,
-    /// The largest hole.
     pub largest_hole: u64,
     /// Where it is; 0 when there is none.
     pub largest_at: u64,
@@ -129,7 +119,6 @@ pub struct Row {
     pub from: u64,
     /// One past the last byte shown.
     pub to: u64,
-    /// Its group.
     pub group: u32,
     /// The largest hole of its units; for a part of a unit the largest that starts in this part.
     pub largest_hole: u64,

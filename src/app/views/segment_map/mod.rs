@@ -41,7 +41,6 @@ use paint::Areas;
 use places::Places;
 use runs::{Runs, Window};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::SegmentMap,
     legend: &[
@@ -75,7 +74,6 @@ struct Key {
     span: Option<Span>,
     fold: bool,
     window: Window,
-    /// What stays bright.
     focus: Focus,
 }
 

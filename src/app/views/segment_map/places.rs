@@ -18,7 +18,6 @@ pub struct Places {
     pub headers: Vec<(f32, u32)>,
     /// Height of a row, its gap included.
     pub pitch: f32,
-    /// Height of everything.
     pub height: f32,
 }
 

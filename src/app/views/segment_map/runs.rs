@@ -31,7 +31,6 @@ pub struct Run {
     pub from: u16,
     /// One past the last pixel.
     pub to: u16,
-    /// What it shows.
     pub kind: RunKind,
     /// True when the run ends where its block ends: a gap is drawn there.
     pub ends: bool,

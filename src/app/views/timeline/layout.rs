@@ -174,11 +174,9 @@ pub(super) struct Tracks {
     pub x: Rangef,
     /// The whole recording, small.
     pub overview: Option<Rect>,
-    /// Ticks and labels.
     pub axis: Option<Rect>,
     /// Reserved, active, requested.
     pub curves: Option<Rect>,
-    /// The stacked allocations.
     pub strata: Rect,
     /// Annotations, a level under the other.
     pub steps: Option<Rect>,
@@ -192,7 +190,6 @@ pub(super) struct Tracks {
     pub bands: Option<Rect>,
     /// The whole card, by samples.
     pub card: Option<Rect>,
-    /// Classes with counts.
     pub legend: Option<Rect>,
     /// Where the names of folded tracks stand, in the order of [`Track::ALL`]; such a track has no rectangle of its own.
     pub folded: [Option<Rect>; TRACKS],

@@ -31,7 +31,6 @@ pub(super) enum Why {
 pub(super) struct Burst {
     pub first: u32,
     pub last: u32,
-    /// Segments.
     pub count: u32,
     pub bytes: u64,
     pub why: Why,
@@ -70,7 +69,6 @@ pub(super) struct Marks {
     pub bursts: Vec<Burst>,
     pub snapshots: Vec<u32>,
     pub ranges: Vec<Range>,
-    /// Levels of ranges.
     pub levels: usize,
     /// What the program did, in order.
     pub phases: Vec<Range>,

@@ -54,7 +54,6 @@ use under::{Scene, Under};
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{count, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Timeline,
     legend: &[
@@ -119,15 +118,12 @@ struct ImageKey {
 enum Grip {
     /// The visible window, or a range: as the gesture says.
     Plot,
-    /// The cursor.
     Cursor,
     /// The marker A (0) or B (1).
     Marker(usize),
     /// The window in the overview.
     OverviewWindow,
-    /// Its left edge.
     OverviewLeft,
-    /// Its right edge.
     OverviewRight,
 }
 

@@ -177,7 +177,6 @@ pub(super) struct StrataPicture {
     pub low: f64,
     /// Bytes at the upper edge.
     pub high: f64,
-    /// The distinct columns.
     pub strata: Strata,
     /// For each pixel column, its column in `strata`.
     pub column: Vec<u32>,

@@ -37,7 +37,6 @@ impl AxisMarks {
 pub(super) struct ValueChip {
     pub rect: Rect,
     pub text: String,
-    /// The curve's colour.
     pub ink: Color32,
     /// It stands left of the cursor.
     pub is_left: bool,

@@ -25,14 +25,16 @@ use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Under {
     /// A run of the strata at the instant its column shows, and how many allocations share the pixel.
-    Run { run: StrataRun, event: u32, sharing: u32 },
+    Run {
+        run: StrataRun,
+        event: u32,
+        sharing: u32,
+    },
     /// A thing of a lane.
     Lane(Hit),
     /// A snapshot or a burst of releases.
     Pennant(Pennant),
-    /// An out-of-memory event.
     Oom(u32),
-    /// The curves.
     Curves,
     /// The name of a curve or of the limit.
     Name(Term),

@@ -115,15 +115,11 @@ pub struct Figures {
     pub requested: u64,
     /// Bytes of active blocks beyond what was asked for.
     pub rounding: u64,
-    /// Live blocks.
     pub live: u64,
     /// Blocks that wait for a stream.
     pub pending: u64,
-    /// Their bytes.
     pub pending_bytes: u64,
-    /// Inactive blocks.
     pub holes: u64,
-    /// Their bytes.
     pub hole_bytes: u64,
     /// The largest of them.
     pub largest_hole: u64,
@@ -133,7 +129,6 @@ pub struct Figures {
     pub whole: u64,
     /// Segments without one.
     pub whole_segments: u64,
-    /// Segments.
     pub segments: u64,
     /// Segments of the small pool.
     pub small: u64,
@@ -141,7 +136,6 @@ pub struct Figures {
     pub expandable: u64,
     /// Segments of private pools.
     pub private: u64,
-    /// Their bytes.
     pub private_bytes: u64,
     /// The limit on reserved memory, where one is known.
     pub limit: Option<u64>,

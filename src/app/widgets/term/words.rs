@@ -4,7 +4,6 @@ use super::Term;
 use vramscope_core::diagnose::accounting::Part;
 
 impl Term {
-    /// The word.
     pub fn name(self) -> &'static str {
         match self {
             Term::Reserved => "Reserved",
@@ -48,7 +47,6 @@ impl Term {
         }
     }
 
-    /// What it means.
     pub fn sentence(self) -> &'static str {
         match self {
             Term::Reserved => {

@@ -25,7 +25,6 @@ use crate::app::widgets::viewport::Scale;
 use vramscope_core::model::{Bands, DeviceRecording, MarkKind, Sample};
 use vramscope_core::units::Bytes;
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct WholeCard {
     summing: Derived<Window, CardPicture>,

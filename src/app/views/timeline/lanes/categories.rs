@@ -21,7 +21,6 @@ use vramscope_core::anatomy::roles::Role;
 use vramscope_core::model::{CATEGORIES, CategoryBands, DeviceRecording};
 use vramscope_core::units::Bytes;
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct Categories {
     summing: Derived<Window, BandsPicture>,

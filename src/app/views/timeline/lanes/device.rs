@@ -20,7 +20,6 @@ use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{DeviceKind, DeviceRecording};
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct DeviceCalls {
     picture: Option<Arc<WindowPicture>>,

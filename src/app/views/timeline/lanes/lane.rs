@@ -52,7 +52,6 @@ pub(in crate::app::views::timeline) trait Lane {
 /// A thing of a lane, as the pointer means it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::app::views::timeline) struct Hit {
-    /// The lane.
     pub lane: Track,
     /// What a click selects.
     pub item: Option<Item>,

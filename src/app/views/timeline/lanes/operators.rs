@@ -22,7 +22,6 @@ use vramscope_core::model::{DeviceRecording, OpKind, OpTable};
 use vramscope_core::tables::op_lanes::{OpRows, OpSpan, RowKind};
 use vramscope_core::units::{Micros, count, counted};
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct Operators {
     sorting: Derived<(), OpRows>,

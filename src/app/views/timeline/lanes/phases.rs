@@ -17,7 +17,6 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::anatomy::Phase;
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct Phases {
     marks: Option<Arc<Marks>>,

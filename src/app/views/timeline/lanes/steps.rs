@@ -19,7 +19,6 @@ use crate::app::widgets::tooltip::Tip;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, NBSP, count};
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct Steps {
     marks: Option<Arc<Marks>>,

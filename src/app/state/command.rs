@@ -45,7 +45,7 @@ pub enum Command {
     Palette,
     /// Focus the query or filter field of the view in front, or open the palette when it has none.
     FindInView,
-    /// Cycle through dark, light and the system's theme.
+    /// Switch between the dark and the light theme.
     ToggleTheme,
     /// Show shortcuts and gestures.
     Help,
@@ -204,7 +204,7 @@ impl Command {
         self.spec().works_in_dialogs
     }
 
-    /// True when each press goes one step further (cursor, window, tabs, selections), so holding the key repeats it.
+    /// True when every press counts (cursor, window, tabs, selections). Other commands run once however often a frame saw the key.
     pub fn moves(self) -> bool {
         self.spec().moves
     }

@@ -9,7 +9,7 @@ use super::view_kind::ViewKind;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Workspace {
-    /// Findings, timeline and map.
+    /// Memory, timeline, maps and inspector.
     #[default]
     Overview,
     /// Why a request failed.

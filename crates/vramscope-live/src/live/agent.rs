@@ -1,6 +1,5 @@
 //! Talks to the helper inside a process. Each process has a thread that looks for the helper, greets it and listens, so that
 //! nothing the helper does or fails to do blocks the caller.
-//! or leaves undone, holds up the caller.
 
 use std::collections::HashMap;
 use std::io;

@@ -6,7 +6,7 @@ const FEW_CLASSES: usize = 3;
 const MOST_BOUNDS: usize = 7;
 
 /// Bounds between size classes. First choice: steps of about equal bytes. When nearly all bytes fall into one or two of these:
-/// powers of two over the whole recording, or the most frequent sizes themselves, whichever gives more classes. `live` is
+/// powers of two over the whole recording, or the sizes with most bytes, whichever gives more classes. `live` is
 /// ascending; `all` are the sizes of every allocation.
 pub(super) fn size_bounds(live: &[u64], all: impl Iterator<Item = u64>) -> Vec<u64> {
     let steps = size_steps(live);

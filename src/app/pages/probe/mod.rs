@@ -83,6 +83,7 @@ pub struct ProbePage {
     pub target: usize,
     /// Run although other processes use the card.
     pub is_shared: bool,
+    /// Index of [`PACES`].
     pub pace: usize,
     /// Why the input is invalid, or why the run did not start.
     pub complaint: Option<String>,

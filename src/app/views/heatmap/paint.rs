@@ -471,6 +471,7 @@ pub fn legend_rows(painter: &Painter, p: &Picture, width: f32) -> usize {
     1 + placed.iter().flatten().map(|at| at.0).max().unwrap_or(0)
 }
 
+/// The name of a mark, short because a narrow legend has no room for more.
 fn mark_name(mark: Mark) -> &'static str {
     match mark {
         Mark::Freed => "segments freed",

@@ -73,6 +73,7 @@ struct CardPicture {
     pub columns: Vec<Option<(Bands, i64)>>,
     /// The most bytes in use within the window.
     pub top: u64,
+    /// Size of the card; 0 when unknown.
     pub capacity: u64,
 }
 

@@ -7,5 +7,6 @@
 //! * [`app`]: the window; the only module that names egui.
 
 #[cfg(feature = "gui")]
+#[allow(missing_docs)] // The window is a program, not a library.
 pub mod app;
 pub mod cli;

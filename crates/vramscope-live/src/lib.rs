@@ -1,14 +1,14 @@
-//! What touches a GPU or another process: the watch, and the built-in workload.
+//! Everything that touches a GPU or another process: the live watch and the probe.
 //!
-//! The modules, each naming only what stands to its left (`tests/architecture.rs` of the program checks it):
+//! The modules; each may use only those to its left (`tests/architecture.rs` of the program checks it):
 //!
 //! ```text
 //! nvml < { live, probe }
 //! ```
 //!
-//! * `nvml`: NVIDIA's management library, which the next two both ask.
-//! * [`live`]: GPUs and running processes, watched while they work.
-//! * [`probe`]: the built-in workload: the classic problems on this card or on simulated memory.
+//! * `nvml`: access to NVIDIA's management library, used by the other two.
+//! * [`live`]: watches GPUs and running processes.
+//! * [`probe`]: the built-in workload, which provokes typical memory problems on this card or on simulated memory.
 
 pub mod live;
 #[cfg(any(feature = "live", feature = "probe"))]

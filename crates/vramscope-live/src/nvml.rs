@@ -1,8 +1,8 @@
-//! NVML, NVIDIA's management library: finding it at run time, and the calls that drivers of different ages answer differently.
+//! NVML, NVIDIA's management library: loads it at run time and hides differences between drivers.
 //!
-//! The live watch and the probe both ask it. What each makes of the answers is theirs; what nobody should have to know twice is
-//! here: where the library lies, a library without `nvmlShutdown` (closing it would panic), drivers before R510 (no memory call
-//! v2, older process lists), and the withdrawn layout of R535.43 to R535.86.
+//! The live watch and the probe both use it. Handled here: where the library is, a library without `nvmlShutdown` (closing it
+//! would panic), drivers before R510 (no v2 memory call, older process lists), and the withdrawn struct layout of R535.43 to
+//! R535.86.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,13 +13,13 @@ use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 
-/// Where distributions put the library when it is not on the loader's path: WSL, NixOS.
+/// Where WSL and NixOS put the library, which is not on the loader's path.
 const OTHER_PLACES: &[&str] = &["/usr/lib/wsl/lib/libnvidia-ml.so.1", "/run/opengl-driver/lib/libnvidia-ml.so.1"];
 
-/// Opens and starts the library at `path`, or where the system keeps it. Cost: some tens of milliseconds where there is a driver.
+/// Loads and initialises the library at `path`, or the system's. Takes some tens of milliseconds when there is a driver.
 ///
 /// # Errors
-/// [`NvmlError`]; [`is_missing`] tells a machine without the library from one whose library does not work.
+/// [`NvmlError`]; [`is_missing`] tells a missing library from a broken one.
 pub fn load(path: Option<&OsStr>) -> Result<Nvml, NvmlError> {
     let first = open(path);
     if path.is_none() && first.as_ref().err().is_some_and(is_missing) {
@@ -39,14 +39,14 @@ fn open(path: Option<&OsStr>) -> Result<Nvml, NvmlError> {
     }
     let nvml = builder.init()?;
     if nvml.lib().nvmlShutdown.is_err() {
-        // Its destructor calls what is not there and would panic: better keep the library open for good.
+        // The destructor would call the missing function and panic, so the library stays open for good.
         std::mem::forget(nvml);
         return Err(NvmlError::FailedToLoadSymbol("it lacks nvmlShutdown".to_owned()));
     }
     Ok(nvml)
 }
 
-/// True when there is no such library, false when there is one that does not work.
+/// True when the library does not exist, false when it exists but does not work.
 #[must_use]
 pub fn is_missing(error: &NvmlError) -> bool {
     match error {
@@ -59,7 +59,7 @@ pub fn is_missing(error: &NvmlError) -> bool {
     }
 }
 
-/// What the system's loader said of a library that it could not load; the error's own text for any other error.
+/// The system loader's message about a library that it could not load, or the error's own text.
 #[must_use]
 pub fn loader_text(error: &NvmlError) -> String {
     match error {
@@ -68,8 +68,7 @@ pub fn loader_text(error: &NvmlError) -> String {
     }
 }
 
-/// A device's handle without the library it came from. NVML's handles are indices in disguise: any thread may use them while the
-/// library is open.
+/// A device handle without its library. NVML handles are indices, so any thread may use them while the library is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(pub sys::nvmlDevice_t);
 
@@ -80,59 +79,59 @@ impl Handle {
     /// The handle of a device.
     #[must_use]
     pub fn of(device: &Device<'_>) -> Self {
-        // SAFETY: the raw handle is only copied; every later use names the library again.
+        // SAFETY: the raw handle is only copied; every later use needs the library again.
         Handle(unsafe { device.handle() })
     }
 
-    /// The device again.
+    /// The device of this handle.
     ///
     /// # Safety
-    /// The handle came from this very library, which was not closed since.
+    /// The handle must come from this library, which must not have been closed since.
     #[must_use]
     pub unsafe fn device(self, nvml: &Nvml) -> Device<'_> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { Device::new(self.0, nvml) }
     }
 }
 
-/// What NVML says of a device's memory. Bytes.
+/// Memory of a device according to NVML, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// All there is.
+    /// Total.
     pub total: u64,
     /// Free.
     pub free: u64,
-    /// What driver and firmware keep; `None` before R510, whose drivers do not tell it from what programs use.
+    /// Kept by driver and firmware. `None` before R510, whose drivers do not tell it apart from what programs use.
     pub driver: Option<u64>,
 }
 
 impl Memory {
-    /// Used by anybody, the driver included: so that used and free make the total.
+    /// Used by anybody including the driver, so that used and free add up to the total.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.total.saturating_sub(self.free)
     }
 
-    /// Used by programs: what `cuMemGetInfo` counts. `None` where the driver's share is not told.
+    /// Used by programs, as `cuMemGetInfo` counts it. `None` when the driver's share is unknown.
     #[must_use]
     pub fn used_by_programs(&self) -> Option<u64> {
         self.driver.map(|driver| self.used().saturating_sub(driver))
     }
 }
 
-/// A device's memory, by the newest call that the driver has.
+/// A device's memory, from the newest call that the driver has.
 ///
 /// # Errors
-/// As NVML answers.
+/// NVML's error.
 pub fn memory(nvml: &Nvml, device: &Device<'_>) -> Result<Memory, NvmlError> {
     match device.memory_info() {
         Ok(m) => Ok(Memory { total: m.total, free: m.free, driver: Some(m.reserved) }),
-        // No v2 before R510; code 25 is a version of the struct the driver does not know.
+        // There is no v2 before R510. Code 25 means that the driver does not know this version of the struct.
         Err(NvmlError::FailedToLoadSymbol(_) | NvmlError::UnexpectedVariant(25)) => {
             let call = nvml.lib().nvmlDeviceGetMemoryInfo.as_ref();
             let call = call.map_err(|e| NvmlError::FailedToLoadSymbol(e.to_string()))?;
             let mut m = sys::nvmlMemory_t { total: 0, free: 0, used: 0 };
-            // SAFETY: one struct of the layout this call writes.
+            // SAFETY: the struct has the layout that this call writes.
             unsafe { nvml_try(call(device.handle(), &mut m))? };
             Ok(Memory { total: m.total, free: m.free, driver: None })
         }
@@ -140,17 +139,17 @@ pub fn memory(nvml: &Nvml, device: &Device<'_>) -> Result<Memory, NvmlError> {
     }
 }
 
-/// R535.43 to R535.86 shipped lists of 32-byte entries under the name of the 24-byte ones; recognised as nvitop does. Their
-/// process lists must not be asked for.
+/// R535.43 to R535.86 return 32-byte entries from the function for 24-byte ones, so their process lists must not be read.
+/// Recognised in the same way as nvitop does.
 #[must_use]
 pub fn has_withdrawn_layout(nvml: &Nvml) -> bool {
     nvml.lib().nvmlDeviceGetConfComputeMemSizeInfo.is_ok() && nvml.lib().nvmlDeviceGetRunningProcessDetailList.is_err()
 }
 
-/// Processes with a compute context: the newest call first, then those of older drivers.
+/// Processes with a compute context. Tries the newest call first, then those of older drivers.
 ///
 /// # Errors
-/// As NVML answers.
+/// NVML's error.
 pub fn compute_processes(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     let text = match device.running_compute_processes() {
         Err(NvmlError::FailedToLoadSymbol(_)) => match device.running_compute_processes_v2() {
@@ -161,10 +160,10 @@ pub fn compute_processes(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<Process
     };
     let call = nvml.lib().nvmlDeviceGetComputeRunningProcesses.as_ref();
     let call = call.map_err(|_| NvmlError::FailedToLoadSymbol(text))?;
-    // Room for more than any driver of that age lists: a second call could miss one that came between.
+    // More entries than drivers of that age list. A second call with the right size could miss a process that started in between.
     let mut list = vec![sys::nvmlProcessInfo_v1_t { pid: 0, usedGpuMemory: 0 }; 256];
     let mut count = list.len() as u32;
-    // SAFETY: the buffer holds `count` entries of the layout this call writes.
+    // SAFETY: the buffer has `count` entries of the layout that this call writes.
     unsafe { nvml_try(call(device.handle(), &mut count, list.as_mut_ptr()))? };
     let entry = |p: &sys::nvmlProcessInfo_v1_t| ProcessInfo {
         pid: p.pid,
@@ -179,10 +178,10 @@ pub fn compute_processes(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<Process
     Ok(list.iter().take(count as usize).map(entry).collect())
 }
 
-/// Processes that draw: as [`compute_processes`].
+/// Processes with a graphics context; see [`compute_processes`].
 ///
 /// # Errors
-/// As NVML answers.
+/// NVML's error.
 pub fn graphics_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     match device.running_graphics_processes() {
         Err(NvmlError::FailedToLoadSymbol(_)) => device.running_graphics_processes_v2(),
@@ -190,7 +189,7 @@ pub fn graphics_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlE
     }
 }
 
-/// Bytes of a process; `None` where the driver cannot tell (WSL, MIG, containers).
+/// Bytes of a process; `None` when the driver cannot tell (WSL, MIG, containers).
 #[must_use]
 pub fn bytes_of(process: &ProcessInfo) -> Option<u64> {
     match process.used_gpu_memory {

@@ -1,4 +1,4 @@
-//! A device with its tables: what every view draws from.
+//! A device with its tables, from which every view draws.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -11,7 +11,7 @@ use vramscope_core::model::{Cancelled, DeviceRecording, Progress, Recording, Sta
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::counted;
 
-/// What a device of a recording holds, in a few words: its events, or its samples where it was only watched.
+/// A short description of what a device holds: its events, or its samples when it was only watched.
 pub fn holds(recording: &Recording, device: &DeviceRecording) -> String {
     if recording.has_only_counters() {
         return "counters".to_owned();
@@ -22,67 +22,62 @@ pub fn holds(recording: &Recording, device: &DeviceRecording) -> String {
     counted(device.events.len() as u64, "event", "events")
 }
 
-/// One device of a recording with its tables: what every view draws from. Shared with the threads that compute for views.
+/// One device of a recording with its tables. Shared with the threads that compute for views.
 pub struct DeviceData {
-    /// The recording it belongs to.
     pub recording: Arc<Recording>,
-    /// Its index in the recording.
     pub index: usize,
-    /// Lifetimes, states, curves.
     pub tables: DeviceTables,
     /// Short names of the recording's stacks.
     pub names: Arc<StackNames>,
-    /// Its out-of-memory events, in order.
     pub ooms: Vec<u32>,
-    /// What views found out together.
+    /// Results that several views share.
     pub found: FoundOnce,
 }
 
-/// What several views need of a device and is found once, when somebody first asks.
+/// Results that several views need. Each is computed once, on first use.
 #[derive(Default)]
 pub struct FoundOnce {
-    /// A [`WhatIf`]'s groundwork.
     what_if: Mutex<Option<Prepared>>,
     /// The settings that would have helped.
     helped: Mutex<Option<Arc<Helped>>>,
-    /// What is known of the cap.
+    /// What is known about the memory cap.
     caps: Mutex<Option<Caps>>,
     anatomy: OnceLock<Anatomy>,
-    /// The devices of the recording that ran out of memory.
+    /// Indices of the recording's devices that ran out of memory.
     failed: OnceLock<Vec<usize>>,
-    /// What most of the memory is for is known.
+    /// Whether the role of most of the memory is known.
     pub(crate) knows_roles: OnceLock<bool>,
 }
 
 impl DeviceData {
-    /// The device.
     pub fn device(&self) -> &DeviceRecording {
         &self.recording.devices[self.index]
     }
 
-    /// The failure that is meant where one is: the last, see [`EventTable::last_oom`](vramscope_core::model::EventTable::last_oom).
+    /// The last failed request, which views show by default; see
+    /// [`EventTable::last_oom`](vramscope_core::model::EventTable::last_oom).
     pub fn last_oom(&self) -> Option<u32> {
         self.ooms.last().copied()
     }
 
-    /// The device's phases and steps. The first call looks for them, O(lifetimes), and others wait for it; later ones cost
-    /// nothing. Not for the window's thread.
+    /// The device's phases and steps. The first call computes them in O(lifetimes) and blocks other callers; later calls are
+    /// free. Do not call it on the window's thread.
     pub fn anatomy(&self) -> &Anatomy {
         self.found.anatomy.get_or_init(|| Anatomy::read(&self.recording, self.device(), &self.tables))
     }
 
-    /// The device's steps, as [`anatomy`](Self::anatomy).
+    /// The device's steps; costs as much as [`anatomy`](Self::anatomy).
     pub fn steps(&self) -> &Steps {
         &self.anatomy().steps
     }
 
-    /// The device's steps, when somebody has looked for them.
+    /// The device's steps if they were computed already.
     pub fn known_steps(&self) -> Option<&Steps> {
         self.found.anatomy.get().map(|anatomy| &anatomy.steps)
     }
 
-    /// The devices of the recording, by index, on which a request failed. The first call reads their traces and is the loader's;
-    /// later ones cost nothing.
+    /// Indices of the recording's devices on which a request failed. The loader makes the first call, which reads the traces;
+    /// later calls are free.
     pub fn failed_devices(&self) -> &[usize] {
         self.found.failed.get_or_init(|| {
             let devices = self.recording.devices.iter().enumerate();
@@ -90,8 +85,9 @@ impl DeviceData {
         })
     }
 
-    /// True where the role of at least half of the bytes is known, at the last failure or at the peak: the picture would be grey
-    /// otherwise. A timeline's sums by category are what its file was written for. O(live blocks).
+    /// True when the role of at least half of the bytes is known, at the last failure or at the peak. Below that, colouring by
+    /// role would be mostly grey. Always true for a timeline with sums by category, which is written for this purpose. O(live
+    /// blocks).
     pub(crate) fn knows_roles(&self, roles: &Roles) -> bool {
         let (device, tables) = (self.device(), &self.tables);
         let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(vramscope_core::tables::Quantity::Active).1);
@@ -106,36 +102,36 @@ impl DeviceData {
         self.failed_devices().iter().copied().find(|&i| i != self.index)
     }
 
-    /// False where the file tells of blocks, or of sums, and not of what was reserved: memory timelines, traces of the CPU. Its
-    /// zeros are no figures.
+    /// False when the file has no reserved bytes, only blocks or sums: memory timelines, traces of the CPU. A reserved value of
+    /// zero then means "not recorded".
     pub fn knows_reserved(&self) -> bool {
         self.device().has_final_state || self.tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0 > 0
     }
 
-    /// True where sums by category over time are all there is: the plotted form of a memory timeline.
+    /// True when the file has only sums by category over time: the plotted form of a memory timeline.
     pub fn has_only_sums(&self) -> bool {
         let device = self.device();
         device.events.is_empty() && device.segments.is_empty() && !device.bands.is_empty()
     }
 
-    /// True where the file tells the state at its end and nothing over time: a snapshot without a trace.
+    /// True when the file has only the final state: a snapshot without a trace.
     pub fn has_only_state(&self) -> bool {
         let device = self.device();
         device.events.is_empty() && !device.segments.is_empty() && device.samples.is_empty() && device.bands.is_empty()
     }
 
-    /// True where the file tells blocks of one instant and not where they lie: a JAX profile.
+    /// True when the file has blocks of one instant without addresses: a JAX profile.
     pub fn has_only_blocks(&self) -> bool {
         let device = self.device();
         let has_blocks = !self.tables.lifetimes.is_empty() && device.segments.is_empty();
         has_blocks && device.events.is_empty() && device.samples.is_empty() && device.bands.is_empty()
     }
 
-    /// Answers what-if questions about the device. The first call reads the trace, about 0.5 µs an event, and others wait for
-    /// it; later ones cost nothing. Not for the window's thread.
+    /// Answers what-if questions about the device. The first call reads the trace (about 0.5 µs per event) and blocks other
+    /// callers; later calls are free. Do not call it on the window's thread.
     ///
     /// # Errors
-    /// [`Cancelled`] when asked to stop.
+    /// [`Cancelled`] when `progress` was cancelled.
     pub fn what_if(&self, progress: &Progress) -> Result<WhatIf<'_>, Cancelled> {
         let mut prepared = self.found.what_if.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(prepared) = prepared.as_ref() {
@@ -146,11 +142,11 @@ impl DeviceData {
         Ok(made)
     }
 
-    /// What is known of the cap of this process: what autopsy, findings, what-if and timeline show. The first call may read the
-    /// trace once and others wait for it; later ones cost nothing. Not for the window's thread.
+    /// What is known about the memory cap of the process; shown by autopsy, findings, what-if and the timeline. The first call
+    /// may read the trace and blocks other callers; later calls are free. Do not call it on the window's thread.
     ///
     /// # Errors
-    /// [`Cancelled`] when asked to stop.
+    /// [`Cancelled`] when `progress` was cancelled.
     pub fn caps(&self, progress: &Progress) -> Result<Caps, Cancelled> {
         let mut known = self.found.caps.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref() {
@@ -161,11 +157,11 @@ impl DeviceData {
         Ok(made)
     }
 
-    /// The suggested settings, tried on this recording. The first call serves it some dozens of times and others wait for it;
-    /// later ones cost nothing. Not for the window's thread.
+    /// The suggested settings, simulated on this recording. The first call runs some dozens of simulations and blocks other
+    /// callers; later calls are free. Do not call it on the window's thread.
     ///
     /// # Errors
-    /// [`Cancelled`] when asked to stop.
+    /// [`Cancelled`] when `progress` was cancelled.
     pub fn helped(&self, progress: &Progress) -> Result<Arc<Helped>, Cancelled> {
         let mut known = self.found.helped.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref() {
@@ -180,7 +176,7 @@ impl DeviceData {
 /// Builds the tables of one device.
 ///
 /// # Errors
-/// "cancelled", or that there is no such device.
+/// "cancelled", or a sentence that there is no such device.
 pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) -> Result<Arc<DeviceData>, String> {
     let device = recording.devices.get(index).ok_or_else(|| format!("the recording has no device number {index}"))?;
     let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
@@ -188,7 +184,7 @@ pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) ->
     let names = Arc::new(StackNames::of(&recording.stacks));
     let ooms = device.events.ooms();
     let data = DeviceData { recording: Arc::clone(recording), index, tables, names, ooms, found: Default::default() };
-    // Looked for here, so that no frame has to.
+    // Computed here so that no frame has to.
     let _ = data.failed_devices();
     Ok(Arc::new(data))
 }

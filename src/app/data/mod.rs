@@ -1,4 +1,4 @@
-//! What is worked out of a device and drawn by several views: its tables, what block colours mean, what A and B differ in.
+//! What several views compute from a device: its tables, the meaning of block colours, the comparison of A and B.
 
 pub mod colours;
 pub mod compare;

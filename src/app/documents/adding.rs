@@ -1,4 +1,4 @@
-//! Adding artefacts of the same run to a recording: a trace, a memory timeline, PyTorch's counters.
+//! Adding other files of the same run to a recording: a trace, a memory timeline, PyTorch's counters.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,27 +13,26 @@ use vramscope_core::formats::{self, stats};
 use vramscope_core::model::{Format, MemoryStats, Progress, Recording, Source};
 use vramscope_core::units::{count, counted};
 
-/// What is added.
 pub(in crate::app) enum Extra {
-    /// A file, of whatever kind.
+    /// A file of any kind.
     File(PathBuf),
     /// A recording that is open in a tab.
     Open(Arc<Recording>),
 }
 
-/// A recording with something added, and its device in front.
+/// A recording after the addition, and the device to show.
 pub(in crate::app) struct Added {
     pub(in crate::app) to: DocumentId,
     pub(in crate::app) recording: Arc<Recording>,
     pub(in crate::app) data: Arc<DeviceData>,
     pub(in crate::app) sentence: String,
-    /// What was added does not agree with what it was added to.
+    /// The added file does not agree with the recording it was added to.
     pub(in crate::app) is_trouble: bool,
 }
 
-/// An addition on its way.
+/// An addition in progress.
 pub(in crate::app) struct Adding {
-    /// The tab of what is added, which goes when the addition succeeds.
+    /// The tab of the added recording, closed when the addition succeeds.
     pub(in crate::app) from: Option<DocumentId>,
     pub(in crate::app) progress: Arc<Progress>,
     pub(in crate::app) answer: Receiver<Result<Added, String>>,
@@ -45,7 +44,7 @@ impl Drop for Adding {
     }
 }
 
-/// What is being added, and which files were opened together.
+/// Additions in progress, and the files that were opened together.
 #[derive(Default)]
 pub(in crate::app) struct Additions {
     pub(in crate::app) running: Vec<Adding>,
@@ -53,29 +52,28 @@ pub(in crate::app) struct Additions {
 }
 
 impl Additions {
-    /// True when nothing is being added.
     pub(in crate::app) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 }
 
-/// Which of two recordings can be added to the other: what joins it on one clock, or the counters of its run.
+/// True when `extra` can be added to `base`: it can be joined on one clock, or it holds the counters of the run.
 pub(in crate::app) fn belongs_to(base: &Recording, extra: &Recording) -> bool {
     if extra.has_only_counters() { !base.has_only_counters() } else { can_join(base, extra) }
 }
 
-/// Files opened at once that still get a tab each when their names tell ranks of a job.
+/// Up to this many files opened at once get a tab each when their names look like ranks of one job.
 const MOST_TABS_OF_RANKS: usize = 8;
-/// The same for any other files: more of them than anybody looks at one by one are shown side by side.
+/// The limit for all other files. More are shown side by side, because nobody looks through that many tabs.
 const MOST_TABS: usize = 32;
 
-/// Whether files opened at once are shown side by side, as the ranks of a job, instead of in a tab each.
+/// Whether files opened at once are shown side by side as ranks of a job. Otherwise each gets a tab.
 pub(in crate::app) fn are_ranks(paths: &[PathBuf]) -> bool {
     let named = || ranks_of_names(paths).iter().filter(|rank| rank.is_some()).count();
     paths.len() > MOST_TABS || (paths.len() > MOST_TABS_OF_RANKS && named() * 2 > paths.len())
 }
 
-/// Adds to the first recording that takes it.
+/// Adds to the first recording that accepts the extra.
 pub(in crate::app) fn add_to_first(
     to: Vec<(DocumentId, Arc<Recording>, usize)>,
     extra: Extra,
@@ -83,7 +81,7 @@ pub(in crate::app) fn add_to_first(
 ) -> Result<Added, String> {
     let extra = match extra {
         Extra::Open(recording) => recording,
-        // A log may hold counters beside an error, and then opens as neither.
+        // A log may hold counters as well as an error, and does not open as a recording then.
         Extra::File(path) => Arc::new(match stats::open(&path) {
             Ok(counters) => counters_alone(file_name(&path), counters),
             Err(_) => formats::open(&path, progress).map_err(|e| e.to_string())?,
@@ -109,7 +107,7 @@ pub(in crate::app) fn add_to_first(
             Ok((joined, found)) => {
                 let gained = found.gained();
                 let brought = if gained.is_empty() { "nothing new".to_owned() } else { gained.join(", ") };
-                // How the clocks stand is told in Contents.
+                // The Contents view explains how the clocks were aligned.
                 let sentence = match &found.laid {
                     Some(_) => format!("Added {}: {brought}. The Timeline and Accounting show them.", found.name),
                     None => format!(

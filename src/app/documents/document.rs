@@ -1,4 +1,4 @@
-//! [`Document`]: an open recording, what has been derived from it, and the state its views share.
+//! [`Document`]: an open recording, the data derived from it, and the state that its views share.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -29,93 +29,86 @@ use vramscope_core::query::Scope;
 use vramscope_core::query::matching::Matching;
 use vramscope_core::tables::State;
 
-/// Findings of a live recording are looked for again after this long.
+/// Interval at which the findings of a live recording are computed again.
 const FINDINGS_AGAIN: Duration = Duration::from_secs(5);
 
-/// A device in front, with the state its views share.
 pub struct DeviceView {
-    /// What is drawn.
     pub data: Arc<DeviceData>,
-    /// The page it was loaded on, which stays until the views have their first pictures.
+    /// The loading page, which stays until the views have their first pictures.
     pub settling: Option<Settling>,
     /// Cursor, window, selection.
     pub shared: SharedViewState,
-    /// Nobody chose what colours mean: roles, if there are any.
+    /// The user has not chosen a colouring, so roles are used when there are any.
     is_colour_open: bool,
-    /// The views of this device, made when first shown.
+    /// The views of this device, created when first shown.
     pub views: HashMap<ViewKind, Box<dyn View>>,
-    /// Views that panicked while they were drawn, and what was said; they stay away until the user tries again.
+    /// Views that panicked while drawing, with the message. They are not drawn until the user retries.
     pub broken: HashMap<ViewKind, String>,
-    /// The comparison of A and B.
     pub comparing: Comparing,
     /// Segments and blocks at the cursor.
     pub state: Derived<u32, State>,
     findings: Derived<(u32, Vec<Rule>), Findings>,
-    /// Which findings are wanted: a live recording asks again now and then.
+    /// The cursor for which findings are wanted and when they were last requested; a live recording requests them repeatedly.
     findings_wanted: (u32, Instant),
-    /// The newest; until the first are made always the same empty ones: others in each frame would be drawn anew.
+    /// The newest colours. Until the first are computed this is always the same empty value, because a new one per frame would
+    /// redraw everything.
     colours: Arc<Colours>,
-    /// Keyed by the roles too, where they matter.
+    /// Keyed by the roles too, for colours that depend on them.
     making_colours: Derived<(ColourBy, Option<Identity>), Colours>,
     roles: Derived<Vec<Rule>, Roles>,
     matching: Derived<MatchKey, Matching>,
 }
 
-/// The first moments of a device in front: its views are drawn unseen, so that they ask for their pictures and appear together.
+/// The first moments of a device in front. Its views are drawn but not shown, so that they request their pictures and appear
+/// together.
 pub struct Settling {
-    /// The page meanwhile.
     pub page: Loading,
-    /// The page was there long enough to be seen: it stays. What loads at once shows none.
+    /// The page was visible, so it stays a little longer. A fast load shows no page at all.
     pub is_seen: bool,
     since: Instant,
     frames: u32,
 }
 
 impl Settling {
-    /// Pictures that take longer appear when they are there.
+    /// Pictures that take longer than this appear one by one.
     const LONGEST: Duration = Duration::from_millis(150);
 
-    /// Begins now.
     pub fn new(page: Loading) -> Self {
         Settling { is_seen: !page.is_young(), page, since: Instant::now(), frames: 0 }
     }
 
-    /// Counts a frame that was drawn unseen; itself, until all is there that soon can be.
+    /// Counts a frame drawn behind the page. Returns `None` once all quick pictures are there.
     pub fn next(mut self, jobs: &Jobs) -> Option<Self> {
         self.frames += 1;
-        // What the first frame asked for, the second one asks more of: a map needs its state.
+        // The second frame requests what depends on the first one's results: a map needs the state at the cursor.
         let is_done = self.frames > 2 && jobs.running() == 0;
         (!is_done && !self.is_over()).then_some(self)
     }
 
-    /// True when nothing waits for it any longer.
     pub fn is_over(&self) -> bool {
         self.since.elapsed() > Self::LONGEST
     }
 }
 
-/// What has been derived from a device by now, for one frame.
+/// Data derived from a device, as available in this frame.
 pub struct Fresh {
-    /// Segments and blocks at the cursor, or near it while they are computed.
+    /// Segments and blocks at the cursor, or at an earlier cursor while they are computed.
     pub state: Option<Arc<State>>,
-    /// What block colours mean.
     pub colours: Arc<Colours>,
-    /// What the rules found.
     pub findings: Option<Arc<Findings>>,
-    /// What each allocation is for.
+    /// The role of each allocation.
     pub roles: Option<Arc<Roles>>,
-    /// The allocations a query holds for, while one is in force.
+    /// The allocations that match the active query.
     pub matching: Option<Arc<Matching>>,
 }
 
 impl DeviceView {
-    /// Shows a device from its first event to its last.
     pub fn new(data: Arc<DeviceData>) -> Self {
         let mut shared = SharedViewState::new(data.device());
         if data.ooms.is_empty() && !data.device().events.is_empty() {
-            // The end of a run is mostly empty; the peak is what a newcomer asks about.
+            // The end of a run is mostly empty; newcomers ask about the peak.
             let peak = data.tables.curves.peak(vramscope_core::tables::Quantity::Active).1;
-            // A recording that never exceeds its start peaks before its first event.
+            // A recording that never exceeds its start has its peak before the first event.
             shared.cursor = if peak == vramscope_core::tables::NO_EVENT { 0 } else { peak };
         }
         shared.colour_by = ColourBy::Role;
@@ -137,26 +130,26 @@ impl DeviceView {
         }
     }
 
-    /// Colours by what the user chose before, unless it says nothing here.
+    /// Uses the colouring that the user chose earlier, unless it makes no sense for this device.
     pub(in crate::app) fn colour_as_chosen(&mut self, chosen: Option<ColourBy>) {
-        // A timeline's sums by category are what its file was written for.
+        // A timeline with sums by category is always coloured by category, which is what the file is for.
         if let Some(by) = chosen.filter(|_| self.data.device().bands.is_empty()) {
             self.shared.colour_by = if by == ColourBy::Stack { self.without_roles() } else { by };
             self.is_colour_open = false;
         }
     }
 
-    /// What colours mean where no role is known: stacks; sizes where one name is that of everything.
+    /// The colouring without known roles: stacks, or sizes when one name would cover everything.
     fn without_roles(&self) -> ColourBy {
         if self.data.names.len() <= 1 { ColourBy::SizeClass } else { ColourBy::Stack }
     }
 
-    /// True while its views are drawn unseen.
+    /// True while the views are drawn behind the loading page.
     pub fn is_settling(&self) -> bool {
         self.settling.as_ref().is_some_and(|s| !s.is_over())
     }
 
-    /// Shows a newer picture of the same device: a live recording goes on. Cursor, window and views stay.
+    /// Replaces the data with a newer version of the same device, as in a live recording. Cursor, window and views stay.
     pub fn replace(&mut self, data: Arc<DeviceData>) {
         let (old, new) = (self.data.device(), data.device());
         if old.segments != new.segments || old.blocks.len() != new.blocks.len() {
@@ -169,8 +162,8 @@ impl DeviceView {
         self.data = data;
     }
 
-    /// Brings the state at the cursor, the colours, the roles and the query's answer up to date; gives the newest there
-    /// are. `rules` are the user's own rules for roles.
+    /// Updates the state at the cursor, the colours, the roles and the query result, and returns the newest there are. `rules`
+    /// are the user's role rules.
     pub fn refresh(&mut self, jobs: &Jobs, rules: &[Rule]) -> Fresh {
         let data = Arc::clone(&self.data);
         let cursor = self.shared.cursor;
@@ -181,7 +174,7 @@ impl DeviceView {
         let key = rules.to_vec();
         let own = rules.to_vec();
         let roles = self.roles.get(jobs, "roles", &key, move |progress| {
-            // Rules that cannot be read match nothing; their editor says why.
+            // Rules that do not parse match nothing; their editor shows the error.
             let (rules, _) = Rules::new(&own);
             let made = Roles::build(&data.recording, data.device(), &data.tables, &rules, progress).ok()?;
             data.found.knows_roles.get_or_init(|| data.knows_roles(&made));
@@ -198,7 +191,6 @@ impl DeviceView {
         let by = self.shared.colour_by;
         let data = Arc::clone(&self.data);
         let known = roles.clone().filter(|_| by == ColourBy::Role);
-        // Colours by role wait for the roles.
         if by != ColourBy::Role || known.is_some() {
             let key = (by, known.as_ref().map(Identity::of));
             let colours = self
@@ -217,12 +209,12 @@ impl DeviceView {
         Fresh { state: state.value, colours: Arc::clone(&self.colours), findings: findings.value, roles, matching }
     }
 
-    /// The newest roles, when these rules made them.
+    /// The newest roles if these rules made them.
     pub fn roles_by(&self, rules: &[Rule]) -> Option<&Arc<Roles>> {
         self.roles.latest_for(rules)
     }
 
-    /// The allocations the query in force holds for; the newest answer while a newer one is being found.
+    /// The allocations that match the active query, or the previous result while a new one is computed.
     fn matching(&mut self, jobs: &Jobs, roles: Option<Arc<Roles>>) -> Option<Arc<Matching>> {
         let query = Arc::clone(self.shared.query.as_ref()?);
         let needs = query.query.needs_roles();
@@ -253,58 +245,53 @@ impl DeviceView {
     }
 }
 
-/// What the answer to a query depends on.
+/// Cache key of a query result.
 #[derive(Clone, Debug, PartialEq)]
 struct MatchKey {
     text: String,
-    /// The roles, when the query asks for one.
+    /// The roles, when the query uses them.
     roles: Option<Identity>,
     cursor: Option<u32>,
     markers: [Option<u32>; 2],
 }
 
-/// What a document holds right now.
+/// What a document shows.
 pub enum Content {
-    /// A file is being read, or its tables built.
+    /// A file is being read or its tables are being built.
     Loading(Loading),
-    /// A device is ready to be looked at.
     Ready(Box<DeviceView>),
-    /// A folder of recordings, one a rank.
+    /// A folder with one recording per rank.
     Ranks(Box<Ranks>),
     /// The probe: a scenario to run and watch.
     Probe(Box<ProbePage>),
-    /// It cannot be opened; one sentence says why and what to do.
+    /// The file cannot be opened; one sentence says why and what to do.
     Failed(String),
 }
 
-/// An open tab.
 pub struct Document {
-    /// Its name for the app.
     pub id: DocumentId,
-    /// What the tab says.
+    /// Title of the tab.
     pub title: String,
     /// The file, when there is one.
     pub path: Option<PathBuf>,
-    /// The recording, as soon as it is read.
+    /// The recording, once it is read.
     pub recording: Option<Arc<Recording>>,
-    /// Loading, ready or failed.
     pub content: Content,
-    /// Those of a page that holds several, of which one has to be chosen.
+    /// The snapshots of a saved page that holds several; the user has to choose one.
     pub snapshots: Vec<PageSnapshot>,
-    /// Devices looked at before, kept so that going back is instant.
+    /// Devices shown earlier, kept so that going back is instant.
     pub parked: HashMap<usize, Box<DeviceView>>,
-    /// Which arrangement of views is in front.
+    /// The workspace in front.
     pub workspace: Workspace,
-    /// Workspaces that were in front before, to go back to; whether leaving the last one is the newest change.
+    /// Earlier workspaces, and whether leaving the last one is the newest change that "back" undoes.
     pub left: (Vec<Workspace>, bool),
-    /// The arrangements.
+    /// Arrangement of each workspace.
     pub layouts: Layouts,
-    /// Where its pictures come from, while it is watched live.
+    /// The live watch, when there is one.
     pub feed: Option<LiveFeed>,
 }
 
 impl Document {
-    /// A tab that has just been opened.
     pub fn new(id: DocumentId, title: String, path: Option<PathBuf>, content: Content, layouts: Layouts) -> Self {
         Document {
             id,
@@ -321,7 +308,7 @@ impl Document {
         }
     }
 
-    /// Brings a workspace to the front; one can go back to the one before.
+    /// Brings a workspace to the front and remembers the previous one.
     pub fn go_to(&mut self, workspace: Workspace) {
         if self.workspace != workspace {
             self.left.0.push(std::mem::replace(&mut self.workspace, workspace));
@@ -329,14 +316,14 @@ impl Document {
         }
     }
 
-    /// Brings the workspace before this one back to the front; false when there is none.
+    /// Goes back to the previous workspace; false when there is none.
     pub fn go_back(&mut self) -> bool {
         let Some(workspace) = self.left.0.pop() else { return false };
         self.workspace = workspace;
         true
     }
 
-    /// The arrangement that the workspace in front has here: counters alone have an overview of their own.
+    /// The arrangement to use for the workspace in front. Recordings with little content have an overview of their own.
     pub fn arrangement(&self) -> Workspace {
         match self.workspace {
             Workspace::Overview if self.recording.as_ref().is_some_and(|r| r.has_only_counters()) => Workspace::Counters,
@@ -346,7 +333,6 @@ impl Document {
         }
     }
 
-    /// The device in front, when it is ready.
     pub fn view(&self) -> Option<&DeviceView> {
         match &self.content {
             Content::Ready(view) => Some(view),
@@ -354,7 +340,6 @@ impl Document {
         }
     }
 
-    /// The device in front, when it is ready.
     pub fn view_mut(&mut self) -> Option<&mut DeviceView> {
         match &mut self.content {
             Content::Ready(view) => Some(view),
@@ -362,7 +347,7 @@ impl Document {
         }
     }
 
-    /// True when some device of the recording ran out of memory: the tab shows a red dot.
+    /// True when a device of the recording ran out of memory. The tab then shows a red dot.
     pub fn has_oom(&self) -> bool {
         self.view().is_some_and(|v| !v.data.ooms.is_empty() || v.data.failed_elsewhere().is_some())
     }
@@ -382,7 +367,7 @@ mod tests {
         let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let mut view = DeviceView::new(data);
         let jobs = Jobs::default();
-        // Empty ones of each frame would be drawn anew in each.
+        // A new empty value per frame would redraw everything each frame.
         let seen: Vec<Arc<Colours>> = (0..12).map(|_| view.refresh(&jobs, &[]).colours).collect();
         let changes = seen.windows(2).filter(|w| !Arc::ptr_eq(&w[0], &w[1])).count();
         assert!(changes <= 1, "{changes} changes in 12 frames");

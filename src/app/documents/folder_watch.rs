@@ -1,9 +1,9 @@
-//! Watching a folder for new recordings (trainers that write a snapshot when they run out of memory) and for logs that gain an
+//! Watches a folder for new recordings (trainers that write a snapshot when they run out of memory) and for logs that gain an
 //! out-of-memory error.
 //!
-//! The folder and those in it (trainers write a folder a step) are listed once a second on a thread of its own, also the first time.
-//! That works on every file system, network ones included, where change notices do not; a listing of a thousand names costs less
-//! than a millisecond on a local one.
+//! A thread lists the folder and its subfolders (trainers write one per step) once a second, including the first time. Unlike
+//! change notifications this works on every file system, network ones included. Listing a thousand names takes less than a
+//! millisecond on a local one.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,45 +21,41 @@ use vramscope_core::formats::{Seen, look, why};
 /// Time between two listings.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Folders in the watched one that are listed with it, those first in which something changed last: a run of ten thousand steps writes
-/// into the last few.
+/// How many subfolders are listed, those changed last first. A run of ten thousand steps writes into the last few.
 const MOST_SUBFOLDERS: usize = 256;
 
-/// Listings that a file whose end is missing is waited for while nothing is added to it: a minute.
+/// How many listings to wait for the end of a file that does not grow: a minute.
 const PATIENCE: u32 = 60;
 
-/// What a listing says of a file: its bytes, and when it was written.
+/// Size and modification time of a file.
 pub(in crate::app) type Stamp = (u64, Option<SystemTime>);
 
-/// What happened in a watched folder.
+/// An event in a watched folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It was listed: what comes from now on is new.
+    /// The first listing is done. Files that appear from now on are new.
     Begun,
-    /// It cannot be listed at all and is not watched, in one sentence.
+    /// The folder cannot be listed and is not watched, in one sentence.
     Failed(String),
-    /// A recording appeared or was written again, and is whole.
+    /// A complete recording appeared or was rewritten.
     Recording(PathBuf),
-    /// A recording whose end did not come within a minute.
+    /// A recording that was still incomplete after a minute.
     CutShort(PathBuf),
     /// PyTorch's counters, which belong to a recording.
     Counters(PathBuf),
-    /// A log gained an out-of-memory error.
     Message {
-        /// The log.
         path: PathBuf,
-        /// The part of it that holds the error.
+        /// The part of the log that holds the error.
         log: Excerpt,
     },
-    /// The folder cannot be listed, in one sentence.
+    /// The folder cannot be listed any more, in one sentence.
     Trouble(String),
     /// The folder can be listed again, in one sentence.
     Back(String),
 }
 
-/// A watched folder; watching ends when this is dropped.
+/// A watched folder. Dropping it ends the watch.
 pub struct FolderWatch {
-    /// The folder.
     pub folder: PathBuf,
     found: Receiver<News>,
     stop: Arc<AtomicBool>,
@@ -72,10 +68,10 @@ impl Drop for FolderWatch {
 }
 
 impl FolderWatch {
-    /// Watches a folder from its first listing on; what is in it already is not new.
+    /// Watches a folder from its first listing on. Files that are already there are not new.
     ///
     /// # Errors
-    /// One sentence when no thread starts.
+    /// One sentence when the thread cannot start.
     pub fn start(folder: PathBuf, jobs: &Jobs) -> Result<Self, String> {
         let (sender, found) = sync_channel(64);
         let stop = Arc::new(AtomicBool::new(false));
@@ -97,13 +93,13 @@ impl FolderWatch {
         Ok(FolderWatch { folder, found, stop })
     }
 
-    /// What happened since the last call.
+    /// The events since the last call.
     pub fn news(&self) -> impl Iterator<Item = News> {
         self.found.try_iter()
     }
 }
 
-/// Lists the folder again and again until nobody listens.
+/// Lists the folder repeatedly until nobody listens.
 fn watch(path: &Path, stopped: &AtomicBool, tell: &impl Fn(News) -> bool) {
     let (mut known, mut logs) = match list(path) {
         Ok((recordings, texts)) if tell(News::Begun) => (Known::new(recordings), Logs::new(texts)),
@@ -126,7 +122,7 @@ fn watch(path: &Path, stopped: &AtomicBool, tell: &impl Fn(News) -> bool) {
                 was_lost = false;
                 news
             }
-            // Said once; a network folder may come back.
+            // Reported once, because a network folder may come back.
             Err(sentence) if !was_lost => {
                 was_lost = true;
                 vec![News::Trouble(format!("{sentence}; it is looked for every second"))]
@@ -139,21 +135,21 @@ fn watch(path: &Path, stopped: &AtomicBool, tell: &impl Fn(News) -> bool) {
     }
 }
 
-/// Why a folder was not listed.
+/// Why a folder cannot be listed.
 fn why_of_folder(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::NotFound { "there is no such folder".to_owned() } else { why(error) }
 }
 
 type Listing = HashMap<PathBuf, Stamp>;
 
-/// The files of a folder, and of the folders in it, that may be recordings or counters, and those that may be logs.
+/// Lists the possible recordings and counters, and the possible logs, in a folder and its subfolders.
 fn list(folder: &Path) -> Result<(Listing, Listing), String> {
     let failed = |e: std::io::Error| format!("{}: the folder cannot be watched: {}", folder.display(), why_of_folder(&e));
     let (mut recordings, mut logs) = (HashMap::new(), HashMap::new());
     let mut below = list_one(folder, &mut recordings, &mut logs).map_err(failed)?;
     below.sort_by(|a, b| b.cmp(a));
     for (_, inside) in below.into_iter().take(MOST_SUBFOLDERS) {
-        // One that went away, or that may not be listed, is no reason not to watch the others.
+        // A subfolder that vanished or is not readable does not stop the watch.
         if let Err(error) = list_one(&inside, &mut recordings, &mut logs) {
             tracing::debug!("{}: not watched: {error}", inside.display());
         }
@@ -161,7 +157,7 @@ fn list(folder: &Path) -> Result<(Listing, Listing), String> {
     Ok((recordings, logs))
 }
 
-/// Adds the files of one folder; gives the folders in it but hidden ones, each with the time of its last change.
+/// Adds the files of one folder. Returns its subfolders, except hidden ones, with their modification times.
 fn list_one(folder: &Path, recordings: &mut Listing, logs: &mut Listing) -> std::io::Result<Vec<(Option<SystemTime>, PathBuf)>> {
     let mut below = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -175,7 +171,7 @@ fn list_one(folder: &Path, recordings: &mut Listing, logs: &mut Listing) -> std:
             () if is_folder() => None,
             () => continue,
         };
-        // A file that went away between listing and asking is no news. A link is what it leads to.
+        // A file may vanish between listing and asking. Links are followed.
         let Ok(meta) = std::fs::metadata(entry.path()) else { continue };
         match into {
             _ if meta.is_dir() => below.push((meta.modified().ok(), entry.path())),
@@ -186,11 +182,11 @@ fn list_one(folder: &Path, recordings: &mut Listing, logs: &mut Listing) -> std:
     Ok(below)
 }
 
-/// What was there at the last listing, and what of it is not whole yet.
+/// The files of the last listing, and which of them are incomplete.
 struct Known {
-    /// Files that went away too: a folder that is listed again after others had changed later brings its old files back.
+    /// Also files that went away: the subfolder limit can drop a folder and list it again later, and its files are not new then.
     files: Listing,
-    /// Files being written, each with the listings since it last grew.
+    /// Files being written, with the number of listings since each last grew.
     growing: HashMap<PathBuf, u32>,
 }
 
@@ -199,8 +195,8 @@ impl Known {
         Known { files, growing: HashMap::new() }
     }
 
-    /// Files that are new or were written again, once they have stayed the same for one listing and their end is there: a snapshot
-    /// takes seconds to write, and a slow disk pauses. `look` says what a file seems to be.
+    /// Returns new or rewritten files once they stayed the same for one listing and are complete, because a snapshot takes
+    /// seconds to write and a slow disk pauses. `look` says what a file seems to be.
     fn compare(&mut self, now: Listing, look: impl Fn(&Path) -> Seen) -> Vec<News> {
         let mut growing: HashMap<PathBuf, u32> = HashMap::new();
         let mut news = Vec::new();
@@ -208,14 +204,14 @@ impl Known {
             let Some(stamp) = now.get(&path).filter(|s| self.files.get(&path) == Some(*s)) else { continue };
             let quiet = quiet + 1;
             match (stamp.0, look(&path)) {
-                // Nothing in it yet.
+                // Still empty.
                 (0, _) => _ = growing.insert(path, 0),
                 (_, Seen::Recording { is_whole: true }) => news.push(News::Recording(path)),
                 (_, Seen::Counters) => news.push(News::Counters(path)),
                 (_, Seen::Recording { is_whole: false }) if quiet >= PATIENCE => news.push(News::CutShort(path)),
-                // What only begins may not be known for what it is.
+                // The beginning of a file may not show what it is, so wait.
                 (_, Seen::Other) if quiet >= PATIENCE => {}
-                // A text with the name of a recording.
+                // A text that is named like a recording.
                 (_, Seen::Message) => {}
                 _ => _ = growing.insert(path, quiet),
             }

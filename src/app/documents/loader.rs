@@ -1,4 +1,5 @@
-//! Opening files off the UI thread: read, then build tables of the device that is shown first. Each stage can be cancelled.
+//! Opens files off the UI thread: reads them, then builds the tables of the device that is shown first. Each stage can be
+//! cancelled.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -20,34 +21,34 @@ use vramscope_core::inference::Question;
 use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
 use vramscope_core::plan::Change;
 
-/// What a loading thread ends with.
+/// The result of a loading thread.
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
 
-/// What a path is that holds no recording.
+/// What a path is when it holds no recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Instead {
     /// A folder, or a pattern that no shell expanded.
     Folder,
-    /// There is no such file any more.
+    /// The file no longer exists.
     Gone,
-    /// A page of several snapshots.
+    /// A saved page with several snapshots.
     Several(Vec<PageSnapshot>),
 }
 
-/// A recording on its way.
+/// A recording that is being loaded.
 pub struct Loading {
-    /// How far it is; cancelled when this is dropped.
+    /// Progress; cancelled when this is dropped.
     pub progress: Arc<Progress>,
-    /// Curve points of the part that was read, for the picture shown meanwhile.
+    /// Curve points of the part that was read so far, for the loading page.
     pub preview: Vec<PreviewPoint>,
-    /// Where one looks in those curves meanwhile.
+    /// The visible range and the cursor on the loading page.
     pub look: Look,
-    /// The first stage; the later ones follow in their order.
+    /// The first stage; later stages follow in order.
     first: Stage,
     since: Instant,
-    /// The part of a text that tells of an out-of-memory error, when the file is no recording but such a text.
+    /// The text around an out-of-memory error, when the file is such a text and no recording.
     message: Arc<OnceLock<Excerpt>>,
-    /// What a file that could not be read is instead.
+    /// Set when the path holds no recording.
     instead: Arc<OnceLock<Instead>>,
     answer: Receiver<Loaded>,
 }
@@ -72,7 +73,7 @@ impl Loading {
             }
             let recording = formats::open(&path, progress).map_err(|e| {
                 if let (FormatError::Elsewhere { .. }, Some(log)) = (&e, messages_of(&path)) {
-                    // Set once: this closure runs once.
+                    // This closure runs once, so the cell is still empty.
                     let _ = found.set(log);
                 }
                 match &e {
@@ -94,12 +95,12 @@ impl Loading {
         self.instead.get()
     }
 
-    /// The out-of-memory error that the file told of instead of being a recording.
+    /// The out-of-memory error in a file that is no recording.
     pub fn message(&self) -> Option<&Excerpt> {
         self.message.get()
     }
 
-    /// Reads a snapshot and puts the samples of a watch under it, on the same clock.
+    /// Reads a snapshot and adds the samples of a watch on the same clock.
     pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) -> Self {
         Self::start(jobs, "load", Stage::Reading, move |progress| {
             let mut recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
@@ -113,7 +114,7 @@ impl Loading {
         })
     }
 
-    /// Reads a recording that is inside the program.
+    /// Reads a recording bundled with the program.
     pub fn bytes(jobs: &Jobs, name: String, bytes: &'static [u8]) -> Self {
         Self::start(jobs, "load", Stage::Reading, move |progress| {
             let recording = formats::read(bytes, &name, progress).map_err(|e| e.to_string())?;
@@ -121,7 +122,7 @@ impl Loading {
         })
     }
 
-    /// Prepares another device of a recording that is read already.
+    /// Prepares another device of a loaded recording.
     pub fn device(jobs: &Jobs, recording: Arc<Recording>, index: usize) -> Self {
         Self::start(jobs, "device", Stage::Segments, move |progress| {
             let data = prepare(&recording, index, progress)?;
@@ -129,7 +130,7 @@ impl Loading {
         })
     }
 
-    /// Runs the requests of a device under other settings, as a recording like any other.
+    /// Simulates the requests of a device under other settings, as a recording.
     pub fn simulation(jobs: &Jobs, data: Arc<DeviceData>, question: Question) -> Self {
         Self::start(jobs, "simulation", Stage::Replaying, move |progress| {
             let whatif = data.what_if(progress).map_err(|e| e.to_string())?;
@@ -138,7 +139,7 @@ impl Loading {
         })
     }
 
-    /// Makes the recording of a planned run.
+    /// Builds the recording of a planned run.
     pub fn planned(jobs: &Jobs, run: PlannedRun) -> Self {
         Self::start(jobs, "simulation", Stage::Replaying, move |progress| {
             let changes = if run.changes.is_empty() { Vec::new() } else { Change::parse(&run.changes)? };
@@ -166,7 +167,7 @@ impl Loading {
         }
     }
 
-    /// The stages that are gone through here, in order.
+    /// The stages of this load, in order.
     pub fn stages(&self) -> impl Iterator<Item = Stage> {
         let first = self.first;
         Stage::ALL.into_iter().filter(move |&stage| match stage {
@@ -176,12 +177,12 @@ impl Loading {
         })
     }
 
-    /// True while it is too young to be told of: a page that is gone at once only flickers.
+    /// True for the first moments, when nothing is shown yet: a page that vanishes at once would flicker.
     pub fn is_young(&self) -> bool {
         self.since.elapsed() < Duration::from_millis(200)
     }
 
-    /// What is done now, in a few words: `lifetimes, 43 %`.
+    /// The current stage in a few words: `lifetimes, 43 %`.
     pub fn now(&self) -> String {
         let (stage, fraction) = self.progress.stage();
         match fraction {
@@ -190,7 +191,6 @@ impl Loading {
         }
     }
 
-    /// The result, once.
     pub fn poll(&mut self) -> Option<Loaded> {
         let new = self.progress.preview_since(self.preview.len());
         self.preview.extend(new);

@@ -1,5 +1,5 @@
-//! The page shown while a file is read: how far it is, and the curves of the part that was read, which can be pointed at, panned
-//! and zoomed. Where one looked and clicked is where the views open.
+//! The page shown while a file is read: progress, and curves of the part that was read. The curves can be panned, zoomed and
+//! clicked; the views open where the user looked.
 
 use egui::{Align2, Rect, Sense, Stroke, Ui, pos2, vec2};
 
@@ -15,18 +15,18 @@ use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use vramscope_core::model::{PreviewPoint, Stage};
 use vramscope_core::units::{Bytes, count};
 
-/// Where one looks in the curves of a file that is still read.
+/// The visible range and the cursor on the loading page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
-    /// What is visible of the events; the whole until the wheel or a drag changes it.
+    /// The visible range of events; `None` until the user zooms or pans.
     window: Option<PanZoom>,
     /// The event that was clicked.
     cursor: Option<u32>,
 }
 
 impl Look {
-    /// Puts the views where one looked, when the device they show is the one whose curves were there. Later parts of reading may
-    /// put events in another order (a trace that is not in time order), so the place can be off in such a file.
+    /// Opens the views where the user looked, when they show the device whose curves were on the page. Reading may later reorder
+    /// events of a trace that is not in time order, so the place can be off in such a file.
     pub fn carry_over(&self, curves_of: Option<u16>, device: usize, events: usize, shared: &mut SharedViewState) {
         if curves_of.map(usize::from) != Some(device) || shared.axis != Axis::Event || events == 0 {
             return;
@@ -43,7 +43,7 @@ impl Look {
     }
 }
 
-/// The page: how far reading is, the stages, and the curves so far.
+/// Draws progress, stages and the curves so far.
 pub(in crate::app) fn page(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, title: &str, id: DocumentId, actions: &Actions) {
     let rect = ui.max_rect();
     ui.ctx().request_repaint_after(std::time::Duration::from_millis(33));
@@ -51,7 +51,7 @@ pub(in crate::app) fn page(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, 
         return;
     }
     let (stage, of_stage) = loading.progress.stage();
-    // The curves below stand for the part of the file that was read.
+    // The curves show the part of the file that was read.
     let fraction = if stage == Stage::Reading { of_stage.unwrap_or(0.0) } else { 1.0 };
     let line = Rect::from_min_size(rect.min, vec2(rect.width() * of_stage.unwrap_or(0.0), 2.0));
     ui.painter().rect_filled(line, 0.0, tokens.accent);
@@ -76,14 +76,14 @@ pub(in crate::app) fn page(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, 
     provisional(ui, tokens, loading, fraction, plot);
 }
 
-/// The curves of the part that was read. They begin at an amount that only the end of the file tells, so what is drawn is how
-/// they change, from their lowest.
+/// Draws the curves of the part that was read. Their base amount is known only at the end of the file, so they are drawn relative
+/// to their minimum.
 fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f32, plot: Rect) {
     let Loading { preview, look, .. } = loading;
     let device = preview.first().map_or(0, |f| f.device);
     let points = &preview[..preview.iter().position(|p| p.device != device).unwrap_or(preview.len())];
     let (Some(last), true) = (points.last(), points.len() >= 2 && plot.height() > 40.0) else { return };
-    // As much of the width as of the file.
+    // The curves take as much of the width as was read of the file.
     let events = (f64::from(last.event) / f64::from(fraction.max(0.02))).max(1.0);
     let window = look.window.get_or_insert_with(|| PanZoom::new(0.0, events));
     window.set_domain(0.0, events, false);
@@ -91,7 +91,7 @@ fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f3
     let gesture = Gesture::read(&response);
     let x = window.horizontal(plot.x_range());
     match gesture.intent {
-        // Past what was read there is nothing to point at.
+        // Nothing can be selected beyond the part that was read.
         Some(Intent::Click(at)) => look.cursor = Some((x.value(at.x).max(0.0) as u32).min(last.event)),
         Some(intent) => _ = window.apply(&intent, &x, false),
         None => {}
@@ -101,7 +101,7 @@ fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f3
     let lowest = |of: fn(&PreviewPoint) -> i64| points.iter().map(of).min().unwrap_or(0).min(0);
     let from = (lowest(|p| p.reserved), lowest(|p| p.requested));
     let above = |p: &PreviewPoint| (p.reserved.saturating_sub(from.0), p.requested.saturating_sub(from.1));
-    // One point further on both sides, so that lines leave the plot.
+    // Includes one point on each side, so that the lines reach the edges of the plot.
     let (left, right) = window.visible();
     let begin = points.partition_point(|p| f64::from(p.event) < left).saturating_sub(1);
     let end = (points.partition_point(|p| f64::from(p.event) <= right) + 1).min(points.len());
@@ -112,7 +112,7 @@ fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f3
     let mut grid = Batch::new(ui.painter());
     bytes.grid_down(&mut grid, tokens, &y, plot);
     grid.paint(ui.painter());
-    // One column a pixel, as everywhere: a line with joints would draw spikes that are not there.
+    // One column per pixel, because a polyline would draw spikes at its joints.
     let pixel = 1.0 / ui.ctx().pixels_per_point();
     let read_to = f64::from(last.event);
     let (mut at, mut here) = (0, seen.first().map(above).unwrap_or_default());
@@ -146,13 +146,13 @@ fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f3
     ui.painter().hline(plot.x_range(), plot.bottom(), Stroke::new(1.0, tokens.line2));
     bytes.paint_down(ui.painter(), tokens, &y, plot.left() - 8.0, plot.y_range(), UnitAt::Last);
     let below = Rect::from_min_size(pos2(plot.left(), plot.bottom() + 2.0), vec2(plot.width(), 20.0));
-    // Only what was read is numbered: how far the rest goes is a guess.
+    // Only the part that was read is numbered, because the rest is an estimate.
     let read = f64::from(last.event).min(right);
     let width = x.at(read) - plot.left();
     if read > left {
         event_ticks(left, read, most_across(width)).paint_across(ui.painter(), tokens, &x, below, UnitAt::Nowhere);
     }
-    // What the lines are, then what they are not yet.
+    // A legend, followed by what the curves do not show yet.
     let line = below.bottom() + 18.0;
     let mut at = plot.left();
     for (name, ink) in [("reserved", tokens.text1), ("requested", tokens.slot(0))] {
@@ -179,7 +179,7 @@ fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f3
     label::text_in(ui.painter(), rest, &words, Type::Caption, tokens.text3);
 }
 
-/// The stages in a row: what is done, what is being done and how far, what is still to do.
+/// The stages in a row: done, running with its progress, still to do.
 fn stages(ui: &Ui, tokens: &Tokens, loading: &Loading, room: Rect) {
     let (now, fraction) = loading.progress.stage();
     let mut x = room.left();

@@ -1,4 +1,4 @@
-//! Logs: what is added to those of a watched folder, or all of one that is opened, is searched for out-of-memory errors.
+//! Searches logs for out-of-memory errors: the new lines of those in a watched folder, or all of one that is opened.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
@@ -8,44 +8,44 @@ use super::folder_watch::{News, Stamp};
 use crate::app::state::excerpt::Excerpt;
 use vramscope_core::formats::{Log, oom_message, open_regular};
 
-/// At most this much of what was added since the last listing is read: a log that grows faster tells more than anybody reads.
+/// Most bytes read per listing. A log that grows faster holds more than anybody reads.
 const MOST_READ: u64 = 16 << 20;
-/// The end of a log that is opened: what the reader of formats searches too.
+/// Most bytes read from the end of a log that is opened; the same as in the format reader.
 const MOST_READ_OPENED: u64 = 64 << 20;
-/// At most this much of it is handed on: the messages of some dozens of ranks.
+/// Most bytes passed on, enough for the messages of some dozens of ranks.
 const MOST_TOLD: usize = 64 << 10;
-/// A message that begins this near to the end may still be being written.
+/// A message that begins this close to the end may be incomplete.
 const LONGEST_MESSAGE: u64 = 4 << 10;
-/// Lines after the line that a message begins in that may belong to it.
+/// Lines after the first line of a message that may belong to it.
 const LINES_AFTER: usize = 12;
 
-/// Logs, and up to where each was searched.
+/// Logs, and how far each was searched.
 pub(in crate::app) struct Logs {
-    /// Bytes searched, and the stamp of the last listing.
+    /// Bytes searched, and the stamp at the last listing.
     files: HashMap<PathBuf, (u64, Stamp)>,
 }
 
 impl Logs {
-    /// What is written so far is not new.
+    /// Everything written so far counts as old.
     pub(in crate::app) fn new(files: HashMap<PathBuf, Stamp>) -> Self {
         Logs { files: files.into_iter().map(|(path, stamp)| (path, (stamp.0, stamp))).collect() }
     }
 
-    /// Logs that gained a message since the last listing.
+    /// The logs that gained a message since the last listing.
     pub(in crate::app) fn compare(&mut self, now: HashMap<PathBuf, Stamp>) -> Vec<News> {
         let mut news = Vec::new();
         let mut files = HashMap::new();
         for (path, stamp) in now {
             let (searched, before) = self.files.get(&path).copied().unwrap_or((0, (0, None)));
-            // A log that became shorter was begun anew.
+            // A log that became shorter was restarted.
             let searched = if stamp.0 < searched { 0 } else { searched };
             let is_still = before == stamp;
             let searched = if searched == stamp.0 {
                 searched
             } else {
-                // A file that went away, or that may not be read, has no news.
+                // A file that vanished or is not readable has no news.
                 let (until, found) = search(&path, searched, stamp.0, MOST_READ, is_still).unwrap_or((stamp.0, None));
-                // A job that warns by the thousand and goes on is no news.
+                // Only failures are news: a job may print thousands of warnings and continue.
                 let failed = |log: &Excerpt| oom_message::find_all(&log.text).iter().any(|m| !m.is_warning);
                 news.extend(found.filter(failed).map(|log| News::Message { path: path.clone(), log }));
                 until
@@ -57,8 +57,8 @@ impl Logs {
     }
 }
 
-/// Searches the bytes of a file from `from` to `to`, of more than `most` the last; gives up to where that is done, and the part that
-/// holds messages. When the file may still be growing (not `is_still`), a message near its end is left for the next time.
+/// Searches bytes `from..to` of a file, at most the last `most`. Returns how far it searched and the part with messages. While
+/// the file may still grow (not `is_still`), a message near the end is left for the next time.
 fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Result<(u64, Option<Excerpt>)> {
     let from = from.max(to.saturating_sub(most));
     let mut file = open_regular(path)?;
@@ -67,11 +67,11 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
     file.take(to - from).read_to_end(&mut bytes)?;
     let mut skipped = 0;
     if is_still && from == 0 {
-        // It may be packed.
+        // The log may be compressed.
         (bytes, skipped) = Log::read(bytes.as_slice()).map_err(io::Error::other)?.into_end();
     }
     if oom_message::is_utf16(&bytes) {
-        // Its places are not those of the text: it is searched once it stands still.
+        // Decoding UTF-16 changes byte offsets, so the log is searched only when it stopped growing.
         if !is_still {
             return Ok((from, None));
         }
@@ -85,7 +85,7 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
     let is_done = |line: &usize| is_still || starts.get(*line).is_none_or(|&s| s as u64 + LONGEST_MESSAGE <= end);
     let (done, open): (Vec<usize>, Vec<usize>) = lines.into_iter().partition(is_done);
     let resume = open.iter().min().and_then(|&l| starts.get(l)).map_or_else(
-        // Half a line may be the beginning of one.
+        // An incomplete last line may be the beginning of a message.
         || if is_still { bytes.len() } else { starts.last().copied().unwrap_or(0) },
         |&s| s,
     );
@@ -98,11 +98,11 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
             first_line: (lines_before(path, from) + u64::from(skipped) + *first as u64 + 1).try_into().unwrap_or(u32::MAX),
         }
     });
-    // A text that stands still is searched to its end.
+    // A log that stopped growing is searched to its end.
     Ok((if is_still { to } else { from + resume as u64 }, found))
 }
 
-/// Lines that end before a place of a file: at most as many as can be read.
+/// The number of lines that end before a place in a file, as far as it can be read.
 fn lines_before(path: &Path, place: u64) -> u64 {
     let Ok(file) = open_regular(path) else { return 0 };
     let mut rest = io::BufReader::with_capacity(1 << 16, file.take(place));
@@ -117,11 +117,11 @@ fn lines_before(path: &Path, place: u64) -> u64 {
     lines
 }
 
-/// The part of a text that holds out-of-memory errors; `None` when there is none, or the file cannot be read.
+/// The part of a text that holds out-of-memory errors; `None` when there is none or the file cannot be read.
 pub(in crate::app) fn messages_of(path: &Path) -> Option<Excerpt> {
     let length = std::fs::metadata(path).ok()?.len();
     let tail = search(path, 0, length, MOST_READ_OPENED, true).ok()?.1;
-    // A job that was begun again writes on behind the error.
+    // A restarted job may write far beyond the error, so the beginning is searched too.
     tail.or_else(|| search(path, 0, length.min(MOST_READ), MOST_READ, true).ok()?.1)
 }
 
@@ -145,7 +145,7 @@ mod tests {
         let mut logs = Logs::new(stamp(&path));
         assert!(logs.compare(stamp(&path)).is_empty(), "that was there before");
         let whole = format!("{MESSAGE}step 2\n{MESSAGE}");
-        // Half of it is written when the folder is listed.
+        // The folder is listed when half of the message is written.
         std::fs::write(&path, &whole[..whole.len() - 60]).unwrap();
         assert!(logs.compare(stamp(&path)).is_empty());
         std::fs::write(&path, &whole).unwrap();
@@ -155,13 +155,13 @@ mod tests {
             [News::Message { path: path.clone(), log: Excerpt { text: MESSAGE.to_owned(), first_line: 3 } }]
         );
         assert!(logs.compare(stamp(&path)).is_empty(), "once");
-        // What the writer survives is no news.
+        // A warning after which the program continues is no news.
         let warning = "W tensorflow/core/common_runtime/bfc_allocator.cc:290] Allocator (GPU_0_bfc) ran out of memory trying to allocate \
                        3.37GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there \
                        could be performance gains if more memory were available.\n";
         std::fs::write(&path, format!("{whole}{warning}")).unwrap();
         assert!(logs.compare(stamp(&path)).is_empty() && logs.compare(stamp(&path)).is_empty(), "a warning");
-        // Begun anew.
+        // The log is restarted.
         std::fs::write(&path, format!("{}{MESSAGE}", "x\n".repeat(9))).unwrap();
         assert_eq!(logs.compare(stamp(&path)).len() + logs.compare(stamp(&path)).len(), 1);
         std::fs::remove_file(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Open recordings: reading them, their tabs, what is added to them, saving them, and the folder that new ones appear in.
+//! Open recordings: loading, tabs, adding files, saving, and the watched folder.
 
 pub mod adding;
 pub mod document;

@@ -1,4 +1,4 @@
-//! Moving about in a recording: cursor, window, markers, the next peak, the next allocation of the same stack.
+//! Moving in a recording: cursor, window, markers, next peak, next allocation of the same stack.
 
 use crate::app::data::device::DeviceData;
 use crate::app::state::compared::Source;
@@ -6,10 +6,10 @@ use crate::app::state::selection::Item;
 use crate::app::state::shared::{Axis, SharedViewState, domain, position};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 
-/// Where to go, and what to select there.
+/// Event to go to, and what to select there.
 pub(in crate::app) type Place = (u32, Option<Item>);
 
-/// The stack of what is selected.
+/// The call stack of the selection.
 pub(in crate::app) fn selected_stack(shared: &SharedViewState, data: &DeviceData) -> Option<vramscope_core::model::StackId> {
     match shared.selected()? {
         Item::Lifetime(id) => Some(data.tables.lifetimes.stack(data.device(), id)),
@@ -19,7 +19,7 @@ pub(in crate::app) fn selected_stack(shared: &SharedViewState, data: &DeviceData
     }
 }
 
-/// Puts a marker at an event; a comparison then means this recording there.
+/// Sets a marker at an event. That side of the comparison then is this recording at this event.
 pub(in crate::app) fn set_marker(shared: &mut SharedViewState, which: usize, event: Option<u32>) {
     if let (Some(marker), Some(side)) = (shared.markers.get_mut(which), shared.compared.get_mut(which)) {
         *marker = event;
@@ -33,7 +33,7 @@ pub(in crate::app) fn clamp_event(data: &DeviceData, event: u32) -> u32 {
     event.min(data.device().events.len().saturating_sub(1) as u32)
 }
 
-/// Moves the cursor; when it leaves the window the window follows by as little as keeps a tenth beyond it.
+/// Moves the cursor. When it leaves the window, the window follows by as little as leaves a tenth of its width beyond the cursor.
 pub(in crate::app) fn go_to(shared: &mut SharedViewState, data: &DeviceData, event: u32) {
     let event = clamp_event(data, event);
     shared.cursor = event;
@@ -46,7 +46,7 @@ pub(in crate::app) fn go_to(shared: &mut SharedViewState, data: &DeviceData, eve
     }
 }
 
-/// Shows a part of the axis: at least a few units wide, never beyond the ends by more than itself allows.
+/// Shows a part of the axis, at least a few units wide and not far beyond the ends.
 pub(in crate::app) fn set_window(shared: &mut SharedViewState, data: &DeviceData, from: f64, to: f64) {
     let (first, last) = domain(data.device(), shared.axis);
     if !(from.is_finite() && to.is_finite()) {
@@ -71,7 +71,8 @@ pub(in crate::app) fn set_axis(shared: &mut SharedViewState, data: &DeviceData, 
     if axis == Axis::Time && !device.events.has_time {
         return;
     }
-    // A range that is the window stays it: of several events of one microsecond the clock cannot tell which was its end.
+    // When the window is the range, it stays the range after the change of axis. Several events may share one microsecond, so the
+    // time axis alone cannot tell which one ended it.
     let seen = (shared.event_at(device, shared.from), shared.event_at(device, shared.to));
     let (a, b) = shared.range.filter(|_| shared.shows_range(device)).unwrap_or(seen);
     let whole = (shared.from, shared.to) == domain(device, shared.axis);
@@ -91,8 +92,8 @@ pub(in crate::app) fn pan(shared: &mut SharedViewState, data: &DeviceData, share
     set_window(shared, data, shared.from + by, shared.to + by);
 }
 
-/// The next place, in a direction, where the active curve is highest among a hundredth of the recording around it. Reads the events
-/// of that place one by one.
+/// The next event, in a direction, at which the active curve is highest within a hundredth of the recording around it. Reads the
+/// events around it one by one.
 pub(in crate::app) fn neighbour_peak(data: &DeviceData, cursor: u32, forward: bool) -> Option<u32> {
     let n = data.device().events.len() as u32;
     let columns = 400.min(n.max(1)) as usize;
@@ -127,7 +128,7 @@ pub(in crate::app) fn neighbour_peak(data: &DeviceData, cursor: u32, forward: bo
     })
 }
 
-/// The next allocation, in a direction, by the stack of what is selected. Reads allocations one by one.
+/// The next allocation, in a direction, with the stack of the selection. Reads allocations one by one.
 pub(in crate::app) fn next_of_stack(shared: &SharedViewState, data: &DeviceData, forward: bool) -> Option<Place> {
     let stack = selected_stack(shared, data)?;
     let lifetimes = &data.tables.lifetimes;

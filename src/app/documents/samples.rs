@@ -1,4 +1,4 @@
-//! The bundled recordings, and the line the welcome page says of any recording.
+//! The bundled recordings, and the line that the welcome page shows for a recording.
 
 use std::path::PathBuf;
 
@@ -8,18 +8,14 @@ use vramscope_core::model::{self, DeviceRecording, LiveTrack, Progress};
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count, counted};
 
-/// A recording inside the program: it opens with no GPU, no Python and no file.
+/// A recording bundled with the program. It opens without a GPU, Python or a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// File name.
     pub name: &'static str,
-    /// What it shows.
     pub sentence: &'static str,
-    /// The file.
     pub bytes: &'static [u8],
 }
 
-/// Every bundled recording.
 pub fn all() -> Vec<Sample> {
     macro_rules! sample {
         ($name:literal, $sentence:literal) => {
@@ -40,7 +36,7 @@ pub fn all() -> Vec<Sample> {
     ]
 }
 
-/// Reads every bundled recording for its line on the welcome page; those that cannot be read are left blank.
+/// Reads every bundled recording for the welcome page. Those that cannot be read get no line.
 pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
     samples
         .iter()
@@ -55,10 +51,9 @@ pub fn describe_all(samples: &[Sample], progress: &Progress) -> Vec<Recent> {
         .collect()
 }
 
-/// Points of a sparkline.
 const POINTS: usize = 96;
 
-/// What the welcome page says of a recording.
+/// The welcome page's line for a recording.
 pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
     let device = data.device();
     if let Some(live) = device.live.as_deref().filter(|_| device.events.is_empty() && !device.samples.is_empty()) {
@@ -92,7 +87,7 @@ pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
     }
 }
 
-/// A watch has no events: its curves are what the card had in use and what PyTorch allocated.
+/// The line for a live recording without events: its curves are the card's used bytes and PyTorch's allocated bytes.
 fn describe_watch(path: PathBuf, device: &DeviceRecording, live: &LiveTrack) -> Recent {
     let samples = &device.samples;
     let part =

@@ -1,4 +1,4 @@
-//! Saving a recording as a PyTorch snapshot, whatever made it: a probe's run, a simulation, a file of another format.
+//! Saves a recording as a PyTorch snapshot, whatever it came from: a probe run, a simulation, a file of another format.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use vramscope_core::formats::export::snapshot;
 use vramscope_core::model::Recording;
 use vramscope_core::units::{Bytes, counted};
 
-/// Recordings on their way into files.
+/// Recordings that are being saved.
 #[derive(Default)]
 pub(in crate::app) struct Saves {
-    /// The recording whose path is being chosen: another tab may be in front by then.
+    /// The recording whose path is being chosen. Another tab may be in front by then.
     pub(in crate::app) wanted: Option<Arc<Recording>>,
     /// The recording whose report's path is being chosen.
     pub(in crate::app) reported: Option<Arc<Recording>>,
     pub(in crate::app) answers: Vec<(PathBuf, Receiver<Result<String, String>>)>,
 }
 
-/// Writes a recording; gives what to tell of it.
+/// Writes a recording. Returns a sentence about it.
 pub(in crate::app) fn save(recording: &Recording, path: &Path) -> Result<String, String> {
-    // The dialog has asked whether an older file of this name may go.
+    // The dialog asked already whether to replace a file of this name.
     snapshot::save(recording, path, &[], true).map_err(|e| e.to_string())?;
     let events = recording.devices.iter().map(|d| d.events.len() as u64).sum();
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
     Ok(format!("Saved {}: {}, {}.", path.display(), counted(events, "event", "events"), Bytes(size)))
 }
 
-/// A name for a snapshot: what the recording is called in plain letters, without the endings of its file.
+/// A file name for a snapshot, from the recording's title in plain characters without its endings.
 pub(in crate::app) fn file_name(title: &str) -> String {
     let stem = title.split(".pickle").next().unwrap_or(title);
     let mut name = String::new();

@@ -1,4 +1,4 @@
-//! Looking for the next peak, or the next allocation of a stack, on a thread: in a long recording it takes longer than a frame.
+//! Finds the next peak or the next allocation of a stack on a thread, because a long recording takes longer than a frame.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
@@ -9,14 +9,14 @@ use crate::app::state::command::Command;
 use crate::app::state::document_id::DocumentId;
 use crate::app::state::shared::SharedViewState;
 
-/// A search, and what is to be looked for after it: each begins where the one before it ended.
+/// A running search and the commands queued behind it. Each search begins where the previous one ended.
 pub(in crate::app) struct Seeking {
     pub(in crate::app) of: DocumentId,
     pub(in crate::app) answer: Receiver<Option<Place>>,
     pub(in crate::app) next: VecDeque<Command>,
 }
 
-/// What a command looks for.
+/// Runs the search of a command.
 pub(in crate::app) fn find(command: Command, shared: &SharedViewState, data: &DeviceData) -> Option<Place> {
     match command {
         Command::PreviousPeak => Some((neighbour_peak(data, shared.cursor, false)?, None)),

@@ -7,13 +7,13 @@ use super::document::{Content, Document};
 use crate::app::state::document_id::DocumentId;
 use crate::app::state::workspace::Layouts;
 
-/// The open tabs. Read as a list of documents; opened and closed here alone.
+/// The open tabs. They can be read as a slice of documents; only this type opens and closes them.
 #[derive(Default)]
 pub(in crate::app) struct Tabs {
     documents: Vec<Document>,
-    /// Place of the one in front; `None` shows the welcome page.
+    /// Index of the tab in front; `None` shows the welcome page.
     front: Option<usize>,
-    /// How many were ever opened: ids are never used again.
+    /// How many tabs were ever opened. Ids are not reused.
     opened: u64,
 }
 
@@ -32,22 +32,20 @@ impl DerefMut for Tabs {
 }
 
 impl Tabs {
-    /// Place of the tab in front.
+    /// Index of the tab in front.
     pub(in crate::app) fn at_front(&self) -> Option<usize> {
         self.front
     }
 
-    /// The tab in front.
     pub(in crate::app) fn front(&self) -> Option<&Document> {
         self.front.and_then(|at| self.documents.get(at))
     }
 
-    /// The tab in front.
     pub(in crate::app) fn front_mut(&mut self) -> Option<&mut Document> {
         self.front.and_then(|at| self.documents.get_mut(at))
     }
 
-    /// Opens a tab behind the others; the one in front stays there.
+    /// Opens a tab at the end without bringing it to the front.
     pub(in crate::app) fn open_behind(
         &mut self,
         title: String,
@@ -61,7 +59,6 @@ impl Tabs {
         &mut self.documents[at]
     }
 
-    /// Opens a tab and brings it to the front.
     pub(in crate::app) fn open(
         &mut self,
         title: String,
@@ -73,39 +70,36 @@ impl Tabs {
         self.open_behind(title, path, content, layouts)
     }
 
-    /// Place of a tab.
+    /// Index of a tab.
     pub(in crate::app) fn place_of(&self, id: DocumentId) -> Option<usize> {
         self.iter().position(|d| d.id == id)
     }
 
-    /// A tab by its name.
     pub(in crate::app) fn find(&self, id: DocumentId) -> Option<&Document> {
         self.iter().find(|d| d.id == id)
     }
 
-    /// A tab by its name.
     pub(in crate::app) fn find_mut(&mut self, id: DocumentId) -> Option<&mut Document> {
         self.iter_mut().find(|d| d.id == id)
     }
 
-    /// Brings a tab to the front; the welcome page for one that is closed.
+    /// Brings a tab to the front, or shows the welcome page if that tab is closed.
     pub(in crate::app) fn show(&mut self, id: DocumentId) {
         self.front = self.place_of(id);
     }
 
-    /// Brings the first tab that fits to the front; false when none does.
+    /// Brings the first matching tab to the front; false when none matches.
     pub(in crate::app) fn show_first(&mut self, fits: impl Fn(&Document) -> bool) -> bool {
         let found = self.iter().position(fits);
         self.front = found.or(self.front);
         found.is_some()
     }
 
-    /// Shows the welcome page.
     pub(in crate::app) fn show_none(&mut self) {
         self.front = None;
     }
 
-    /// Goes that many tabs on, round and round.
+    /// Moves the front by `step` tabs and wraps around.
     pub(in crate::app) fn cycle(&mut self, step: isize) {
         let n = self.len() as isize;
         if n > 0 {
@@ -114,7 +108,7 @@ impl Tabs {
         }
     }
 
-    /// Takes a tab out; the one after it comes to the front where it was there.
+    /// Closes a tab. If it was in front, the next one comes to the front.
     pub(in crate::app) fn close(&mut self, id: DocumentId) -> Option<Document> {
         let at = self.place_of(id)?;
         let document = self.documents.remove(at);

@@ -1,15 +1,14 @@
-//! [`Identity`]: which value something was made from, for the keys of caches.
+//! [`Identity`]: which value a cached result was made from.
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-/// Which of all values behind an [`Arc`] one is. Its address alone would not do: once a value is gone, another may lie there. This
-/// keeps the place taken, not the value: what the value owns is freed as always.
+/// Identifies a value behind an [`Arc`]. An address alone is not enough, because it may be reused once the value is gone. An
+/// identity holds a weak reference, which keeps the allocation but drops the value as usual.
 #[derive(Clone, Debug)]
 pub struct Identity(Weak<dyn Any + Send + Sync>);
 
 impl Identity {
-    /// Of this value.
     pub fn of<T: Any + Send + Sync>(value: &Arc<T>) -> Self {
         let weak = Arc::downgrade(value);
         Identity(weak)
@@ -34,7 +33,7 @@ mod tests {
         let (of_first, address) = (Identity::of(&first), Arc::as_ptr(&first));
         assert_eq!(of_first, Identity::of(&Arc::clone(&first)));
         drop(first);
-        // Without the identity the allocator gives the same place away at once.
+        // Without the identity the allocator reuses the address at once.
         let later: Vec<_> = (0..1_000).map(|_| Arc::new([0u64; 5])).collect();
         assert!(later.iter().all(|l| Identity::of(l) != of_first && Arc::as_ptr(l) != address));
     }

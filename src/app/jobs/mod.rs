@@ -1,4 +1,4 @@
-//! Work off the UI thread: [`Derived`] values are computed by named threads and polled each frame.
+//! Work off the UI thread: named threads compute [`Derived`] values, which the UI polls each frame.
 
 pub mod identity;
 
@@ -10,42 +10,39 @@ use std::time::{Duration, Instant};
 
 use vramscope_core::model::Progress;
 
-/// Starts threads, counts them, and wakes the window when one is done. Cheap to clone.
+/// Starts threads, counts them, and wakes the window when one finishes. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Jobs {
     ctx: Option<egui::Context>,
     running: Arc<AtomicUsize>,
     failures: Arc<Mutex<Failures>>,
-    /// Compute on the calling thread: for tests and benches, where a picture must not depend on timing.
+    /// Computes on the calling thread. For tests and benches, where pictures must not depend on timing.
     pub is_synchronous: bool,
 }
 
-/// What went wrong inside vramscope and was not told yet.
+/// Internal errors that were not reported yet.
 #[derive(Default)]
 struct Failures {
-    /// Panics of threads: the thread's name and what it said.
+    /// Panics of threads: the thread's name and the message.
     panics: Vec<(String, String)>,
-    /// Values that were asked for in this frame and cannot be had, by the name of their work.
+    /// Names of jobs that panicked and whose values were requested again.
     asked: Vec<String>,
 }
 
 impl Jobs {
-    /// Jobs that wake this window.
     pub fn new(ctx: egui::Context) -> Self {
         Jobs { ctx: Some(ctx), ..Jobs::default() }
     }
 
-    /// Jobs that run at once, on the calling thread.
     pub fn synchronous() -> Self {
         Jobs { is_synchronous: true, ..Jobs::default() }
     }
 
-    /// Threads at work.
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Asks the window for a frame: something arrived on a channel that it polls.
+    /// Requests a frame, because something arrived on a channel that the window polls.
     pub fn wake(&self) {
         if let Some(ctx) = &self.ctx {
             ctx.request_repaint();
@@ -56,25 +53,25 @@ impl Jobs {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The panics of threads since the last call: each thread's name, and what it said.
+    /// The panics of threads since the last call: the thread's name and the message.
     pub fn take_panics(&self) -> Vec<(String, String)> {
         std::mem::take(&mut self.failures().panics)
     }
 
-    /// The works whose values were asked for since the last call and cannot be had.
+    /// Names of the jobs whose values were requested since the last call but cannot be computed.
     pub fn take_asked_in_vain(&self) -> Vec<String> {
         std::mem::take(&mut self.failures().asked)
     }
 
-    /// Says that what somebody asks for cannot be had.
+    /// Records that a requested value cannot be computed.
     pub fn ask_in_vain(&self, name: &str) {
         self.failures().asked.push(name.to_owned());
     }
 
-    /// Does something that may panic, which must not end the window. In tests, which want to see it, it does.
+    /// Runs work that may panic, so that a panic does not end the window. Synchronous jobs, as in tests, let the panic through.
     ///
     /// # Errors
-    /// What the panic said.
+    /// The panic message.
     pub fn attempt<R>(&self, work: impl FnOnce() -> R) -> Result<R, String> {
         if self.is_synchronous {
             return Ok(work());
@@ -82,8 +79,8 @@ impl Jobs {
         caught(work)
     }
 
-    /// Runs `work` on a thread called `name`; its answer arrives on the returned channel, which is closed without one when `work`
-    /// panics.
+    /// Runs `work` on a thread called `name`. The result arrives on the returned channel; when `work` panics the channel closes
+    /// without one.
     pub fn spawn<T: Send + 'static>(&self, name: &str, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (sender, receiver) = sync_channel(1);
         if self.is_synchronous {
@@ -94,11 +91,11 @@ impl Jobs {
         let (jobs, name_of_job) = (self.clone(), name.to_owned());
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             match jobs.attempt(work) {
-                // The receiver may be gone: the answer is no longer wanted.
+                // The receiver may be gone when the result is no longer wanted.
                 Ok(answer) => drop(sender.send(answer)),
                 Err(said) => jobs.failures().panics.push((name_of_job, said)),
             }
-            // Before the window is woken: it must see the answer, or that there will be none.
+            // Close the channel before the window wakes, so that it sees the result or that there is none.
             drop(sender);
             jobs.running.fetch_sub(1, Ordering::AcqRel);
             jobs.wake();
@@ -111,10 +108,10 @@ impl Jobs {
     }
 }
 
-/// Does something that may panic. What it was changing may then be half changed: who calls this throws it away.
+/// Runs work that may panic. State that it was changing may be inconsistent afterwards, so the caller must discard it.
 ///
 /// # Errors
-/// What the panic said.
+/// The panic message.
 pub fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -129,15 +126,15 @@ struct Running<K, T> {
     answer: Receiver<Option<T>>,
 }
 
-/// How long a computation for an outdated key may go on before it is stopped in favour of the new one. Long enough that
+/// How long a computation for an outdated key may run before it is cancelled in favour of the new key. Long enough that
 /// continuous panning still shows intermediate pictures.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// A value computed from a key off the UI thread. The old value stays until the new one is there.
+/// A value computed from a key off the UI thread. The old value stays until the new one is ready.
 pub struct Derived<K, T> {
     have: Option<(K, Arc<T>)>,
     running: Option<Running<K, T>>,
-    /// The key whose work panicked: it would again.
+    /// The key whose computation panicked. It is not retried.
     failed: Option<K>,
 }
 
@@ -147,19 +144,19 @@ impl<K, T> Default for Derived<K, T> {
     }
 }
 
-/// A derived value as it is right now.
+/// The present state of a derived value.
 pub struct Shown<T> {
-    /// The newest value there is; `None` before the first.
+    /// The newest value; `None` before the first.
     pub value: Option<Arc<T>>,
     /// False while a newer one is being computed.
     pub is_fresh: bool,
-    /// How far the computation is, when it says so.
+    /// Progress of the computation, 0 to 1, when it reports any.
     pub fraction: Option<f32>,
 }
 
 impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
-    /// The value for `key`, or the newest older one while `work` runs. `work` returns `None` when it was cancelled. When it panics it
-    /// is not run again for this key, and [`Jobs::take_asked_in_vain`] names it.
+    /// The value for `key`, or the newest older one while `work` runs. `work` returns `None` when it was cancelled. When it
+    /// panics it is not run again for this key, and [`Jobs::take_asked_in_vain`] names it.
     pub fn get(
         &mut self,
         jobs: &Jobs,
@@ -193,12 +190,11 @@ impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
         }
     }
 
-    /// The newest value, whatever its key.
     pub fn latest(&self) -> Option<&Arc<T>> {
         self.have.as_ref().map(|(_, v)| v)
     }
 
-    /// The newest value, when it is the one of a key.
+    /// The newest value if it belongs to `key`.
     pub fn latest_for<Q>(&self, key: &Q) -> Option<&Arc<T>>
     where
         K: std::borrow::Borrow<Q>,

@@ -1,4 +1,4 @@
-//! A live watch behind a tab: a thread that takes in what arrives and hands out whole recordings, and what the window asks of it.
+//! A live watch behind a tab: a thread collects samples and publishes whole recordings; the window sends it commands.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -24,35 +24,33 @@ use vramscope_live::live::{LiveSession, Rates, SessionOptions};
 #[cfg(test)]
 mod tests;
 
-/// The least time between two pictures of a watch that is looked at.
+/// Shortest time between two published recordings of a watch in front.
 const PUBLISH: Duration = Duration::from_millis(100);
-/// The same while another tab is in front: a picture copies every sample, and nobody sees it. Sampling goes on as fast.
+/// The same for a watch behind another tab, because publishing copies every sample. Sampling continues at full rate.
 const PUBLISH_HIDDEN: Duration = Duration::from_secs(1);
-/// Records from a pipe that may wait to be taken in.
+/// Most records from a pipe that may be queued.
 const WAITING: usize = 4096;
 
-/// What the window sends to the thread.
+/// Messages from the window to the thread.
 enum FeedCommand {
     Act(LiveAction),
     SaveTo(PathBuf),
     Device(usize),
-    /// Whether its tab is in front.
     InFront(bool),
 }
 
-/// What the thread sends to the window.
+/// Messages from the thread to the window.
 pub enum Update {
     /// A sentence to show once.
     Notice(String),
-    /// A limit of the user's was passed.
+    /// The user's alarm limit was passed.
     Alarm(String),
-    /// A snapshot to open with the samples of the watch under it, and whose it is.
+    /// A snapshot to open together with the samples of the watch, and its process.
     Snapshot(PathBuf, Whose),
-    /// A new status.
     Status(Box<LiveStatus>),
 }
 
-/// A picture of the watch: the recording so far, and the device in front.
+/// The recording so far, and the device in front.
 pub type Picture = (Arc<Recording>, Arc<DeviceData>);
 
 /// The window's end of a watch. Dropping it ends the watch.
@@ -60,19 +58,17 @@ pub struct LiveFeed {
     commands: Sender<FeedCommand>,
     updates: Receiver<Update>,
     pictures: Receiver<Picture>,
-    /// The newest status.
     pub status: Arc<LiveStatus>,
-    /// The device and whether it is in front, as told last.
+    /// Device and whether the tab is in front, as last sent to the thread.
     told: Option<(usize, bool)>,
-    /// Where the session is kept until this is dropped.
+    /// The session's temporary file.
     kept: Kept,
 }
 
-/// The file that a watch is kept in; both ends of the watch know it, and the last thing either does is to remove it.
+/// The temporary file of a watch. Window and thread both know it, and whichever ends last removes it.
 type Kept = Arc<OnceLock<PathBuf>>;
 
 impl LiveFeed {
-    /// Watches this machine.
     pub fn machine(ctx: &egui::Context) -> Self {
         Self::start(ctx, watch)
     }
@@ -118,12 +114,12 @@ impl LiveFeed {
         LiveFeed { commands, updates, pictures, status: Arc::default(), told: None, kept }
     }
 
-    /// The newest picture, if one arrived since the last call.
+    /// The newest recording if one arrived since the last call.
     pub fn picture(&mut self) -> Option<Picture> {
         self.pictures.try_recv().ok()
     }
 
-    /// What arrived beside pictures; a status is kept here.
+    /// Other messages that arrived. A status is stored in `status` instead.
     pub fn updates(&mut self) -> Vec<Update> {
         let mut out = Vec::new();
         while let Ok(update) = self.updates.try_recv() {
@@ -135,17 +131,16 @@ impl LiveFeed {
         out
     }
 
-    /// Asks for something.
     pub fn act(&self, action: LiveAction) {
         self.send(FeedCommand::Act(action));
     }
 
-    /// Keeps everything seen so far, and what is still to come, in a file.
+    /// Saves everything recorded so far and what follows.
     pub fn save_to(&self, path: PathBuf) {
         self.send(FeedCommand::SaveTo(path));
     }
 
-    /// Says which device is shown, and whether its tab is in front: behind another one pictures come less often.
+    /// Sends which device is shown and whether the tab is in front. Behind other tabs recordings are published less often.
     pub fn show(&mut self, device: usize, is_in_front: bool) {
         let before = self.told.replace((device, is_in_front));
         if before.is_none_or(|b| b.0 != device) {
@@ -157,26 +152,26 @@ impl LiveFeed {
     }
 
     fn send(&self, command: FeedCommand) {
-        // The thread ends by itself only when the watch is over; then there is nothing left to ask.
+        // The thread ends by itself only when the watch is over; then nothing needs the command.
         let _ = self.commands.send(command);
     }
 }
 
 impl Drop for LiveFeed {
     fn drop(&mut self) {
-        // The thread notices within a moment that this end is gone; the program may end before that.
+        // The thread notices soon that this end is gone, but the program may exit before that.
         delete_cache_file(&self.kept);
     }
 }
 
-/// The thread's end.
+/// The thread's end of a watch.
 struct Inside {
     ctx: egui::Context,
     kept: Kept,
     inbox: Receiver<FeedCommand>,
     outbox: Sender<Update>,
     pictures: SyncSender<Picture>,
-    /// The process that a helper is being started in.
+    /// The process in which a helper is being started.
     attaching: Option<u32>,
     device: usize,
     is_in_front: bool,
@@ -199,19 +194,19 @@ impl Inside {
         }
     }
 
-    /// Makes the file that the watch is kept in.
+    /// Creates the temporary file of the watch.
     fn keep(&self) -> Option<std::fs::File> {
         let (path, file) = tempfile()?;
         self.kept.set(path).ok()?;
         Some(file)
     }
 
-    /// Shows another device, at once.
+    /// Switches to another device and publishes at once.
     fn show_device(&mut self, index: usize) {
         (self.device, self.revision, self.published) = (index, 0, None);
     }
 
-    /// A tab that comes to the front shows what is, not what was a second ago.
+    /// Publishes at once when the tab comes to the front, so that it does not show old data.
     fn come_to_front(&mut self, is_in_front: bool) {
         if is_in_front && !self.is_in_front {
             self.published = None;
@@ -219,7 +214,7 @@ impl Inside {
         self.is_in_front = is_in_front;
     }
 
-    /// Hands out a picture when there is something new and the last one was taken. `false` when nobody is there any more.
+    /// Publishes a recording when there is something new and the window took the last one. False when the window's end is gone.
     fn publish(&mut self, history: &History, name: &str) -> bool {
         let wait = if self.is_in_front { PUBLISH } else { PUBLISH_HIDDEN };
         let is_due = self.published.is_none_or(|at| at.elapsed() >= wait);
@@ -237,7 +232,7 @@ impl Inside {
                 true
             }
             Err(TrySendError::Full(_)) => {
-                // The window is hidden or slow: it takes the picture when it comes to it, and the next is as good.
+                // The window is hidden or slow and will take the queued recording later; a newer one follows.
                 self.published = Some(Instant::now());
                 true
             }
@@ -253,7 +248,7 @@ fn watch(mut inside: Inside) {
         Ok(session) => session,
         Err(error) => return inside.tell(Update::Notice(format!("The watch cannot be started: {error}."))),
     };
-    // Everything is kept in a file from the start, so that saving later loses nothing and a crash neither.
+    // Everything is written to a file from the start, so that neither saving later nor a crash loses samples.
     if let Some(file) = inside.keep()
         && let Err(error) = session.write_to(Box::new(file))
     {
@@ -269,7 +264,7 @@ fn watch(mut inside: Inside) {
             match inside.inbox.try_recv() {
                 Ok(command) => {
                     if !handle_command(&mut inside, &mut session, command) {
-                        // Over: what was seen stays as it is until the tab is closed.
+                        // The watch is over. Its data stays on screen until the tab is closed.
                         inside.published = None;
                         inside.publish(session.history(), "live");
                         finish(&mut inside, session);
@@ -302,14 +297,14 @@ fn watch(mut inside: Inside) {
     }
 }
 
-/// Tells what passed a limit, on whichever device, and marks it there.
+/// Reports limits that were passed on any device and sets a mark there.
 fn check_alarms(inside: &Inside, session: &mut LiveSession, alarms: &mut HashMap<u32, Alarms>) {
     let numbers: Vec<u32> = session.history().devices().map(|(number, _)| number).collect();
     for &number in &numbers {
         let Some((_, capacity)) = session.history().latest(number) else { continue };
         let passed = alarms.entry(number).or_default().check(&inside.status.rules, capacity, session.history().samples(number));
         for alarm in passed {
-            // A file that cannot be written is told by the next pump.
+            // The next pump reports a write error.
             let _ = session.mark_on(Some(number), &alarm.mark, MarkKind::Alarm);
             let sentence = if numbers.len() > 1 { format!("GPU {number}: {}", alarm.sentence) } else { alarm.sentence };
             crate::app::platform::notify::desktop("GPU memory", &sentence);
@@ -318,7 +313,7 @@ fn check_alarms(inside: &Inside, session: &mut LiveSession, alarms: &mut HashMap
     }
 }
 
-/// Closes the session and answers the window until its end is gone: a stopped watch can still be saved.
+/// Closes the session but keeps serving the window, because a stopped watch can still be saved.
 fn finish(inside: &mut Inside, session: LiveSession) {
     let history_end = session.finish();
     if let Err(error) = history_end {
@@ -333,7 +328,7 @@ fn finish(inside: &mut Inside, session: LiveSession) {
     delete_cache_file(&inside.kept);
 }
 
-/// Does what was asked; `false` when the watch is to end.
+/// Handles a command; false when the watch is to end.
 fn handle_command(inside: &mut Inside, session: &mut LiveSession, command: FeedCommand) -> bool {
     match command {
         FeedCommand::Act(LiveAction::Stop) => return false,
@@ -373,7 +368,8 @@ fn handle_command(inside: &mut Inside, session: &mut LiveSession, command: FeedC
     true
 }
 
-/// A helper that listens is greeted at once; starting one may take ten seconds. What comes of it is news.
+/// Attaches to a process: connects at once to a helper that listens, otherwise starts one, which may take ten seconds. The
+/// outcome arrives as news.
 fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
     let known = survey(pid);
     let is_listening = known.socket.is_some();
@@ -413,12 +409,12 @@ fn handle_news(inside: &mut Inside, news: News) {
     }
 }
 
-/// Copies what was written; records are whole at any moment.
+/// Copies the temporary file. It holds whole records at any moment.
 fn save(inside: &Inside, to: &Path) {
     let copied = || -> Result<u64, String> {
         let from = inside.kept.get().ok_or("The watch was not kept: no file could be made for it")?;
         let mut file = std::fs::File::open(from).map_err(|e| format!("{}: cannot be read: {e}", from.display()))?;
-        // The dialog has asked whether an older file may go.
+        // The dialog asked already whether to replace a file.
         let mut new = NewFile::create(to, &[from], true).map_err(|e| e.to_string())?;
         let bytes = std::io::copy(&mut file, &mut new).map_err(|e| WriteError::io(to, e).to_string())?;
         new.finish().map(|()| bytes).map_err(|e| e.to_string())
@@ -430,7 +426,7 @@ fn save(inside: &Inside, to: &Path) {
     inside.tell(Update::Notice(text));
 }
 
-/// A file of this user for the session, in the folder for data that may be lost.
+/// Creates a private temporary file for the session in the user's cache folder.
 fn tempfile() -> Option<(PathBuf, std::fs::File)> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|h| h.join(".cache"))).unwrap_or_else(std::env::temp_dir);
@@ -438,25 +434,25 @@ fn tempfile() -> Option<(PathBuf, std::fs::File)> {
     std::fs::create_dir_all(&folder).ok()?;
     let path = folder.join(format!("live-{}-{}.vramscope", std::process::id(), vramscope_live::live::wall_clock_us()));
     let mut options = std::fs::OpenOptions::new();
-    // It has the command lines of programs.
+    // Private, because the session contains command lines of programs.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.write(true).create_new(true).open(&path).ok()?;
     Some((path, file))
 }
 
-/// A watch that was ended properly and not saved is not wanted; one that was cut off by a crash stays in the folder.
+/// Deletes the temporary file of a watch that ended normally. After a crash the file stays in the cache folder.
 fn delete_cache_file(kept: &Kept) {
     if let Some(path) = kept.get() {
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// Shows a session that arrives through a pipe until it ends, then keeps it.
+/// Shows a session that arrives through a pipe, and keeps it after the pipe ends.
 fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
     inside.tell_status(|s| s.is_remote = true);
     let (sender, records) = sync_channel(WAITING);
-    // Reading blocks, and the window wants pictures meanwhile.
+    // A thread reads, because reading blocks while the window wants updates.
     let reader = move || {
         let mut reader = match SessionReader::new(input) {
             Ok(Some(reader)) => reader,
@@ -488,7 +484,7 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
         if is_open {
             match records.recv_timeout(wait) {
                 Ok(first) => {
-                    // As many as wait now; a writer that never rests must not keep the window from its pictures.
+                    // Takes at most the records that are queued, so that a fast writer does not keep the window from updating.
                     for next in std::iter::once(first).chain(records.try_iter().take(WAITING)) {
                         match next {
                             Ok(record) => {
@@ -535,7 +531,7 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
     }
 }
 
-/// True for `-`: a session on standard input.
+/// True for `-`, a session on standard input.
 pub(in crate::app) fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -1,4 +1,4 @@
-//! A watch's thread and file go with it.
+//! A watch leaves no thread and no file behind.
 
 use super::*;
 use vramscope_core::formats::session::{MarkPoint, Record, SessionWriter};
@@ -29,7 +29,7 @@ fn a_watch_that_was_stopped_or_closed_ends_its_thread_and_leaves_no_file() {
                 feed.updates();
                 feed.status.is_over
             });
-            // What was seen can still be kept.
+            // A stopped watch can still be saved.
             let out = tempfile::tempdir().unwrap();
             feed.save_to(out.path().join("kept.vramscope"));
             wait("the copy", || out.path().join("kept.vramscope").exists());

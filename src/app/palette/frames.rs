@@ -1,4 +1,4 @@
-//! Finding frames: every frame of every call stack, the user's own and the libraries'.
+//! Searches the frames of all call stacks, the user's own and those of libraries.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,23 +13,21 @@ use crate::app::state::view_kind::ViewKind;
 use vramscope_core::model::StackId;
 use vramscope_core::units::counted;
 
-/// A source line that call stacks go through.
+/// A source line that occurs in call stacks.
 struct FrameEntry {
     /// `adam.py:444 step`.
     title: String,
-    /// The whole path.
     file: String,
-    /// Both in lower case: what a query is looked for in.
+    /// Title and file in lower case, which queries are matched against.
     folded: String,
-    /// Call stacks with it.
+    /// Number of call stacks with this frame.
     stacks: u32,
-    /// The first stack that goes through it.
+    /// The first stack with this frame.
     first: StackId,
-    /// A stack goes by its name: it is the innermost frame of that stack that is the user's own.
+    /// The frame names a stack: it is that stack's innermost frame in the user's own code.
     is_own: bool,
 }
 
-/// Every frame of a recording. Built once while the palette is open.
 #[derive(Default)]
 struct FrameIndex {
     entries: Vec<FrameEntry>,
@@ -71,8 +69,8 @@ impl FrameIndex {
         FrameIndex { entries }
     }
 
-    /// The frames that hold each word of the query, the best first, and how many there are. The user's own frames are also found
-    /// by letters in order, as commands are.
+    /// The frames that contain every word of the query, best first, and how many there are. The user's own frames also match by
+    /// letters in order, as commands do.
     fn find(&self, query: &str, most: usize) -> Found {
         let lower = query.to_lowercase();
         let words: Vec<&str> = lower.split_whitespace().collect();
@@ -97,7 +95,8 @@ impl FrameEntry {
         let actions = if self.stacks == 1 {
             vec![Action::Select(Some(Item::Stack(self.first)))]
         } else {
-            // Many stacks go through it: all of them stay bright, and are listed. Line 38 is not line 381.
+            // Several stacks contain the frame, so a query lists them all. The word boundary keeps line 38 from matching line
+            // 381.
             let location = self.title.split(' ').next().unwrap_or(&self.title);
             let query = format!("stack~\"/{}\\b/\"", location.replace('.', "\\."));
             vec![Action::SetQuery(query), Action::Run(Command::Show(ViewKind::Allocations))]
@@ -107,18 +106,16 @@ impl FrameEntry {
     }
 }
 
-/// Frames that answer a query.
 pub(super) struct Found {
-    /// The best of them.
+    /// The best matches.
     pub hits: Vec<Hit>,
-    /// All of them.
     pub total: usize,
 }
 
-/// What frames are asked for: the document, its device, the query.
+/// What a search depends on: the document, its device, the query.
 type Key = (DocumentId, usize, String);
 
-/// Looks for frames off the window's thread.
+/// Searches frames off the window's thread.
 #[derive(Default)]
 pub(super) struct FrameSearch {
     index: Arc<OnceLock<FrameIndex>>,
@@ -127,7 +124,7 @@ pub(super) struct FrameSearch {
 }
 
 impl FrameSearch {
-    /// The frames a query names; `None` until they are found.
+    /// The frames that match a query; `None` until they are found.
     pub fn get(&mut self, jobs: &Jobs, id: DocumentId, data: &Arc<DeviceData>, query: &str, most: usize) -> Option<Arc<Found>> {
         if self.indexed != Some((id, data.index)) {
             self.indexed = Some((id, data.index));

@@ -1,4 +1,4 @@
-//! The palette (Ctrl+K): one field that finds commands, frames of call stacks, segments, and the block that holds an address.
+//! The command palette (Ctrl+K): one field that finds commands, frames of call stacks, segments and blocks by address.
 
 mod frames;
 
@@ -21,22 +21,22 @@ use frames::FrameSearch;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, count};
 
-/// What the palette remembers while it is open.
+/// State of the palette while it is open.
 #[derive(Default)]
 pub struct Palette {
     query: String,
     chosen: usize,
-    /// What was found, and what for: looking through every command and event once a frame would be too slow.
+    /// The last search and its results. Kept because searching all commands and events each frame would be too slow.
     found: Option<(Asked, Vec<Hit>, usize)>,
     frames: FrameSearch,
 }
 
-/// What an answer depends on: the query, the document, its device, the cursor, the instant of the state, and whether the frames
+/// What the results depend on: the query, the document, its device, the cursor, the event of the state, and whether the frames
 /// are found.
 #[derive(Clone, PartialEq)]
 struct Asked(String, Option<(DocumentId, usize, u32, Option<u32>)>, bool);
 
-/// One line of the answer.
+/// One result.
 #[derive(Clone)]
 struct Hit {
     title: String,
@@ -46,25 +46,23 @@ struct Hit {
     score: i32,
 }
 
-/// Lines shown; what is beyond is counted.
+/// Results shown; the rest is counted.
 const SHOWN: usize = 14;
 
-/// What a file's name counts less than that of a command or a view it matches as well as, whatever their lengths.
+/// Score by which a file ranks below a command or view that matches as well, whatever the lengths of their names.
 const FILE_LATER: i32 = 60;
 
-/// What the palette looks through.
+/// What the palette searches.
 pub(super) struct Asking<'a> {
-    /// The tab in front.
     pub front: Option<&'a Document>,
-    /// Files opened before.
     pub recents: &'a [Recent],
-    /// Whether a command makes sense now.
+    /// Whether a command can run now.
     pub is_enabled: &'a dyn Fn(Command) -> bool,
-    /// Threads for what takes long.
+    /// Runs what takes long.
     pub jobs: &'a Jobs,
 }
 
-/// Draws the palette; gives what is to be done when something was chosen.
+/// Draws the palette. Returns the actions of the chosen result.
 pub(super) fn draw(palette: &mut Palette, asking: &Asking<'_>, ui: &mut Ui, tokens: &Tokens) -> Outcome<Vec<Action>> {
     let query = palette.query.trim().to_owned();
     let in_front = asking.front.and_then(|d| Some((d.id, Arc::clone(&d.view()?.data))));
@@ -196,7 +194,7 @@ fn row(ui: &mut Ui, tokens: &Tokens, hit: &Hit, chosen: bool) -> bool {
     response.clicked()
 }
 
-/// Everything the query names, best first.
+/// Everything that matches the query, best first.
 fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
     let mut hits = Vec::new();
     if let Some(view) = asking.front.and_then(Document::view) {
@@ -214,7 +212,7 @@ fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
         let shortcut = command.keys();
         hits.push(Hit { detail: command.tooltip().to_owned(), shortcut, actions: vec![Action::Run(command)], score, title });
     }
-    // What is in front is open already.
+    // The file in front is open already.
     let in_front = asking.front.and_then(|d| d.path.as_deref());
     let recents = asking.recents.iter().filter(|r| !query.is_empty() && in_front != Some(r.path.as_path()));
     for recent in recents {
@@ -234,7 +232,6 @@ fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
     hits
 }
 
-/// The other devices of the recording in front.
 fn find_devices(document: &Document, query: &str, hits: &mut Vec<Hit>) {
     let (Some(recording), Some(view)) = (&document.recording, document.view()) else { return };
     for (i, device) in recording.devices.iter().enumerate().filter(|(i, _)| *i != view.data.index) {
@@ -251,7 +248,7 @@ fn find_devices(document: &Document, query: &str, hits: &mut Vec<Hit>) {
     }
 }
 
-/// Addresses, events and segments: what the query names exactly comes first.
+/// Addresses, events and segments. Exact matches come first.
 fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
     let device = view.data.device();
     let lower = query.to_lowercase();
@@ -280,7 +277,7 @@ fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
                 score: 10_000,
             }),
         }
-        // The same address may have been reserved at another time: offer the allocation that began there last.
+        // The address may have been in use at another time, so offer the last allocation there.
         let n = device.events.len();
         let born = (0..n)
             .rev()
@@ -323,7 +320,8 @@ fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
     }
 }
 
-/// How well a title answers a query: every letter in order, words' beginnings and unbroken runs count more. `None` when it does not.
+/// Scores how well a title matches a query: all letters must occur in order; beginnings of words and unbroken runs count more.
+/// `None` when it does not match.
 fn score(title: &str, query: &str) -> Option<i32> {
     if query.is_empty() {
         return Some(0);
@@ -339,7 +337,7 @@ fn score(title: &str, query: &str) -> Option<i32> {
         total += 1 + 4 * run + if starts_word { 6 } else { 0 } - ((found - at) as i32 / 4);
         at = found + 1;
     }
-    // Scattered letters are no answer to a longer query.
+    // Scattered single letters do not count as a match for a longer query.
     (total > query.len() as i32).then(|| 100 + total * 10 - title.len() as i32)
 }
 

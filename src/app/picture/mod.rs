@@ -17,42 +17,42 @@ use crate::app::state::view_kind::ViewKind;
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::NewFile;
 
-/// Writes a picture of lines and text.
+/// Writes an SVG file.
 pub(in crate::app) fn write(out: &Path, text: &str) -> Result<(), String> {
     let mut file = NewFile::create(out, &[], true).map_err(|e| e.to_string())?;
     file.write_all(text.as_bytes()).map_err(|e| WriteError::io(out, e).to_string())?;
     file.finish().map_err(|e| e.to_string())
 }
 
-/// A picture the user asked for.
+/// A picture that the user requested.
 pub(super) struct Wanted {
     /// The file to write, `.png` or `.svg`.
     pub path: PathBuf,
-    /// The pane to cut out, and which view it holds; `None` is the whole window.
+    /// The pane to cut out and its view; `None` for the whole window.
     pub part: Option<(ViewKind, Rect)>,
 }
 
-/// Pictures on their way.
+/// Pictures in progress.
 #[derive(Default)]
 pub(super) struct Pictures {
-    /// The pane whose picture is wanted, while its path is chosen.
+    /// The pane to picture, while the user chooses a path.
     pub part: Option<(ViewKind, Rect)>,
     pub wanted: Option<Wanted>,
-    /// The app is drawn for a picture alone.
+    /// The app only draws a picture, without a window.
     is_picture: bool,
-    /// When the renderer was last asked for a picture, and whether it has answered.
+    /// When the renderer was last asked for a picture, and whether it answered.
     pub asked: Option<(Instant, Arc<AtomicBool>)>,
     pub answers: Vec<(PathBuf, Receiver<Result<(), String>>)>,
 }
 
 impl Pictures {
-    /// Draws no notices at all: the app is there for a picture alone.
+    /// Suppresses all notices, because the app only draws a picture.
     pub fn hold_notices_back(&mut self) {
         self.is_picture = true;
     }
 
-    /// True while the renderer takes a picture, a frame or two: what comes and goes over the window is not drawn meanwhile. A renderer
-    /// that gives no answer holds it back for a second.
+    /// True while the renderer takes a picture, for a frame or two. Notices over the window are not drawn meanwhile. If the
+    /// renderer does not answer, this ends after a second.
     pub fn is_taking(&self) -> bool {
         self.is_picture
             || self
@@ -62,7 +62,7 @@ impl Pictures {
     }
 }
 
-/// The part of a picture under a rectangle in points; the window may have become smaller since.
+/// The part of a picture under a rectangle in points, clipped because the window may have shrunk.
 pub(in crate::app) fn cut(image: &ColorImage, rect: Rect, scale: f32) -> ColorImage {
     let [width, height] = image.size;
     let pixel = |v: f32, most: usize| ((v * scale).round().max(0.0) as usize).min(most);
@@ -75,7 +75,7 @@ pub(in crate::app) fn cut(image: &ColorImage, rect: Rect, scale: f32) -> ColorIm
     ColorImage::new([x1 - x0, y1 - y0], pixels)
 }
 
-/// A name for the picture of a document: its title without endings.
+/// A file name for a picture: the document's title without endings.
 pub(super) fn suggested_name(document: Option<&Document>, part: Option<ViewKind>) -> String {
     let title = document.map_or("vramscope", |d| d.title.split('.').next().unwrap_or("vramscope"));
     match part {
@@ -84,7 +84,7 @@ pub(super) fn suggested_name(document: Option<&Document>, part: Option<ViewKind>
     }
 }
 
-/// Writes a picture; an older one of that name goes, once this one is complete.
+/// Writes a PNG. An older file of that name is replaced once the new one is complete.
 pub(in crate::app) fn save_png(image: &egui::ColorImage, out: &std::path::Path) -> Result<(), String> {
     let [width, height] = image.size;
     let pixels: Vec<u8> = image.pixels.iter().flat_map(|p| [p.r(), p.g(), p.b()]).collect();

@@ -1,7 +1,7 @@
-//! Shapes as SVG: what a view painted, as lines, fills and text that a paper or a web page can scale.
+//! egui shapes as SVG: lines, fills and text that scale in a paper or a web page.
 //!
-//! Text stays text (searchable, in the reader's own fonts if ours are missing, squeezed to the same width). Images (strata,
-//! occupancy) are embedded as PNG, one pixel a cell, and scaled without smoothing as on screen.
+//! Text stays text: searchable, in the reader's fonts if ours are missing, squeezed to the same width. Images (strata, occupancy)
+//! are embedded as PNG with one pixel per cell and scaled without smoothing, as on screen.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,12 +14,11 @@ use egui::{Color32, ColorImage, FontFamily, Pos2, Rect, Shape, Stroke, StrokeKin
 use crate::app::theme::fonts;
 use vramscope_core::units::is_steering;
 
-/// The pixels of textures, by id.
 pub type Images = HashMap<TextureId, Arc<ColorImage>>;
 
-/// A whole SVG document of shapes with their clip rectangles, in paint order.
+/// A whole SVG document of shapes and their clip rectangles, in paint order.
 ///
-/// Cost: one pass; a view of 1,600 columns makes some hundred kilobytes.
+/// One pass; a view of 1,600 columns makes some hundred kilobytes.
 pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, images: &Images) -> String {
     let mut out = Writer { text: String::new(), images, gradients: 0 };
     let (w, h) = (number(size.x), number(size.y));
@@ -55,12 +54,12 @@ pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, image
 struct Writer<'a> {
     text: String,
     images: &'a Images,
-    /// Gradients written so far: each has a name.
+    /// Number of gradients written, for unique names.
     gradients: usize,
 }
 
 impl Writer<'_> {
-    /// The text, with the open group closed.
+    /// The output, after closing an open group.
     fn text_outside(&mut self, open: &mut Option<usize>) -> &mut String {
         if open.take().is_some() {
             self.text.push_str("</g>\n");
@@ -124,7 +123,7 @@ impl Writer<'_> {
     fn path(&mut self, path: &PathShape) {
         let colour = match path.stroke.color {
             ColorMode::Solid(colour) => colour,
-            // A colour computed from the place: no view paints with one, and SVG has no such thing.
+            // SVG has no colour that depends on the position, and no view uses one.
             ColorMode::UV(_) => Color32::TRANSPARENT,
         };
         let line = stroke(Stroke::new(path.stroke.width, colour));
@@ -151,7 +150,7 @@ impl Writer<'_> {
     }
 
     fn rect(&mut self, shape: &RectShape) {
-        // SVG strokes lie on the edge; ours lie inside it or outside.
+        // SVG centres a stroke on the edge; egui may put it inside or outside.
         let by = match shape.stroke_kind {
             StrokeKind::Inside => -shape.stroke.width / 2.0,
             StrokeKind::Middle => 0.0,
@@ -161,14 +160,14 @@ impl Writer<'_> {
         if rect.width() < 0.0 || rect.height() < 0.0 || (shape.fill == Color32::TRANSPARENT && shape.stroke.is_empty()) {
             return;
         }
-        // A shadow or glow is decoration; half its strength without the blur comes close.
+        // Without a blur filter, half the strength comes close to a shadow or glow.
         let paint = if shape.blur_width > 0.0 { shape.fill.gamma_multiply(0.5) } else { shape.fill };
         let corner = shape.corner_radius.average();
         let round = if corner > 0.0 { format!(" rx=\"{}\"", number(corner)) } else { String::new() };
         let _ = writeln!(self.text, "<rect{}{round}{}{}/>", rect_attributes(rect), fill(paint), stroke(shape.stroke));
     }
 
-    /// A run of glyphs of one row and one format is one text element, as wide as it is on screen whatever font the reader has.
+    /// Each run of glyphs in one row and format becomes one text element with its width on screen, whatever font the reader has.
     fn galley(&mut self, shape: &TextShape) {
         let job = &shape.galley.job;
         let chars: Vec<(usize, char)> = job.text.char_indices().collect();
@@ -224,14 +223,14 @@ impl Writer<'_> {
             self.image(mesh, image);
             return;
         }
-        // Neighbours of one colour become one path: thousands of columns are one element.
+        // Adjacent triangles of one colour become one path, so that thousands of columns make one element.
         let mut path = String::new();
         let mut ink = Color32::TRANSPARENT;
         let mut triangles = mesh.indices.chunks_exact(3).peekable();
         while let Some(a) = triangles.next() {
             let corner = |i: u32| mesh.vertices.get(i as usize).map(|v| (v.pos, v.color));
             let (Some(p), Some(q), Some(r)) = (corner(a[0]), corner(a[1]), corner(a[2])) else { continue };
-            // What fades: the edge of a list that scrolls on.
+            // A fade, such as at the edge of a list that scrolls on.
             if p.1 != q.1 || q.1 != r.1 {
                 self.flush(&mut path, ink);
                 let other = triangles.peek().and_then(|b| b.iter().find(|i| !a.contains(i))).and_then(|&i| corner(i));
@@ -240,14 +239,14 @@ impl Writer<'_> {
                     triangles.next();
                 }
                 ink = Color32::TRANSPARENT;
-                // Three colours that are no upright fade have no form in SVG; no view paints such.
+                // A triangle with three colours that is no vertical fade cannot be drawn in SVG; no view paints one.
                 continue;
             }
             if p.1 != ink {
                 self.flush(&mut path, ink);
                 ink = p.1;
             }
-            // Two triangles over one upright rectangle, as `add_colored_rect` makes them.
+            // Two triangles that form an upright rectangle, as `add_colored_rect` makes them.
             let fourth = triangles.peek().filter(|b| b[0] == a[2] && b[1] == a[1]).and_then(|b| corner(b[2]));
             if let Some(s) = fourth
                 && [p.1, q.1, r.1, s.1].iter().all(|c| *c == ink)
@@ -274,7 +273,8 @@ impl Writer<'_> {
         self.flush(&mut path, ink);
     }
 
-    /// An upright rectangle that goes from one colour to another, across or down. False, with nothing written, for any other figure.
+    /// Writes an upright rectangle with a horizontal or vertical gradient. For any other figure it writes nothing and returns
+    /// false.
     fn gradient(&mut self, corners: [(Pos2, Color32); 4]) -> bool {
         let rect = Rect::from_points(&corners.map(|c| c.0));
         let at = |place: Pos2| corners.iter().find(|c| c.0 == place).map(|c| c.1);
@@ -285,7 +285,7 @@ impl Writer<'_> {
             (_, true) => (a, b, rect.right_top()),
             _ => return false,
         };
-        // A colour without opacity is black to SVG, and would darken what fades into it.
+        // A transparent egui colour is black, which SVG would blend in, so the stop takes the other end's colour with opacity 0.
         let stop = |colour: Color32, other: Color32| {
             let [r, g, b, _] = if colour.a() == 0 { other } else { colour }.to_srgba_unmultiplied();
             format!("stop-color=\"#{r:02x}{g:02x}{b:02x}\" stop-opacity=\"{}\"", number(f32::from(colour.a()) / 255.0))
@@ -314,7 +314,7 @@ impl Writer<'_> {
         path.clear();
     }
 
-    /// A textured rectangle: the part of the image that its corners name.
+    /// Writes a textured rectangle with the part of the image that its corners name.
     fn image(&mut self, mesh: &Mesh, image: &ColorImage) {
         for corners in mesh.vertices.chunks_exact(4) {
             let place = Rect::from_points(&[corners[0].pos, corners[3].pos]);
@@ -354,7 +354,7 @@ fn encode(pixels: &[u8], width: usize, height: usize) -> Option<String> {
     Some(base64::engine::general_purpose::STANDARD.encode(png.into_inner()))
 }
 
-/// A coordinate to a hundredth of a point, without trailing zeros.
+/// A coordinate rounded to a hundredth of a point, without trailing zeros.
 fn number(v: f32) -> String {
     let text = format!("{:.2}", if v.is_finite() { v } else { 0.0 });
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -412,7 +412,7 @@ fn escape(text: &str) -> String {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            // What XML cannot hold at all, and what a viewer would obey.
+            // Control characters that XML forbids or that would change how a viewer shows the text.
             c if is_steering(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn a_fade_is_a_gradient_and_no_wedge() {
         let rect = Rect::from_min_max(pos2(1.0, 2.0), pos2(9.0, 6.0));
-        // As egui fades the edge of a list: two triangles over the corners in a row.
+        // As egui fades the edge of a list: two triangles with the corners in row order.
         let mut mesh = Mesh::default();
         for (place, ink) in [
             (rect.left_top(), Color32::RED),

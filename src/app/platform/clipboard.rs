@@ -1,4 +1,4 @@
-//! Says "Copied." once the system's clipboard holds what was copied: the window's library does not tell when it fails.
+//! Reports "Copied." only when the system clipboard holds the text, because the window library does not report failures.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 
@@ -6,19 +6,19 @@ use egui::{Context, OutputCommand};
 
 use crate::app::jobs::Jobs;
 
-/// What was copied, on its way.
+/// A copy that is being checked.
 #[derive(Default)]
 pub(in crate::app) struct Copying {
-    /// A button copied it, so the user is told; a text field's own copy is seen in the field.
+    /// A button made the copy, so the user is told. A copy from a text field is visible in the field.
     pub is_told: bool,
-    /// The window is one of the system's, with its clipboard.
+    /// The window is a real one of the desktop, with its clipboard.
     pub is_real: bool,
     pub copied: Option<String>,
     pub asked: Option<Receiver<Result<(), String>>>,
 }
 
 impl Copying {
-    /// After a frame was drawn: notices what it copies.
+    /// Notices what the frame copied. Call it after the frame was drawn.
     pub fn note(&mut self, ctx: &Context) {
         let text = ctx.output(|output| {
             output.commands.iter().rev().find_map(|command| match command {
@@ -32,7 +32,7 @@ impl Copying {
         }
     }
 
-    /// Before the next frame: the text is on the clipboard by now, if there is one. Whether it is, once that is known.
+    /// Checks the clipboard. Call it before the next frame, when the text should be there. Returns the result once it is known.
     pub fn poll(&mut self, jobs: &Jobs) -> Option<Result<(), String>> {
         if let Some(text) = self.copied.take() {
             let is_real = self.is_real;
@@ -48,8 +48,8 @@ impl Copying {
     }
 }
 
-/// Asks the display for what was just copied. Only X11 can be asked by everybody: of Wayland's compositors many tell the clipboard
-/// only to the window in front.
+/// Asks the display server whether the text is on the clipboard. Only X11 tells any program; many Wayland compositors show the
+/// clipboard only to the focused window.
 #[cfg(all(unix, not(target_os = "macos")))]
 fn is_there(text: &str) -> Result<(), String> {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -1,35 +1,31 @@
-//! This machine's GPUs as the welcome page tells of them: who is there, and how full it is.
+//! This machine's GPUs for the welcome page: names, and how full they are.
 
 use vramscope_core::units::{Bytes, counted};
 use vramscope_live::live;
 use vramscope_live::live::source::{GpuError, GpuSource, ProcessKind};
 
-/// A device of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineDevice {
-    /// "GPU 0, NVIDIA H200"
+    /// For example "GPU 0, NVIDIA H200".
     pub name: String,
-    /// Bytes in use.
     pub used: u64,
-    /// Bytes it has.
     pub total: u64,
-    /// One sentence; may be empty.
+    /// One sentence about its use; may be empty.
     pub sentence: String,
 }
 
-/// What is known of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MachineState {
-    /// Nothing yet, or nothing that can tell: the section is hidden.
+    /// Not asked yet, or nothing can tell. The section is hidden.
     #[default]
     Unknown,
-    /// No driver: one sentence.
+    /// No driver; one sentence.
     NoDriver(String),
-    /// Its devices.
     Devices(Vec<MachineDevice>),
 }
 
-/// Asks the driver once. Cost: about 11 ms with a driver and more where it has to wake the cards, so not for the window's thread.
+/// Asks the driver once. Takes about 11 ms, or longer when the driver has to wake the cards, so do not call it on the window's
+/// thread.
 pub fn look() -> MachineState {
     match live::open() {
         Ok(mut source) => tell(source.as_mut()),
@@ -38,7 +34,7 @@ pub fn look() -> MachineState {
     }
 }
 
-/// What a driver tells: a row a device; one sentence where there is none to tell of.
+/// One row per device, or a sentence when there is none.
 fn tell(source: &mut dyn GpuSource) -> MachineState {
     let devices = match source.devices() {
         Ok(devices) => devices,
@@ -64,10 +60,10 @@ fn tell(source: &mut dyn GpuSource) -> MachineState {
     }
 }
 
-/// The most that a driver takes for itself on any card seen so far, and some more.
+/// More than any driver seen so far takes for itself on a card.
 const DRIVERS_SHARE: u64 = 1 << 30;
 
-/// Who uses a device, in a sentence; empty where the driver does not say.
+/// A sentence about the processes on a device; empty when the driver does not say.
 fn users(source: &mut dyn GpuSource, place: usize, used: u64) -> String {
     match source.processes(place, ProcessKind::Compute).map(|list| list.len() as u64) {
         Ok(0) if used > DRIVERS_SHARE => format!("No process is listed, but {} is in use: owner unknown.", Bytes(used)),

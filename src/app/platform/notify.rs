@@ -1,10 +1,10 @@
-//! Notifications of the desktop, for what happens while the window is behind others.
+//! Desktop notifications, for events while the window is behind others.
 
 use std::process::{Command, Stdio};
 
-/// Asks the desktop to show a sentence, on a thread of its own. Where no service answers nothing happens: the window says it too.
+/// Shows a notification from a thread. Without a notification service nothing happens; the window shows the sentence too.
 ///
-/// Two ordinary tools are tried, since either may be missing: `notify-send` of libnotify, then `gdbus` of GLib.
+/// Tries two common tools, since either may be missing: `notify-send` of libnotify, then `gdbus` of GLib.
 pub(in crate::app) fn desktop(title: &str, sentence: &str) {
     let (title, sentence) = (title.to_owned(), sentence.to_owned());
     let work = move || {
@@ -20,15 +20,14 @@ pub(in crate::app) fn desktop(title: &str, sentence: &str) {
     }
 }
 
-/// The commands to try, in order.
 fn ways(title: &str, sentence: &str) -> [Command; 2] {
     let mut send = Command::new("notify-send");
-    // Without "--" a sentence that begins with a dash would be read as an option.
+    // "--" keeps a sentence that begins with a dash from being read as an option.
     send.args(["--app-name=vramscope", "--urgency=critical", "--", title, sentence]);
     let mut bus = Command::new("gdbus");
     bus.args(["call", "--session", "--timeout=5", "--dest=org.freedesktop.Notifications"]);
     bus.args(["--object-path=/org/freedesktop/Notifications", "--method=org.freedesktop.Notifications.Notify"]);
-    // Application, notification it replaces, icon, title, text, buttons, hints, how long in ms (-1: as the desktop likes).
+    // Application, notification to replace, icon, title, text, buttons, hints, duration in ms (-1: the desktop's default).
     let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
     bus.args([
         &quoted("vramscope"),

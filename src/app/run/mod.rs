@@ -13,12 +13,9 @@ use crate::app::window::App;
 
 pub use screenshot::{Screenshot, draw_picture, unknown_view};
 
-/// How to start the window.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Files to open.
     pub files: Vec<PathBuf>,
-    /// A folder to watch for new recordings.
     pub watch: Option<PathBuf>,
 }
 
@@ -40,11 +37,11 @@ fn has_display() -> bool {
     !cfg!(all(unix, not(target_os = "macos"))) || is_set("DISPLAY") || is_wayland()
 }
 
-/// The library that OpenGL needs under Wayland is there. Asked first: the window's own library panics without it.
+/// True when the library that OpenGL needs under Wayland is installed. Checked first, because winit panics without it.
 #[cfg(unix)]
 fn has_wayland_egl() -> bool {
     [c"libwayland-egl.so.1", c"libwayland-egl.so"].iter().any(|name| {
-        // SAFETY: the name ends in a zero byte, and loading this library runs nothing that could matter here.
+        // SAFETY: the name is NUL-terminated, and loading this library runs no code that could break an invariant here.
         let library = unsafe { libc::dlopen(std::ptr::from_ref::<std::ffi::CStr>(name).cast(), libc::RTLD_LAZY) };
         !library.is_null()
     })
@@ -55,8 +52,8 @@ fn has_wayland_egl() -> bool {
     true
 }
 
-/// What to say when WAYLAND_DISPLAY names a socket where no compositor answers. Asked first: the window's own library
-/// would answer with a line of its source.
+/// A sentence when WAYLAND_DISPLAY names a socket where no compositor answers. Checked first, because winit would report it with
+/// a line of its own source.
 #[cfg(unix)]
 fn no_compositor() -> Option<String> {
     let name = std::env::var_os("WAYLAND_DISPLAY").filter(|name| !name.is_empty() && !is_set("WAYLAND_SOCKET"))?;
@@ -96,7 +93,7 @@ fn native_options(size: [f32; 2]) -> eframe::NativeOptions {
     eframe::NativeOptions { viewport, renderer: eframe::Renderer::Glow, persist_window: true, ..Default::default() }
 }
 
-/// Tries each renderer that was compiled in, until one starts.
+/// Tries each compiled renderer until one starts.
 fn start(
     mut options: eframe::NativeOptions,
     make: impl Fn(&eframe::CreationContext<'_>) -> Box<dyn eframe::App> + Clone + 'static,
@@ -130,7 +127,7 @@ fn start(
     ))
 }
 
-/// `NativeOptions` is not `Clone`: its hooks are not. These have none.
+/// `NativeOptions` is not `Clone` because its hooks are not. These options have no hooks.
 fn clone_options(options: &eframe::NativeOptions) -> eframe::NativeOptions {
     eframe::NativeOptions {
         viewport: options.viewport.clone(),

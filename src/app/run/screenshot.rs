@@ -1,4 +1,4 @@
-//! One picture of a recording, drawn without anybody at the window: by the real window as PNG, without a display as SVG.
+//! Draws one picture of a recording without user interaction: PNG from the real window, or SVG without a display.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -20,32 +20,30 @@ use crate::app::window::pictures::{Patience, draw, settings};
 use vramscope_core::formats::export::new_file::refusal;
 use vramscope_core::model::Progress;
 
-/// A picture of the real window.
+/// A picture to draw.
 #[derive(Clone, Debug)]
 pub struct Screenshot {
-    /// The recording; `None` draws the welcome page.
+    /// The recording; `None` for the welcome page.
     pub file: Option<PathBuf>,
-    /// Artefacts of the same run, opened together with it.
+    /// Other files of the same run, opened together with it.
     pub with: Vec<PathBuf>,
-    /// A view's name, `overview` or another workspace's name for the whole window.
+    /// The name of a view, or of a workspace (such as `overview`) for the whole window.
     pub view: String,
     /// Width and height in pixels.
     pub size: (u32, u32),
-    /// Dark or light.
     pub dark: bool,
-    /// Where the cursor stands; `None` leaves it at the out-of-memory event or the end.
+    /// The cursor's event. By default the cursor is where the view opens.
     pub event: Option<u32>,
-    /// The device, by the number the process knew it by; `None` is the busiest.
+    /// The device by the index that the process used; `None` for the busiest.
     pub device: Option<i32>,
-    /// Lines and text instead of pixels; needs no display.
+    /// Writes SVG instead of PNG, which needs no display.
     pub is_svg: bool,
-    /// Draws no path of the machine the recording is from.
+    /// Leaves out paths of the machine that made the recording.
     pub redact: bool,
-    /// The file to write.
     pub out: PathBuf,
 }
 
-/// Draws a recording once into a file: as SVG without a display, as PNG by the real window.
+/// Draws a recording into a file: SVG without a display, PNG with the real window.
 ///
 /// # Errors
 /// One sentence when the view is unknown, the recording cannot be opened, there is no display for a PNG, or the file cannot be written.
@@ -54,7 +52,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(format!("cannot write {}: there is no folder {}", shot.out.display(), folder.display()));
     }
-    // An older picture may go: it is made again from its recording, which may not.
+    // The output may replace an older picture but not the recordings that it is made from.
     let sources: Vec<&Path> = shot.file.iter().chain(&shot.with).map(PathBuf::as_path).collect();
     if let Some(error) = refusal(&shot.out, &sources, true) {
         return Err(error.to_string());
@@ -62,16 +60,16 @@ pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
     if shot.is_svg { export_svg(shot) } else { screenshot(shot.clone()) }
 }
 
-/// One sentence that lists the views when none, and no workspace, has this name.
+/// One sentence that lists the views, when neither a view nor a workspace has this name.
 pub fn unknown_view(name: &str) -> Option<String> {
     let mut known: Vec<&str> = Workspace::ALL.iter().map(|w| w.name()).collect();
     for view in ViewKind::all().map(ViewKind::name).chain(["welcome", "ranks", "probe"]) {
-        // A workspace of one view has its name.
+        // A workspace with a single view has the same name.
         if !known.contains(&view) {
             known.push(view);
         }
     }
-    // The probe's page may name the scenario to run: `probe:leak`.
+    // The probe page may name the scenario to run: `probe:leak`.
     let is_scenario = name.strip_prefix("probe:").is_some_and(|s| vramscope_live::probe::Scenario::find(s).is_ok());
     let is_known = is_scenario || known.contains(&name) || ViewKind::from_name(name).is_some();
     (!is_known).then(|| format!("there is no view called \"{name}\"; the views are {}", known.join(", ")))
@@ -95,7 +93,7 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
     let mut patience = Patience::default();
     let text = draw(&ctx, &mut app, size, |app| {
         patience.check(app, &shot.view)?;
-        // A tab that cannot be read may still make room for one that was opened beside it.
+        // A tab that failed may still be replaced by one that was opened with it.
         if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
             return Err(sentence.clone());
         }
@@ -104,10 +102,10 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
     write(&shot.out, &text)
 }
 
-/// Opens what a picture is of. Without its paths the recording is read here: nobody waits for this window.
+/// Opens the files of a picture. To redact paths it reads the recording right here, since no user is waiting.
 ///
 /// # Errors
-/// One sentence when the recording cannot be opened, or is to be redacted together with others.
+/// One sentence when the recording cannot be opened, or when it is to be redacted together with other files.
 fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), String> {
     let Some(file) = shot.file.as_ref().filter(|_| shot.redact) else {
         app.open_paths(shot.file.iter().chain(&shot.with).cloned());
@@ -128,7 +126,7 @@ fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), String> {
     Ok(())
 }
 
-/// Samples that a picture of a watch waits for: three seconds at the usual rate.
+/// Samples to wait for before a live watch is pictured: three seconds at the usual rate.
 const WATCHED_SAMPLES: usize = 30;
 
 /// Opens the window, draws the recording once, writes a PNG, and closes.
@@ -143,7 +141,7 @@ fn screenshot(shot: Screenshot) -> Result<(), String> {
     let mut options = native_options([shot.size.0 as f32, shot.size.1 as f32]);
     options.persist_window = false;
     options.viewport = options.viewport.with_min_inner_size([64.0, 64.0]).with_decorations(false);
-    // A folder that nobody else knows, gone afterwards: a picture must not depend on what the user did before.
+    // A fresh settings folder, so that pictures do not depend on what the user did before.
     let folder = tempfile::tempdir().map_err(|e| format!("no temporary folder can be made: {e}"))?;
     options.persistence_path = Some(folder.path().join("settings"));
     start(options, move |cc| {
@@ -170,13 +168,12 @@ fn screenshot(shot: Screenshot) -> Result<(), String> {
     receiver.try_recv().unwrap_or_else(|_| Err("the window closed before the picture was taken".to_owned()))
 }
 
-/// The app, watched until it has nothing left to compute, then photographed.
+/// Draws the app until nothing is left to compute, then takes the picture.
 struct Photographer {
     app: App,
-    /// Why there is nothing to draw.
     failure: Option<String>,
     shot: Screenshot,
-    /// Frames drawn since everything was computed.
+    /// Frames since everything was computed.
     calm_frames: u32,
     is_placed: bool,
     is_asked: bool,
@@ -192,7 +189,7 @@ impl Photographer {
     }
 }
 
-/// Puts device, workspace and cursor where a picture wants them; true when that is done, which `is_placed` remembers.
+/// Sets device, workspace and cursor. Returns true when done, and remembers it in `is_placed`.
 ///
 /// # Errors
 /// One sentence when the recording has no such device or event.
@@ -205,11 +202,11 @@ fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> Result<bool,
         return Ok(*is_placed);
     }
     let Some(document) = app.active_document() else {
-        // A text with an out-of-memory error leaves no tab: the dialog that explains it is the picture.
+        // A text with an out-of-memory error opens no tab; the dialog that explains it is the picture.
         *is_placed = shot.file.is_none() || app.explains().transpose()?.is_some();
         return Ok(*is_placed);
     };
-    // A watch that has just begun has nothing to show yet.
+    // A live watch needs a few samples before it shows anything.
     if document.feed.is_some()
         && let Some(track) = document.view().and_then(|v| v.data.device().live.as_deref())
         && track.trouble.is_none()
@@ -248,7 +245,7 @@ fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> Result<bool,
 }
 
 impl eframe::App for Photographer {
-    /// A pointer that happens to rest over the window must not show in the picture.
+    /// Drops pointer events, because a pointer that rests over the window must not show in the picture.
     fn raw_input_hook(&mut self, _ctx: &Context, input: &mut egui::RawInput) {
         input.events.retain(|e| {
             !matches!(e, egui::Event::PointerMoved(_) | egui::Event::PointerButton { .. } | egui::Event::MouseMoved(_))
@@ -273,7 +270,7 @@ impl eframe::App for Photographer {
             self.finish(ctx, Err(sentence));
             return;
         }
-        // A tab that cannot be read may still make room for one that was opened beside it.
+        // A tab that failed may still be replaced by one that was opened with it.
         if let (true, Some(Content::Failed(sentence))) = (self.app.is_idle(), self.app.active_document().map(|d| &d.content)) {
             let sentence = sentence.clone();
             self.finish(ctx, Err(sentence));
@@ -293,9 +290,9 @@ impl eframe::App for Photographer {
 
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
         self.app.draw(ui);
-        // Counted here, not in `logic`: a covered window runs its logic without being drawn.
+        // Counted here and not in `logic`, because a covered window runs `logic` without being drawn.
         self.calm_frames += 1;
-        // Views start their computations while drawing, so a few quiet frames in a row mean that nothing is left.
+        // Views start computations while they draw, so only several idle frames in a row mean that nothing is left.
         if self.calm_frames >= 7 && !self.is_asked {
             self.is_asked = true;
             let (sender, receiver) = channel();

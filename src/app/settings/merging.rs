@@ -1,6 +1,7 @@
-//! Two windows, one file of settings: what this window changed is written over what the other left there, and nothing else.
+//! Two windows share one settings file: each writes only the fields that it changed and keeps the rest as the other left it.
 //!
-//! eframe reads its file once, at the start, and writes it whole. The window that saves last would undo what the other was told.
+//! eframe reads the file once at start and writes it whole. Without merging, the window that saves last would undo the other's
+//! changes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,25 +11,25 @@ use std::time::{Duration, Instant};
 use super::{RECENTS, Recent, Settings};
 use crate::app::jobs::Jobs;
 
-/// What this window knows of the file.
+/// What this window knows about the settings file.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// The file; none for a window that keeps nothing.
+    /// The file; `None` for a window that saves nothing.
     file: Option<PathBuf>,
-    /// The settings as they were read, or written last.
+    /// The settings as last read or written.
     before: Settings,
-    /// What stands in the file, while it is read before writing; empty where it cannot be understood.
+    /// The file being read before it is written; empty when it cannot be parsed.
     reading: Option<Receiver<Option<Settings>>>,
     theirs: Option<Option<Settings>>,
-    /// When the file was asked for last.
+    /// When the file was last requested.
     asked: Option<Instant>,
 }
 
-/// How often the settings are written while the window is open.
+/// Interval between saves while the window is open.
 const EVERY: Duration = Duration::from_secs(30);
 
 impl Kept {
-    /// Of the file that eframe keeps the settings in, where the system has a place for one.
+    /// Uses the file in which eframe keeps the settings, when the system has a place for it.
     pub fn by_eframe(settings: Settings) -> Self {
         Kept {
             file: eframe::storage_dir("vramscope").map(|folder| folder.join("app.ron")),
@@ -38,19 +39,19 @@ impl Kept {
         }
     }
 
-    /// Begins to read the file, off the window's thread: it is written once that is done.
+    /// Starts to read the file off the window's thread. It is written when that is done.
     pub fn ask(&mut self, jobs: &Jobs) {
         self.asked = Some(Instant::now());
         let file = self.file.clone();
         self.reading = Some(jobs.spawn("settings", move || file.as_deref().and_then(read)));
     }
 
-    /// True when the settings were not written for a while.
+    /// True when the next save is due.
     pub fn is_due(&self) -> bool {
         self.file.is_some() && self.reading.is_none() && self.asked.is_none_or(|at| at.elapsed() >= EVERY)
     }
 
-    /// True once when the file was read and can be written.
+    /// True once, when the file was read and can be written.
     pub fn is_read(&mut self) -> bool {
         let Some(answer) = self.reading.as_ref().map(Receiver::try_recv) else { return false };
         if answer == Err(TryRecvError::Empty) {
@@ -61,8 +62,8 @@ impl Kept {
         true
     }
 
-    /// What is to be written now. The files that another window opened are among this one's recents from here on. The file is read
-    /// here only where that was not done before: when the window closes.
+    /// The settings to write now. Adds files that another window opened to `mine.recents`. The file is read here only when the
+    /// window closes without a finished read.
     pub fn to_write(&mut self, mine: &mut Settings) -> Settings {
         let theirs = self.theirs.take().unwrap_or_else(|| self.file.as_deref().and_then(read));
         let written = match theirs {
@@ -75,17 +76,16 @@ impl Kept {
     }
 }
 
-/// The settings that stand in such a file now. None where it is missing, is just being written, or cannot be understood: then
-/// what this window knows is all there is.
+/// The settings in the file. `None` when it is missing, half written or not parsable; this window's settings are then used alone.
 fn read(file: &Path) -> Option<Settings> {
     let text = std::fs::read_to_string(file).ok()?;
-    // eframe's file is a map from keys to values, each value a text in the same notation.
+    // eframe's file is a RON map from keys to strings, each of which is RON again.
     let values: HashMap<String, String> = ron::from_str(&text).ok()?;
     ron::from_str(values.get(eframe::APP_KEY)?).ok()
 }
 
-/// What is to be written: of each field the value of this window where it differs from `before`, which is what this window read or
-/// wrote last, and otherwise what stands in the file. Of the recents, files that both windows opened or forgot.
+/// Merges settings: a field that this window changed since `before` (last read or written) wins, other fields stay as in the
+/// file. Recents are merged by file.
 fn merge(mine: &Settings, before: &Settings, theirs: Settings) -> Settings {
     fn pick<T: Clone + PartialEq>(mine: &T, before: &T, theirs: T) -> T {
         if mine == before { theirs } else { mine.clone() }
@@ -106,9 +106,9 @@ fn merge(mine: &Settings, before: &Settings, theirs: Settings) -> Settings {
     }
 }
 
-/// Files opened here come first, in their order; files forgotten here go; the rest is as the other window left it.
+/// Files opened here come first, files forgotten here are removed, and the rest stays as the other window left it.
 fn merge_recents(mine: &[Recent], before: &[Recent], mut theirs: Vec<Recent>) -> Vec<Recent> {
-    // A file is put on top when it is opened, so what was opened here stands above the longest tail that is still as it was.
+    // Opening a file moves it to the top, so files opened here are above the longest unchanged tail.
     let is_old = |recent: &Recent| before.contains(recent);
     let mut rest = before.iter();
     let untouched = mine.iter().rev().take_while(|m| is_old(m) && rest.by_ref().rev().any(|b| b.path == m.path)).count();
@@ -116,7 +116,7 @@ fn merge_recents(mine: &[Recent], before: &[Recent], mut theirs: Vec<Recent>) ->
     let was_full = mine.len() >= RECENTS;
     theirs.retain(|t| {
         let is_known_here = mine.iter().any(|m| m.path == t.path);
-        // One that fell off the end of a full list was not forgotten by the user.
+        // A file that fell off the end of a full list was not forgotten by the user.
         let was_forgotten = !is_known_here && !was_full && before.iter().any(|b| b.path == t.path);
         !was_forgotten && !opened.iter().any(|m| m.path == t.path)
     });
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn each_window_keeps_what_the_other_changed() {
         let before = with(&["/old"]);
-        // The other window opened a file and chose the light theme; this one opened a file and named an editor.
+        // The other window opened a file and chose the light theme. This one opened a file and set an editor.
         let theirs = Settings { theme: ThemeChoice::Light, ..with(&["/theirs", "/old"]) };
         let mine = Settings { editor: "vim".to_owned(), ..with(&["/mine", "/old"]) };
         let merged = merge(&mine, &before, theirs);
@@ -197,7 +197,7 @@ mod tests {
         let written = kept.to_write(&mut mine);
         assert_eq!((written.theme, written.editor.as_str()), (ThemeChoice::Dark, "code \"-g\""));
         assert_eq!((paths(&written), paths(&mine)), (vec!["/b", "/a"], vec!["/b", "/a"]));
-        // What the other window wrote is not this one's choice.
+        // The other window's values do not become this window's choice.
         assert_eq!(mine.editor, "");
         std::fs::write(&file, "{ \"app\": \"(theme:").unwrap();
         assert_eq!(read(&file), None);

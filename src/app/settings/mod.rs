@@ -1,4 +1,4 @@
-//! What outlives a session: theme, recent files, layouts, the editor.
+//! What is kept between sessions: theme, recent files, layouts, the editor.
 
 pub mod merging;
 
@@ -12,20 +12,16 @@ use crate::app::state::shared::{Axis, TrackLayout};
 use crate::app::state::workspace::Layouts;
 use vramscope_core::anatomy::roles::{Rule, rules_from_text, rules_path, rules_to_text};
 
-/// Dark, light, or what the system says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ThemeChoice {
-    /// As the system says.
+    /// Follow the system.
     #[default]
     System,
-    /// Always dark.
     Dark,
-    /// Always light.
     Light,
 }
 
 impl ThemeChoice {
-    /// What egui calls it.
     pub fn preference(self) -> egui::ThemePreference {
         match self {
             ThemeChoice::System => egui::ThemePreference::System,
@@ -35,65 +31,60 @@ impl ThemeChoice {
     }
 }
 
-/// A file opened before, with what the welcome page says of it.
+/// A recently opened file, with its line on the welcome page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recent {
-    /// The file.
     #[serde(with = "path_or_bytes")]
     pub path: PathBuf,
     /// Peak of reserved bytes of the busiest device.
     pub peak_reserved: u64,
     /// Events of the busiest device.
     pub events: u64,
-    /// It holds an out-of-memory event.
     pub has_oom: bool,
-    /// One sentence.
     pub sentence: String,
     /// Reserved bytes over the run, at most 96 points.
     pub reserved: Vec<u64>,
-    /// Requested bytes over the run, as many points.
+    /// Requested bytes over the run, with as many points.
     pub requested: Vec<u64>,
 }
 
-/// How many recent files are remembered.
 const RECENTS: usize = 12;
 
-/// Settings and memory. Unknown or missing fields fall back to defaults, so that an older version's file still loads.
+/// Settings and memory of the window. Missing fields get defaults, so that files of older versions load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Dark, light, system.
     pub theme: ThemeChoice,
     /// Newest first.
     pub recents: Vec<Recent>,
-    /// Arrangements a new document starts with.
+    /// Arrangements for new documents.
     pub layouts: Layouts,
-    /// Folds and heights of the timeline's tracks.
+    /// Which timeline tracks are folded, and their heights.
     pub tracks: TrackLayout,
-    /// Axis a new document starts with.
+    /// Axis of new documents.
     pub axis: Axis,
-    /// What colours mean in a new document; by role, where roles are known, until something is chosen. Older versions wrote what
-    /// nobody had chosen, under another name.
+    /// Colouring of new documents. `None`, until the user chooses, means by role where roles are known. Older versions saved a
+    /// value that nobody had chosen, under another name.
     #[serde(rename = "colour_chosen")]
     pub colour_by: Option<ColourBy>,
-    /// Command that opens a source line, as [`crate::app::platform::editor`] reads it; empty leaves it to `$VISUAL` and `$EDITOR`.
+    /// Command that opens a source line, in the syntax of [`crate::app::platform::editor`]. Empty uses `$VISUAL` or `$EDITOR`.
     pub editor: String,
-    /// Folders of this machine that stand for folders of others, where recordings name source files.
+    /// Maps folders in recordings to folders of this machine, to find source files.
     pub source_folders: Vec<PathPrefix>,
-    /// The user's own rules for roles, first ones first.
+    /// The user's role rules, in order of precedence.
     pub category_rules: Vec<Rule>,
-    /// Whether the files that were open come back when the window is opened without any. Off until it is chosen.
+    /// Whether files that were open are reopened when the window starts without any. Off by default.
     pub reopens: bool,
-    /// Whether the tour was offered: that is done once.
+    /// Whether the tour was offered; it is offered once.
     pub tour_was_offered: bool,
-    /// The files that were open when a window was closed last, in the order of their tabs; those whose names are text.
+    /// Files that were open when a window last closed, in tab order. Paths that are not UTF-8 are left out.
     pub left_open: Vec<String>,
 }
 
 impl Settings {
-    /// Takes the rules from the file that the command line reads too, where there is one: it may have been edited by hand. One
-    /// that cannot be read is left alone.
+    /// Reads the rules from the file that the command line uses, since the user may have edited it by hand. A file that does not
+    /// parse is ignored.
     pub fn read_rules(&mut self) {
         let text = rules_path().and_then(|path| std::fs::read_to_string(path).ok());
         if let Some(rules) = text.and_then(|text| rules_from_text(&text).ok()) {
@@ -101,12 +92,12 @@ impl Settings {
         }
     }
 
-    /// Writes the rules where the command line finds them, on a thread of its own: a disk may be slow.
+    /// Writes the rules to the file that the command line reads, on a thread because a disk may be slow.
     pub fn write_rules(&self) {
         let Some(path) = rules_path() else { return };
         let text = rules_to_text(&self.category_rules);
         let write = move || {
-            // Without it the rules still stand in the settings; only the command line does not see the change.
+            // If this fails, the rules are still in the settings; only the command line lacks the change.
             let written = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&path, text));
             if let Err(error) = written {
                 tracing::warn!("{}: the role rules were not written for the command line: {error}", path.display());
@@ -117,21 +108,21 @@ impl Settings {
         }
     }
 
-    /// Puts a file at the top of the recents, once.
+    /// Moves a file to the top of the recents.
     pub fn remember(&mut self, recent: Recent) {
         self.recents.retain(|r| r.path != recent.path);
         self.recents.insert(0, recent);
         self.recents.truncate(RECENTS);
     }
 
-    /// Forgets a file that is gone.
+    /// Removes a file from the recents.
     pub fn forget(&mut self, path: &Path) {
         self.recents.retain(|r| r.path != path);
     }
 }
 
-/// Paths as text where they are text. A name that is not UTF-8 is legal on Unix and is kept as bytes: serde refuses such a path,
-/// and with it everything that is saved beside it.
+/// Serializes paths as text, or as bytes when they are not UTF-8 (legal on Unix). Without this serde would refuse such a path and
+/// nothing could be saved.
 mod path_or_bytes {
     use std::path::{Path, PathBuf};
 

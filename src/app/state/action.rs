@@ -1,4 +1,4 @@
-//! [`Action`]: every change of state. Views send them; `handler` alone applies them.
+//! [`Action`]: every change of application state. Views send actions; only `handler` applies them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,36 +17,34 @@ use super::view_kind::ViewKind;
 use vramscope_core::anatomy::OwnBlocks;
 use vramscope_core::plan::{Plan, Setting, Size};
 
-/// One change of state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Run a command.
     Run(Command),
-    /// Open files, each in a tab; those of one run are put together.
+    /// Open files, each in its own tab. Files of one run are merged into one recording.
     Open(Vec<PathBuf>),
     /// Add a trace, a timeline or counters of the same run to the recording in front.
     Add(PathBuf),
     /// Open folders, patterns or many files as the ranks of one job, in one tab.
     OpenRanks(Vec<PathBuf>),
-    /// One of two files to compare: the second one is asked for, then both are compared.
+    /// Start a comparison with this file. The window then asks for the second file and compares both at their peak.
     CompareOneOf(PathBuf),
-    /// Open the first file and hold it against the second, each at its peak.
+    /// Compare two files, each at its peak. The first one opens in a tab.
     CompareFiles(PathBuf, PathBuf),
     /// Watch a folder for new recordings; `None` stops.
     WatchFolder(Option<PathBuf>),
-    /// Say what the out-of-memory messages of a text mean.
+    /// Explain the out-of-memory messages in a text.
     Explain(Excerpt),
-    /// Read a log and say what its out-of-memory messages mean.
+    /// Read a log and explain its out-of-memory messages.
     ExplainLog(PathBuf),
-    /// Say in the dialog why nothing was explained.
+    /// Show in the dialog why there was nothing to explain.
     NothingToExplain(String),
-    /// Ask for a path in the window itself.
+    /// Ask for a path with the window's own path field.
     AskPath(Choosing),
-    /// Write the live session in front, from now on and what was seen so far.
+    /// Save the live session in front: what was recorded so far and what follows.
     SaveSession(PathBuf),
     /// Ask for a log to explain.
     AskLog,
-    /// Ask where to save a picture of a pane (its view and place), or of the window.
+    /// Ask where to save a picture of a pane (its view and rectangle), or of the window when `None`.
     AskPicture(Option<(ViewKind, egui::Rect)>),
     /// Save the picture that was asked for.
     SavePicture(PathBuf),
@@ -62,52 +60,48 @@ pub enum Action {
     Close(DocumentId),
     /// Show another device of the recording in front.
     SetDevice(usize),
-    /// Move the cursor: the instant after this event.
+    /// Move the cursor to the state after this event.
     SetCursor(u32),
     /// Move the cursor and bring it into view.
     GoTo(u32),
-    /// The instant of samples that views show; the newest when `None`.
+    /// The sample instant that views show (microseconds since the epoch); the newest when `None`.
     SetInstant(Option<i64>),
     /// Show this part of the axis.
     SetWindow(f64, f64),
-    /// Events or wall clock.
     SetAxis(Axis),
     /// The event under the pointer, for ghost lines in other views.
     HoverEvent(Option<u32>),
-    /// The thing under the pointer.
     Hover(Option<Item>),
-    /// The class of the legend under the pointer: the others are dimmed while it is there.
+    /// The legend class under the pointer. The other classes are dimmed meanwhile.
     HoverClass(Option<u8>),
-    /// Select something, or nothing.
     Select(Option<Item>),
-    /// Choose a range of events that counts and findings follow, or none.
+    /// Choose the range of events that counts and findings cover; `None` for the whole recording.
     SetRange(Option<(u32, u32)>),
-    /// What block colours mean.
     SetColourBy(ColourBy),
-    /// Ask for allocations by a query; one that cannot be read, or is empty, asks for nothing.
+    /// Set the allocation query. A query that is empty or does not parse clears it.
     SetQuery(String),
     /// Dim all classes but these; empty shows all.
     SetFocusClasses(Vec<u8>),
-    /// The blocks of the row under the pointer: the others are dimmed while it is there.
+    /// The blocks of the row under the pointer. All other blocks are dimmed meanwhile.
     HoverOwn(Option<Arc<OwnBlocks>>),
-    /// Dim all blocks but these, until something is selected; `None` shows all.
+    /// Dim all blocks but these until something is selected; `None` dims nothing.
     KeepOwn(Option<Arc<OwnBlocks>>),
     /// Set the marker A (0) or B (1) at an event.
     SetMarker(usize, Option<u32>),
-    /// Bring What-if to the front with these settings (of `PYTORCH_CUDA_ALLOC_CONF`) among those it runs, and selected.
+    /// Show What-if, add these settings (a `PYTORCH_CUDA_ALLOC_CONF` string) to those it runs, and select them.
     TrySettings(String),
-    /// Fold or resize tracks of the timeline, in all documents.
+    /// Fold or resize timeline tracks, in all documents.
     SetTracks(TrackLayout),
-    /// What A (0) or B (1) of a comparison is.
+    /// Set side A (0) or B (1) of the comparison.
     Compare(usize, Source),
-    /// Run the requests of the device in front under these settings and limit, and open what the allocator did in a tab.
+    /// Simulate the requests of the device in front under these settings and limit, and open the result in a tab.
     OpenSimulation {
-        /// As `PYTORCH_CUDA_ALLOC_CONF` takes them.
+        /// A `PYTORCH_CUDA_ALLOC_CONF` string.
         conf: String,
-        /// The most bytes that may be reserved.
+        /// Most bytes that may be reserved.
         limit: Option<u64>,
     },
-    /// Open a planned run, which was never made, in a tab.
+    /// Open a planned (predicted) run in a tab.
     OpenPlanned(Box<PlannedRun>),
     /// Open a source location in the user's editor.
     OpenSource {
@@ -116,20 +110,20 @@ pub enum Action {
         /// Line, from 1.
         line: u32,
     },
-    /// The folder that holds the source file which was asked for.
+    /// The folder that holds the source file that was asked for.
     SourcesIn(PathBuf),
     /// Put text on the clipboard.
     Copy(String),
-    /// Something for the live watch in front.
+    /// An action for the live watch in front.
     Live(LiveAction),
-    /// Tell the user something once.
+    /// Show the user a message once.
     Notify(String),
-    /// Tell the user that something did not work.
+    /// Tell the user that something failed.
     Complain(String),
 }
 
 impl Choosing {
-    /// What choosing it does.
+    /// The action that follows when a path was chosen.
     pub fn action(self, path: PathBuf) -> Action {
         match self {
             Choosing::Open => Action::Open(vec![path]),
@@ -147,18 +141,14 @@ impl Choosing {
     }
 }
 
-/// A run that a plan predicts, as a recording to look at.
+/// A run predicted by a plan, opened as a recording.
 #[derive(Clone, Debug)]
 pub struct PlannedRun {
-    /// The program.
     pub plan: Arc<Plan>,
-    /// What its tab is called.
     pub title: String,
-    /// The size.
     pub size: Size,
-    /// Changes, as they are written after `--change`; empty for none.
+    /// Changes in the syntax of `--change`; empty for none.
     pub changes: String,
-    /// Settings and limit.
     pub setting: Setting,
 }
 
@@ -169,26 +159,25 @@ impl PartialEq for PlannedRun {
     }
 }
 
-/// Where views put their actions. Cheap to clone.
+/// The sending end that views use. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Actions {
     sender: Sender<Action>,
 }
 
 impl Actions {
-    /// A sender and the receiver the app drains each frame.
+    /// The sender, and the receiver that the app drains each frame.
     pub fn channel() -> (Self, Receiver<Action>) {
         let (sender, receiver) = channel();
         (Actions { sender }, receiver)
     }
 
-    /// Queues an action; it is applied before the next frame is drawn.
+    /// Queues an action. The app applies it before it draws the next frame.
     pub fn send(&self, action: Action) {
-        // The receiver lives as long as the app; after that nobody is left to act.
+        // The receiver lives as long as the app. Sending fails only while the app shuts down, where it does not matter.
         let _ = self.sender.send(action);
     }
 
-    /// Queues a command.
     pub fn run(&self, command: Command) {
         self.send(Action::Run(command));
     }

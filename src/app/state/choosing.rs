@@ -4,29 +4,28 @@ use std::path::Path;
 
 use vramscope_core::formats::folder::{is_log_name, is_pattern, is_recording_name};
 
-/// What the chosen path is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choosing {
     /// Recordings, each in a tab.
     #[default]
     Open,
-    /// A trace, a timeline or counters for the recording in front.
+    /// A trace, a timeline or counters that belong to the recording in front.
     Add,
-    /// A folder with one recording a rank.
+    /// A folder with one recording per rank.
     Ranks,
     /// A folder to watch for new recordings.
     WatchFolder,
     /// The first of two recordings to compare.
     First,
-    /// The one it is held against.
+    /// The second of two recordings to compare.
     Second,
-    /// Where a picture is written.
+    /// Target of a picture.
     Picture,
-    /// Where a recording is written.
+    /// Target of a saved recording.
     Save,
-    /// Where a report on a recording is written.
+    /// Target of a report.
     Report,
-    /// Where a live session is written.
+    /// Target of a live session.
     Session,
     /// A log whose out-of-memory messages are to be explained.
     Log,
@@ -35,7 +34,7 @@ pub enum Choosing {
 }
 
 impl Choosing {
-    /// What the dialog and the path field ask for.
+    /// Title of the dialog and of the path field.
     pub fn title(self) -> &'static str {
         match self {
             Choosing::Open => "Path of a recording, or of a folder with one for each rank",
@@ -53,7 +52,7 @@ impl Choosing {
         }
     }
 
-    /// What can be given, said while nothing is typed.
+    /// Hint while the path field is empty.
     pub fn hint(self) -> &'static str {
         match self {
             Choosing::Open => {
@@ -73,7 +72,6 @@ impl Choosing {
         }
     }
 
-    /// The verb on the button.
     pub fn verb(self) -> &'static str {
         match self {
             Choosing::Open | Choosing::Ranks | Choosing::Log => "Open",
@@ -86,7 +84,7 @@ impl Choosing {
         }
     }
 
-    /// Said while what is typed cannot be chosen.
+    /// Message while the typed path cannot be chosen.
     pub fn refusal(self) -> &'static str {
         match self {
             Choosing::Picture => "Give a folder that exists and a name ending in .png or .svg.",
@@ -98,7 +96,7 @@ impl Choosing {
         }
     }
 
-    /// Said while what is typed can be chosen: what Enter does.
+    /// Message while the typed path can be chosen: it says what Enter does.
     pub fn offer(self, verdict: Verdict) -> &'static str {
         match self.verb() {
             _ if self.is_new() && verdict.exists => "Enter: replace the file of that name.",
@@ -117,12 +115,12 @@ impl Choosing {
         matches!(self, Choosing::Ranks | Choosing::WatchFolder | Choosing::Sources)
     }
 
-    /// True for a file that is written.
+    /// True when the path is for a file that is to be written.
     pub(crate) fn is_new(self) -> bool {
         !self.endings().is_empty()
     }
 
-    /// How the name of a file that is written ends; the first is the usual one. None for what is read.
+    /// Endings of the file to write, the usual one first. Empty when a file is read.
     pub(crate) fn endings(self) -> &'static [&'static str] {
         match self {
             Choosing::Picture => &["png", "svg"],
@@ -133,7 +131,7 @@ impl Choosing {
         }
     }
 
-    /// What a dialog calls the files that are asked for, and how their names end.
+    /// Filter name and file endings for the desktop's file dialog.
     pub(crate) fn files(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Choosing::Add => ("Traces, timelines and counters", &["json", "gz", "zst", "txt"]),
@@ -146,7 +144,7 @@ impl Choosing {
         }
     }
 
-    /// True for the name of a file that is asked for.
+    /// True when a file of this name can serve the purpose.
     pub(crate) fn wants(self, name: &str) -> bool {
         match self {
             Choosing::Open | Choosing::First | Choosing::Second | Choosing::Ranks | Choosing::WatchFolder => {
@@ -161,7 +159,7 @@ impl Choosing {
         }
     }
 
-    /// Looks at a path: whether it can be chosen. Asks the disk, which may be slow: off the window's thread.
+    /// Checks whether a path can be chosen. It reads the disk, which may be slow, so call it off the window's thread.
     pub fn judge(self, path: &Path) -> Verdict {
         let meta = path.metadata().ok();
         let (exists, is_folder) = (meta.is_some(), meta.as_ref().is_some_and(std::fs::Metadata::is_dir));
@@ -176,18 +174,16 @@ impl Choosing {
     }
 }
 
-/// What the disk says of a path.
+/// What the disk says about a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// It can be chosen.
+    /// The path can be chosen.
     pub accepts: bool,
-    /// There is something of that name.
     pub exists: bool,
-    /// It is a folder.
     pub is_folder: bool,
 }
 
-/// True for a name with one of these endings in a folder that exists.
+/// True for a name with one of these endings in an existing folder.
 fn is_new_file(file: &Path, endings: &[&str]) -> bool {
     let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
     let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

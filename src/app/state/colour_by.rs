@@ -1,29 +1,25 @@
-//! What block colours mean, as the user chooses it.
+//! What block colours mean.
 
 use serde::{Deserialize, Serialize};
 
-/// What block colours mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ColourBy {
     /// The user's innermost frame.
     #[default]
     Stack,
-    /// What it is for: parameters, gradients, activations and so on.
+    /// The role: parameters, gradients, activations and so on.
     Role,
-    /// Block size, in eight steps that each hold a fair share of the bytes at the peak.
+    /// Block size in eight classes, each with a similar share of the bytes at the peak.
     SizeClass,
-    /// Events since the allocation, in octaves that span the recording.
+    /// Events since the allocation, in powers of two that span the recording.
     Age,
-    /// The stream it belongs to.
     Stream,
     /// Small, large, or a private pool.
     Pool,
-    /// The segment that holds it.
     Segment,
 }
 
 impl ColourBy {
-    /// Every choice, in menu order.
     pub const ALL: [ColourBy; 7] = [
         ColourBy::Stack,
         ColourBy::Role,
@@ -34,7 +30,7 @@ impl ColourBy {
         ColourBy::Segment,
     ];
 
-    /// Its name inside a sentence.
+    /// The name used inside a sentence.
     pub fn text(self) -> &'static str {
         match self {
             ColourBy::Stack => "stack",

@@ -1,4 +1,4 @@
-//! [`Command`]: everything a person can ask for by name. Menus, the palette, shortcuts and help are derived from this list.
+//! [`Command`]: everything a user can run by name. Menus, the palette, shortcuts and help are derived from this list.
 
 use std::borrow::Cow;
 
@@ -8,137 +8,110 @@ use super::colour_by::ColourBy;
 use super::view_kind::ViewKind;
 use super::workspace::Workspace;
 
-/// Something a person can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Choose files in the desktop's dialog.
     Open,
-    /// Type a path.
+    /// Ask for a path with the window's own path field.
     OpenPath,
-    /// Choose a folder with one recording a rank.
+    /// Choose a folder with one recording per rank.
     OpenRanks,
-    /// Choose two recordings and hold one against the other.
+    /// Choose two recordings and compare them.
     CompareFiles,
     /// Watch a folder for new recordings, or stop watching.
     WatchFolder,
     /// Save the window as PNG or SVG.
     SavePicture,
-    /// Save the recording in front as a snapshot, a live watch as a session.
+    /// Save the recording in front as a snapshot, or the live watch in front as a session.
     SaveRecording,
-    /// Save a report on the recording in front, as a page or as Markdown.
+    /// Save a report on the recording in front, as HTML or Markdown.
     SaveReport,
-    /// Choose a trace, timeline or counters of the run in front.
+    /// Add a trace, a timeline or counters of the same run to the recording in front.
     AddFile,
-    /// Make a memory problem happen.
+    /// Run the probe, which provokes a memory problem on a real card.
     Probe,
-    /// Run the requests of the recording in front on a card.
+    /// Replay the requests of the recording in front on a real card.
     Replay,
     /// Paste the text of an out-of-memory error.
     Explain,
     /// Watch this machine's GPUs.
     WatchMachine,
-    /// Show the welcome page.
     Welcome,
-    /// Close the tab in front.
     Close,
-    /// Activate the tab to the right.
     NextTab,
-    /// Activate the tab to the left.
     PreviousTab,
-    /// Leave.
     Quit,
-    /// Find commands, stacks, addresses.
+    /// Search commands, stacks and addresses.
     Palette,
-    /// The query or filter field of the view in front; the palette where none has one.
+    /// Focus the query or filter field of the view in front, or open the palette when it has none.
     FindInView,
-    /// Dark, light, as the system says.
+    /// Switch between the dark and the light theme.
     ToggleTheme,
-    /// The list of shortcuts and gestures.
+    /// Show shortcuts and gestures.
     Help,
-    /// A few steps on a sample that show what the window tells.
+    /// Show five steps on a sample.
     Tour,
-    /// How to record, with each framework.
+    /// Show how to record with each framework.
     HowToRecord,
-    /// The manual.
     Manual,
-    /// What this program is.
     About,
-    /// The window's settings.
     Settings,
     /// Edit the user's own rules for roles.
     RoleRules,
-    /// Show the whole recording.
     ZoomFit,
-    /// Halve the visible range about the cursor.
+    /// Halve the visible range around the cursor.
     ZoomIn,
-    /// Double the visible range about the cursor.
+    /// Double the visible range around the cursor.
     ZoomOut,
-    /// Move the visible range back.
     PanLeft,
-    /// Move the visible range forward.
     PanRight,
-    /// Count events on the horizontal axis, or show wall-clock time.
+    /// Switch the horizontal axis between events and wall-clock time.
     ToggleAxis,
-    /// Cursor one event back.
     EventBack,
-    /// Cursor one event on.
     EventForward,
-    /// Cursor to the first event.
     First,
-    /// Cursor to the last event.
     Last,
-    /// Cursor to the highest reserved bytes.
+    /// Move the cursor to the most reserved bytes.
     Peak,
-    /// Cursor to the peak before this one.
     PreviousPeak,
-    /// Cursor to the peak after this one.
     NextPeak,
-    /// Cursor to the next out-of-memory event, round and round.
+    /// Move the cursor to the next out-of-memory event; after the last comes the first.
     OutOfMemory,
-    /// Put the marker A (0) or B (1) at the cursor.
+    /// Set marker A (0) or B (1) at the cursor.
     SetMarker(usize),
-    /// Take A and B away.
     ClearMarkers,
-    /// Select the allocation before this one by the same stack.
+    /// Select the previous allocation with the same stack.
     PreviousSameStack,
-    /// Select the allocation after this one by the same stack.
+    /// Select the next allocation with the same stack.
     NextSameStack,
-    /// Ask for all allocations by the selection's stack.
+    /// Query all allocations with the selection's stack.
     QueryStack,
-    /// Zoom to the selection's life.
+    /// Zoom to the lifetime of the selection.
     FitSelection,
-    /// Let go of the range, the query, the selection: innermost first. The zoom stays.
+    /// Clear the range, the query or the selection, innermost first. The zoom stays.
     Clear,
-    /// The window before when that changed last, else the selection before.
+    /// Undo the last change of the visible window or of the selection, whichever came last.
     SelectionBack,
-    /// The selection after.
+    /// Select again what [`SelectionBack`](Self::SelectionBack) left.
     SelectionForward,
-    /// Copy the selected block's address.
     CopyAddress,
-    /// Copy the selected block's stack.
     CopyStack,
-    /// Colour blocks by this.
     Colour(ColourBy),
-    /// Switch to a workspace.
     Workspace(Workspace),
-    /// Put the workspace's panes back.
+    /// Restore the workspace's default panes.
     ResetLayout,
-    /// Bring a view to the front, adding it when it is not in the workspace.
+    /// Bring a view to the front; add it when the workspace lacks it.
     Show(ViewKind),
 }
 
-/// What has to be there for a command to make sense.
+/// What a command needs before it can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing.
     Nothing,
-    /// A loaded recording in front.
     Recording,
-    /// A selected allocation or block.
     Selection,
-    /// A recording with an out-of-memory event.
     OutOfMemory,
-    /// Something that can be saved: a recording, a finished run of the probe, a live watch.
+    /// Something that can be saved: a recording, a finished probe run or a live watch.
     Saveable,
 }
 
@@ -209,42 +182,41 @@ impl Command {
         all
     }
 
-    /// What menus and the palette call it.
+    /// The text in menus and in the palette.
     pub fn text(self) -> String {
         self.spec().text.into_owned()
     }
 
-    /// One sentence for hover and help; empty where the name says it all.
+    /// One sentence for hover and help; empty where the text says enough.
     pub fn tooltip(self) -> &'static str {
         self.spec().tooltip
     }
 
-    /// Its shortcuts; the first is the one shown.
+    /// The shortcuts; the first is the one that is shown.
     pub fn shortcuts(self) -> Vec<KeyboardShortcut> {
         self.spec().shortcuts
     }
 
-    /// Its first shortcut as it is written on keys: `Ctrl+K`, `[`, `?`; empty without one.
+    /// The first shortcut as text: `Ctrl+K`, `[`, `?`; empty when there is none.
     pub fn keys(self) -> String {
         self.shortcuts().first().map(written).unwrap_or_default()
     }
 
-    /// True for what works while a dialog is open: it closes it, or takes its place.
+    /// True when the command works while a dialog is open: it closes the dialog or replaces it.
     pub fn works_in_dialogs(self) -> bool {
         self.spec().works_in_dialogs
     }
 
-    /// True for what goes one further with each press: cursor, window, tabs, selections. Others do all they can at once.
+    /// True when every press counts (cursor, window, tabs, selections). Other commands run once however often a frame saw the key.
     pub fn moves(self) -> bool {
         self.spec().moves
     }
 
-    /// What it needs to make sense.
     pub fn needs(self) -> Needs {
         self.spec().needs
     }
 
-    /// Everything there is to say of a command, in one place.
+    /// Text, tooltip, shortcuts and conditions of every command.
     fn spec(self) -> Spec {
         use Command as C;
         const ALT: Modifiers = Modifiers::ALT;
@@ -400,7 +372,7 @@ impl Command {
     }
 }
 
-/// What is said of a command. What it does is in `window/commands.rs`, which knows the application.
+/// Everything about a command but its effect, which is in `window/commands.rs` because it needs the app.
 struct Spec {
     text: Cow<'static, str>,
     tooltip: &'static str,
@@ -410,7 +382,7 @@ struct Spec {
     moves: bool,
 }
 
-/// A command of this name, which needs nothing.
+/// A spec with this text that needs nothing.
 fn says(text: impl Into<Cow<'static, str>>) -> Spec {
     Spec { text: text.into(), tooltip: "", shortcuts: Vec::new(), needs: Needs::Nothing, works_in_dialogs: false, moves: false }
 }
@@ -429,18 +401,18 @@ impl Spec {
         Spec { needs, ..self }
     }
 
-    /// It works while a dialog is open.
+    /// Makes the command work while a dialog is open.
     fn in_dialogs(self) -> Self {
         Spec { works_in_dialogs: true, ..self }
     }
 
-    /// It goes one further with each press.
+    /// Makes each press go one step further.
     fn by_press(self) -> Self {
         Spec { moves: true, ..self }
     }
 }
 
-/// A shortcut as it is written on keys.
+/// A shortcut as text.
 pub fn written(shortcut: &KeyboardShortcut) -> String {
     let key = match shortcut.logical_key {
         Key::ArrowLeft => "Left",
@@ -448,7 +420,7 @@ pub fn written(shortcut: &KeyboardShortcut) -> String {
         Key::Escape => "Esc",
         key => key.symbol_or_name(),
     };
-    // Shift is how "?" is typed, not a part of the shortcut's name.
+    // Typing "?" takes Shift, but the shortcut is shown as "?" alone.
     let named = if shortcut.logical_key == Key::Questionmark { Modifiers::NONE } else { shortcut.modifiers };
     let modifiers = egui::ModifierNames::NAMES.format(&named, cfg!(target_os = "macos"));
     if modifiers.is_empty() { key.to_owned() } else { format!("{modifiers}+{key}") }

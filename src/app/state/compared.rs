@@ -1,51 +1,47 @@
-//! What A and B of a comparison are, as the user chooses them.
+//! What the user chose as sides A and B of a comparison.
 
 use std::path::PathBuf;
 
 use super::document_id::DocumentId;
 
-/// Where a side of the comparison comes from.
+/// One side of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// This device, at its marker.
+    /// This device at the marker of that side.
     #[default]
     Marker,
-    /// This device, after an event that no flag in the timeline stands for.
+    /// This device after this event, where the timeline has no marker.
     At(u32),
-    /// Something else.
     Other(Other, Moment),
 }
 
-/// What this device can be held against, other than itself.
+/// What a device can be compared with, other than itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Other {
-    /// Another device of the recording, by its index.
+    /// Another device of the same recording, by index.
     Device(usize),
     /// Another recording that is open.
     Document(DocumentId),
-    /// A file.
     File(PathBuf),
-    /// The same requests under these settings, served by the allocator model.
+    /// The same requests, simulated by the allocator model under these settings.
     Simulation(String),
 }
 
-/// The instant of another recording.
+/// The instant at which another recording is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moment {
-    /// Where most is in use.
+    /// The instant with the most bytes in use.
     #[default]
     Peak,
-    /// The first request that failed; the peak when none did.
+    /// The first failed request, or the peak when none failed.
     OutOfMemory,
     /// After the last event.
     End,
 }
 
 impl Moment {
-    /// Every choice, in menu order.
     pub const ALL: [Moment; 3] = [Moment::Peak, Moment::OutOfMemory, Moment::End];
 
-    /// Its name in a menu.
     pub fn text(self) -> &'static str {
         match self {
             Moment::Peak => "at its peak",

@@ -1,5 +1,5 @@
-//! The name of an open tab.
+//! The identifier of an open tab.
 
-/// Names a document for as long as the app runs.
+/// Identifies a document for as long as the app runs. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DocumentId(pub u64);

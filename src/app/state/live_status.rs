@@ -1,42 +1,41 @@
-//! A watch as views see it, and what they ask of it.
+//! The state of a live watch as views see it, and the actions they can ask for.
 
 use vramscope_core::model::LiveTrack;
 use vramscope_live::live::agent::Request;
 use vramscope_live::live::alarm::AlarmRules;
 use vramscope_live::live::attach::Survey;
 
-/// What the views know of a watch beside the recording itself.
+/// What views know about a watch besides the recording itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveStatus {
-    /// It has ended: nothing more arrives.
+    /// The watch ended: no more samples arrive.
     pub is_over: bool,
-    /// The driver is not asked for now.
+    /// The user paused sampling.
     pub is_paused: bool,
-    /// It arrives through a pipe from another machine: nothing can be asked of it.
+    /// The samples come through a pipe from another machine, so nothing can be asked of it.
     pub is_remote: bool,
-    /// Memory readings a second asked for.
+    /// Requested memory samples per second.
     pub rate: f64,
-    /// Processes whose helper answers, and whether each records its history.
+    /// Processes with a running helper, and whether each of them records its history.
     pub helpers: Vec<(u32, bool)>,
-    /// What is known of the process that was looked at last.
+    /// What is known about the process that was last surveyed.
     pub survey: Option<Survey>,
-    /// The process being looked at.
+    /// The process that is being surveyed.
     pub surveying: Option<u32>,
-    /// What takes a while now.
+    /// Description of the long operation that is running.
     pub busy: Option<String>,
-    /// Alarms in force.
     pub rules: AlarmRules,
 }
 
 impl LiveStatus {
-    /// True when processes of this machine can be reached.
+    /// True when processes of this machine can be attached to.
     pub fn can_attach(&self) -> bool {
         !self.is_over && !self.is_remote
     }
 }
 
-/// How old the newest sample is, when it is not of now: the device is out of reach, or the driver does not answer. `live` is
-/// `None` for a recording that is over, whose age says nothing.
+/// How old the newest sample is, when it is stale: the device is out of reach or the driver does not answer. `None` for `live`
+/// means that the recording is over, so the age says nothing.
 pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) -> Option<String> {
     let Some(live) = live.filter(|l| !l.is_over && !l.is_remote) else {
         return track.trouble.is_some().then(|| "last known".to_owned());
@@ -46,28 +45,28 @@ pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) ->
     (track.trouble.is_some() || is_late).then(|| format!("last known, {} s ago", age / 1_000_000))
 }
 
-/// Older than this at the slowest rate, a sample a second, the newest one no longer stands for now.
+/// Age from which the newest sample is stale. It is four periods of the slowest rate, one sample a second.
 const LATE_US: i64 = 4_000_000;
 
-/// What can be asked of a watch.
+/// What views can ask of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LiveAction {
-    /// Ask the driver nothing for a while, or go on.
+    /// Pause or resume sampling.
     Pause(bool),
-    /// End it; what was seen stays.
+    /// End the watch; its samples stay.
     Stop,
-    /// Keep it as a file.
+    /// Save the session as a file.
     Save,
-    /// Draw a line at this instant.
+    /// Add a named mark at the present instant.
     Mark(String),
-    /// Go up the ladder for a process.
+    /// Attach to a process: try each way in turn.
     Attach(u32),
-    /// Find out which ways lead into a process.
+    /// Find out in which ways a process can be attached to.
     Look(u32),
-    /// Ask the helper of a process.
+    /// Send a request to the helper in a process.
     Ask(u32, Request),
-    /// Readings of memory a second.
+    /// Set the memory samples per second.
     Rate(f64),
-    /// What to tell about.
+    /// Set the alarm rules.
     Alarms(AlarmRules),
 }

@@ -1,4 +1,5 @@
-//! What views share and what they ask for: cursor, selection, workspaces, commands, actions. Names nothing of the window above it.
+//! State that views share, and what they ask for: cursor, selection, workspaces, commands, actions. Imports nothing of the
+//! window.
 
 pub mod action;
 pub mod choosing;

@@ -1,24 +1,23 @@
-//! What is selected, and the way back to what was selected before.
+//! What is selected, and the history of selections.
 
 use vramscope_core::model::StackId;
 use vramscope_core::tables::LifetimeId;
 
-/// Something that can be selected or hovered, meaningful in every view.
+/// Something that can be selected or hovered. Every view understands it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Item {
-    /// One allocation, from birth to death.
+    /// One allocation, from allocation to free.
     Lifetime(LifetimeId),
-    /// A segment, by its address, as it is at the cursor.
+    /// A segment at the cursor, by address.
     Segment(u64),
-    /// A hole, by its address, as it is at the cursor.
+    /// A hole at the cursor, by address.
     Hole(u64),
-    /// Address space of an expandable segment without memory behind it, by its first address, as it is at the cursor.
+    /// Unmapped address space of an expandable segment at the cursor, by its first address.
     Unmapped(u64),
-    /// One event of the trace.
     Event(u32),
-    /// Every allocation by one call stack.
+    /// Every allocation with one call stack.
     Stack(StackId),
-    /// An annotation, by its index.
+    /// An annotation, by index.
     Annotation(u32),
 }
 
@@ -26,21 +25,19 @@ pub enum Item {
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     history: Vec<Item>,
-    /// Index after the current item; 0 is nothing selected.
+    /// Index after the current item; 0 when nothing is selected.
     at: usize,
     is_cleared: bool,
 }
 
-/// How many selections can be gone back to.
 const HISTORY: usize = 200;
 
 impl Selection {
-    /// What is selected.
     pub fn current(&self) -> Option<Item> {
         if self.is_cleared { None } else { self.at.checked_sub(1).and_then(|i| self.history.get(i)).copied() }
     }
 
-    /// Selects; what had been ahead in the history is forgotten.
+    /// Selects an item and drops the forward history.
     pub fn select(&mut self, item: Option<Item>) {
         let Some(item) = item else {
             self.is_cleared = true;
@@ -68,7 +65,6 @@ impl Selection {
         self.at < self.history.len()
     }
 
-    /// The selection before this one.
     pub fn back(&mut self) {
         if self.is_cleared {
             self.is_cleared = false;
@@ -77,7 +73,6 @@ impl Selection {
         }
     }
 
-    /// The selection after this one.
     pub fn forward(&mut self) {
         self.is_cleared = false;
         self.at = (self.at + 1).min(self.history.len());

@@ -1,4 +1,4 @@
-//! What links the views of a document: the axis, the visible window, the cursor, the range, the selection.
+//! What all views of a document share: the axis, the visible window, the cursor, the range, the selection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,113 +16,102 @@ use vramscope_core::query::Query;
 /// What the horizontal axis counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Axis {
-    /// Events, evenly spaced: a training step is milliseconds after seconds of set-up, so this is where things can be seen.
+    /// Events, evenly spaced. This is the default because a training step takes milliseconds after seconds of set-up, too narrow
+    /// to see on a time axis.
     #[default]
     Event,
-    /// Wall clock.
     Time,
 }
 
-/// How the tracks of the timeline are arranged. Saved with the layout.
+/// Arrangement of the timeline's tracks. Saved with the layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrackLayout {
-    /// Overview, curves, steps, device calls: folded to their names.
+    /// Which of overview, curves, steps and device calls are folded.
     pub folded: [bool; 4],
-    /// Height the user gave the curves, in points; as the pane allows when `None`.
+    /// Height the user gave the curves, in points; `None` lets the pane decide.
     pub curves_height: Option<f32>,
-    /// Height the user gave the operators, in points; as the pane allows when `None`.
+    /// Height the user gave the operators, in points; `None` lets the pane decide.
     pub ops_height: Option<f32>,
-    /// Operators: folded to their name.
     pub fold_ops: bool,
-    /// Phases: folded to their name.
     pub fold_phases: bool,
-    /// The whole card by samples: folded to its name.
+    /// True when the lane of the whole card is folded.
     pub fold_card: bool,
-    /// Bytes by role: what the user chose; folded where a snapshot has better when `None`.
+    /// Whether the lane of bytes by role is folded; `None` folds it where a snapshot shows more.
     pub fold_bands: Option<bool>,
 }
 
 /// The state all views of one device share.
 #[derive(Clone, Debug)]
 pub struct SharedViewState {
-    /// Events or wall clock.
     pub axis: Axis,
-    /// Left edge of what is visible, in axis units: events, or microseconds since the first event.
+    /// Left edge of the visible window in axis units: events, or microseconds since the first event.
     pub from: f64,
-    /// Right edge.
     pub to: f64,
-    /// The instant all views show: the state after this event.
+    /// All views show the state after this event.
     pub cursor: u32,
-    /// The event under the pointer in some view.
     pub hover_event: Option<u32>,
-    /// The thing under the pointer in some view.
     pub hovered: Option<Item>,
-    /// What is selected, with its history.
     pub selection: Selection,
-    /// A chosen range of events, first and last.
+    /// The chosen range of events, first and last.
     pub range: Option<(u32, u32)>,
-    /// What block colours mean.
     pub colour_by: ColourBy,
     /// Classes that stay bright; empty means all.
     pub focus_classes: Vec<u8>,
-    /// The class under the pointer in some view: it alone is bright meanwhile.
+    /// The class under the pointer in some view. Only this class is bright meanwhile.
     pub hover_class: Option<u8>,
-    /// The blocks of a row of the memory column that was clicked: they alone stay bright.
+    /// The blocks of the memory row that was clicked. Only these are bright.
     pub own: Option<Arc<OwnBlocks>>,
-    /// Those of the row under the pointer, meanwhile.
+    /// The blocks of the memory row under the pointer. Only these are bright meanwhile.
     pub hover_own: Option<Arc<OwnBlocks>>,
-    /// The markers A and B.
     pub markers: [Option<u32>; 2],
-    /// What A and B of a comparison are: this device at its markers, unless something else was chosen.
+    /// Sides A and B of the comparison; by default this device at its markers.
     pub compared: [Source; 2],
-    /// Compare, or a graph of it, is in sight: what it compares has its flags in the timeline.
+    /// True while Compare or its flame graph is visible. The timeline then shows flags for both sides.
     pub shows_comparison: bool,
-    /// Settings that another view asked What-if to try, oldest first.
+    /// Settings that other views asked What-if to try, oldest first.
     pub to_try: Vec<String>,
-    /// Folds and heights of the timeline's tracks.
     pub tracks: TrackLayout,
-    /// The state of the watch, when the recording is live.
+    /// State of the watch, when the recording is live.
     pub live: Option<Arc<LiveStatus>>,
-    /// The instant of samples that views show, microseconds since the epoch; the newest when `None`.
+    /// The sample instant that views show, microseconds since the epoch; the newest when `None`.
     pub instant_us: Option<i64>,
-    /// Windows that were shown before, oldest first, and when the last was left.
+    /// Earlier visible windows, for going back.
     pub zooms: Zooms,
-    /// How often Escape was pressed: views that keep a zoom of their own go back out.
+    /// How often Escape was pressed. Bumped to make views reset their own zoom.
     pub cleared: u32,
-    /// How often the whole recording was asked for, or Escape found nothing else to let go: a zoom of bytes ends then.
+    /// Bumped when the whole recording was asked for, or when Escape had nothing else to clear. It ends a zoom into bytes.
     pub fitted: u32,
-    /// The query in force: what it does not hold for is dimmed in every view.
+    /// The active query. Every view dims allocations that do not match.
     pub query: Option<Arc<AskedQuery>>,
 }
 
-/// The way back through the windows that were shown.
+/// The history of visible windows.
 #[derive(Clone, Debug, Default)]
 pub struct Zooms {
     left: Vec<(Axis, f64, f64)>,
     changed: Option<Instant>,
-    /// The window changed after the selection did, so going back is about the window.
+    /// The window changed after the selection did, so "back" undoes the window.
     is_last: bool,
-    /// The window was put back just now and is not to be remembered as a new one.
+    /// The window was just restored, so the change is not to be recorded as a new one.
     is_back: bool,
 }
 
-/// Windows that are remembered.
+/// How many windows are remembered.
 const MOST_ZOOMS: usize = 50;
-/// Changes of the window closer together than this are one gesture.
+/// Changes of the window that follow each other faster than this are one gesture.
 const ONE_GESTURE: Duration = Duration::from_millis(600);
 
-/// A query in force, as typed and as read.
+/// A query in force, as typed and as parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedQuery {
-    /// As typed.
     pub text: String,
-    /// As read; never empty.
+    /// The parsed query; never empty.
     pub query: Query,
 }
 
 impl SharedViewState {
-    /// The whole recording visible, the cursor at the out-of-memory event, the last of several, else at the last event.
+    /// Shows the whole recording, with the cursor at the last out-of-memory event, or at the last event when there was none.
     pub fn new(device: &DeviceRecording) -> Self {
         let axis = Axis::Event;
         let (from, to) = domain(device, axis);
@@ -156,8 +145,8 @@ impl SharedViewState {
         }
     }
 
-    /// Keeps the window that was shown before a change, so that one can go back to it. What belongs to one gesture, as the
-    /// wheel's many steps do, is one change.
+    /// Records the window that was shown before a change, so that the user can go back to it. Changes of one gesture, such as the
+    /// many steps of the wheel, are recorded once.
     pub(in crate::app) fn remember(&mut self, (axis, from, to, selected): (Axis, f64, f64, Option<Item>)) {
         let now = Instant::now();
         if std::mem::take(&mut self.zooms.is_back) {
@@ -183,7 +172,7 @@ impl SharedViewState {
         }
     }
 
-    /// Shows the window before this one, when the window is what changed last. False when there is nothing to go back to.
+    /// Restores the previous window when the window changed last. False when there is nothing to go back to.
     pub(in crate::app) fn zoom_back(&mut self, device: &DeviceRecording) -> bool {
         let Some((axis, from, to)) = self.zooms.left.pop_if(|_| self.zooms.is_last) else { return false };
         if axis == Axis::Time && !device.events.has_time {
@@ -194,12 +183,11 @@ impl SharedViewState {
         true
     }
 
-    /// What is selected.
     pub fn selected(&self) -> Option<Item> {
         self.selection.current()
     }
 
-    /// Where the flags A and B stand: the markers, and what a comparison of this device was given without them.
+    /// Events at which flags A and B stand: the markers, or the events that the comparison was given without markers.
     pub fn flags(&self) -> [Option<u32>; 2] {
         [0, 1].map(|i: usize| match self.compared[i] {
             Source::At(event) => Some(event),
@@ -207,20 +195,21 @@ impl SharedViewState {
         })
     }
 
-    /// The flags that the timeline draws: a pair that Compare proposed is nobody's marker where nothing is compared.
+    /// The flags that the timeline draws. A pair that Compare proposed is left out while nothing is compared, since the user set
+    /// no marker.
     pub fn flags_shown(&self) -> [Option<u32>; 2] {
         if self.shows_comparison { self.flags() } else { self.markers }
     }
 
-    /// The window is what was chosen as the range, to the nearest event.
+    /// True when the visible window is the chosen range, to the nearest event.
     pub fn shows_range(&self, device: &DeviceRecording) -> bool {
         let Some((first, last)) = self.range else { return false };
         let near = |a: f64, event| (a - self.position(device, event)).abs() < 0.5;
         near(self.from, first) && near(self.to, last)
     }
 
-    /// How many events are visible. Of a range that is the window there are as many as it holds: several events of one microsecond
-    /// have one place on the clock's axis, and not all of them need be in the range.
+    /// How many events are visible. When the window is the chosen range, the range is counted: events of one microsecond share
+    /// one place on the time axis, and only some of them may be in the range.
     pub fn events_shown(&self, device: &DeviceRecording) -> u64 {
         match self.range.filter(|_| self.shows_range(device)) {
             Some(range) => events_of_range(range),
@@ -228,7 +217,7 @@ impl SharedViewState {
         }
     }
 
-    /// Axis units a pixel of a plot `width` pixels wide.
+    /// Axis units per pixel in a plot `width` pixels wide.
     pub fn units_per_px(&self, width: f32) -> f64 {
         (self.to - self.from) / f64::from(width.max(1.0))
     }
@@ -238,7 +227,7 @@ impl SharedViewState {
         bounds(device, self.axis, self.from, self.to, columns)
     }
 
-    /// Where an event stands on the axis.
+    /// Place of an event on the axis.
     pub fn position(&self, device: &DeviceRecording, event: u32) -> f64 {
         position(device, self.axis, event)
     }
@@ -249,7 +238,7 @@ impl SharedViewState {
     }
 }
 
-/// First and last place of the axis; never empty.
+/// First and last place on the axis; never an empty range.
 pub fn domain(device: &DeviceRecording, axis: Axis) -> (f64, f64) {
     match (axis, device.events.time_range()) {
         (Axis::Time, Some((first, last))) => (0.0, ((last - first) as f64).max(1.0)),
@@ -257,7 +246,7 @@ pub fn domain(device: &DeviceRecording, axis: Axis) -> (f64, f64) {
     }
 }
 
-/// Where an event stands: in the middle of its unit cell on the event axis, at its time on the time axis.
+/// Place of an event: the middle of its unit cell on the event axis, its time on the time axis.
 pub fn position(device: &DeviceRecording, axis: Axis, event: u32) -> f64 {
     match (axis, device.events.time_range()) {
         (Axis::Time, Some((first, _))) => device.events.time_us.get(event as usize).map_or(0.0, |&t| (t - first) as f64),
@@ -277,12 +266,12 @@ pub fn event_at(device: &DeviceRecording, axis: Axis, x: f64) -> u32 {
     }
 }
 
-/// How many events a range holds, its first and its last included.
+/// How many events a range holds, both ends included.
 pub fn events_of_range((first, last): (u32, u32)) -> u64 {
     u64::from(last.saturating_sub(first)) + 1
 }
 
-/// How many events stand between two places on the axis, both included.
+/// How many events lie between two places on the axis, both included.
 pub fn events_within(device: &DeviceRecording, axis: Axis, from: f64, to: f64) -> u64 {
     let n = device.events.len() as f64;
     match (axis, device.events.time_range()) {
@@ -308,7 +297,7 @@ pub fn bounds(device: &DeviceRecording, axis: Axis, from: f64, to: f64, columns:
             (0..=columns)
                 .map(|i| {
                     let t = first.saturating_add(place(i).ceil() as i64);
-                    // Columns ascend, so the search starts where the last one ended.
+                    // Columns ascend, so each search starts where the last one ended.
                     at += times[at..].partition_point(|&v| v < t);
                     at as u32
                 })
@@ -404,9 +393,9 @@ mod tests {
         };
         assert!(!shared.zoom_back(&d), "nothing was shown before");
         change(&mut shared, 2.0, 10.0);
-        // The wheel's next step, at once after the one before: the same gesture.
+        // The next step of the wheel follows at once, so it is part of the same gesture.
         change(&mut shared, 3.0, 9.0);
-        // What is selected afterwards is what one goes back from first.
+        // A selection made afterwards is undone first.
         let before = (shared.axis, shared.from, shared.to, shared.selected());
         shared.selection.select(Some(Item::Event(3)));
         shared.remember(before);

@@ -1,27 +1,25 @@
-//! Which views there are, and what each is called. What a view draws is in `views`, which stands above this.
+//! The list of views and their names. What a view draws is in `views`.
 
 use serde::{Deserialize, Serialize};
 
-/// Which view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ViewKind {
-    /// Where the memory is, and what is wrong.
+    /// What the memory is used for, and what is wrong.
     Memory,
-    /// What is wrong, ranked.
+    /// Problems, ranked.
     Findings,
     /// Curves and live allocations over time.
     Timeline,
     /// Segments and blocks at the cursor.
     SegmentMap,
-    /// Addresses over time.
     Heatmap,
     /// Everything about the selection.
     Inspector,
-    /// Allocations as a table, those that a query holds for.
+    /// Table of the allocations that match the query.
     Allocations,
-    /// The trace as a table.
+    /// Table of the trace.
     Events,
-    /// Devices, figures, settings, what was odd.
+    /// Devices, totals, settings, oddities of the recording.
     Contents,
     /// Why a request failed.
     Autopsy,
@@ -29,21 +27,21 @@ pub enum ViewKind {
     Flame,
     /// What changed between A and B.
     Compare,
-    /// What survives its step.
+    /// Allocations that outlive their training step.
     Leaks,
     /// Peak and growth by training step.
     Steps,
-    /// The whole card, to the last byte.
+    /// All memory of the card, to the byte.
     Accounting,
-    /// The same requests under other settings.
+    /// Simulation of the same requests under other settings.
     WhatIf,
-    /// The program at other sizes, on other cards, with changes.
+    /// Prediction for other sizes, cards and changes.
     Plan,
-    /// The card over time, as it was watched.
+    /// The card over time, from live samples.
     Live,
 }
 
-/// What a view is called: in its pane and in menus, on the command line (`--view timeline`), and what it tells in one sentence.
+/// The names of a view: in its pane and in menus, on the command line (`--view timeline`), and one sentence about it.
 struct Name {
     kind: ViewKind,
     title: &'static str,
@@ -51,7 +49,6 @@ struct Name {
     about: &'static str,
 }
 
-/// Every view, in menu order.
 const NAMES: &[Name] = &[
     Name {
         kind: ViewKind::Memory,
@@ -170,26 +167,24 @@ impl ViewKind {
     }
 
     fn names(self) -> &'static Name {
-        // Every kind has a row: a test walks them all.
+        // Every kind has a row; a test checks it.
         NAMES.iter().find(|n| n.kind == self).unwrap_or(&NAMES[0])
     }
 
-    /// Pane title.
     pub fn title(self) -> &'static str {
         self.names().title
     }
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         self.names().name
     }
 
-    /// One sentence: what it tells.
+    /// One sentence: what the view tells.
     pub fn about(self) -> &'static str {
         self.names().about
     }
 
-    /// The view of a command-line name.
     pub fn from_name(name: &str) -> Option<ViewKind> {
         NAMES.iter().find(|n| n.name.eq_ignore_ascii_case(name)).map(|n| n.kind)
     }

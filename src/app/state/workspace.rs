@@ -7,36 +7,34 @@ use serde::{Deserialize, Serialize};
 
 use super::view_kind::ViewKind;
 
-/// A named arrangement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Workspace {
-    /// The answer and the picture.
+    /// Memory, timeline, maps and inspector.
     #[default]
     Overview,
     /// Why a request failed.
     Autopsy,
-    /// The same requests under other settings.
+    /// Simulation of the same requests under other settings.
     WhatIf,
-    /// Other sizes, other cards, changes.
+    /// Prediction for other sizes, cards and changes.
     Plan,
     /// Which code holds the bytes.
     Flame,
-    /// The card over time, as it is watched.
+    /// The card over time, from live samples.
     Live,
-    /// The overview of PyTorch's counters without a recording; it stands in no menu.
+    /// Overview for PyTorch's counters without a recording. Not in any menu.
     Counters,
-    /// The overview of a state without a history; it stands in no menu.
+    /// Overview for a state without a history. Not in any menu.
     State,
-    /// The overview of blocks of one instant that have no addresses, as of a JAX profile; it stands in no menu.
+    /// Overview for blocks of one instant without addresses, as in a JAX profile. Not in any menu.
     Instant,
 }
 
 impl Workspace {
-    /// Every workspace that can be chosen, in the order of the tab bar.
+    /// Every workspace in the tab bar, in order.
     pub const ALL: &'static [Workspace] =
         &[Workspace::Overview, Workspace::Autopsy, Workspace::Flame, Workspace::WhatIf, Workspace::Plan, Workspace::Live];
 
-    /// Its name.
     pub fn title(self) -> &'static str {
         match self {
             Workspace::Overview => "Overview",
@@ -51,7 +49,7 @@ impl Workspace {
         }
     }
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Workspace::Overview => "overview",
@@ -66,7 +64,7 @@ impl Workspace {
         }
     }
 
-    /// The arrangement it starts with.
+    /// The default arrangement.
     pub fn default_tree(self) -> Tree<ViewKind> {
         let mut tiles = Tiles::default();
         let root = self.shape().build(&mut tiles);
@@ -77,7 +75,7 @@ impl Workspace {
         }
     }
 
-    /// The arrangement it starts with has this view.
+    /// True when the default arrangement has this view.
     pub fn starts_with(self, view: ViewKind) -> bool {
         self.shape().has(view)
     }
@@ -103,13 +101,13 @@ impl Workspace {
             Workspace::Flame => Column(vec![(0.23, Pane(V::Timeline)), (0.30, Pane(V::Flame)), (0.47, Pane(V::Compare))]),
             Workspace::Live => Row(vec![(1.0, Pane(V::Live))]),
             Workspace::Counters => Row(vec![(0.7, Pane(V::Accounting)), (0.3, Pane(V::Contents))]),
-            // What happens over time has nothing to show.
+            // There is no history, so views of time are left out.
             Workspace::State => Row(vec![
                 (0.18, Pane(V::Memory)),
                 (0.62, Column(vec![(0.6, Pane(V::SegmentMap)), (0.4, Pane(V::Accounting))])),
                 (0.20, Pane(V::Inspector)),
             ]),
-            // Nor is there a map to draw: which lines hold it is what is known.
+            // There are no addresses either, so the map is left out and the call stacks take its place.
             Workspace::Instant => Row(vec![
                 (0.20, Pane(V::Memory)),
                 (0.60, Column(vec![(0.45, Pane(V::Flame)), (0.55, Pane(V::Allocations))])),
@@ -119,7 +117,7 @@ impl Workspace {
     }
 }
 
-/// An arrangement as it is written down: rows and columns of panes, each with its share.
+/// An arrangement in short form: rows and columns of panes, each with its share of the space.
 enum Shape {
     Pane(ViewKind),
     Row(Vec<(f32, Shape)>),
@@ -145,7 +143,7 @@ impl Shape {
     }
 }
 
-/// A row or column whose parts take these shares.
+/// A row or column with these parts and shares.
 pub(in crate::app) fn split(tiles: &mut Tiles<ViewKind>, dir: LinearDir, parts: &[(TileId, f32)]) -> TileId {
     let mut linear = Linear::new(dir, parts.iter().map(|p| p.0).collect());
     for &(id, share) in parts {
@@ -161,18 +159,18 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    /// The arrangement of a workspace, its own until changed.
+    /// The arrangement of a workspace; the default until the user changes it.
     pub fn tree(&mut self, workspace: Workspace) -> &mut Tree<ViewKind> {
         self.trees.entry(workspace).or_insert_with(|| workspace.default_tree())
     }
 
-    /// Puts a workspace's panes back.
+    /// Restores the default panes of a workspace.
     pub fn reset(&mut self, workspace: Workspace) {
         self.trees.remove(&workspace);
     }
 
-    /// Of each workspace the arrangement here where it is another one than `before`, and otherwise theirs. A workspace that was only
-    /// looked at has its own arrangement, and is not changed by that.
+    /// Merges with arrangements that another window saved (`theirs`). An arrangement that differs from `before` was changed here
+    /// and wins; otherwise theirs is kept.
     pub fn merged(&self, before: &Layouts, mut theirs: Layouts) -> Layouts {
         let of = |layouts: &Layouts, workspace: Workspace| match layouts.trees.get(&workspace) {
             Some(tree) => tree.clone(),
@@ -187,8 +185,8 @@ impl Layouts {
         theirs
     }
 
-    /// Puts an arrangement back when saving and loading left it without a pane. One of a version that had findings where memory is
-    /// now, which shows them too, gets it in their place.
+    /// Restores the default of an arrangement that has no pane left after saving and loading. In an arrangement of an older
+    /// version, the findings pane becomes the memory pane, which also shows findings.
     pub fn repair(&mut self) {
         self.trees.retain(|_, tree| tree.tiles.tiles().any(|t| matches!(t, Tile::Pane(_))));
         for (workspace, tree) in &mut self.trees {
@@ -202,8 +200,8 @@ impl Layouts {
     }
 }
 
-/// Puts a pane into the tabs that another one is in, or makes tabs of the two; it is in front. False where the other one stands in a
-/// grid, or alone.
+/// Puts a pane into the tabs that hold `beside`, or makes tabs of the two, and brings it to the front. False when `beside` is in
+/// a grid or is alone.
 fn join(tree: &mut Tree<ViewKind>, beside: TileId, pane: TileId) -> bool {
     let Some(parent) = tree.tiles.parent_of(beside) else { return false };
     let both = match tree.tiles.get_mut(parent) {
@@ -226,7 +224,6 @@ fn join(tree: &mut Tree<ViewKind>, beside: TileId, pane: TileId) -> bool {
     true
 }
 
-/// The pane of a view, when the arrangement has one.
 pub fn find(tree: &Tree<ViewKind>, view: ViewKind) -> Option<TileId> {
     tree.tiles.iter().find_map(|(&id, tile)| match tile {
         Tile::Pane(kind) if *kind == view => Some(id),
@@ -234,8 +231,8 @@ pub fn find(tree: &Tree<ViewKind>, view: ViewKind) -> Option<TileId> {
     })
 }
 
-/// Takes a view out of an arrangement, unless it is the last one that is seen. One that the workspace starts with keeps its
-/// place for when it is asked for again.
+/// Closes a view unless it is the last visible one. A view of the default arrangement is only hidden, so that it returns to its
+/// place.
 pub fn close(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     let is_seen = |tree: &Tree<ViewKind>, id: TileId| tree.tiles.is_visible_in_layout(id);
     let panes = tree.tiles.iter().filter(|(_, tile)| matches!(tile, Tile::Pane(_))).map(|(&id, _)| id);
@@ -247,15 +244,16 @@ pub fn close(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     }
 }
 
-/// Brings a view to the front. When the arrangement has none it comes in: tables, which are wide, under everything else, other
-/// views as a new column at the right; where one came in there before, as a tab beside it, so that the others keep their room.
+/// Brings a view to the front. A view that the arrangement lacks is added: wide tables at the bottom, other views as a new column
+/// at the right. When another view was added there before, the new one becomes a tab beside it, so that the remaining views keep
+/// their space.
 pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     if let Some(id) = find(tree, view) {
         tree.tiles.set_visible(id, true);
         tree.make_active(|tile, _| tile == id);
         return;
     }
-    /// The new pane's part of what is there.
+    /// Share of the space that a new pane gets.
     const PART: f32 = 0.3;
     let is_wide = |view| matches!(view, ViewKind::Allocations | ViewKind::Events | ViewKind::Leaks | ViewKind::Steps);
     let dir = if is_wide(view) { LinearDir::Vertical } else { LinearDir::Horizontal };
@@ -269,7 +267,7 @@ pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
         None => pane,
         Some(root) => match tree.tiles.get_mut(root) {
             Some(Tile::Container(Container::Linear(linear))) if linear.dir == dir => {
-                // Shares are relative: what is there keeps the rest between itself.
+                // Shares are relative, so the others divide the rest among themselves.
                 let others: f32 = linear.children.iter().map(|&child| linear.shares[child]).sum();
                 linear.add_child(pane);
                 linear.shares.set_share(pane, others * PART / (1.0 - PART));
@@ -298,7 +296,7 @@ mod tests {
         layouts.repair();
         let tree = layouts.tree(Workspace::Overview);
         assert_eq!((seen(tree, ViewKind::Memory), find(tree, ViewKind::Findings)), (id, None));
-        // Who opened findings beside it keeps both.
+        // When findings were opened beside memory, both stay.
         show(tree, Workspace::Overview, ViewKind::Findings);
         layouts.repair();
         let tree = layouts.tree(Workspace::Overview);
@@ -332,7 +330,7 @@ mod tests {
                 other => panic!("{other:?}"),
             };
         assert_eq!(share(&tree), share(&alone), "alone again it has the room it had");
-        // Columns have a place of their own.
+        // Views that are not wide go into a column of their own.
         show(&mut tree, workspace, ViewKind::Accounting);
         assert_ne!(tree.tiles.parent_of(seen(&tree, ViewKind::Accounting)), tree.tiles.parent_of(seen(&tree, ViewKind::Events)));
     }

@@ -1,7 +1,7 @@
-//! The faces: Inter in three weights and JetBrains Mono, built in.
+//! The built-in fonts: Inter in three weights and JetBrains Mono.
 //!
-//! Inter is the proportional family, JetBrains Mono the monospace one; egui's own faces stay behind them for signs
-//! that neither has. The files under `assets/fonts` are subsets (Latin, Greek, punctuation, arrows, boxes).
+//! Inter is the proportional family, JetBrains Mono the monospace one. egui's own fonts follow as fallbacks for glyphs that
+//! neither has. The files under `assets/fonts` are subsets (Latin, Greek, punctuation, arrows, boxes).
 
 use egui::{FontData, FontDefinitions, FontFamily};
 use std::sync::{Arc, LazyLock};
@@ -9,27 +9,23 @@ use std::sync::{Arc, LazyLock};
 static MEDIUM: LazyLock<FontFamily> = LazyLock::new(|| FontFamily::Name("inter-medium".into()));
 static SEMIBOLD: LazyLock<FontFamily> = LazyLock::new(|| FontFamily::Name("inter-semibold".into()));
 
-/// Inter Regular.
 pub fn regular() -> FontFamily {
     FontFamily::Proportional
 }
 
-/// Inter Medium.
 pub fn medium() -> FontFamily {
     MEDIUM.clone()
 }
 
-/// Inter SemiBold.
 pub fn semibold() -> FontFamily {
     SEMIBOLD.clone()
 }
 
-/// JetBrains Mono Regular.
 pub fn mono() -> FontFamily {
     FontFamily::Monospace
 }
 
-/// The definitions, for a context that wants more of its own.
+/// The font definitions, for a context that adds fonts of its own.
 pub fn definitions() -> FontDefinitions {
     let mut fonts = FontDefinitions::default();
     let faces: [(&str, &'static [u8], FontFamily); 4] = [
@@ -43,14 +39,14 @@ pub fn definitions() -> FontDefinitions {
         fonts.font_data.insert(name.into(), Arc::new(FontData::from_static(bytes)));
         fonts.families.entry(family).or_insert_with(|| fallback.clone()).insert(0, name.into());
     }
-    // Boxes and blocks that Inter lacks come from the monospace face before anything else.
+    // JetBrains Mono is the first fallback for boxes and blocks that Inter lacks.
     for family in [regular(), medium(), semibold()] {
         fonts.families.entry(family).or_default().insert(1, "JetBrains Mono".into());
     }
     fonts
 }
 
-/// Gives a context our faces, from its next pass on.
+/// Sets the fonts of a context, from its next pass on.
 pub fn install(ctx: &egui::Context) {
     ctx.set_fonts(definitions());
 }

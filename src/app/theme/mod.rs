@@ -1,7 +1,7 @@
-//! The look: every colour, face and measure of the window, in both themes.
+//! The theme: every colour, font and measure of the window, dark and light.
 //!
-//! [`tokens`] is the only place with colour literals; everything else names a token. Call [`install`] once per
-//! [`egui::Context`], before its first pass; then [`Tokens::of`] gives the colours of the theme in force.
+//! Only [`tokens`] has colour literals; everything else names a token. Call [`install`] once per [`egui::Context`] before its
+//! first pass; then [`Tokens::of`] returns the colours of the active theme.
 
 pub mod fonts;
 pub mod ramps;
@@ -13,9 +13,9 @@ pub use ramps::Ramp;
 pub use text::Type;
 pub use tokens::Tokens;
 
-/// Makes a context look like vramscope: faces, colours and spacing of both themes.
+/// Applies fonts, colours and spacing of both themes to a context.
 ///
-/// Call it before the first pass (fonts take effect at the start of the next one).
+/// Call it before the first pass, because fonts take effect at the start of the next one.
 pub fn install(ctx: &egui::Context) {
     fonts::install(ctx);
     visuals::install(ctx);

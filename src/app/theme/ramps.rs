@@ -1,19 +1,18 @@
-//! Ramps for amounts: colour stops with straight lines between them in sRGB.
+//! Colour ramps for amounts, interpolated linearly in sRGB between stops.
 
 use super::Tokens;
 use egui::Color32;
 
-/// A ramp of the theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ramp {
     /// Ordered attributes: size, age, lifetime. Eight stops.
     Size,
-    /// Occupancy: six stops, empty is the surface.
+    /// Occupancy. Six stops; the first is the surface colour.
     Heat,
 }
 
 impl Ramp {
-    /// The stops, little to much.
+    /// The stops from little to much.
     pub fn stops(self, tokens: &Tokens) -> &[Color32] {
         match self {
             Self::Size => &tokens.size,
@@ -21,19 +20,18 @@ impl Ramp {
         }
     }
 
-    /// The colour at `share` (0 little, 1 much); outside it the nearest end, not a number the low end.
+    /// The colour at `share` (0 little, 1 much), clamped; NaN gives the low end.
     pub fn at(self, tokens: &Tokens, share: f32) -> Color32 {
         interpolate(self.stops(tokens), share)
     }
 
-    /// `levels` evenly spaced colours: a table to index instead of interpolating per pixel.
+    /// `levels` evenly spaced colours, so that pictures can index instead of interpolating per pixel.
     pub fn table(self, tokens: &Tokens, levels: usize) -> Vec<Color32> {
         let last = levels.saturating_sub(1).max(1) as f32;
         (0..levels).map(|i| self.at(tokens, i as f32 / last)).collect()
     }
 
-    /// The colour of class `index` of `classes` ordered classes; with eight classes these are the stops of
-    /// [`Ramp::Size`] themselves.
+    /// The colour of class `index` of `classes` ordered classes. With eight classes these are the stops of [`Ramp::Size`].
     pub fn class(self, tokens: &Tokens, index: usize, classes: usize) -> Color32 {
         self.at(tokens, index as f32 / classes.saturating_sub(1).max(1) as f32)
     }
@@ -49,7 +47,7 @@ fn interpolate(stops: &[Color32], share: f32) -> Color32 {
     mix(stops[low], stops[(low + 1).min(last)], place - low as f32)
 }
 
-/// `a` at 0, `b` at 1, linear in sRGB, for opaque colours.
+/// Mixes two opaque colours linearly in sRGB: `a` at 0, `b` at 1.
 pub fn mix(a: Color32, b: Color32, share: f32) -> Color32 {
     let channel = |a: u8, b: u8| (f32::from(a) + (f32::from(b) - f32::from(a)) * share.clamp(0.0, 1.0)).round() as u8;
     Color32::from_rgb(channel(a.r(), b.r()), channel(a.g(), b.g()), channel(a.b(), b.b()))

@@ -1,12 +1,12 @@
-//! The type scale: which face, size and line a piece of text takes.
+//! The type scale: font, size and line height of each text style.
 //!
-//! Numbers in a column, axis labels, addresses and frame locations are monospace (Inter here has no tabular
-//! figures); numbers inside sentences are Inter.
+//! Numbers in columns, axis labels, addresses and frame locations are monospace, because this Inter subset has no tabular
+//! figures. Numbers inside sentences are Inter.
 
 use super::fonts;
 use egui::{FontId, RichText, Style, TextStyle};
 
-/// A style of the type scale.
+/// A style of the type scale, with size / line height in px.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// Axis names, hints, header subtitles. 11 / 16.
@@ -19,11 +19,11 @@ pub enum Type {
     Strong,
     /// Pane, finding and tooltip titles. Inter 600, 12 / 16.
     Title,
-    /// The verdict sentence, first lines of Welcome. 13 / 20.
+    /// The verdict, first lines of Welcome. 13 / 20.
     Lead,
     /// Titles of the ways to start. Inter 500, 13 / 20.
     LeadStrong,
-    /// One per pane at most: the verdict, a block's size, the change. Inter 600, 22 / 28.
+    /// At most once per pane: the verdict, a block's size, the change. Inter 600, 22 / 28.
     Display,
     /// Numbers, axes, status bar, locations, code. JetBrains Mono 11 / 16.
     Mono,
@@ -36,7 +36,6 @@ pub enum Type {
 }
 
 impl Type {
-    /// Face and size.
     pub fn font(self) -> FontId {
         match self {
             Self::Caption => FontId::new(11.0, fonts::regular()),
@@ -70,52 +69,43 @@ impl Type {
     }
 }
 
-/// 11 px: axis names, hints, header subtitles.
 pub fn caption(text: impl Into<String>) -> RichText {
     Type::Caption.text(text)
 }
 
-/// 12 px: everything.
 pub fn body(text: impl Into<String>) -> RichText {
     Type::Body.text(text)
 }
 
-/// 12 px medium: row names, values in a control.
 pub fn strong(text: impl Into<String>) -> RichText {
     Type::Strong.text(text)
 }
 
-/// 12 px semibold: titles.
 pub fn title(text: impl Into<String>) -> RichText {
     Type::Title.text(text)
 }
 
-/// 13 px: the verdict sentence.
 pub fn lead(text: impl Into<String>) -> RichText {
     Type::Lead.text(text)
 }
 
-/// 22 px semibold: the one big figure of a pane.
 pub fn display(text: impl Into<String>) -> RichText {
     Type::Display.text(text)
 }
 
-/// 11 px monospace: numbers and code.
 pub fn mono(text: impl Into<String>) -> RichText {
     Type::Mono.text(text)
 }
 
-/// 12 px monospace: addresses, frame names.
 pub fn mono_strong(text: impl Into<String>) -> RichText {
     Type::MonoStrong.text(text)
 }
 
-/// 10 px monospace: key caps.
 pub fn key(text: impl Into<String>) -> RichText {
     Type::Key.text(text)
 }
 
-/// Maps egui's own text styles to ours, so that plain `ui.label` and `ui.monospace` look right too.
+/// Maps egui's own text styles to ours, so that plain `ui.label` and `ui.monospace` match.
 pub fn install(style: &mut Style) {
     style.text_styles = [
         (TextStyle::Small, Type::Caption),

@@ -1,14 +1,13 @@
-//! Every colour of the window, named by what it is for. The only place with colour literals.
+//! Every colour of the window, named by its purpose. Only this file has colour literals.
 //!
-//! Red means out of memory and leaks, nothing else; free memory has no hue; the accent marks what can be pressed and
-//! what is selected in a list. Categorical colours keep 3 : 1 against `s1` and stay apart for colour-blind readers.
+//! Red is reserved for out of memory and leaks. Free memory has no hue. The accent marks controls and list selections.
+//! Categorical colours have a contrast of at least 3 : 1 against `s1` and are distinguishable for colour-blind readers.
 
 use egui::{Color32, Theme};
 
 /// The colours of one theme.
 #[derive(Debug, PartialEq)]
 pub struct Tokens {
-    /// Which theme these belong to.
     pub dark: bool,
     /// Surface 0: gaps, tab bar, code wells.
     pub s0: Color32,
@@ -26,19 +25,17 @@ pub struct Tokens {
     pub line2: Color32,
     /// Grid lines inside plots.
     pub grid: Color32,
-    /// Values and titles.
     pub text1: Color32,
-    /// Sentences and labels.
     pub text2: Color32,
     /// Axis labels, captions, icons at rest.
     pub text3: Color32,
-    /// What can be pressed, what is selected in a list.
+    /// Controls and list selections.
     pub accent: Color32,
     /// Fill of a selected list row.
     pub accentbg: Color32,
     /// Text on an accent fill.
     pub onaccent: Color32,
-    /// Out of memory and leaks, nothing else.
+    /// Out of memory and leaks only.
     pub red: Color32,
     /// Fill of the open out-of-memory finding when another row is selected.
     pub redbg: Color32,
@@ -48,20 +45,19 @@ pub struct Tokens {
     pub amber: Color32,
     /// Hatch lines over free memory.
     pub hatch: Color32,
-    /// Hatch lines over large plot areas, where `hatch` would shout.
+    /// Hatch lines over large plot areas, where `hatch` would be too strong.
     pub hatch_large: Color32,
     /// Folded classes, driver, other processes, mixed content.
     pub other: Color32,
     /// Driver and firmware in stacked charts: the darker of the two greys.
     pub driver: Color32,
-    /// Names (stacks, categories, settings), by fixed slot: 0 allocated and parameters, 1 gradients and outside PyTorch,
-    /// 2 activations, 3 optimizer state, 4 inputs, 5 temporaries, 6 autograd detail, 7 custom.
+    /// Names (stacks, categories, settings), by fixed slot: 0 allocated and parameters, 1 gradients and outside PyTorch, 2
+    /// activations, 3 optimizer state, 4 inputs, 5 temporaries, 6 autograd detail, 7 custom.
     pub categorical: [Color32; 8],
-    /// Ordered amounts (size, age, lifetime), little to much: far from the surface means more.
+    /// Ordered amounts (size, age, lifetime), little to much. More contrast to the surface means more.
     pub size: [Color32; 8],
-    /// Occupancy, empty to full; the first is the surface itself.
+    /// Occupancy, empty to full; the first is the surface colour.
     pub heat: [Color32; 6],
-    /// The shadow under a popup.
     pub shadow: Color32,
 }
 
@@ -69,7 +65,6 @@ const fn hex(rgb: u32) -> Color32 {
     Color32::from_rgb((rgb >> 16) as u8, (rgb >> 8) as u8, rgb as u8)
 }
 
-/// The dark theme.
 pub static DARK: Tokens = Tokens {
     dark: true,
     s0: hex(0x0D0F12),
@@ -118,7 +113,6 @@ pub static DARK: Tokens = Tokens {
     shadow: Color32::from_black_alpha(102),
 };
 
-/// The light theme.
 pub static LIGHT: Tokens = Tokens {
     dark: false,
     s0: hex(0xE9EBEE),
@@ -168,12 +162,11 @@ pub static LIGHT: Tokens = Tokens {
 };
 
 impl Tokens {
-    /// The tokens of the theme in force. A `&Ui` or `&mut Ui` works as well as a context.
+    /// The tokens of the active theme. Takes a `&Ui` or `&mut Ui` as well as a context.
     pub fn of(ctx: &egui::Context) -> &'static Self {
         Self::of_theme(ctx.theme())
     }
 
-    /// The tokens of one theme.
     pub fn of_theme(theme: Theme) -> &'static Self {
         match theme {
             Theme::Dark => &DARK,
@@ -181,28 +174,28 @@ impl Tokens {
         }
     }
 
-    /// The colour of a categorical slot; slots from 8 on are folded into [`Self::other`].
+    /// The colour of a categorical slot. Slots from 8 on are [`Self::other`].
     pub fn slot(&self, slot: usize) -> Color32 {
         self.categorical.get(slot).copied().unwrap_or(self.other)
     }
 
-    /// `colour` at `opacity` (0 to 1) over what lies beneath.
+    /// `colour` with `opacity` (0 to 1).
     pub fn at(colour: Color32, opacity: f32) -> Color32 {
         colour.gamma_multiply(opacity.clamp(0.0, 1.0))
     }
 
-    /// `colour` mixed over `surface` at `opacity`, as an opaque colour: for textures and for text contrast.
+    /// `colour` mixed over `surface` at `opacity` into an opaque colour, for textures and for text contrast.
     pub fn over(colour: Color32, surface: Color32, opacity: f32) -> Color32 {
         super::ramps::mix(surface, colour, opacity)
     }
 
-    /// Ink that reads on a solid fill of `colour`: the darkest or the lightest of this theme.
+    /// A readable text colour for a solid fill of `colour`: the darkest or the lightest surface.
     pub fn ink_on(colour: Color32) -> Color32 {
         if contrast(colour, DARK.s0) >= contrast(colour, LIGHT.s1) { DARK.s0 } else { LIGHT.s1 }
     }
 }
 
-/// Relative luminance (WCAG 2), 0 to 1, of an opaque colour.
+/// Relative luminance (WCAG 2) of an opaque colour, 0 to 1.
 pub fn luminance(colour: Color32) -> f32 {
     let channel = |v: u8| {
         let v = f32::from(v) / 255.0;
@@ -211,7 +204,7 @@ pub fn luminance(colour: Color32) -> f32 {
     0.2126 * channel(colour.r()) + 0.7152 * channel(colour.g()) + 0.0722 * channel(colour.b())
 }
 
-/// Contrast ratio (WCAG 2) of two opaque colours: 1 to 21.
+/// Contrast ratio (WCAG 2) of two opaque colours, 1 to 21.
 pub fn contrast(a: Color32, b: Color32) -> f32 {
     let (a, b) = (luminance(a), luminance(b));
     (a.max(b) + 0.05) / (a.min(b) + 0.05)

@@ -1,4 +1,4 @@
-//! egui's own widgets in our colours: visuals, spacing and interaction of both themes.
+//! Visuals, spacing and interaction of egui's own widgets in both themes.
 
 use super::text;
 use super::tokens::Tokens;
@@ -8,15 +8,13 @@ use egui::{CornerRadius, Margin, Shadow, Stroke, Theme, Visuals, vec2};
 
 /// Radius of controls and code wells.
 pub const RADIUS_CONTROL: u8 = 4;
-/// Radius of popups.
 pub const RADIUS_POPUP: u8 = 6;
 /// Radius of chips and key caps.
 pub const RADIUS_CHIP: u8 = 3;
-/// Height of the menu bar, and of the tab bar.
+/// Height of the menu bar and of the tab bar.
 pub const MENU_HEIGHT: f32 = 32.0;
 /// Height of a pane's header.
 pub const HEADER_HEIGHT: f32 = 28.0;
-/// Height of the status bar.
 pub const STATUS_HEIGHT: f32 = 24.0;
 /// Height of a dense table row.
 pub const ROW_DENSE: f32 = 20.0;
@@ -33,7 +31,7 @@ pub const TOOLTIP_DELAY: f32 = 0.12;
 /// Seconds a popup takes to fade in.
 pub const FADE: f32 = 0.08;
 
-/// egui's visuals in the colours of one theme.
+/// egui's visuals for one theme.
 pub fn visuals(theme: Theme) -> Visuals {
     let t = Tokens::of_theme(theme);
     let shadow = Shadow { offset: [0, 4], blur: 16, spread: 0, color: t.shadow };
@@ -72,7 +70,7 @@ pub fn visuals(theme: Theme) -> Visuals {
     v.widgets.open = widget(t.s4, Stroke::NONE, t.text1);
     v.text_cursor = TextCursorStyle { stroke: Stroke::new(1.5, t.accent), ..v.text_cursor };
     if t.dark {
-        // egui's own function for dark themes makes Inter a weight heavier than it is drawn; this keeps 400, 500 and 600 apart.
+        // egui's default function for dark themes makes Inter look a weight heavier. This one keeps 400, 500 and 600 apart.
         v.text_options.color_transfer_function = FontColorTransferFunction::Gamma(0.8);
     }
     v.striped = false;
@@ -81,7 +79,7 @@ pub fn visuals(theme: Theme) -> Visuals {
     v
 }
 
-/// Gives both themes of a context our visuals, spacing and type.
+/// Applies visuals, spacing and type of both themes to a context.
 pub fn install(ctx: &egui::Context) {
     for theme in [Theme::Dark, Theme::Light] {
         ctx.style_mut_of(theme, |style| {
@@ -98,13 +96,13 @@ pub fn install(ctx: &egui::Context) {
             s.icon_spacing = 6.0;
             s.indent = 16.0;
             s.tooltip_width = 420.0;
-            // A faint bar is always there where there is more than fits: nobody scrolls what does not look cut.
+            // A faint scroll bar always shows when there is more than fits, because users do not scroll what does not look cut.
             s.scroll =
                 ScrollStyle { bar_width: 8.0, floating_width: 4.0, dormant_handle_opacity: 0.35, ..ScrollStyle::floating() };
             let i = &mut style.interaction;
             i.tooltip_delay = TOOLTIP_DELAY;
             i.show_tooltips_only_when_still = false;
-            // Text is copied by buttons and context menus; an I-beam over every word would hide what can be pressed.
+            // Text is copied with buttons and context menus. A text cursor over every word would hide what can be clicked.
             i.selectable_labels = false;
             style.animation_time = FADE;
         });

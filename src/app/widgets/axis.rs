@@ -1,7 +1,7 @@
-//! Axes: nice ticks for times, events and bytes, and how they are painted.
+//! Axis ticks for times, events and bytes, and how they are painted.
 //!
-//! An axis has one unit. It stands at its first or last label, or beside the name of the lane; the other labels are bare
-//! numbers in the monospace face.
+//! Each axis has one unit, written at the first or last label or beside the lane's name. The other labels are bare numbers in the
+//! monospace face.
 
 use super::label;
 use super::mesh::Batch;
@@ -15,31 +15,30 @@ use vramscope_core::units::{GIBIBYTE, KIBIBYTE, MEBIBYTE, NBSP};
 pub struct Ticks {
     /// The unit of all labels; empty for counts.
     pub unit: &'static str,
-    /// Value (in the axis's own unit: µs, events, bytes) and its label without unit, ascending.
+    /// Values in the axis's unit (µs, events or bytes), ascending, each with its label without the unit.
     pub ticks: Vec<(f64, String)>,
-    /// Distance between ticks, in the axis's own unit.
+    /// Distance between ticks in the axis's unit.
     pub step: f64,
 }
 
-/// Where the unit is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitAt {
     /// After the first label: `100 ms`, `110`, `120`.
     First,
     /// After the last label: `0`, `4`, `8 MiB`.
     Last,
-    /// Elsewhere: the lane's name says it.
+    /// Nowhere, because the lane's name says it.
     Nowhere,
 }
 
-/// The least step of 1, 2 or 5 times a power of ten that gives at most `most` steps over `span`.
+/// The smallest step of 1, 2 or 5 times a power of ten that makes at most `most` steps over `span`.
 fn decimal_step(span: f64, most: usize) -> f64 {
     let rough = (span / most.max(1) as f64).max(f64::MIN_POSITIVE);
     let power = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= rough * (1.0 - 1e-9)).unwrap_or(10.0 * power)
 }
 
-/// The first of `steps` that gives at most `most` steps over `span`.
+/// The first of `steps` that makes at most `most` steps over `span`.
 fn listed_step(span: f64, most: usize, steps: &[f64]) -> Option<f64> {
     let rough = span / most.max(1) as f64;
     steps.iter().copied().find(|s| *s >= rough * (1.0 - 1e-9))
@@ -48,7 +47,7 @@ fn listed_step(span: f64, most: usize, steps: &[f64]) -> Option<f64> {
 fn places(start: f64, end: f64, step: f64) -> impl Iterator<Item = f64> {
     let first = (start / step - 1e-9).ceil() as i64;
     let last = (end / step + 1e-9).floor() as i64;
-    // A step too small for the numbers (or not a number) must not loop for ever.
+    // A step that is too small or not a number must not loop for ever.
     let last = if (0..=10_000).contains(&(last.saturating_sub(first))) { last } else { first.saturating_sub(1) };
     (first..=last).map(move |k| k as f64 * step)
 }
@@ -70,7 +69,7 @@ const SECOND: f64 = 1e6;
 const MINUTE: f64 = 60.0 * SECOND;
 const HOUR: f64 = 60.0 * MINUTE;
 
-/// Ticks for a range of microseconds (relative to a recording's start, or any other zero), at most `most` of them.
+/// Ticks for a range of microseconds (relative to the start of the recording or to any other zero), at most `most`.
 ///
 /// The unit is the largest in which the labels need at most three decimals: µs, ms, s, and from two minutes on `m:ss`
 /// or `h:mm:ss`.
@@ -116,7 +115,8 @@ pub fn event_ticks(start: f64, end: f64, most: usize) -> Ticks {
     Ticks { unit: "", step, ticks: places(start, end, step).map(|v| (v, number(v, 0))).collect() }
 }
 
-/// Ticks for a range of bytes, at most `most` of them, all in one unit: the one its greatest value is shown in. Up to 64 units the steps are powers of two, above them 1, 2, 2.5 or 5 times a power of ten units.
+/// Ticks for a range of bytes, at most `most`, in the unit of the greatest value. Up to 64 units the steps are powers of two,
+/// above that 1, 2, 2.5 or 5 times a power of ten.
 pub fn byte_ticks(start: f64, end: f64, most: usize) -> Ticks {
     let far = start.abs().max(end.abs());
     let (unit, divisor) = byte_unit(far);
@@ -126,7 +126,7 @@ pub fn byte_ticks(start: f64, end: f64, most: usize) -> Ticks {
         2f64.powf((rough * (1.0 - 1e-9)).log2().ceil())
     } else {
         let step = decimal_step(span, most);
-        // 250, 500, 750 rather than 0, 500, 1000 when they fit.
+        // Prefer 250, 500, 750 to 0, 500, 1000 when they fit.
         let is_five = (step / 10f64.powf((step.log10() + 1e-9).floor()) - 5.0).abs() < 1e-6;
         if is_five && step >= 50.0 && span / (step / 2.0) <= most as f64 { step / 2.0 } else { step }
     };
@@ -139,7 +139,7 @@ pub fn byte_ticks(start: f64, end: f64, most: usize) -> Ticks {
     }
 }
 
-/// The unit an axis up to `greatest` bytes is labelled in, and its bytes.
+/// The unit in which an axis up to `greatest` bytes is labelled, and how many bytes it is.
 pub fn byte_unit(greatest: f64) -> (&'static str, f64) {
     let (kib, mib, gib) = (KIBIBYTE as f64, MEBIBYTE as f64, GIBIBYTE as f64);
     if greatest < kib {
@@ -179,27 +179,27 @@ impl Ticks {
         })
     }
 
-    /// Grid lines over `area` at the ticks, for a horizontal scale.
+    /// Draws a grid line at each tick of a horizontal scale over `area`.
     pub fn grid_across(&self, batch: &mut Batch, tokens: &Tokens, scale: &Scale, area: Rect) {
         for (value, _) in &self.ticks {
             batch.vline(scale.at(*value), area.y_range(), 1.0, tokens.grid);
         }
     }
 
-    /// Grid lines over `area` at the ticks, for a vertical scale.
+    /// Draws a grid line at each tick of a vertical scale over `area`.
     pub fn grid_down(&self, batch: &mut Batch, tokens: &Tokens, scale: &Scale, area: Rect) {
         for (value, _) in &self.ticks {
             batch.hline(area.x_range(), scale.at(*value), 1.0, tokens.grid);
         }
     }
 
-    /// Labels of a horizontal axis in `strip` (20 high: labels above, 6 px tick marks at its lower edge). Labels that
-    /// would leave the strip or touch the one before are left out; their ticks stay.
+    /// Paints the labels of a horizontal axis in `strip` (20 high: labels above, 6 px tick marks at the lower edge). Labels that
+    /// would leave the strip or touch the previous one are left out; their ticks stay.
     pub fn paint_across(&self, painter: &Painter, tokens: &Tokens, scale: &Scale, strip: Rect, unit_at: UnitAt) {
         self.paint_across_around(painter, tokens, scale, strip, unit_at, &[]);
     }
 
-    /// As [`Ticks::paint_across`], without the labels that would touch what stands in the strip already.
+    /// Like [`Ticks::paint_across`], but leaves out labels that would touch one of the given ranges.
     pub fn paint_across_around(
         &self,
         painter: &Painter,
@@ -213,7 +213,7 @@ impl Ticks {
         let mut marks = Batch::new(painter);
         let mut free_from = f32::NEG_INFINITY;
         let clip = painter.clip_rect();
-        // Where the label with the unit stands: it moves in by as much as it is too long, and the one before it gives way.
+        // The label with the unit is longer, so it moves inwards to fit. The label before it is left out if they would touch.
         let last = self.ticks.last().filter(|_| unit_at == UnitAt::Last).map(|(value, label)| {
             let half = label::width(painter, &format!("{label}{NBSP}{}", self.unit), Type::Mono) / 2.0;
             (*value, scale.at(*value).min(clip.right() - half), half)
@@ -245,7 +245,7 @@ impl Ticks {
         marks.paint(painter);
     }
 
-    /// Labels of a vertical axis, right aligned at `right`, centred on their ticks, within `y`.
+    /// Paints the labels of a vertical axis, right aligned at `right` and centred on their ticks, within `y`.
     pub fn paint_down(&self, painter: &Painter, tokens: &Tokens, scale: &Scale, right: f32, y: Rangef, unit_at: UnitAt) {
         let mut free_below = f32::INFINITY;
         for (value, label) in self.labels(unit_at) {
@@ -264,7 +264,7 @@ fn snap(painter: &Painter, v: f32) -> f32 {
     (v * scale).round() / scale
 }
 
-/// Moves labels at `wanted` (any order) apart to at least `gap`, as little as needed, inside `range`; in the order given.
+/// Moves labels at `wanted` (any order) apart to at least `gap`, as little as possible, inside `range`. Keeps the given order.
 pub fn spread(wanted: &[f32], gap: f32, range: Rangef) -> Vec<f32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));

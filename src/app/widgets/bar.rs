@@ -1,10 +1,9 @@
-//! Small horizontal bars on one scale: a value, what is reserved beyond it (hatched), ticks for limits; stacked parts.
+//! Small horizontal bars on one scale: solid parts, a hatched part for reserved but unused memory, ticks for limits.
 
 use super::mesh::Batch;
 use crate::app::theme::Tokens;
 use egui::{Color32, Painter, Pos2, Rangef, Rect, pos2};
 
-/// A bar of a table: solid up to a value, hatched up to a second one, with ticks.
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
     greatest: f64,
@@ -16,42 +15,42 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// An empty bar on a scale of 0 to `greatest`; use the same for all rows.
+    /// An empty bar on a scale from 0 to `greatest`. Use the same scale for all rows.
     pub fn new(greatest: f64) -> Self {
         Self { greatest, thickness: 9.0, ..Self::default() }
     }
 
-    /// A solid part after those before it.
+    /// Appends a solid part.
     pub fn part(mut self, amount: f64, colour: Color32) -> Self {
         self.parts.push((amount, colour));
         self
     }
 
-    /// A hatched part after the solid ones: free inside what is reserved.
+    /// Appends a hatched part: reserved but free memory.
     pub fn hatched(mut self, amount: f64) -> Self {
         self.hatched = amount;
         self
     }
 
-    /// A dashed tick across the bar at `value`: the cap (red), the recorded value (`text1`).
+    /// Adds a dashed tick at `value`: the cap (red) or the recorded value (`text1`).
     pub fn tick(mut self, value: f64, colour: Color32) -> Self {
         self.ticks.push((value, colour));
         self
     }
 
-    /// How high it is, 9 unless set.
+    /// Height of the bar, 9 by default.
     pub fn thickness(mut self, points: f32) -> Self {
         self.thickness = points;
         self
     }
 
-    /// Outlines the whole scale: a bar that is the whole card.
+    /// Outlines the whole scale, for a bar that stands for the whole card.
     pub fn outlined(mut self) -> Self {
         self.outlined = true;
         self
     }
 
-    /// Paints the bar over the width of `rect`, centred on its height. Parts of something are at least a pixel wide.
+    /// Paints the bar over the width of `rect`, vertically centred. Parts greater than zero are at least one pixel wide.
     pub fn paint(&self, painter: &Painter, tokens: &Tokens, rect: Rect) {
         let mut batch = Batch::new(painter).hatch_origin(rect.min);
         let half = self.thickness / 2.0;
@@ -78,7 +77,7 @@ impl Bar {
         batch.paint(painter);
     }
 
-    /// Where `amount` ends on the bar painted over `rect`.
+    /// Where `amount` ends on a bar painted over `rect`.
     pub fn end(&self, rect: Rect, amount: f64) -> Pos2 {
         pos2(position(rect, self.greatest, amount), rect.center().y)
     }

@@ -1,6 +1,6 @@
-//! What can be pressed: buttons, icon buttons, links, segmented controls, selectors, menu items.
+//! Clickable controls: buttons, icon buttons, links, segmented controls, selectors, menu items.
 //!
-//! Each has an accessible name, reacts to the keyboard like egui's own buttons and shows the focus ring.
+//! Each has an accessible name, handles the keyboard like egui's own buttons and shows the focus ring.
 
 use super::icons::Icon;
 use super::label;
@@ -8,7 +8,7 @@ use crate::app::theme::visuals::{RADIUS_CHIP, RADIUS_CONTROL};
 use crate::app::theme::{Tokens, Type};
 use egui::{Align2, Color32, CursorIcon, Popup, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
-/// Draws the focus ring of a focused control: 1 px accent outside, gap 1.
+/// Draws the focus ring of a focused control: 1 px in the accent, 1 px outside the control.
 pub fn focus_ring(ui: &Ui, response: &Response, radius: u8) {
     if response.has_focus() {
         let stroke = Stroke::new(1.0, Tokens::of(ui).accent);
@@ -37,12 +37,12 @@ impl<'a> Push<'a> {
         Self { text, kind, icon: None, small: false, enabled: true }
     }
 
-    /// The one thing to do next: filled with the accent.
+    /// The main action: filled with the accent.
     pub fn primary(text: &'a str) -> Self {
         Self::new(text, ButtonKind::Primary)
     }
 
-    /// Another thing to do: outlined.
+    /// A secondary action: outlined.
     pub fn outlined(text: &'a str) -> Self {
         Self::new(text, ButtonKind::Outlined)
     }
@@ -52,7 +52,7 @@ impl<'a> Push<'a> {
         Self::new(text, ButtonKind::Plain)
     }
 
-    /// An icon before the text.
+    /// Puts an icon before the text.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icon = Some(icon);
         self
@@ -64,7 +64,6 @@ impl<'a> Push<'a> {
         self
     }
 
-    /// Whether it can be pressed.
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
         self
@@ -75,13 +74,12 @@ impl<'a> Push<'a> {
         if self.small { (20.0, 8.0, Type::Column, icon_room) } else { (24.0, 10.0, Type::Strong, icon_room) }
     }
 
-    /// How wide it will be.
+    /// The width it will take, in points.
     pub fn width(&self, ui: &Ui) -> f32 {
         let (_, pad, kind, icon_room) = self.measures();
         label::width(ui.painter(), self.text, kind).ceil() + 2.0 * pad + icon_room
     }
 
-    /// Shows the button.
     pub fn show(self, ui: &mut Ui) -> Response {
         let t = Tokens::of(ui);
         let (height, pad, kind, icon_room) = self.measures();
@@ -115,12 +113,11 @@ impl<'a> Push<'a> {
     }
 }
 
-/// An icon in a 20 x 20 button; `name` is its accessible name and its tooltip.
+/// A 20 x 20 icon button. `name` is its accessible name and its tooltip.
 pub fn icon_button(ui: &mut Ui, icon: Icon, name: &str) -> Response {
     icon_button_sized(ui, icon, name, 20.0, 16.0)
 }
 
-/// An icon button of `side` points with an icon of `size`.
 pub fn icon_button_sized(ui: &mut Ui, icon: Icon, name: &str, side: f32, size: f32) -> Response {
     let t = Tokens::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(side, side), Sense::click());
@@ -134,17 +131,17 @@ pub fn icon_button_sized(ui: &mut Ui, icon: Icon, name: &str, side: f32, size: f
     response.on_hover_text(name)
 }
 
-/// Clickable text in the accent, in the monospace face: a source location. Underlined on hover.
+/// Clickable accent text in the monospace face, such as a source location. Underlined on hover.
 pub fn link(ui: &mut Ui, text: &str) -> Response {
     link_with(ui, text, Type::Mono, None)
 }
 
-/// A link with the sign that it opens in another program.
+/// A link with the icon for "opens in another program".
 pub fn external_link(ui: &mut Ui, text: &str) -> Response {
     link_with(ui, text, Type::Mono, Some(Icon::External))
 }
 
-/// A link in any style, with an icon after it.
+/// A link in any text style, with an icon after it.
 pub fn link_with(ui: &mut Ui, text: &str, kind: Type, icon: Option<Icon>) -> Response {
     let t = Tokens::of(ui);
     let room = if icon.is_some() { 18.0 } else { 0.0 };
@@ -164,7 +161,7 @@ pub fn link_with(ui: &mut Ui, text: &str, kind: Type, icon: Option<Icon>) -> Res
     response.on_hover_cursor(CursorIcon::PointingHand)
 }
 
-/// A row of choices of which one holds, 22 high. `name` is what is chosen ("Workspace"). Returns whether it changed.
+/// A row of choices, one of them selected, 22 high. `name` says what is chosen ("Workspace"). Returns whether it changed.
 pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -> bool {
     let t = Tokens::of(ui);
     let widths: Vec<f32> = choices.iter().map(|c| label::width(ui.painter(), c, Type::Strong).ceil() + 20.0).collect::<Vec<_>>();
@@ -204,13 +201,13 @@ pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) 
     changed
 }
 
-/// "colour **size class** ⌄": a label, the choice in force, a menu of all. 20 high. Returns whether it changed.
+/// A label, the selected choice and a menu of all choices: "colour **size class** ⌄". 20 high. Returns whether it changed.
 pub fn selector(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -> bool {
     let value = choices.get(*chosen).copied().unwrap_or("none");
     let response = selector_button(ui, name, value);
     let mut changed = false;
     Popup::menu(&response).gap(4.0).show(|ui| {
-        // As wide as its widest choice: a menu's own space is much wider.
+        // As wide as the widest choice, because egui's default menu width is much wider.
         let widest = choices.iter().map(|c| label::width(ui.painter(), c, Type::Body)).fold(0.0, f32::max);
         ui.set_width((widest + 40.0).max(response.rect.width()).max(120.0));
         for (i, choice) in choices.iter().enumerate() {
@@ -224,7 +221,7 @@ pub fn selector(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -
     changed
 }
 
-/// The button of a selector alone, for a menu of one's own: show `egui::Popup::menu(&response)`.
+/// Only the button of a selector, for a custom menu: show `egui::Popup::menu(&response)`.
 pub fn selector_button(ui: &mut Ui, name: &str, value: &str) -> Response {
     let t = Tokens::of(ui);
     let p = ui.painter();
@@ -253,7 +250,7 @@ pub fn selector_button(ui: &mut Ui, name: &str, value: &str) -> Response {
     response
 }
 
-/// A row of a menu, 24 high: a check mark's place (when `checked` is given), the text, a shortcut at the right.
+/// A menu row, 24 high: space for a check mark (when `checked` is given), the text, a shortcut at the right.
 pub fn menu_item(ui: &mut Ui, text: &str, checked: Option<bool>, shortcut: Option<&str>, enabled: bool) -> Response {
     let t = Tokens::of(ui);
     let left = if checked.is_some() { 24.0 } else { 10.0 };
@@ -281,7 +278,7 @@ pub fn menu_item(ui: &mut Ui, text: &str, checked: Option<bool>, shortcut: Optio
     response
 }
 
-/// A check box that is only its mark and its text: "✓ hide torch internals". Returns whether it changed.
+/// A check box without a frame: "✓ hide torch internals". Returns whether it changed.
 pub fn check(ui: &mut Ui, text: &str, on: &mut bool) -> bool {
     let t = Tokens::of(ui);
     let galley = label::galley(ui.painter(), text, Type::Caption, t.text2);

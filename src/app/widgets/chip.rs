@@ -6,19 +6,19 @@ use crate::app::theme::visuals::RADIUS_CHIP;
 use crate::app::theme::{Tokens, Type};
 use egui::{Align2, Color32, Painter, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, Vec2, WidgetInfo, pos2, vec2};
 
-/// Paints a readout chip (16 high, on `s3`) anchored at `at`, moved to stay inside the painter's clip rectangle when it
-/// can. Gives the rectangle covered.
+/// Paints a readout chip (16 high, on `s3`) anchored at `at`. Moves it to stay inside the painter's clip rectangle when possible.
+/// Returns the covered rectangle.
 pub fn paint_chip(painter: &Painter, tokens: &Tokens, at: Pos2, anchor: Align2, text: &str) -> Rect {
     paint_chip_in(painter, at, anchor, text, Type::Mono, tokens.text1, tokens.s3)
 }
 
-/// Where a chip with this text would stand: what [`paint_chip_in`] covers.
+/// The rectangle that [`paint_chip_in`] would cover.
 pub fn chip_rect(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type) -> Rect {
     let width = label::width(painter, text, kind).ceil() + 8.0;
     keep_inside(anchor.anchor_size(at, vec2(width, 16.0)), at, painter.clip_rect())
 }
 
-/// A chip with its own style and colours.
+/// Paints a chip with its own text style and colours.
 pub fn paint_chip_in(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type, ink: Color32, fill: Color32) -> Rect {
     let galley = label::galley(painter, text, kind, ink);
     let rect = anchor.anchor_size(at, vec2(galley.size().x.ceil() + 8.0, 16.0));
@@ -28,7 +28,7 @@ pub fn paint_chip_in(painter: &Painter, at: Pos2, anchor: Align2, text: &str, ki
     rect
 }
 
-/// A chip that would leave `area` flips to the other side of its anchor point, or is pushed in.
+/// Flips a chip that would leave `area` to the other side of its anchor, or pushes it inside.
 fn keep_inside(rect: Rect, at: Pos2, area: Rect) -> Rect {
     let mut rect = rect;
     if rect.right() > area.right() || rect.left() < area.left() {
@@ -44,7 +44,7 @@ fn keep_inside(rect: Rect, at: Pos2, area: Rect) -> Rect {
     Rect::from_min_size(pos2(rect.left(), y), rect.size())
 }
 
-/// Paints the OOM flag (14 high, red) with its lower edge's middle at `foot`.
+/// Paints the OOM flag (14 high, red) with the middle of its lower edge at `foot`.
 pub fn paint_flag(painter: &Painter, tokens: &Tokens, foot: Pos2, text: &str) -> Rect {
     let galley = label::galley(painter, text, Type::Flag, tokens.onred);
     let size = vec2(galley.size().x.ceil() + 10.0, 14.0);
@@ -54,7 +54,7 @@ pub fn paint_flag(painter: &Painter, tokens: &Tokens, foot: Pos2, text: &str) ->
     rect
 }
 
-/// Paints the label of marker A or B (17 x 15 on `text1`) with its lower edge's middle at `foot`.
+/// Paints the label of marker A or B (17 x 15 on `text1`) with the middle of its lower edge at `foot`.
 pub fn paint_marker_label(painter: &Painter, tokens: &Tokens, foot: Pos2, text: &str) -> Rect {
     let rect = Rect::from_min_size(foot - vec2(8.5, 15.0), vec2(17.0, 15.0));
     painter.rect_filled(rect, RADIUS_CHIP, tokens.text1);
@@ -62,7 +62,7 @@ pub fn paint_marker_label(painter: &Painter, tokens: &Tokens, foot: Pos2, text: 
     rect
 }
 
-/// A chip in the flow of a [`Ui`]: a filter that is on, a state.
+/// A chip laid out in a [`Ui`]: an active filter, a state.
 pub fn chip(ui: &mut Ui, text: &str) -> Response {
     let t = Tokens::of(ui);
     let galley = label::galley(ui.painter(), text, Type::Caption, t.text2);
@@ -83,7 +83,7 @@ pub fn key_cap(ui: &mut Ui, keys: &str) -> Response {
     response
 }
 
-/// Paints a key cap, 16 high, with its right edge's middle at `right`. Gives the rectangle covered.
+/// Paints a key cap, 16 high, with the middle of its right edge at `right`. Returns the covered rectangle.
 pub fn paint_key_cap(painter: &Painter, tokens: &Tokens, right: Pos2, keys: &str) -> Rect {
     let galley = label::galley(painter, keys, Type::Key, tokens.text3);
     let size = vec2(galley.size().x.ceil() + 10.0, 16.0);
@@ -93,29 +93,29 @@ pub fn paint_key_cap(painter: &Painter, tokens: &Tokens, right: Pos2, keys: &str
     rect
 }
 
-/// What a swatch shows.
+/// What a legend swatch shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Swatch {
     /// A filled square: a class of blocks, a stack.
     Fill(Color32),
     /// A hatched square: free memory.
     Free,
-    /// A hatched square on grey: free memory that is kept for one user, as in a private pool.
+    /// A hatched square on grey: free memory reserved for one user, as in a private pool.
     Kept,
-    /// An outlined square: not plotted, only in A.
+    /// An outlined square: not plotted, or only in A.
     Outline(Color32),
     /// A short line: a curve.
     Line(Color32),
     /// A short dashed line: a limit.
     Dashed(Color32),
-    /// Solid left, pale right: as much as at A, grown since.
+    /// Solid left, pale right: as much as at A, and what grew since.
     Grown(Color32),
-    /// Two colours, the first on the left: a place that holds several kinds of memory.
+    /// Two colours, the first on the left: several kinds of memory in one place.
     Split(Color32, Color32),
 }
 
 impl Swatch {
-    /// Its size: 10 x 10, wider where there are two parts.
+    /// 10 x 10, or wider where there are two parts.
     pub fn size(self) -> Vec2 {
         match self {
             Self::Grown(_) => vec2(30.0, 10.0),
@@ -124,7 +124,7 @@ impl Swatch {
         }
     }
 
-    /// Paints it with its left edge's middle at `left`. Gives the rectangle covered.
+    /// Paints it with the middle of its left edge at `left`. Returns the covered rectangle.
     pub fn paint(self, painter: &Painter, tokens: &Tokens, left: Pos2) -> Rect {
         let rect = Rect::from_min_size(left - vec2(0.0, 5.0), self.size());
         let mut batch = Batch::new(painter);

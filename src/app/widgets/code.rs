@@ -1,4 +1,4 @@
-//! Code wells: lines of monospace text on the lowest surface, with a button that copies them.
+//! Code wells: lines of monospace text on the lowest surface, with a copy button.
 
 use super::icons::Icon;
 use super::label;
@@ -7,7 +7,6 @@ use crate::app::theme::{Tokens, Type};
 use egui::text::LayoutJob;
 use egui::{Color32, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
-/// Lines of code or settings to read and to copy.
 pub struct CodeWell<'a> {
     text: &'a str,
     number: Option<u32>,
@@ -17,12 +16,11 @@ pub struct CodeWell<'a> {
 }
 
 impl<'a> CodeWell<'a> {
-    /// A well with these lines.
     pub fn new(text: &'a str) -> Self {
         Self { text, number: None, copy: false, python: false, broken: false }
     }
 
-    /// Numbers the first line, as in a file.
+    /// Numbers the lines from `number` on, as in a file.
     pub fn number(mut self, number: u32) -> Self {
         self.number = Some(number);
         self
@@ -34,20 +32,21 @@ impl<'a> CodeWell<'a> {
         self
     }
 
-    /// Sets strings apart and dims comments, as Python.
+    /// Highlights strings and dims comments, as Python.
     pub fn python(mut self) -> Self {
         self.python = true;
         self
     }
 
-    /// Breaks a setting after its `=`, and its list after commas, when it does not fit in one line; what is copied stays one line.
+    /// Breaks a setting after its `=`, and its list after commas, when it does not fit in one line. The copied text stays one
+    /// line.
     pub fn broken(mut self, broken: bool) -> Self {
         self.broken = broken;
         self
     }
 
-    /// Shows the well over the available width. A line that is too long goes on below where the text is to be copied, and is cut with
-    /// "…" where it is only to be read. Returns whether it was copied.
+    /// Shows the well over the available width. A line that is too long wraps when the text is to be copied; otherwise it is cut
+    /// with "…". Returns whether the text was copied.
     pub fn show(self, ui: &mut Ui) -> bool {
         let t = Tokens::of(ui);
         let fits = label::width(ui.painter(), self.text, Type::Mono) + 50.0 < ui.available_width();
@@ -56,7 +55,7 @@ impl<'a> CodeWell<'a> {
         let shown = if self.broken && !fits { broken(self.text, is_wide) } else { self.text.to_owned() };
         let lines: Vec<&str> = shown.lines().collect();
         let pad = if lines.len() > 1 { vec2(12.0, 10.0) } else { vec2(10.0, 5.0) };
-        // The button stands beside the first line only.
+        // Only the first line makes room for the copy button.
         let beside = |line: usize| if self.copy && line == 0 { 28.0 } else { 0.0 };
         let gutter = self.number.map_or(0.0, |n| {
             let last = (n + lines.len() as u32).to_string();
@@ -119,7 +118,7 @@ impl<'a> CodeWell<'a> {
             add(line, t.text1);
         }
         job.wrap.max_width = width.max(0.0);
-        // Between words where there are any, else anywhere: what is to be copied is to be read first, to its last letter.
+        // Text to copy wraps, at spaces if possible, because the user wants to read all of it before copying.
         if !self.copy {
             job.wrap.max_rows = 1;
             job.wrap.break_anywhere = true;
@@ -128,17 +127,17 @@ impl<'a> CodeWell<'a> {
     }
 }
 
-/// A setting on several lines: after `=`, and where a line is still too wide after commas that are not inside brackets. A call
-/// breaks before the name of its function.
+/// Breaks a setting after `=`, and a line that is still too wide after commas outside brackets. A call breaks before the name of
+/// its function.
 fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
     let setting = text.split_once('=').filter(|(name, _)| !name.contains('('));
     let Some((name, value)) = setting else {
-        // A call breaks before the name of its function, and where that is not enough before what it is given.
+        // A call breaks before the function's name and, when that is not enough, before its arguments.
         let name = text.split_once('(').map_or(text, |(name, _)| name);
         let Some(dot) = name.rfind('.') else { return text.to_owned() };
         let (place, call) = text.split_at(dot + 1);
         return match call.split_once('(') {
-            // A closing parenthesis alone is no line.
+            // A closing parenthesis gets no line of its own.
             Some((_, ")")) if is_wide(&format!("  {call}")) => format!("{place}\n{call}"),
             Some((function, rest)) if is_wide(&format!("  {call}")) => format!("{place}\n  {function}(\n    {rest}"),
             _ => format!("{place}\n  {call}"),
@@ -166,7 +165,7 @@ enum Python {
     Comment = 2,
 }
 
-/// Splits a line of Python into code, strings and a comment. Good for short examples, not a parser.
+/// Splits a line of Python into code, strings and a comment. Enough for short examples; not a parser.
 fn python_pieces(line: &str) -> Vec<(&str, Python)> {
     let mut out = Vec::new();
     let (mut start, mut quote) = (0, None);

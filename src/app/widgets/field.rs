@@ -1,11 +1,10 @@
-//! Text fields: 22 high, 1 px line, an icon and a hint.
+//! Text fields: 22 high, 1 px outline, an icon and a hint.
 
 use super::icons::Icon;
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use egui::{Align, Layout, Margin, Rect, Response, Role, Stroke, StrokeKind, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-/// A one-line text field.
 pub struct Field<'a> {
     name: &'a str,
     hint: &'a str,
@@ -18,30 +17,28 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// A field 200 wide; `name` is its accessible name and, unless [`Self::hint`] is set, its hint.
+    /// A field 200 wide. `name` is its accessible name, and its hint unless [`Self::hint`] is set.
     pub fn new(name: &'a str) -> Self {
         Self { name, hint: name, icon: None, width: 200.0, height: 22.0, mono: false, invalid: false, is_query: false }
     }
 
-    /// What it says while empty.
+    /// Text shown while the field is empty.
     pub fn hint(mut self, hint: &'a str) -> Self {
         self.hint = hint;
         self
     }
 
-    /// An icon at its left.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icon = Some(icon);
         self
     }
 
-    /// The field of a query, which is asked before filters and addresses when a field to find with is wanted.
+    /// Marks a query field. "Find in view" focuses it before filter and address fields.
     pub fn query(mut self) -> Self {
         self.is_query = true;
         self
     }
 
-    /// Its width.
     pub fn width(mut self, width: f32) -> Self {
         self.width = width;
         self
@@ -53,36 +50,36 @@ impl<'a> Field<'a> {
         self
     }
 
-    /// Its height, to match a button beside it.
+    /// Height, to match a button beside it.
     pub fn height(mut self, height: f32) -> Self {
         self.height = height;
         self
     }
 
-    /// Sets its text in the monospace face: sizes, settings, paths.
+    /// Uses the monospace face, for sizes, settings and paths.
     pub fn mono(mut self) -> Self {
         self.mono = true;
         self
     }
 
-    /// Outlines it in `text2`: what it holds cannot be read. A sentence under it says why.
+    /// Outlines the field in `text2` because its text does not parse. The caller shows a sentence below that says why.
     pub fn invalid(mut self, invalid: bool) -> Self {
         self.invalid = invalid;
         self
     }
 
-    /// Shows the field. The response is the text field's: `changed()`, `lost_focus()`.
+    /// Shows the field. The response is the `TextEdit`'s: `changed()`, `lost_focus()`.
     pub fn show(self, ui: &mut Ui, text: &mut String) -> Response {
         let t = Tokens::of(ui);
         let (rect, _) = ui.allocate_exact_size(vec2(self.width, self.height), egui::Sense::hover());
         let left = if self.icon.is_some() { 24.0 } else { 6.0 };
-        // The monospace face's row is centred half a pixel low; two points less room bring it back.
+        // The row of the monospace face sits half a pixel low; two points less height bring it back.
         let lift = if self.mono && !text.is_empty() { 2.0 } else { 0.0 };
         let inner = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.right() - 6.0, rect.bottom() - lift));
         ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s1);
         let builder = UiBuilder::new().id_salt(self.name).max_rect(inner).layout(Layout::left_to_right(Align::Center));
         let mut child = ui.new_child(builder);
-        // A button's height would make the field higher than its room, and its text stand low in it.
+        // egui's minimal interaction height would make the text edit taller than the field and lower its text.
         child.spacing_mut().interact_size.y = 0.0;
         let kind = if self.mono { Type::Mono } else { Type::Body };
         let edit = TextEdit::singleline(text)
@@ -114,7 +111,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The frame in which a field to find with was wanted, until one has taken the focus.
+/// The frame in which "find in view" was requested. It is removed when a field takes the focus.
 #[derive(Clone, Copy)]
 struct Wanted(u64);
 
@@ -122,14 +119,14 @@ fn wanted() -> egui::Id {
     egui::Id::unique("find in view")
 }
 
-/// The field of a query that is drawn next takes the focus, or else one with a magnifier.
+/// Makes the query field that is drawn next take the focus, or else a field with a magnifier.
 pub fn ask_for_focus(ctx: &egui::Context) {
     let now = ctx.cumulative_frame_nr();
     ctx.data_mut(|d| d.insert_temp(wanted(), Wanted(now)));
     ctx.request_repaint();
 }
 
-/// True once when no field that could take the focus was drawn since it was wanted.
+/// True once, when no suitable field was drawn since the request.
 pub fn nobody_took_focus(ctx: &egui::Context) -> bool {
     let now = ctx.cumulative_frame_nr();
     let Some(Wanted(since)) = ctx.data(|d| d.get_temp(wanted())) else { return false };
@@ -143,7 +140,7 @@ pub fn nobody_took_focus(ctx: &egui::Context) -> bool {
 
 fn take_focus(ctx: &egui::Context, field: &Response, is_query: bool) {
     let Some(Wanted(since)) = ctx.data(|d| d.get_temp(wanted())) else { return };
-    // Queries have the first frame to themselves.
+    // In the first frame only query fields may take it.
     if is_query || ctx.cumulative_frame_nr() > since + 1 {
         ctx.data_mut(|d| d.remove::<Wanted>(wanted()));
         field.request_focus();

@@ -1,59 +1,41 @@
-//! Icons, painted: sharp at every scale, in any colour, and no font has to have them.
+//! Painted icons: sharp at every scale, in any colour, independent of fonts.
 
 use egui::epaint::PathStroke;
 use egui::{Color32, Painter, Pos2, Rect, Shape, Stroke, StrokeKind, Vec2, pos2, vec2};
 
-/// A picture on a 16 x 16 grid.
+/// An icon on a 16 x 16 grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icon {
-    /// Opens downwards.
     ChevronDown,
-    /// Folded, or the next one.
+    /// Folded, or "next".
     ChevronRight,
-    /// The previous one.
     ChevronLeft,
-    /// Opens upwards.
     ChevronUp,
-    /// Close a tab, clear a field.
+    /// Close a tab or clear a field.
     Close,
-    /// Add.
     Plus,
-    /// Find.
     Search,
-    /// Copy to the clipboard.
     Copy,
-    /// Change to the light theme.
     Sun,
-    /// Change to the dark theme.
     Moon,
-    /// Legend and gestures.
     Help,
-    /// A test that holds.
     Check,
-    /// A test that fails.
     Cross,
     /// Opens in another program.
     External,
     /// A recording: segments with blocks.
     File,
-    /// A live recording.
     Pulse,
-    /// Stop recording.
     Stop,
-    /// Start.
     Play,
-    /// A warning of the load report.
     Warning,
-    /// A folder.
     Folder,
-    /// Sorted descending.
     SortDown,
-    /// Sorted ascending.
     SortUp,
 }
 
 impl Icon {
-    /// Paints the icon centred at `centre`, `size` points a side (16 draws its grid one to one), in one colour.
+    /// Paints the icon centred at `centre` in one colour. `size` is its side in points; at 16 one grid unit is one point.
     pub fn paint(self, painter: &Painter, centre: Pos2, size: f32, colour: Color32) {
         let k = size / 16.0;
         let ppp = painter.pixels_per_point();
@@ -97,7 +79,7 @@ impl Icon {
                 }
             }
             Self::Moon => {
-                // A disc of radius 5.4 less a disc of 4.6 that lies up and to the right: two arcs that meet at the horns.
+                // A disc of radius 5.4 minus a disc of radius 4.6 up and to the right: two arcs that meet at the horns.
                 let arc = |cx: f32, cy: f32, r: f32, from: f32, to: f32| {
                     (0..=16).map(move |i| {
                         let d = Vec2::angled((from + (to - from) * i as f32 / 16.0).to_radians());
@@ -105,7 +87,7 @@ impl Icon {
                     })
                 };
                 let (outer, inner) = (arc(7.4, 8.6, 5.4, 12.8, 257.2), arc(9.8, 6.2, 4.6, 218.5, 51.5));
-                // Two open lines: a closed one would throw spikes at the horns.
+                // Two open lines, because a closed one would draw spikes at the horns.
                 for points in [outer.collect::<Vec<_>>(), inner.collect()] {
                     line(&points);
                 }
@@ -161,7 +143,8 @@ impl Icon {
     }
 }
 
-/// The logo: three staggered bars, a segment with a hole in it, `width` points wide (5/7 of it high), from `at` on.
+/// The logo: three staggered bars, a segment with a hole. `at` is its upper left corner, `width` its width in points; its height
+/// is 5/7 of that.
 pub fn paint_logo(painter: &Painter, at: Pos2, width: f32, accent: Color32, light: Color32, dim: Color32) {
     let k = width / 14.0;
     for (x0, x1, y0, y1, colour) in

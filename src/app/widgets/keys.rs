@@ -1,4 +1,5 @@
-//! Controls that take bare keys: a slider moved by arrows, where the same keys move the cursor of all views otherwise.
+//! Controls that take keys without modifiers, such as a slider moved by arrows. Elsewhere these keys move the cursor of all
+//! views.
 
 use egui::{Context, Id, Response};
 
@@ -6,7 +7,7 @@ fn taker() -> Id {
     Id::unique("takes bare keys")
 }
 
-/// The control has the keyboard to itself while it is focused: arrows, Home, End and letters are no commands then.
+/// Gives a focused control all keys without modifiers: arrows, Home, End and letters are no commands then.
 pub fn take_bare_keys(response: &Response) {
     if response.has_focus() {
         response.ctx.data_mut(|d| d.insert_temp(taker(), response.id));
@@ -15,7 +16,7 @@ pub fn take_bare_keys(response: &Response) {
     }
 }
 
-/// True while such a control has the keyboard.
+/// True while such a control has the focus.
 pub fn are_taken(ctx: &Context) -> bool {
     let taken: Option<Id> = ctx.data(|d| d.get_temp(taker()));
     taken.is_some() && ctx.memory(egui::Memory::focused) == taken

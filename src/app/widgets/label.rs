@@ -1,4 +1,4 @@
-//! Painting text at a place: aligned, cut with "…" when too wide.
+//! Painting text at a place: aligned, cut with "…" when it is too wide.
 
 use crate::app::theme::Type;
 
@@ -6,12 +6,12 @@ use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{Align2, Color32, Galley, Painter, Pos2, Rect, Ui, pos2};
 use std::sync::Arc;
 
-/// How a piece of text in a style is laid out: with the style's line height, so that all faces share one baseline.
+/// Text format with the style's line height, so that all faces share one baseline.
 pub fn format(kind: Type, colour: Color32) -> TextFormat {
     TextFormat { line_height: Some(kind.line()), ..TextFormat::simple(kind.font(), colour) }
 }
 
-/// Lays out one line of text whole.
+/// Lays out one line of text without cutting it.
 pub fn galley(painter: &Painter, text: &str, kind: Type, colour: Color32) -> Arc<Galley> {
     let mut job = LayoutJob::single_section(text.to_owned(), format(kind, colour));
     job.break_on_newline = false;
@@ -25,7 +25,7 @@ pub fn elided(painter: &Painter, text: &str, kind: Type, colour: Color32, width:
     painter.layout_job(job)
 }
 
-/// Paints one line of text at `at` by `anchor`; gives the rectangle it covers.
+/// Paints one line of text anchored at `at`. Returns the covered rectangle.
 pub fn text(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type, colour: Color32) -> Rect {
     let galley = galley(painter, text, kind, colour);
     let rect = anchor.anchor_size(at, galley.size());
@@ -33,8 +33,8 @@ pub fn text(painter: &Painter, at: Pos2, anchor: Align2, text: &str, kind: Type,
     rect
 }
 
-/// Paints one line at the left of `rect`, centred on its height, cut to its width. Nothing is painted when fewer than
-/// three letters would fit. Gives the rectangle covered.
+/// Paints one line at the left of `rect`, vertically centred and cut to its width. Paints nothing when fewer than three letters
+/// would fit. Returns the covered rectangle.
 pub fn text_in(painter: &Painter, rect: Rect, text: &str, kind: Type, colour: Color32) -> Rect {
     let galley = elided(painter, text, kind, colour, rect.width());
     let letters = galley.rows.first().map_or(0, |row| row.glyphs.len());
@@ -47,7 +47,7 @@ pub fn text_in(painter: &Painter, rect: Rect, text: &str, kind: Type, colour: Co
     covered
 }
 
-/// As [`text_in`], right aligned.
+/// Like [`text_in`], right aligned.
 pub fn text_in_right(painter: &Painter, rect: Rect, text: &str, kind: Type, colour: Color32) -> Rect {
     let galley = elided(painter, text, kind, colour, rect.width());
     let at = pos2(rect.right() - galley.size().x, rect.center().y - galley.size().y / 2.0);
@@ -56,12 +56,11 @@ pub fn text_in_right(painter: &Painter, rect: Rect, text: &str, kind: Type, colo
     covered
 }
 
-/// The width of one line of text, in points.
 pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
     galley(painter, text, kind, Color32::PLACEHOLDER).size().x
 }
 
-/// A text that fits a width: whole, or without its middle. A path's ends say most.
+/// The text, or the text without its middle when it is too wide. The ends of a path say most.
 pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
     if width(painter, text, kind) <= room {
         return text.to_owned();
@@ -72,7 +71,7 @@ pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> S
         let tail = letters.len() - (kept - head);
         letters[..head].iter().copied().chain(std::iter::once('…')).chain(letters[tail..].iter().copied()).collect()
     };
-    // The most letters that fit, by halves.
+    // Bisects for the most letters that fit.
     let (mut fits, mut over) = (0, letters.len());
     while fits + 1 < over {
         let kept = usize::midpoint(fits, over);
@@ -81,13 +80,13 @@ pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> S
     cut(fits)
 }
 
-/// A wrapped paragraph in the flow of a [`Ui`], with the type scale's line height.
+/// A wrapped paragraph laid out in a [`Ui`], with the style's line height.
 pub fn paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32) -> egui::Response {
     ui.add(egui::Label::new(kind.text(text).color(colour)).wrap())
 }
 
-/// A wrapped paragraph in which the pieces between `*` are strong (`text1`, Inter 500) and those between backquotes
-/// monospace: the verdict sentence with its figures.
+/// A wrapped paragraph with markup: text between `*` is strong (`text1`, Inter 500), text between backquotes monospace. Used for
+/// the verdict with its figures.
 pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, strong: Color32) -> egui::Response {
     let mut job = LayoutJob::default();
     job.wrap.max_width = ui.available_width();

@@ -1,4 +1,4 @@
-//! Legends: swatches with names and counts, in a row under a plot or as a list in a "?" popover; and the gestures.
+//! Legends: swatches with names and counts, in a row under a plot or as a list in a "?" popover. Also the list of gestures.
 
 use super::chip::Swatch;
 use super::label;
@@ -10,45 +10,37 @@ use vramscope_core::units::NBSP;
 /// One class of a legend.
 #[derive(Clone, Debug)]
 pub struct LegendEntry {
-    /// How it is drawn.
     pub swatch: Swatch,
-    /// Its name.
     pub name: String,
-    /// Its count or amount, in the monospace face; may be empty.
+    /// Count or amount, in the monospace face; may be empty.
     pub value: String,
-    /// Other classes were chosen: its swatch is pale, its name quieter. It can still be read, for it is what brings the class back.
+    /// Another class is selected, so swatch and name are paler. The name stays readable because a click on it selects this class.
     pub dimmed: bool,
-    /// Set the name in the monospace face: a size class, a source location.
+    /// Uses the monospace face for the name: a size class, a source location.
     pub mono: bool,
-    /// What it says on hover.
     pub tip: Option<Tip>,
 }
 
 impl LegendEntry {
-    /// An entry without a value.
     pub fn new(swatch: Swatch, name: impl Into<String>) -> Self {
         Self { swatch, name: name.into(), value: String::new(), dimmed: false, mono: false, tip: None }
     }
 
-    /// With a value.
     pub fn value(mut self, value: impl Into<String>) -> Self {
         self.value = value.into();
         self
     }
 
-    /// With the name in the monospace face.
     pub fn mono(mut self) -> Self {
         self.mono = true;
         self
     }
 
-    /// With a tooltip.
     pub fn tip(mut self, tip: Tip) -> Self {
         self.tip = Some(tip);
         self
     }
 
-    /// Dimmed or not.
     pub fn dimmed(mut self, dimmed: bool) -> Self {
         self.dimmed = dimmed;
         self
@@ -58,14 +50,13 @@ impl LegendEntry {
 /// A click on a legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegendClick {
-    /// The entry's index.
     pub entry: usize,
-    /// Ctrl was held: choose several.
+    /// Ctrl was held, to select several classes.
     pub several: bool,
 }
 
-/// A legend in one row, 24 high, over `rect`'s width: `name` at the left (may be empty) 12 px in, entries from `start` on,
-/// `trailing` at the right end. Entries that do not fit are counted ("+3 more"). Gives the entry that was clicked.
+/// A legend in one row, 24 high, over the available width: `name` (may be empty) 12 px from the left, entries from `start` on,
+/// `trailing` at the right end. Entries that do not fit are counted ("+3 more"). Returns the clicked entry.
 pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], trailing: &str) -> Option<LegendClick> {
     let t = Tokens::of(ui);
     let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
@@ -77,7 +68,7 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
     let mut right = rect.right() - 12.0;
     let wanted: f32 = entries.iter().map(|entry| entry_width(ui, entry) + 18.0).sum();
     let said = 12.0 + label::width(ui.painter(), trailing, Type::Caption);
-    // What the classes are comes before what their figures are.
+    // When space is short, the class names win over `trailing`.
     if !trailing.is_empty() && x + wanted <= right - said {
         let room = Rect::from_min_max(rect.min, pos2(right, rect.bottom()));
         right = label::text_in_right(ui.painter(), room, trailing, Type::Caption, t.text3).left() - 12.0;
@@ -105,7 +96,7 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
     clicked
 }
 
-/// A legend as a list: one entry a row, 20 high, the value right aligned. Gives the entry that was clicked.
+/// A legend as a list: one entry per row, 20 high, values right aligned. Returns the clicked entry.
 pub fn legend_list(ui: &mut Ui, entries: &[LegendEntry]) -> Option<LegendClick> {
     let mut clicked = None;
     for (i, entry) in entries.iter().enumerate() {
@@ -157,7 +148,7 @@ fn entry_ui(ui: &mut Ui, place: Rect, entry: &LegendEntry, index: usize) -> Opti
     response.clicked().then(|| LegendClick { entry: index, several: ui.input(|i| i.modifiers.command) })
 }
 
-/// A horizontal ramp with its two ends named: "empty ▇▇▇ full".
+/// A horizontal colour ramp with both ends named: "empty ▇▇▇ full".
 pub fn paint_ramp(painter: &egui::Painter, tokens: &Tokens, rect: Rect, stops: &[Color32], ends: (&str, &str)) {
     let mut mesh = egui::Mesh::default();
     let last = stops.len().saturating_sub(1).max(1) as f32;
@@ -178,7 +169,7 @@ pub fn paint_ramp(painter: &egui::Painter, tokens: &Tokens, rect: Rect, stops: &
     label::text_in(painter, right, ends.1, Type::Caption, tokens.text2);
 }
 
-/// The gestures that work in every plot, for a "?" popover. `bytes` where Ctrl + wheel zooms bytes or addresses.
+/// The gestures that work in every plot, for a "?" popover. With `bytes`, Ctrl + wheel zooms bytes or addresses.
 pub fn gestures(ui: &mut Ui, bytes: bool) {
     let t = Tokens::of(ui);
     ui.add_space(8.0);

@@ -1,8 +1,8 @@
-//! Batches of pixel-snapped rectangles, hatch and hairlines: what plots and maps are painted with.
+//! Batches of pixel-snapped rectangles, hatch and hairlines, with which plots and maps are painted.
 //!
-//! One [`Batch`] is one egui mesh: four vertices a rectangle, no tessellation, no feathering. Everything lands on whole
-//! physical pixels, so fills have crisp edges and 1 px lines are 1 px at every scale. Put the layers of a pane (fills,
-//! hatch, hairlines, outlines) into one batch in that order, or into one batch each.
+//! One [`Batch`] is one egui mesh: four vertices per rectangle, no tessellation, no feathering. All edges are snapped to physical
+//! pixels, so fills are crisp and 1 px lines are 1 px at every scale. Put the layers of a pane (fills, hatch, hairlines,
+//! outlines) into one batch in this order, or into one batch each.
 
 use egui::{Color32, Mesh, Painter, Pos2, Rangef, Rect, Shape, pos2};
 
@@ -25,43 +25,39 @@ pub struct PixelColumn {
 }
 
 impl PixelColumn {
-    /// From values by a transform of value to y: `(min, max, last)` as a pyramid gives them.
+    /// Converts values to y: `(min, max, last)` as a pyramid returns them.
     pub fn from_values((min, max, last): (f64, f64, f64), y_from: impl Fn(f64) -> f32) -> Self {
         Self { top: y_from(max), bottom: y_from(min), last: y_from(last) }
     }
 }
 
-/// Rectangles and lines of one layer, painted as one mesh.
 pub struct Batch {
     mesh: Mesh,
-    /// Physical pixels in a point.
+    /// Physical pixels per point.
     scale: f32,
     hatch_origin: Pos2,
 }
 
 impl Batch {
-    /// An empty batch for a painter's resolution.
     pub fn new(painter: &Painter) -> Self {
         Self::with_scale(painter.pixels_per_point())
     }
 
-    /// An empty batch for `pixels_per_point`.
     pub fn with_scale(pixels_per_point: f32) -> Self {
         Self { mesh: Mesh::default(), scale: pixels_per_point.max(0.1), hatch_origin: Pos2::ZERO }
     }
 
-    /// Fixes the hatch's grid to a pane's corner, so that hatch does not swim when the pane is moved.
+    /// Anchors the hatch to a corner of the pane, so that it does not shift when the pane moves.
     pub fn hatch_origin(mut self, origin: Pos2) -> Self {
         self.hatch_origin = origin;
         self
     }
 
-    /// Rectangles so far, hatch lines included.
+    /// Number of rectangles, hatch lines included.
     pub fn len(&self) -> usize {
         self.mesh.vertices.len() / 4
     }
 
-    /// Nothing to paint yet.
     pub fn is_empty(&self) -> bool {
         self.mesh.vertices.is_empty()
     }
@@ -71,7 +67,7 @@ impl Batch {
         1.0 / self.scale
     }
 
-    /// `v` on the nearest physical pixel edge.
+    /// Rounds `v` to the nearest physical pixel edge.
     pub fn snap(&self, v: f32) -> f32 {
         (v * self.scale).round() / self.scale
     }
@@ -83,12 +79,12 @@ impl Batch {
         )
     }
 
-    /// A width of whole physical pixels, at least one.
+    /// Rounds a width to whole physical pixels, at least one.
     fn width(&self, points: f32) -> f32 {
         (points * self.scale).round().max(1.0) / self.scale
     }
 
-    /// A filled rectangle, snapped. What snaps to nothing is left out.
+    /// A filled rectangle, snapped. Skipped when it snaps to zero size.
     pub fn rect(&mut self, rect: Rect, colour: Color32) {
         let rect = self.snap_rect(rect);
         if rect.is_positive() {
@@ -96,7 +92,7 @@ impl Batch {
         }
     }
 
-    /// A filled rectangle, snapped, at least one physical pixel wide and high.
+    /// A filled rectangle, snapped to at least one physical pixel each way.
     pub fn rect_at_least_a_pixel(&mut self, rect: Rect, colour: Color32) {
         let mut rect = self.snap_rect(rect);
         rect.max.x = rect.max.x.max(rect.min.x + self.pixel());
@@ -104,33 +100,32 @@ impl Batch {
         self.mesh.add_colored_rect(rect, colour);
     }
 
-    /// A horizontal line `width` points thick (whole pixels), its top edge at the snapped `y`.
+    /// A horizontal line `width` points thick, rounded to whole pixels and centred on `y`.
     pub fn hline(&mut self, x: Rangef, y: f32, width: f32, colour: Color32) {
         let y = self.snap(y - width / 2.0);
         self.rect(Rect::from_min_max(pos2(x.min, y), pos2(x.max, y + self.width(width))), colour);
     }
 
-    /// A vertical line `width` points thick (whole pixels).
+    /// A vertical line `width` points thick, rounded to whole pixels and centred on `x`.
     pub fn vline(&mut self, x: f32, y: Rangef, width: f32, colour: Color32) {
         let x = self.snap(x - width / 2.0);
         self.rect(Rect::from_min_max(pos2(x, y.min), pos2(x + self.width(width), y.max)), colour);
     }
 
-    /// A dashed horizontal line; the dashes are fixed to the screen's left edge so that they do not crawl.
+    /// A dashed horizontal line. The dashes are anchored to the left edge of the screen, so that they do not crawl.
     pub fn dashed_hline(&mut self, x: Rangef, y: f32, width: f32, (dash, gap): (f32, f32), colour: Color32) {
         for (a, b) in dashes(x, dash, gap) {
             self.hline(Rangef::new(a, b), y, width, colour);
         }
     }
 
-    /// A dashed vertical line.
     pub fn dashed_vline(&mut self, x: f32, y: Rangef, width: f32, (dash, gap): (f32, f32), colour: Color32) {
         for (a, b) in dashes(y, dash, gap) {
             self.vline(x, Rangef::new(a, b), width, colour);
         }
     }
 
-    /// The four edges of a rectangle, `width` points thick, inside it.
+    /// The four edges of a rectangle, `width` points thick, drawn inside it.
     pub fn outline(&mut self, rect: Rect, width: f32, colour: Color32) {
         let r = self.snap_rect(rect);
         let w = self.width(width).min(r.width() / 2.0).min(r.height() / 2.0);
@@ -150,8 +145,8 @@ impl Batch {
         }
     }
 
-    /// The mark of the selected block: 2 px of `margin` outside, then 1.5 px of `ink` around `rect`; no change of fill.
-    /// Blocks under 5 points high are drawn as if 5 high.
+    /// Marks the selected block: 1.5 px of `ink` around `rect` and 2 px of `margin` outside that; the fill stays. Blocks under 5
+    /// points high are marked as if they were 5 high.
     pub fn selection(&mut self, rect: Rect, ink: Color32, margin: Color32) {
         let grow = (5.0 - rect.height()).max(0.0) / 2.0;
         let rect = self.snap_rect(rect.expand2(egui::vec2(0.0, grow)));
@@ -167,7 +162,7 @@ impl Batch {
         }
     }
 
-    /// A hole as maps draw it: `fill` (or transparent), hatch, and a 1 px outline when there is room for one.
+    /// A hole in a map: `fill` (or transparent), hatch, and a 1 px outline when there is room.
     pub fn hole(&mut self, rect: Rect, fill: Color32, hatch: Color32, outline: Color32) {
         if fill != Color32::TRANSPARENT {
             self.rect(rect, fill);
@@ -179,14 +174,14 @@ impl Batch {
         }
     }
 
-    /// Hatch between two profiles, one `(top, bottom)` per physical pixel column from `x0` on: the free memory between a
-    /// reserved and an allocated curve. Costs a step per hatch line and column, and four vertices per piece of line.
+    /// Hatches between two profiles, one `(top, bottom)` per physical pixel column from `x0` on: the free memory between the
+    /// reserved and the allocated curve. Costs one step per hatch line and column, and four vertices per piece of line.
     pub fn hatch_between(&mut self, columns: &[(f32, f32)], x0: f32, colour: Color32) {
         let step = self.pixel();
         self.hatch_profile(columns, self.snap(x0), step, colour);
     }
 
-    /// The lines x + y = k * period through columns `step` wide.
+    /// Draws the lines x + y = k * period through columns `step` wide.
     fn hatch_profile(&mut self, columns: &[(f32, f32)], x0: f32, step: f32, colour: Color32) {
         let (mut top, mut bottom) = (f32::INFINITY, f32::NEG_INFINITY);
         for &(a, b) in columns.iter().filter(|(a, b)| b > a) {
@@ -198,7 +193,7 @@ impl Batch {
         let x1 = x0 + step * columns.len() as f32;
         let period = (HATCH_PERIOD * self.scale).round() / self.scale;
         let (width, half) = (self.width(1.0), self.pixel() / 2.0);
-        // Half a pixel off, so that a line covers one pixel of each row whole and none by half.
+        // Offset by half a pixel, so that a line covers one whole pixel per row and not two halves.
         let origin = self.snap(self.hatch_origin.x) + self.snap(self.hatch_origin.y) + half;
         let first = ((x0 + top - origin - width) / period).floor() as i64;
         let last = ((x1 + bottom - origin) / period).ceil() as i64;
@@ -207,11 +202,11 @@ impl Batch {
             // The line runs from lower left to upper right: x from sum - bottom to sum - top.
             let from = (((sum - bottom - x0) / step).floor() - 1.0).max(0.0) as usize;
             let to = ((((sum - top + width - x0) / step).ceil() + 1.0).max(0.0) as usize).min(columns.len());
-            // A piece: its lower and upper y, and the right edge of its last column.
+            // One piece: its lower and upper y, and the right edge of its last column.
             let mut piece: Option<(f32, f32, f32)> = None;
             for (i, &(t, b)) in columns.iter().enumerate().take(to).skip(from.min(to)) {
                 let (left, right) = (x0 + i as f32 * step, x0 + (i + 1) as f32 * step);
-                // The rows of pixels whose part of the line begins inside this column.
+                // The rows of pixels in which the line begins inside this column.
                 let (y0, y1) = ((sum - left + half).min(b), (sum - right + half).max(t));
                 if y0 > y1 {
                     piece = match piece {
@@ -230,8 +225,8 @@ impl Batch {
         }
     }
 
-    /// One piece of hatch line from `low` (greater y) up to `high`, not past `right`. Its slanted ends reach half a pixel
-    /// out, where no pixel's centre is.
+    /// Draws a piece of hatch line from `low` (greater y) up to `high`, not past `right`. Its slanted ends reach half a pixel
+    /// outside, where no pixel has its centre.
     fn hatch_line(&mut self, sum: f32, (low, high, right): (f32, f32, f32), width: f32, colour: Color32) {
         let high = high.max(sum - right + width - self.pixel() / 2.0);
         if low <= high {
@@ -246,8 +241,8 @@ impl Batch {
         self.mesh.add_triangle(first, first + 2, first + 3);
     }
 
-    /// A step curve `width` points thick, one column per physical pixel from `x0` on; `None` is a gap. Equal columns are
-    /// merged, peaks within a column are kept.
+    /// A step curve `width` points thick, one column per physical pixel from `x0` on; `None` is a gap. Merges equal columns and
+    /// keeps peaks within a column.
     pub fn curve(&mut self, columns: &[Option<PixelColumn>], x0: f32, width: f32, colour: Color32) {
         let x0 = self.snap(x0);
         let (step, width) = (self.pixel(), self.width(width));
@@ -280,7 +275,7 @@ impl Batch {
         }
     }
 
-    /// Upright pieces get the curve's width too, so that steps do not look thinner than treads.
+    /// Vertical pieces get the curve's width too, so that they do not look thinner than the horizontal ones.
     fn curve_piece(&mut self, x0: f32, step: f32, from: usize, to: usize, top: f32, bottom: f32, width: f32, colour: Color32) {
         let (left, mut right) = (x0 + from as f32 * step, x0 + to as f32 * step);
         if bottom - top > width {
@@ -289,13 +284,13 @@ impl Batch {
         self.mesh.add_colored_rect(Rect::from_min_max(pos2(left, top), pos2(right, bottom)), colour);
     }
 
-    /// Fills from each column's greatest value down to `base`; equal columns are merged.
+    /// Fills from each column's greatest value down to `base`. Merges equal columns.
     pub fn fill_under(&mut self, columns: &[Option<PixelColumn>], x0: f32, base: f32, colour: Color32) {
         let tops = columns.iter().map(|c| c.map(|c| (c.top, base)));
         self.bands(tops, x0, colour);
     }
 
-    /// Fills between each column's `(top, bottom)`; equal columns are merged, `None` is a gap.
+    /// Fills between each column's `(top, bottom)`; `None` is a gap. Merges equal columns.
     pub fn bands(&mut self, columns: impl Iterator<Item = Option<(f32, f32)>>, x0: f32, colour: Color32) {
         let (x0, step) = (self.snap(x0), self.pixel());
         let mut run: Option<(usize, (f32, f32))> = None;
@@ -322,7 +317,7 @@ impl Batch {
         }
     }
 
-    /// The batch as a shape, to keep and paint again.
+    /// The batch as a shape that can be kept and painted again.
     pub fn into_shape(self) -> Shape {
         Shape::mesh(self.mesh)
     }
@@ -369,7 +364,7 @@ mod tests {
         let mut whole = Batch::with_scale(1.0);
         whole.hatch(Rect::from_min_max(pos2(10.0, 20.0), pos2(60.0, 50.0)), INK);
         assert!(Rect::from_min_max(pos2(9.5, 20.0), pos2(60.5, 50.0)).contains_rect(bounds(&whole)));
-        // 50 + 30 points of diagonal, a line every 5.
+        // A 50 by 30 rectangle spans 80 points of x + y, with a line every 5.
         assert!((16..=18).contains(&whole.len()), "{}", whole.len());
         let mut area = Batch::with_scale(1.0);
         area.hatch_between(&[(20.0, 50.0); 50], 10.0, INK);

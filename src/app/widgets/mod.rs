@@ -1,4 +1,4 @@
-//! What views draw with: plots' gestures, axes, meshes, pane furniture, little pictures.
+//! Building blocks of views: gestures, axes, meshes, tables, labels, small pictures.
 
 pub mod anchor;
 pub mod axis;

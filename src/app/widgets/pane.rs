@@ -1,4 +1,4 @@
-//! The furniture of a pane: its header, sections, empty states, the line that shows progress.
+//! Parts of a pane: header, sections, empty states, the progress line.
 
 use super::button::icon_button;
 use super::how::recorded_by;
@@ -10,7 +10,7 @@ use egui::{
     Align, Layout, Popup, PopupCloseBehavior, Rect, Response, Role, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2,
 };
 
-/// A pane's header: title, caption, controls at the right, "?" that explains the picture.
+/// A pane's header: title, caption, controls at the right, a "?" with legend and gestures.
 pub struct PaneHeader<'a> {
     title: &'a str,
     caption: &'a str,
@@ -20,38 +20,36 @@ pub struct PaneHeader<'a> {
 }
 
 impl<'a> PaneHeader<'a> {
-    /// A header with a title only.
     pub fn new(title: &'a str) -> Self {
         Self { title, caption: "", red: false, help: None, closing: None }
     }
 
-    /// What is seen, beside the title: "at the OOM · 54 segments of 20 MiB".
+    /// Text beside the title: "at the OOM · 54 segments of 20 MiB".
     pub fn caption(mut self, caption: &'a str) -> Self {
         self.caption = caption;
         self
     }
 
-    /// Writes the title in red: this pane is about an out-of-memory error.
+    /// Writes the title in red, for a pane about an out-of-memory error.
     pub fn red(mut self, red: bool) -> Self {
         self.red = red;
         self
     }
 
-    /// The legend and gestures of this picture, shown by a "?" at the right end. [`super::legend`] has
-    /// what to put into it.
+    /// Legend and gestures of the picture, shown by a "?" at the right end. [`super::legend`] has the parts for it.
     pub fn help(mut self, help: impl FnOnce(&mut Ui) + 'a) -> Self {
         self.help = Some(Box::new(help));
         self
     }
 
-    /// A cross at the right end; `closing` becomes true when it is clicked.
+    /// Adds a cross at the right end. `closing` becomes true when it is clicked.
     pub fn closable(mut self, closing: &'a mut bool) -> Self {
         self.closing = Some(closing);
         self
     }
 
-    /// Shows the header over the full width. `controls` are laid out from the right end: the first one is rightmost.
-    /// The response is the header's own: a double click maximises the pane.
+    /// Shows the header over the full width. `controls` are laid out from the right: the first one is rightmost. The response is
+    /// the header's own, so that a double click can maximise the pane.
     pub fn show(self, ui: &mut Ui, controls: impl FnOnce(&mut Ui)) -> Response {
         let t = Tokens::of(ui);
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEADER_HEIGHT), Sense::click());
@@ -92,8 +90,8 @@ impl<'a> PaneHeader<'a> {
     }
 }
 
-/// The caption of a section inside a pane, with a 1 px line above it unless it is the pane's first: 10 above, 12 below
-/// the line. `trailing` stands at the right end.
+/// Caption of a section inside a pane, with `trailing` at the right end. A 1 px line separates it from what is above (10 points
+/// above, 12 below) unless it is the first section.
 pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Response {
     let t = Tokens::of(ui);
     if !first {
@@ -112,7 +110,7 @@ pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Respons
     response
 }
 
-/// Contents in a rectangle of their own, cut off at its edge, one under the other without a gap.
+/// Contents in their own clipped rectangle, top down without gaps.
 pub fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
     let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
     child.set_clip_rect(rect.intersect(ui.clip_rect()));
@@ -127,13 +125,13 @@ pub fn rule(ui: &mut Ui) {
     ui.painter().rect_filled(rect, 0, t.line);
 }
 
-/// Contents indented by a pane's padding on both sides.
+/// Contents indented on both sides by the padding of a pane.
 pub fn padded<R>(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> R) -> R {
     egui::Frame::NONE.inner_margin(egui::Margin::symmetric(PAD_PANE as i8, 0)).show(ui, contents).inner
 }
 
-/// The 2 px accent line of work in progress, over the top of `rect` (a pane's body). `None` is work without a known end:
-/// the whole line, dimmed.
+/// The 2 px accent progress line over the top of `rect` (a pane's body). `None` means that the end is not known: the whole line,
+/// dimmed.
 pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
     let t = Tokens::of(ui);
     let line = Rect::from_min_size(rect.min, vec2(rect.width(), 2.0));
@@ -149,8 +147,8 @@ pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
     }
 }
 
-/// What stands where a picture would be when there is nothing to draw: one sentence what is missing, and the one line
-/// that would record it, with the way to the guide.
+/// Replaces a picture when there is nothing to draw: one sentence about what is missing, the line of code that would record it, and
+/// a link to the guide.
 pub fn empty_state(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>) {
     let height = if line_to_copy.is_some() { 92.0 } else { 20.0 };
     empty_with(ui, sentence, height, |ui| {

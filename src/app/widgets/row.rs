@@ -1,4 +1,4 @@
-//! Rows: key and value, term and definition, list rows with the accent edge.
+//! Rows: key and value, term and definition, selectable list rows.
 
 use super::button::focus_ring;
 use super::label;
@@ -6,7 +6,7 @@ use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW};
 use crate::app::theme::{Tokens, Type};
 use egui::{Align, Color32, Layout, Rect, Response, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-/// A label and a figure: the label left in `text2`, the figure right aligned in the monospace face. 20 high.
+/// A label and a value: the label left in `text2`, the value right aligned in the monospace face. 20 high.
 pub struct KeyValue<'a> {
     label: &'a str,
     value: &'a str,
@@ -17,36 +17,35 @@ pub struct KeyValue<'a> {
 }
 
 impl<'a> KeyValue<'a> {
-    /// A row with this label and figure.
     pub fn new(label: &'a str, value: &'a str) -> Self {
         Self { label, value, at: None, colour: None, strong: false, pad: PAD_PANE }
     }
 
-    /// Left aligns the value `x` points from the row's left edge, as the Inspector does; otherwise it stands at the right end.
+    /// Left aligns the value `x` points from the row's left edge, as the Inspector does.
     pub fn at(mut self, x: f32) -> Self {
         self.at = Some(x);
         self
     }
 
-    /// Colours the value (red: out of memory; `text3`: stale or "not recorded").
+    /// Colours the value: red for out of memory, `text3` for stale or "not recorded".
     pub fn colour(mut self, colour: Color32) -> Self {
         self.colour = Some(colour);
         self
     }
 
-    /// Sets label and value in `text1`: the row that decides.
+    /// Writes label and value in `text1`, for the row that matters most.
     pub fn strong(mut self) -> Self {
         self.strong = true;
         self
     }
 
-    /// Padding at both sides, 16 unless set.
+    /// Padding at both sides, 16 by default.
     pub fn pad(mut self, pad: f32) -> Self {
         self.pad = pad;
         self
     }
 
-    /// Shows the row over the full width. What does not fit is cut and shown whole on hover.
+    /// Shows the row over the full width. Text that does not fit is cut and shown whole on hover.
     pub fn show(self, ui: &mut Ui) -> Response {
         let t = Tokens::of(ui);
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
@@ -62,17 +61,17 @@ impl<'a> KeyValue<'a> {
         label::text_in(p, room, self.label, kind, label_ink);
         let cut = value.elided;
         p.galley(pos2(x, inner.center().y - value.size().y / 2.0), value, ink);
-        // A word of the field explains itself; a figure that was cut is shown whole.
+        // A glossary term gets its explanation on hover; other rows show a value that was cut.
         if !super::term::explain_label(&response, self.label) && cut { response.on_hover_text(self.value) } else { response }
     }
 }
 
-/// [`KeyValue`] with nothing special.
+/// A [`KeyValue`] with defaults.
 pub fn key_value(ui: &mut Ui, label: &str, value: &str) -> Response {
     KeyValue::new(label, value).show(ui)
 }
 
-/// A term in `text1` and its explanation, wrapped, from `at` points on: "hole   free space between blocks".
+/// A term in `text1` and its wrapped explanation `at` points from the left: "hole   free space between blocks".
 pub fn definition(ui: &mut Ui, term: &str, text: &str, at: f32) {
     let t = Tokens::of(ui);
     let width = ui.available_width();
@@ -89,7 +88,7 @@ pub fn definition(ui: &mut Ui, term: &str, text: &str, at: f32) {
     ui.painter().galley(pos2(rect.left() + at, rect.top() + 3.0), galley, t.text2);
 }
 
-/// A row of a list that can be chosen: accent fill and edge when selected, a quiet fill under the pointer.
+/// A selectable row of a list: accent fill and edge when selected, a quiet fill under the pointer.
 pub struct ListRow<'a> {
     name: &'a str,
     height: f32,
@@ -101,48 +100,47 @@ pub struct ListRow<'a> {
 }
 
 impl<'a> ListRow<'a> {
-    /// A row 24 high; `name` is its accessible name.
+    /// A row 24 high. `name` is its accessible name.
     pub fn new(name: &'a str) -> Self {
         Self { name, height: ROW, selected: false, edge: None, fill: None, line: false, pad: PAD_ROW }
     }
 
-    /// Its height: 20 dense, 24, 32 to 36 with a bar, 52 with two lines.
+    /// Height: 20 dense, 24, 32 to 36 with a bar, 52 with two lines.
     pub fn height(mut self, height: f32) -> Self {
         self.height = height;
         self
     }
 
-    /// Whether it holds the selection.
     pub fn selected(mut self, selected: bool) -> Self {
         self.selected = selected;
         self
     }
 
-    /// A 3 px edge in another colour than the accent (red: out of memory), also when not selected.
+    /// A 3 px edge in another colour than the accent (red: out of memory), drawn also when not selected.
     pub fn edge(mut self, colour: Color32) -> Self {
         self.edge = Some(colour);
         self
     }
 
-    /// A fill of its own when not selected.
+    /// Fill while not selected.
     pub fn fill(mut self, colour: Color32) -> Self {
         self.fill = Some(colour);
         self
     }
 
-    /// A 1 px line under it.
+    /// Draws a 1 px line under the row.
     pub fn line(mut self) -> Self {
         self.line = true;
         self
     }
 
-    /// Padding at both sides, 12 unless set.
+    /// Padding at both sides, 12 by default.
     pub fn pad(mut self, pad: f32) -> Self {
         self.pad = pad;
         self
     }
 
-    /// Shows the row over the full width. `contents` are laid out left to right, centred on its height.
+    /// Shows the row over the full width. `contents` are laid out left to right, vertically centred.
     pub fn show(self, ui: &mut Ui, contents: impl FnOnce(&mut Ui)) -> Response {
         let pad = self.pad;
         let name = self.name;
@@ -153,7 +151,7 @@ impl<'a> ListRow<'a> {
         response
     }
 
-    /// Shows the row without contents; paint them over `response.rect`.
+    /// Shows an empty row; the caller paints over `response.rect`.
     pub fn show_painted(self, ui: &mut Ui) -> Response {
         let t = Tokens::of(ui);
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), self.height), Sense::click());

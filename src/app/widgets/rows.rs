@@ -1,27 +1,27 @@
-//! A list of rows of one height that is exact at any length: scroll positions count rows in f64, because with points in f32
-//! the wheel sticks near row 50 million.
+//! A list of rows of equal height, exact at any length. Scroll positions count rows in f64, because with points in f32 the wheel
+//! sticks near row 50 million.
 
 use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use crate::app::theme::Tokens;
 
-/// Width kept free at the right for the scroll bar.
+/// Width of the scroll bar's column at the right.
 pub const BAR: f32 = 10.0;
 
-/// A place in a list of rows.
+/// Scroll position in a list of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scroll {
-    /// The row at the top edge; its fraction is how much of it is above.
+    /// The row at the top edge. The fraction is the part of that row that is scrolled out.
     pub top: f64,
 }
 
 impl Scroll {
-    /// Keeps the place inside a list of `rows`, of which `seen` fit.
+    /// Keeps the position inside a list of `rows`, of which `seen` fit.
     pub fn clamp(&mut self, rows: usize, seen: f64) {
         self.top = self.top.clamp(0.0, (rows as f64 - seen).max(0.0));
     }
 
-    /// Moves as little as shows a row whole; a row that was far away comes to the middle.
+    /// Scrolls as little as possible to show the whole row. A row that was far away comes to the middle.
     pub fn reveal(&mut self, row: usize, seen: f64) {
         let row = row as f64;
         if row < self.top || row + 1.0 > self.top + seen {
@@ -34,7 +34,7 @@ impl Scroll {
         }
     }
 
-    /// Top and length of the scroll bar's handle in a track of `track` points; `None` when every row is seen.
+    /// Top and length of the scroll bar's handle in a track of `track` points; `None` when all rows fit.
     pub fn handle(&self, rows: usize, seen: f64, track: f32) -> Option<(f32, f32)> {
         let hidden = rows as f64 - seen;
         if hidden <= 0.0 {
@@ -44,7 +44,7 @@ impl Scroll {
         Some((((f64::from(track) - length) * self.top / hidden) as f32, length as f32))
     }
 
-    /// Moves the handle's top to `at` points from the track's top.
+    /// Scrolls so that the handle's top is `at` points below the top of the track.
     pub fn drag(&mut self, at: f32, rows: usize, seen: f64, track: f32) {
         if let Some((_, length)) = self.handle(rows, seen, track) {
             let room = (track - length).max(1.0);
@@ -53,16 +53,15 @@ impl Scroll {
     }
 }
 
-/// A scrolled list: where it is, and where in the handle its bar is held.
+/// A scrolled list: its position, and where the handle of its bar is held.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowList {
-    /// Where it is.
     pub scroll: Scroll,
     held: Option<f32>,
 }
 
 impl RowList {
-    /// Takes the wheel, the page keys and the scroll bar of a list of `rows` over `body`. `name` is the bar's accessible name.
+    /// Handles the wheel, the page keys and the scroll bar of a list of `rows` over `body`. `name` is the bar's accessible name.
     pub fn interact(&mut self, ui: &Ui, tokens: &Tokens, body: Rect, rows: usize, row_height: f32, name: &str) {
         let seen = f64::from(body.height() / row_height);
         if ui.rect_contains_pointer(body) {
@@ -96,7 +95,7 @@ impl RowList {
         ui.painter().rect_filled(handle, 2, ink);
     }
 
-    /// The rows that are seen, each with its place left of the scroll bar; the first and last may reach out of `body`.
+    /// The visible rows, each with its rectangle left of the scroll bar. The first and the last may reach outside `body`.
     pub fn visible(&self, body: Rect, rows: usize, row_height: f32) -> impl Iterator<Item = (usize, Rect)> + use<> {
         let first = self.scroll.top.floor() as usize;
         let offset = ((self.scroll.top - self.scroll.top.floor()) as f32 * row_height).round();

@@ -7,19 +7,19 @@ use egui::{Painter, Rect, Vec2, pos2, vec2};
 /// A recording in 96 x 32 points.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sparkline {
-    /// Reserved bytes over time, evenly spaced; 48 to 192 of them are plenty.
+    /// Reserved bytes over time, evenly spaced; 48 to 192 values are enough.
     pub reserved: Vec<f32>,
     /// Allocated bytes at the same times.
     pub allocated: Vec<f32>,
-    /// It ends with an out-of-memory error.
+    /// The recording ends with an out-of-memory error.
     pub oom: bool,
 }
 
 impl Sparkline {
-    /// Its size in lists.
+    /// Size in lists.
     pub const SIZE: Vec2 = vec2(96.0, 32.0);
 
-    /// Paints it over `rect`. An empty one is an empty field.
+    /// Paints it over `rect`. Without values only the background is painted.
     pub fn paint(&self, painter: &Painter, tokens: &Tokens, rect: Rect) {
         let mut batch = Batch::new(painter);
         batch.rect(rect, tokens.s2);
@@ -44,7 +44,7 @@ impl Sparkline {
     }
 }
 
-/// `values` spread over `columns`: the greatest value of those that fall into a column, so that peaks stay.
+/// Resamples `values` to `columns`. Each column takes the greatest of its values, so that peaks stay.
 fn resample(values: &[f32], columns: usize) -> Vec<f32> {
     if values.is_empty() {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! Tables: columns of fixed or shared width, numbers right aligned, a header that sorts, rows only where they are seen.
+//! Tables: columns of fixed or shared width, right-aligned numbers, a header that sorts. Only visible rows are drawn.
 //!
-//! Rows are painted, not laid out: a table of a million rows costs what its visible ones cost. Below 2 million rows of
-//! 24 points egui's scroll offsets are exact to the row; filter longer tables first.
+//! Rows are painted, not laid out, so the cost of a table of a million rows is the cost of its visible ones. Below 2 million rows
+//! of 24 points egui's scroll offsets are exact to the row; filter longer tables first.
 
 use super::button::focus_ring;
 use super::icons::Icon;
@@ -10,72 +10,62 @@ use super::row::ListRow;
 use crate::app::theme::{Tokens, Type};
 use egui::{Painter, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
-/// How wide a column is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Width {
     /// This many points.
     Exact(f32),
-    /// A share of what the exact columns leave, but at least this many points: `(share, least)`.
+    /// A share of the width that the exact columns leave, but at least some points: `(share, least)`.
     Share(f32, f32),
 }
 
-/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Column<'a> {
-    /// Its header, with the unit if all its figures have one.
+    /// Title in the header, with the unit if all values have the same.
     pub title: &'a str,
-    /// Its width, padding not included.
+    /// Width without padding.
     pub width: Width,
-    /// Right aligned: figures.
     pub right: bool,
-    /// A click on the header sorts by it.
+    /// A click on the header sorts by this column.
     pub sorts: bool,
-    /// The table's width from which on there is room for it.
+    /// Table width from which on the column is shown.
     pub from: f32,
 }
 
 impl<'a> Column<'a> {
-    /// Left aligned text.
     pub fn text(title: &'a str, width: Width) -> Self {
         Self { title, width, right: false, sorts: false, from: 0.0 }
     }
 
-    /// Right aligned figures.
     pub fn figure(title: &'a str, width: f32) -> Self {
         Self { title, width: Width::Exact(width), right: true, sorts: false, from: 0.0 }
     }
 
-    /// Gives way where the table is narrower: what is shown is whole.
+    /// Hides the column in tables narrower than `width`, so that no cell is cut.
     pub fn from(mut self, width: f32) -> Self {
         self.from = width;
         self
     }
 
-    /// Can be sorted by.
+    /// Makes the column sortable.
     pub fn sorts(mut self) -> Self {
         self.sorts = true;
         self
     }
 }
 
-/// What happened to a table in a frame.
+/// What happened in a table during a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableOutput {
-    /// The row that was clicked.
     pub clicked: Option<usize>,
-    /// The row that was double clicked.
     pub double_clicked: Option<usize>,
-    /// The row under the pointer.
     pub hovered: Option<usize>,
-    /// The column whose header was clicked.
     pub sort: Option<usize>,
-    /// The row that has the keyboard, where rows take it.
+    /// The row that has the keyboard focus, when rows can take it.
     pub focused: Option<usize>,
-    /// The row that an arrow key asks for.
+    /// The row that an arrow key moves to.
     pub moved: Option<usize>,
 }
 
-/// A table with a header.
 pub struct Table<'a> {
     name: &'a str,
     columns: &'a [Column<'a>],
@@ -88,11 +78,10 @@ pub struct Table<'a> {
     focus: Option<usize>,
 }
 
-/// Gap between columns.
 const GAP: f32 = 12.0;
 
 impl<'a> Table<'a> {
-    /// A table; `name` tells it from others in the same pane.
+    /// A table. `name` tells it apart from others in the same pane.
     pub fn new(name: &'a str, columns: &'a [Column<'a>]) -> Self {
         Self {
             name,
@@ -113,7 +102,6 @@ impl<'a> Table<'a> {
         self
     }
 
-    /// The row that holds the selection.
     pub fn selected(mut self, row: Option<usize>) -> Self {
         self.selected = row;
         self
@@ -131,21 +119,21 @@ impl<'a> Table<'a> {
         self
     }
 
-    /// 1 px lines between rows.
+    /// Draws 1 px lines between rows.
     pub fn lines(mut self) -> Self {
         self.lines = true;
         self
     }
 
-    /// Rows take the keyboard with a click; arrows then ask for the next one ([`TableOutput::moved`]), Enter and Space click. `focus` is
-    /// the row that shall have it, asked for until [`TableOutput::focused`] says that it has.
+    /// Lets rows take the keyboard focus with a click. Arrows then report the next row ([`TableOutput::moved`]); Enter and Space
+    /// click. `focus` is the row that should get the focus; pass it until [`TableOutput::focused`] reports it.
     pub fn keys(mut self, focus: Option<usize>) -> Self {
         (self.has_keys, self.focus) = (true, focus);
         self
     }
 
-    /// Shows header and rows in the available space. `paint(painter, row, cells)` paints a row into the cells of the columns that have
-    /// room, each with its column's place among those given; `row_name` is its accessible name.
+    /// Shows header and rows in the available space. `paint(painter, row, cells)` paints a row into the cells of the columns that
+    /// fit; each cell comes with the index of its column. `row_name` is the accessible name of a row.
     pub fn show(
         self,
         ui: &mut Ui,
@@ -167,7 +155,7 @@ impl<'a> Table<'a> {
         area.show_rows(ui, self.row_height, rows, |ui, range| {
             ui.spacing_mut().item_spacing.y = 0.0;
             if let Some(row) = self.focus.filter(|row| *row < rows) {
-                // Also where it is not drawn yet.
+                // The row may be outside the drawn range, so its place is computed.
                 let top = ui.max_rect().top() + (row as f32 - range.start as f32) * self.row_height;
                 let place = Rect::from_min_size(pos2(ui.max_rect().left(), top), vec2(width, self.row_height));
                 ui.scroll_to_rect(place, None);
@@ -191,7 +179,7 @@ impl<'a> Table<'a> {
                     }
                     if response.has_focus() {
                         out.focused = Some(row);
-                        // Presses may come faster than the keyboard goes to the row they ask for.
+                        // Keys may repeat faster than the focus moves, so count from the row that should have it.
                         out.moved = moved(ui, &response, self.focus.unwrap_or(row), rows).or(out.moved);
                     }
                 }
@@ -218,29 +206,26 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The part of a row or a header between two places, counted from its left edge.
+/// The part of a row or header between two offsets from its left edge.
 pub fn cell(row: Rect, left: f32, right: f32) -> Rect {
     Rect::from_min_max(pos2(row.left() + left, row.top()), pos2(row.left() + right, row.bottom()))
 }
 
-/// The 1 px line under a header.
 pub fn head_line(ui: &Ui, header: Rect) {
     ui.painter().hline(header.x_range(), header.bottom() - 0.5, Stroke::new(1.0, Tokens::of(ui).line));
 }
 
-/// The head of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// What it is called.
     pub title: &'a str,
-    /// Right aligned; the arrow stands left of it, so that figures stay flush with their head.
+    /// Right aligned. The sort arrow is left of the title, so that title and figures stay flush.
     pub is_figure: bool,
-    /// The table is sorted by it, and whether descending.
+    /// Whether the order is descending, when the table is sorted by this column.
     pub sorted: Option<bool>,
 }
 
 impl Head<'_> {
-    /// Draws it; true when it was clicked. With an `id` it can be.
+    /// Draws the head. It can be clicked when `id` is given; returns true when it was.
     pub fn show(self, ui: &Ui, cell: Rect, id: Option<egui::Id>) -> bool {
         let t = Tokens::of(ui);
         let response = id.map(|id| ui.interact(cell.expand2(vec2(4.0, 0.0)), id, Sense::click()));
@@ -265,8 +250,8 @@ impl Head<'_> {
     }
 }
 
-/// Columns whose widths are known and that give way one after the other, with their left and right edges from the table's left edge.
-/// Those that `goes` names first go first; `rest` takes what is left.
+/// Left and right edges of the columns that fit, from the table's left edge. Columns named in `goes` are dropped first, in that
+/// order; `rest` takes the remaining width.
 pub fn fit<C: Copy + PartialEq>(mut shown: Vec<(C, f32)>, goes: &[C], rest: C, width: f32) -> Vec<(C, f32, f32)> {
     const PAD: f32 = 12.0;
     let needed = |shown: &[(C, f32)]| shown.iter().map(|c| c.1 + GAP).sum::<f32>() - GAP + 2.0 * PAD;
@@ -289,7 +274,7 @@ pub fn fit<C: Copy + PartialEq>(mut shown: Vec<(C, f32)>, goes: &[C], rest: C, w
         .collect()
 }
 
-/// The row that an arrow key asks for while `row` of so many has the keyboard.
+/// The row that an arrow key moves to while `row` has the focus.
 fn moved(ui: &Ui, row_response: &egui::Response, row: usize, rows: usize) -> Option<usize> {
     let filter = egui::EventFilter { vertical_arrows: true, ..egui::EventFilter::default() };
     ui.memory_mut(|m| m.set_focus_lock_filter(row_response.id, filter));
@@ -298,7 +283,7 @@ fn moved(ui: &Ui, row_response: &egui::Response, row: usize, rows: usize) -> Opt
     (to != row).then_some(to)
 }
 
-/// The left and right edge of each column, from the table's left edge, over `width` points.
+/// The left and right edge of each column from the table's left edge, for a table `width` points wide.
 pub fn places(columns: &[Column<'_>], width: f32) -> Vec<(f32, f32)> {
     let pad = crate::app::theme::visuals::PAD_PANE;
     let gaps = GAP * columns.len().saturating_sub(1) as f32;

@@ -1,11 +1,11 @@
-//! Pictures made of pixels (strata, occupancy): a texture that is uploaded only when it changed, drawn without smoothing.
+//! Pictures made of pixels (strata, occupancy). The texture is uploaded only when it changed and is drawn without smoothing.
 
 use egui::{Color32, ColorImage, Context, Painter, Rect, TextureHandle, TextureOptions, pos2};
 
-/// The largest side a texture may have on every renderer we ship.
+/// The largest side that a texture may have on all supported renderers.
 pub const LARGEST_SIDE: usize = 8192;
 
-/// A texture and the key of what it shows.
+/// A texture and the key of its contents.
 #[derive(Clone, Default)]
 pub struct PixelTexture {
     handle: Option<TextureHandle>,
@@ -14,19 +14,17 @@ pub struct PixelTexture {
 }
 
 impl PixelTexture {
-    /// Nothing uploaded yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether it shows `key` already.
     pub fn shows(&self, key: u64) -> bool {
         self.key == Some(key) && self.handle.is_some()
     }
 
-    /// Uploads `pixels` (row by row, `size[0]` a row) unless it shows `key` already. `pixels` is called only then; what
-    /// it gives beside `size[0] * size[1]` pixels is filled up transparent or cut. Sides over [`LARGEST_SIDE`] are refused
-    /// and leave the texture empty.
+    /// Uploads `pixels` (row by row, `size[0]` per row) unless the texture already shows `key`; only then is `pixels` called. A
+    /// result that is not `size[0] * size[1]` long is padded with transparent pixels or cut. A side over [`LARGEST_SIDE`] is
+    /// refused and leaves the texture empty.
     pub fn update(&mut self, ctx: &Context, name: &str, key: u64, size: [usize; 2], pixels: impl FnOnce() -> Vec<Color32>) {
         if self.shows(key) {
             return;
@@ -46,17 +44,17 @@ impl PixelTexture {
         }
     }
 
-    /// Its size in pixels.
+    /// Size in pixels.
     pub fn size(&self) -> [usize; 2] {
         self.size
     }
 
-    /// Paints it over `rect`, snapped to physical pixels. Nothing when nothing is uploaded.
+    /// Paints it over `rect`, snapped to physical pixels. Paints nothing before the first upload.
     pub fn paint(&self, painter: &Painter, rect: Rect) {
         self.paint_tinted(painter, rect, Color32::WHITE);
     }
 
-    /// Paints it multiplied by `tint`: dimmed while newer pixels are made.
+    /// Paints it multiplied by `tint`, to dim it while newer pixels are computed.
     pub fn paint_tinted(&self, painter: &Painter, rect: Rect, tint: Color32) {
         if let Some(handle) = &self.handle {
             let ppp = painter.pixels_per_point();
@@ -67,7 +65,7 @@ impl PixelTexture {
         }
     }
 
-    /// The number of physical pixels a rectangle covers: the size to make the picture in.
+    /// The number of physical pixels that a rectangle covers, which is the size to make the picture in.
     pub fn size_for(ctx: &Context, rect: Rect) -> [usize; 2] {
         let ppp = ctx.pixels_per_point();
         [(rect.width() * ppp).round().max(0.0) as usize, (rect.height() * ppp).round().max(0.0) as usize]

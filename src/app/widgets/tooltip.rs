@@ -1,4 +1,4 @@
-//! Tooltips: a title, a location, a line of source, figures. Shown 120 ms after the pointer comes to rest on a thing.
+//! Tooltips: a title, a location, a line of source, figures. Shown when the pointer rested on a thing for 120 ms.
 
 use super::chip::Swatch;
 use super::code::CodeWell;
@@ -8,7 +8,6 @@ use crate::app::theme::visuals::RADIUS_POPUP;
 use crate::app::theme::{Tokens, Type};
 use egui::{Color32, Frame, Id, Margin, Pos2, Rect, RectAlign, Response, Stroke, Tooltip, Ui, pos2};
 
-/// What a tooltip says.
 #[derive(Clone, Debug, Default)]
 pub struct Tip {
     title: String,
@@ -21,80 +20,77 @@ pub struct Tip {
 }
 
 impl Tip {
-    /// A tooltip with a title.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// Where it is, in the accent, after the title: `workloads.py:21`.
+    /// The location, in the accent, after the title: `workloads.py:21`.
     pub fn place(mut self, place: impl Into<String>) -> Self {
         self.place = place.into();
         self
     }
 
-    /// The colour of its class, before the title.
+    /// The colour of the class, before the title.
     pub fn swatch(mut self, colour: Color32) -> Self {
         self.swatch = Some(colour);
         self
     }
 
-    /// The line of source.
     pub fn code(mut self, line: impl Into<String>) -> Self {
         self.code = Some(line.into());
         self
     }
 
-    /// A label and its figure.
     pub fn row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.rows.push((label.into(), value.into(), false));
         self
     }
 
-    /// A label and its figure in red: the request that failed.
+    /// A label and a value in red, for the request that failed.
     pub fn red_row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.rows.push((label.into(), value.into(), true));
         self
     }
 
-    /// A sentence under the figures.
+    /// A sentence below the figures.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
     }
 
-    /// Its width: 240, or 320 when it shows a line of source, unless set.
+    /// Width; the default is 240, or 320 with a line of source.
     pub fn width(mut self, width: f32) -> Self {
         self.width = Some(width);
         self
     }
 
-    /// Shows it for a widget that is hovered, at the pointer, after the usual delay.
+    /// Shows it at the pointer for a hovered widget, after the usual delay.
     pub fn show(&self, response: &Response) {
         let mut tooltip = Tooltip::for_enabled(response).at_pointer().gap(12.0);
         tooltip.popup = tooltip.popup.frame(frame(&response.ctx));
         tooltip.show(|ui| self.ui(ui));
     }
 
-    /// Shows it at once at `at`: for canvases, whose one response holds many things. Call it only while the pointer is on
-    /// the thing.
+    /// Shows it at once at `at`, for canvases whose one response stands for many things. Call it only while the pointer is on the
+    /// thing.
     pub fn show_at(&self, response: &Response, id: Id, at: Pos2) {
         self.show_above(response, id, at, f32::INFINITY);
     }
 
-    /// As [`Tip::show_at`], above the pointer when it would else reach below `floor`: what stands there stays readable.
+    /// Like [`Tip::show_at`], but above the pointer when it would otherwise cover what is below `floor`.
     pub fn show_above(&self, response: &Response, id: Id, at: Pos2, floor: f32) {
         let mut tooltip = Tooltip::always_open(response.ctx.clone(), response.layer_id, id, at).gap(14.0);
-        // Before it was ever drawn its height is only known roughly.
+        // Before the first frame the height is only estimated.
         let height = tooltip.popup.get_expected_size().map_or(46.0 + 20.0 * self.rows.len() as f32, |s| s.y);
         let align = if at.y + 14.0 + height > floor { RectAlign::TOP_START } else { RectAlign::BOTTOM_START };
         tooltip.popup = tooltip.popup.frame(frame(&response.ctx)).align(align);
         tooltip.show(|ui| self.ui(ui));
     }
 
-    /// As [`Tip::show_at`], inside `area` where there is room for it: a card of one plot does not lie over its neighbours.
+    /// Like [`Tip::show_at`], but inside `area` when there is room, so that the tooltip does not cover neighbouring plots.
     pub fn show_within(&self, response: &Response, id: Id, at: Pos2, area: Rect) {
         let mut tooltip = Tooltip::always_open(response.ctx.clone(), response.layer_id, id, at).gap(0.0);
-        // Before it was ever drawn its size is only known roughly.
+        // Before the first frame the size is only estimated.
         let guess = egui::vec2(self.own_width() + 26.0, 40.0 + 20.0 * self.rows.len() as f32);
         let corner = beside(at, tooltip.popup.get_expected_size().unwrap_or(guess), area);
         tooltip.popup = tooltip.popup.at_position(corner).frame(frame(&response.ctx)).align(RectAlign::BOTTOM_START);
@@ -105,7 +101,6 @@ impl Tip {
         self.width.unwrap_or(if self.code.is_some() { 320.0 } else { 240.0 })
     }
 
-    /// The contents alone.
     pub fn ui(&self, ui: &mut Ui) {
         let t = Tokens::of(ui);
         let width = self.own_width();
@@ -140,7 +135,7 @@ impl Tip {
     }
 }
 
-/// The frame of tooltips and popups: `s3`, a 1 px `line2` outline, radius 6, the one shadow there is.
+/// The frame of tooltips and popups: `s3`, a 1 px `line2` outline, radius 6, the theme's only shadow.
 pub fn frame(ctx: &egui::Context) -> Frame {
     let t = Tokens::of(ctx);
     Frame::new()
@@ -151,8 +146,8 @@ pub fn frame(ctx: &egui::Context) -> Frame {
         .shadow(ctx.global_style().visuals.popup_shadow)
 }
 
-/// The upper left corner of a card of `size` for the point `at`: under it or above it, pushed to the sides as far as `area`
-/// wants; beside it where it is too high for both. Where it fits nowhere it leaves `area` by the least, above or below.
+/// Upper left corner of a card of `size` for the point `at`: below or above it, pushed sideways into `area`; beside it when there
+/// is no room below and above. A card that fits nowhere leaves `area` by as little as possible, above or below.
 fn beside(at: Pos2, size: egui::Vec2, area: Rect) -> Pos2 {
     const GAP: f32 = 14.0;
     let x = at.x.min(area.right() - size.x).max(area.left());
@@ -183,13 +178,13 @@ mod tests {
             assert!(area.contains_rect(card), "{at:?} {card:?}");
             assert!(!card.contains(at), "{at:?} {card:?}");
         }
-        // Too high for above and below: beside the pointer.
+        // Too high for above and below, so it goes beside the pointer.
         let wide = Rect::from_min_max(pos2(0.0, 0.0), pos2(800.0, 240.0));
         for at in [pos2(20.0, 120.0), pos2(780.0, 120.0)] {
             let card = Rect::from_min_size(beside(at, size, wide), size);
             assert!(wide.contains_rect(card) && !card.contains(at), "{at:?} {card:?}");
         }
-        // Where it fits nowhere it keeps to the plot's sides.
+        // A card that fits nowhere stays between the left and right edges of the plot.
         let card =
             Rect::from_min_size(beside(pos2(200.0, 120.0), size, Rect::from_min_size(Pos2::ZERO, vec2(400.0, 240.0))), size);
         assert!(card.left() >= 0.0 && card.right() <= 400.0);

@@ -1,18 +1,18 @@
-//! The visible range of a plot, how pixels map to it, and one set of gestures for every plot.
+//! The visible range of a plot, the mapping from values to pixels, and one set of gestures for all plots.
 //!
-//! A view holds a [`PanZoom`] (or gets the shared time range), makes a [`Scale`] for its rectangle, reads a [`Gesture`]
-//! from its response and acts on the [`Intent`]. All arithmetic is f64; screen coordinates are f32 only at the end.
+//! A view holds a [`PanZoom`] (or uses the shared time range), makes a [`Scale`] for its rectangle, reads a [`Gesture`] from its
+//! response and handles the [`Intent`]. All arithmetic is f64; only final screen coordinates are f32.
 
 use egui::{Context, Id, Modifiers, PointerButton, Pos2, Rangef, Rect, Response, Vec2};
 
-/// Maps values to one screen axis, linearly. Values are f64 (microseconds since the epoch are exact in it).
+/// Maps values linearly to one screen axis. Values are f64, which is exact for microseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// Value at `pixels.0`.
     pub start: f64,
     /// Value at `pixels.1`.
     pub end: f64,
-    /// The screen coordinates of `start` and `end`, in points. `pixels.0` may be the greater (a vertical axis).
+    /// Screen coordinates of `start` and `end` in points. `pixels.0` is the greater one on a vertical axis.
     pub pixels: (f32, f32),
 }
 
@@ -27,7 +27,6 @@ impl Scale {
         Self { start, end, pixels: (y.max, y.min) }
     }
 
-    /// The screen coordinate of a value.
     pub fn at(&self, value: f64) -> f32 {
         let span = self.end - self.start;
         if span == 0.0 {
@@ -37,7 +36,6 @@ impl Scale {
         (f64::from(self.pixels.0) + share * f64::from(self.pixels.1 - self.pixels.0)) as f32
     }
 
-    /// The value at a screen coordinate.
     pub fn value(&self, pixel: f32) -> f64 {
         let length = f64::from(self.pixels.1 - self.pixels.0);
         if length == 0.0 {
@@ -46,19 +44,19 @@ impl Scale {
         self.start + f64::from(pixel - self.pixels.0) / length * (self.end - self.start)
     }
 
-    /// Values in one point of screen; positive for either direction.
+    /// Values per point of screen, positive in either direction.
     pub fn per_point(&self) -> f64 {
         let length = f64::from(self.pixels.1 - self.pixels.0).abs();
         if length == 0.0 { 0.0 } else { (self.end - self.start) / length }
     }
 
-    /// The screen range, least first.
+    /// The screen range in ascending order.
     pub fn range(&self) -> Rangef {
         Rangef::new(self.pixels.0.min(self.pixels.1), self.pixels.0.max(self.pixels.1))
     }
 }
 
-/// A visible range over a domain: zoomed about a point, panned, clamped; never empty, never past the domain.
+/// A visible range within a domain. It can be zoomed about a value and panned; it is never empty and never leaves the domain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PanZoom {
     domain: (f64, f64),
@@ -67,25 +65,23 @@ pub struct PanZoom {
 }
 
 impl PanZoom {
-    /// All of `start..end` visible. An empty or wrong domain becomes one unit wide.
+    /// Shows all of `start..end`. An empty or invalid domain becomes one unit wide.
     pub fn new(start: f64, end: f64) -> Self {
         let domain = sane(start, end);
         Self { domain, visible: domain, least: 1.0f64.min(domain.1 - domain.0) }
     }
 
-    /// The least visible span: zooming in stops there. 1 (a microsecond, an event, a byte) unless set.
+    /// Sets the smallest visible span, at which zooming in stops. The default is 1 (a microsecond, an event, a byte).
     pub fn with_least(mut self, span: f64) -> Self {
         self.least = span.max(f64::MIN_POSITIVE).min(self.domain.1 - self.domain.0);
         self.show(self.visible.0, self.visible.1);
         self
     }
 
-    /// The whole domain.
     pub fn domain(&self) -> (f64, f64) {
         self.domain
     }
 
-    /// The visible range.
     pub fn visible(&self) -> (f64, f64) {
         self.visible
     }
@@ -95,27 +91,25 @@ impl PanZoom {
         (self.visible.1 - self.visible.0) / (self.domain.1 - self.domain.0)
     }
 
-    /// Everything is visible.
     pub fn is_fit(&self) -> bool {
         self.visible == self.domain
     }
 
-    /// A scale of the visible range over a horizontal rectangle edge.
+    /// A scale of the visible range, left to right over `x`.
     pub fn horizontal(&self, x: Rangef) -> Scale {
         Scale::horizontal(self.visible.0, self.visible.1, x)
     }
 
-    /// A scale of the visible range, bottom to top.
+    /// A scale of the visible range, bottom to top over `y`.
     pub fn vertical(&self, y: Rangef) -> Scale {
         Scale::vertical(self.visible.0, self.visible.1, y)
     }
 
-    /// Shows everything.
     pub fn fit(&mut self) {
         self.visible = self.domain;
     }
 
-    /// Shows `a..b` (either order), widened to the least span and kept inside the domain.
+    /// Shows `a..b` (in either order), widened to the smallest span and kept inside the domain.
     pub fn show(&mut self, a: f64, b: f64) {
         if !(a.is_finite() && b.is_finite()) {
             return;
@@ -127,13 +121,13 @@ impl PanZoom {
         self.visible = if span >= whole { self.domain } else { (start, start + span) };
     }
 
-    /// Shows `a..b` with a margin of `margin` of its span on both sides.
+    /// Shows `a..b` with `margin` times its span on both sides.
     pub fn show_with_margin(&mut self, a: f64, b: f64, margin: f64) {
         let pad = (b - a).abs() * margin;
         self.show(a.min(b) - pad, a.max(b) + pad);
     }
 
-    /// Zooms by `factor` (over 1 is in) so that `value` stays where it is on screen.
+    /// Zooms by `factor` (over 1 zooms in). `value` keeps its place on screen.
     pub fn zoom(&mut self, factor: f64, value: f64) {
         if !(factor.is_finite() && factor > 0.0 && value.is_finite()) {
             return;
@@ -146,7 +140,7 @@ impl PanZoom {
         self.visible = if span >= whole { self.domain } else { (start, start + span) };
     }
 
-    /// Moves the visible range by `delta` values, up to the domain's ends.
+    /// Moves the visible range by `delta`, at most to the ends of the domain.
     pub fn pan(&mut self, delta: f64) {
         if !delta.is_finite() {
             return;
@@ -156,8 +150,8 @@ impl PanZoom {
         self.visible = (a + delta, b + delta);
     }
 
-    /// Replaces the domain (a growing live recording, another document). What was fit stays fit; with `follow` a range
-    /// that ended at the domain's end keeps its span and moves along.
+    /// Replaces the domain, when a live recording grows or another document is shown. A range that showed everything still does.
+    /// With `follow`, a range that ended at the domain's end keeps its span and moves along.
     pub fn set_domain(&mut self, start: f64, end: f64, follow: bool) {
         let (fit, at_end) = (self.is_fit(), self.visible.1 >= self.domain.1);
         self.domain = sane(start, end);
@@ -170,10 +164,10 @@ impl PanZoom {
         }
     }
 
-    /// Acts on a gesture along this axis. Returns whether the visible range changed.
+    /// Handles a gesture along this axis. Returns whether the visible range changed.
     ///
-    /// Horizontal scales take `ZoomTime` and the x of `Pan`; vertical ones `ZoomBytes` and the y of `Pan`. A double
-    /// click fits and a finished range is shown; views that mean something narrower by these handle them before.
+    /// Horizontal scales handle `ZoomTime` and the x of `Pan`; vertical ones `ZoomBytes` and the y of `Pan`. A double click shows
+    /// everything, and a finished range is shown. Views that give these gestures another meaning handle them first.
     pub fn apply(&mut self, intent: &Intent, scale: &Scale, vertical: bool) -> bool {
         let before = self.visible;
         match *intent {
@@ -209,59 +203,58 @@ fn sane(start: f64, end: f64) -> (f64, f64) {
     }
 }
 
-/// What a pointer wants of a plot this frame. Positions are screen points.
+/// What the pointer asks of a plot in this frame. Positions are screen points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Intent {
-    /// Select the thing here and set the cursor here.
+    /// Select what is here and set the cursor here.
     Click(Pos2),
-    /// Ctrl (Cmd) + click: add to or take from what is chosen.
+    /// Ctrl (Cmd) + click: add to or remove from the chosen things.
     CtrlClick(Pos2),
-    /// Fit: the block's life, the step, the segment; on empty space the whole recording.
+    /// Zoom to the block's lifetime, the step or the segment here; on empty space to the whole recording.
     DoubleClick(Pos2),
     /// Open the context menu (use `response.context_menu` for the menu itself).
     Context(Pos2),
-    /// Zoom time about `at`; over 1 is in.
+    /// Zoom the time axis.
     ZoomTime {
         /// Over 1 zooms in.
         factor: f64,
-        /// What is here stays here.
+        /// This point keeps its place.
         at: Pos2,
     },
-    /// Zoom bytes or addresses about `at`; over 1 is in.
+    /// Zoom bytes or addresses.
     ZoomBytes {
         /// Over 1 zooms in.
         factor: f64,
-        /// What is here stays here.
+        /// This point keeps its place.
         at: Pos2,
     },
-    /// Move what is seen by this many points.
+    /// Move the contents by this many points.
     Pan(Vec2),
-    /// Shift + drag: a range from `from` to `to`; `done` once, when the button is let go.
+    /// Shift + drag: a range from `from` to `to`.
     Select {
-        /// Where the button went down.
+        /// Where the button was pressed.
         from: Pos2,
-        /// Where the pointer is.
+        /// Where the pointer is now.
         to: Pos2,
-        /// The button was let go in this frame.
+        /// True in the frame in which the button is released.
         done: bool,
     },
-    /// Right drag: zoom to the box between two corners; `done` once, when the button is let go. A side shorter than [`BOX_LEAST`]
-    /// leaves its axis as it is.
+    /// Right drag: zoom to the box between two corners. A side shorter than [`BOX_LEAST`] leaves its axis as it is.
     Box {
-        /// Where the button went down.
+        /// Where the button was pressed.
         from: Pos2,
-        /// Where the pointer is.
+        /// Where the pointer is now.
         to: Pos2,
-        /// The button was let go in this frame.
+        /// True in the frame in which the button is released.
         done: bool,
     },
 }
 
-/// The least side of a box that zooms, in points: below it the hand meant the other side alone.
+/// Shortest side of a zoom box in points. A shorter side means that the user wants to zoom only the other axis.
 pub const BOX_LEAST: f32 = 10.0;
 
-/// What a box between two corners zooms to in a plot, in points: its sides that are long enough, the other ones as far as `all` goes;
-/// `None` where neither is.
+/// The part of a plot that a box between two corners zooms to, in points. A side that is too short covers all of `all`; `None`
+/// when both are.
 pub fn box_within(from: Pos2, to: Pos2, all: Rect) -> Option<Rect> {
     let drawn = Rect::from_two_pos(all.clamp(from), all.clamp(to));
     let side = |wanted: Rangef, all: Rangef| if wanted.span() >= BOX_LEAST { wanted } else { all };
@@ -269,25 +262,25 @@ pub fn box_within(from: Pos2, to: Pos2, all: Rect) -> Option<Rect> {
     is_box.then(|| Rect::from_x_y_ranges(side(drawn.x_range(), all.x_range()), side(drawn.y_range(), all.y_range())))
 }
 
-/// Escape lets go of the range or box that is being drawn, and of nothing else. True when there was one; egui ends the drag.
+/// Escape cancels only the range or box that is being drawn. True when there was one; egui then ends the drag.
 pub fn lets_go_of_drawing(ctx: &Context) -> bool {
     let is_drawn = ctx.data_mut(|d| d.remove_temp::<bool>(Id::unique(DRAWING))).is_some();
     is_drawn && ctx.input(|i| i.pointer.any_down())
 }
 
-/// Under this name stands that a range or a box is being drawn.
+/// Key under which egui's memory keeps that a range or a box is being drawn.
 const DRAWING: &str = "a range or a box is being drawn";
 
-/// A frame's pointer over a plot: where it hovers and what it wants.
+/// The pointer over a plot in one frame: where it hovers and what it asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gesture {
-    /// Where the pointer is over the plot, also while dragging in it.
+    /// Where the pointer is over the plot, also while it drags.
     pub hover: Option<Pos2>,
-    /// What it wants, if anything. At most one thing a frame: press and click come before wheel.
+    /// What it asks for. At most one thing per frame: press and click win over the wheel.
     pub intent: Option<Intent>,
 }
 
-/// What a drag that began in a plot is doing; kept between frames under the response's id.
+/// A drag that began in the plot; kept between frames under the response's id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Drag {
     Pan,
@@ -296,7 +289,7 @@ enum Drag {
 }
 
 impl Gesture {
-    /// Reads the gesture of a response that senses [`egui::Sense::click_and_drag`].
+    /// Reads the gesture from a response that senses [`egui::Sense::click_and_drag`].
     pub fn read(response: &Response) -> Self {
         let ctx = &response.ctx;
         let (pointer, origin, modifiers, scroll, zoom) = ctx
@@ -319,7 +312,7 @@ impl Gesture {
         }
         let drag = ctx.data(|d| d.get_temp::<Drag>(response.id));
         let dragging = response.dragged() || response.drag_stopped();
-        // Escape ends a drag while its button is still down: then nothing comes of what was drawn.
+        // Escape ended the drag while the button was down, so what was drawn is dropped.
         let is_taken_back = response.drag_stopped() && ctx.input(|i| i.pointer.any_down());
         if response.drag_stopped() {
             ctx.data_mut(|d| d.remove_temp::<bool>(Id::unique(DRAWING)));
@@ -348,11 +341,11 @@ impl Gesture {
     }
 }
 
-/// What the wheel (or a pinch) wants at `at`. A notch of the wheel, 40 points, zooms by about a fifth.
+/// What the wheel or a pinch at `at` asks for. A notch of the wheel, 40 points, zooms by about a fifth.
 fn wheel(scroll: Vec2, zoom: f32, modifiers: Modifiers, at: Pos2) -> Option<Intent> {
     if (zoom - 1.0).abs() > 1e-6 {
         let factor = f64::from(zoom);
-        // Ctrl + wheel arrives as a zoom; so does a pinch on a touch pad, which means time.
+        // egui reports Ctrl + wheel as a zoom, and a pinch on a touch pad too; a pinch zooms time.
         return Some(if modifiers.ctrl || modifiers.command {
             Intent::ZoomBytes { factor, at }
         } else {

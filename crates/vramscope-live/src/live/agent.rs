@@ -1,5 +1,5 @@
-//! Talks to the helper inside a process: a thread for each process looks for it, greets it and listens. Nothing that the other end does,
-//! or leaves undone, holds up the caller.
+//! Talks to the helper inside a process. Each process has a thread that looks for the helper, greets it and listens, so that
+//! nothing the helper does or fails to do blocks the caller.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,15 +22,15 @@ use vramscope_core::formats::session::{Attached, Blocks, Detached, HostMemory, M
 use vramscope_core::model::{MarkKind, TorchFigures};
 use vramscope_core::units::counted;
 
-/// The helper: one file, to be printed, put on a path, or brought into a running interpreter.
+/// The helper: a single file that can be printed, put on a path, or loaded into a running interpreter.
 pub const HELPER: &str = include_str!("../../assets/python/vramscope/_agent.py");
 
 macro_rules! files {
     ($($name:literal: $place:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../assets/", $place, $name)))),*] };
 }
 
-/// The Python package, which has the helper in it, and what starts it in every Python of a job whose path has its folder first: each
-/// file by its place in that folder.
+/// The Python package with the helper, and the file that starts it in every Python whose path begins with its folder. Each file
+/// with its place in that folder.
 pub const PACKAGE: &[(&str, &str)] = files![
     "sitecustomize.py": "",
     "vramscope/__init__.py": "python/",
@@ -43,43 +43,43 @@ pub const PACKAGE: &[(&str, &str)] = files![
     "vramscope/pytest_plugin.py": "python/",
 ];
 
-/// All of connecting and greeting takes microseconds; a process that does not manage it in this time cannot be asked now.
+/// Time limit for connecting and greeting, which normally takes microseconds. A process that takes longer cannot be asked now.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often to look for a helper in a process that has none.
 const LOOK: Duration = Duration::from_secs(1);
-/// A line of figures has a few hundred bytes for each device.
+/// Longest line of figures in bytes; usual are a few hundred per device.
 const LONGEST_LINE: usize = 1 << 16;
-/// The blocks of a process, which are only taken when they were asked for: 300,000 of them.
+/// Longest answer about blocks in bytes, enough for 300,000 blocks. It is only accepted after a request.
 const LONGEST_BLOCKS: usize = 32 << 20;
-/// Devices of one process; a machine has no more.
+/// Most devices of one process.
 const MOST_DEVICES: usize = 32;
-/// Marks that a helper may set: at once, and a second after that. A session of days stays small.
+/// Budget of marks that a helper may set: at once, and per second. It keeps a session of days small.
 const MARKS: (f64, f64) = (100.0, 10.0);
-/// Lines of figures; a helper is asked for ten a second.
+/// Budget of lines of figures; a helper is asked for ten per second.
 const FIGURES: (f64, f64) = (60.0, 20.0);
-/// Dropped marks are told this often.
+/// Interval at which dropped marks are reported.
 const TELL_DROPPED: Duration = Duration::from_secs(10);
 
-/// Which device of the session has which UUID; shared with the threads.
+/// The session's device number of each UUID; shared with the threads.
 pub type DeviceNumbers = Arc<Mutex<HashMap<String, u32>>>;
 
-/// What may be asked of a helper. Nothing else can be said to it.
+/// The only requests that can be sent to a helper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request {
-    /// Statistics so many times a second.
+    /// Send statistics this many times per second.
     Rate(f64),
-    /// Segments and blocks, without traces.
+    /// Send segments and blocks, without traces.
     Blocks,
-    /// Record the allocation history, the newest `max_entries` events of it, or stop.
+    /// Record the newest `max_entries` events of the allocation history, or stop recording.
     History {
         /// On or off.
         on: bool,
-        /// Length of the ring.
+        /// Most events kept.
         max_entries: u32,
     },
     /// Write a snapshot now.
     Snapshot,
-    /// Write a snapshot at the next out-of-memory error, once; or no more.
+    /// Write a snapshot at the next out-of-memory error, once; or cancel that.
     SnapshotAtOom(bool),
 }
 
@@ -97,54 +97,54 @@ impl Request {
     }
 }
 
-/// What a helper tells beside its figures.
+/// What a helper reports besides its figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Its helper answers: figures come from now on.
+    /// The helper answers; figures arrive from now on.
     Answers {
         /// The process.
         pid: u32,
     },
-    /// A snapshot was written; whether an out-of-memory error was the reason.
+    /// A snapshot was written.
     Snapshot {
         /// The process.
         pid: u32,
-        /// Where, as this machine sees it (through `/proc/PID/root` for a container).
+        /// Its path as this machine sees it (through `/proc/PID/root` for a container).
         path: std::path::PathBuf,
-        /// Written because memory ran out.
+        /// Written because of an out-of-memory error.
         is_oom: bool,
-        /// The device of the session that each ordinal of the process is: `CUDA_VISIBLE_DEVICES` gives them other numbers.
+        /// The session's device number for each device index of the process, which `CUDA_VISIBLE_DEVICES` may renumber.
         devices: Vec<(i32, u32)>,
     },
-    /// History is recorded, or not any more.
+    /// The process began or stopped recording its history.
     History {
         /// The process.
         pid: u32,
         /// On or off.
         on: bool,
     },
-    /// The request failed; one sentence.
+    /// A request failed.
     Failed {
         /// The process.
         pid: u32,
-        /// Why.
+        /// One sentence about the reason.
         sentence: String,
     },
-    /// The helper is gone.
+    /// The helper no longer answers.
     Gone {
         /// The process.
         pid: u32,
     },
 }
 
-/// Pinned host memory, as a helper tells it.
+/// Pinned host memory as reported by a helper.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct HostFigures {
     pinned: u64,
     used: Option<u64>,
 }
 
-/// One line from a helper; every field may be missing.
+/// A line from a helper. Every field may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Message {
@@ -169,7 +169,7 @@ struct Message {
     error: Option<String>,
 }
 
-/// Where the thread of a helper sends what it hears.
+/// Where a helper's thread sends its results.
 #[derive(Clone)]
 pub(super) struct Outlets {
     pub numbers: DeviceNumbers,
@@ -180,33 +180,33 @@ pub(super) struct Outlets {
 /// How to talk to helpers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// Statistics so many times a second.
+    /// Requested statistics per second.
     pub rate: f64,
-    /// Also helpers in programs of other users.
+    /// Also talk to helpers in programs of other users.
     pub other_users: bool,
 }
 
-/// What the thread and its owner share.
+/// State shared by the thread and its owner.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Nobody wants it any more.
+    /// The owner was dropped.
     is_over: AtomicBool,
-    /// The thread has ended: the helper cannot be had.
+    /// The thread ended and gave the helper up.
     has_ended: AtomicBool,
-    /// Start a helper where there is none.
+    /// Start a helper when there is none.
     enter: AtomicBool,
     is_recording: AtomicBool,
     talk: Mutex<Talk>,
 }
 
-/// What goes on with a helper that answers.
+/// State of the conversation with a helper that answers.
 #[derive(Debug, Default)]
 struct Talk {
     stream: Option<UnixStream>,
     requests: u64,
-    /// Requests without an answer yet, each with whether it was for blocks.
+    /// Requests without an answer, each with whether it asked for blocks.
     asked: Vec<(u64, bool)>,
-    /// It may tell of one snapshot at an out-of-memory error.
+    /// One snapshot at an out-of-memory error may be reported.
     at_oom: bool,
 }
 
@@ -219,7 +219,7 @@ impl Shared {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Sends a request; a helper that takes nothing in is let go.
+    /// Sends a request. Disconnects a helper that does not read.
     fn request(&self, request: Request) -> bool {
         let mut talk = self.talk();
         let id = talk.requests;
@@ -239,7 +239,7 @@ impl Shared {
     }
 }
 
-/// The thread that deals with the helper of one process.
+/// The thread for the helper of one process.
 #[derive(Debug)]
 pub struct Agent {
     pid: u32,
@@ -248,10 +248,10 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Looks for the helper in a process, now and then until it is there, and listens to it. What happens arrives as records and news.
+    /// Looks for the helper of a process until it appears, and listens to it. Results arrive as records and news.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub(super) fn follow(pid: u32, manner: Manner, outlets: Outlets) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut follower = Follower::new(pid, manner, outlets, Arc::clone(&shared));
@@ -263,7 +263,7 @@ impl Agent {
         Ok(Agent { pid, shared, thread: thread.thread().clone() })
     }
 
-    /// The process.
+    /// The process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -280,24 +280,24 @@ impl Agent {
         self.shared.has_ended.load(Ordering::Acquire)
     }
 
-    /// True while a helper is to be started in the process.
+    /// True while a helper is being started in the process.
     pub(super) fn is_entering(&self) -> bool {
         !self.has_ended() && self.shared.enter.load(Ordering::Acquire)
     }
 
-    /// True while the process records its allocation history for us.
+    /// True while the process records its allocation history for this session.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.shared.is_recording.load(Ordering::Relaxed)
     }
 
-    /// Starts a helper in the process where there is none; what comes of it is told as news.
+    /// Starts a helper in the process when there is none. The outcome arrives as news.
     pub(super) fn enter(&self) {
         self.shared.enter.store(true, Ordering::Release);
         self.thread.unpark();
     }
 
-    /// Asks for something; the answer comes as a record or as news. False when no helper answers.
+    /// Sends a request. The answer arrives as a record or as news. False when no helper answers.
     pub fn request(&self, request: Request) -> bool {
         self.shared.request(request)
     }
@@ -314,19 +314,20 @@ impl Drop for Agent {
     }
 }
 
-/// The thread's end.
+/// The thread's side.
 struct Follower {
     pid: u32,
     manner: Manner,
     outlets: Outlets,
     shared: Arc<Shared>,
-    /// The UUID of each ordinal of the process, as told once. Looked up each time: the driver's list may come later than the helper.
+    /// The UUID of each device index of the process, as last reported. Numbers are looked up each time, because the driver's list
+    /// may arrive after the helper's.
     devices: HashMap<String, String>,
     told_other_user: bool,
-    /// What is left of each budget. A helper that goes and comes again gets no new one.
+    /// Remaining budgets. A helper that reconnects gets no new ones.
     marks: Budget,
     figures: Budget,
-    /// Marks dropped since that was told.
+    /// Marks dropped since the last report.
     dropped: u64,
     told_dropped: Instant,
 }
@@ -364,7 +365,7 @@ impl Follower {
                             return;
                         }
                     }
-                    // It is not asked again: what fails once, fails every second.
+                    // Not retried, because it would fail again every second.
                     Err(sentence) => return self.fail(sentence),
                 }
             }
@@ -381,7 +382,7 @@ impl Follower {
         }
     }
 
-    /// The socket of the helper and the user that it must belong to; starts a helper where that was asked for.
+    /// The helper's socket and the user that must own it. Starts a helper when that was requested.
     fn find(&mut self) -> Result<Option<(PathBuf, u32)>, String> {
         let pid = self.pid;
         let enter = self.shared.enter.load(Ordering::Acquire);
@@ -391,7 +392,7 @@ impl Follower {
         };
         let is_allowed = uid == me || self.manner.other_users;
         if !is_allowed {
-            // Only the administrator reaches other users' sockets; anybody else has nothing to choose.
+            // Only the administrator can reach sockets of other users, so only then does the option matter.
             let is_there = me == 0 && !self.told_other_user && find_socket(pid).is_some();
             if enter || is_there {
                 self.told_other_user = true;
@@ -409,8 +410,8 @@ impl Follower {
         }
     }
 
-    /// Connects and takes the greeting. The other end must be that very process of that very user, so that a socket left or laid out
-    /// by another one is not taken for it.
+    /// Connects and reads the greeting. The peer must be exactly this process and user, so that a socket left or faked by another
+    /// one is rejected.
     fn greet(&self, socket: &Path, uid: u32) -> Result<(Lines, Message), String> {
         let pid = self.pid;
         let until = Instant::now() + PATIENCE;
@@ -425,8 +426,8 @@ impl Follower {
         };
         let stream = connect(socket, until).map_err(failed)?;
         let other = peer(&stream).map_err(failed)?;
-        // From outside a container the peer is named by its PID here: the one NVML uses. It is 0 when the process lives in a
-        // namespace that we cannot see into; the socket's owner is then all there is to go by.
+        // From outside a container the peer is named by its PID here, which is the one NVML uses. It is 0 when the process is in
+        // a namespace that we cannot see; then only the owner of the socket can be checked.
         if other.0 != 0 && other.0 != pid {
             return Err(format!("the socket of process {pid} belongs to process {}", other.0));
         }
@@ -443,14 +444,14 @@ impl Follower {
             return Err(format!("what listens in process {pid} is not the vramscope helper"));
         }
         *self.shared.talk() = Talk { stream: Some(stream), ..Talk::default() };
-        // Its owner may have gone meanwhile, without a stream to close.
+        // The owner may have been dropped before there was a stream to close.
         if self.shared.is_over() {
             return Err(String::new());
         }
         Ok((lines, hello))
     }
 
-    /// Listens until the helper goes; `None` when nobody listens to us any more.
+    /// Listens until the helper goes away. `None` when the owner no longer listens.
     fn converse(&mut self, mut lines: Lines, hello: &Message, uid: u32) -> Option<()> {
         let pid = self.pid;
         self.outlets.records.send(Record::Attached(Attached { t: wall_clock_us(), pid, facts: facts(hello) })).ok()?;
@@ -460,7 +461,7 @@ impl Follower {
             inner_pid: hello.pid,
             uid,
             since_us: wall_clock_us(),
-            // Both clocks are the machine's own unless the helper runs in another one's time namespace or far away.
+            // Both clocks are this machine's, unless the helper is in another time namespace.
             skew_us: skew(hello.t),
             last_error: String::new(),
         };
@@ -489,7 +490,7 @@ impl Follower {
         self.outlets.records.send(Record::Mark(MarkPoint { d: None, t, kind, text })).ok()
     }
 
-    /// Says how many marks were dropped, now and then, and when the helper goes.
+    /// Reports how many marks were dropped, at intervals and when the helper goes away.
     fn tell_dropped(&mut self, at_once: bool) -> Option<()> {
         if self.dropped == 0 || (!at_once && self.told_dropped.elapsed() < TELL_DROPPED) {
             return Some(());
@@ -500,11 +501,11 @@ impl Follower {
         self.mark(wall_clock_us(), MarkKind::Process, format!("{} {verb} dropped", counted(n, "mark", "marks")))
     }
 
-    /// Handles one line; `None` when nobody listens any more.
+    /// Handles a line. `None` when the owner no longer listens.
     fn take(&mut self, session: &mut Session, message: Message) -> Option<()> {
         let pid = self.pid;
         let now = wall_clock_us();
-        // What a helper tells happened since it was greeted, whatever it says.
+        // Clamps the helper's time to between its greeting and now.
         let t = message.t.saturating_add(session.skew_us).max(session.since_us).min(now);
         let answered = message.re.and_then(|id| {
             let mut talk = self.shared.talk();
@@ -521,7 +522,7 @@ impl Follower {
             }
             for (ordinal, m) in message.stats.into_iter().flatten().take(MOST_DEVICES) {
                 if let Some(d) = self.devices.get(&ordinal).and_then(|uuid| self.number(uuid)) {
-                    // Figures that nobody takes in time are old: better none than a queue.
+                    // If the channel is full the figures are dropped, because queued ones would be outdated.
                     let _ = self.outlets.records.try_send(Record::Torch(TorchPoint { d, t, pid, m }));
                 }
             }
@@ -544,7 +545,7 @@ impl Follower {
         }
         if let Some(path) = message.path {
             let is_oom = message.event.as_deref() == Some("oom");
-            // It is told of once for each time it was asked for.
+            // Only reported once per request.
             let is_asked = if is_oom { std::mem::take(&mut self.shared.talk().at_oom) } else { answered.is_some() };
             if let (true, Some(path)) = (is_asked, session.outside(pid, &path)) {
                 let text = if is_oom { "snapshot at out of memory" } else { "snapshot" }.to_owned();
@@ -553,7 +554,7 @@ impl Follower {
             }
         }
         if let Some(error) = message.error {
-            // What fails at every reading is said once.
+            // An error that recurs at every reading is reported once.
             let error = clean(&error);
             if answered.is_some() || (error != session.last_error && self.marks.take()) {
                 session.last_error.clone_from(&error);
@@ -563,12 +564,13 @@ impl Follower {
         Some(())
     }
 
-    /// The device of the session that each ordinal of the process is.
+    /// The session's device number for each device index of the process.
     fn ordinals(&self) -> Vec<(i32, u32)> {
         self.devices.iter().filter_map(|(o, uuid)| Some((o.parse().ok()?, self.number(uuid)?))).collect()
     }
 
-    /// The number of a device by its UUID. A process too old to tell one, on a machine with one device, means that one.
+    /// The session's number of a device with this UUID. A process too old to report UUIDs, on a machine with one device, uses
+    /// that device.
     fn number(&self, uuid: &str) -> Option<u32> {
         let numbers = self.outlets.numbers.lock().ok()?;
         let only = || if numbers.len() == 1 { numbers.values().next() } else { None };
@@ -576,13 +578,13 @@ impl Follower {
     }
 }
 
-/// The difference that must be added to the helper's times, 0 when it is within what a greeting takes.
+/// The offset to add to the helper's times; 0 when it is within the duration of a greeting.
 fn skew(helper_us: i64) -> i64 {
     let ahead = wall_clock_us().saturating_sub(helper_us);
     if helper_us == 0 || ahead.saturating_abs() < 2_000_000 { 0 } else { ahead }
 }
 
-/// Words of a helper as they may be shown, also in a terminal: short, and without characters that control it.
+/// A helper's text made safe to show, also in a terminal: shortened, control characters replaced.
 fn clean(text: &str) -> String {
     text.chars().take(300).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -602,11 +604,11 @@ fn facts(hello: &Message) -> Vec<(String, String)> {
     facts
 }
 
-/// One time that a helper answers, from greeting to end.
+/// A connection to a helper, from greeting to end.
 struct Session {
-    /// Its own PID as it sees it: in a container another one.
+    /// The PID as the process sees it, which differs in a container.
     inner_pid: u32,
-    /// The user it runs as.
+    /// The user that it runs as.
     uid: u32,
     since_us: i64,
     skew_us: i64,
@@ -614,8 +616,8 @@ struct Session {
 }
 
 impl Session {
-    /// A snapshot of the process as this machine sees it; `None` for what is no file of its user's, which the helper would not have
-    /// written.
+    /// The path of a snapshot as this machine sees it. `None` for anything but a file of the helper's user, since the helper
+    /// would not have written it.
     fn outside(&self, pid: u32, path: &str) -> Option<PathBuf> {
         use std::os::unix::fs::MetadataExt;
         use std::path::Component;

@@ -1,29 +1,29 @@
-//! Alarms: a limit of the user's that was passed, said once.
+//! Alarms: reports once that a limit set by the user was passed.
 
 use vramscope_core::model::Sample;
 use vramscope_core::units::Bytes;
 
-/// What to watch for; a rule that is `None` is off.
+/// What to watch for. A rule that is `None` is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AlarmRules {
-    /// Tell when less than this is free on the device, bytes.
+    /// Alarm when fewer bytes than this are free on the device.
     pub free_below: Option<u64>,
-    /// Tell when use grew by more than this many bytes, without falling back, over [`growth_minutes`](Self::growth_minutes).
+    /// Alarm when use grew by more than this many bytes within [`growth_minutes`](Self::growth_minutes) without falling back.
     pub growth: Option<u64>,
-    /// Minutes that [`growth`](Self::growth) is measured over.
+    /// Minutes over which [`growth`](Self::growth) is measured.
     pub growth_minutes: u32,
 }
 
 /// A limit that was passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alarm {
-    /// What to tell the user.
+    /// The message to the user.
     pub sentence: String,
-    /// The same in a few words, for the line on the picture.
+    /// A short form for the mark on the picture.
     pub mark: String,
 }
 
-/// The state of the alarms of one device: each is said when it begins, not at every sample.
+/// The alarms of one device. Each is reported when it begins, not at every sample.
 #[derive(Clone, Debug, Default)]
 pub struct Alarms {
     is_low: bool,
@@ -31,7 +31,7 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// The sentences to show now for the samples so far. Cost: a pass over the minutes that growth is measured over.
+    /// The alarms that begin with the newest sample. Reads the samples of the growth period.
     pub fn check(&mut self, rules: &AlarmRules, capacity: u64, samples: &[Sample]) -> Vec<Alarm> {
         let mut out = Vec::new();
         let Some(last) = samples.last() else { return out };
@@ -47,7 +47,8 @@ impl Alarms {
                 }
                 self.is_low = true;
             }
-            // Silent until a tenth more than the limit is free, so that a figure at the limit does not ring at every sample.
+            // The alarm resets only when a tenth more than the limit is free, so that use around the limit does not raise it at
+            // every sample.
             Some(limit) if free >= limit.saturating_add(limit / 10) => self.is_low = false,
             Some(_) => {}
             None => self.is_low = false,
@@ -66,8 +67,8 @@ impl Alarms {
     }
 }
 
-/// How much the floor of use rose over the last `span_us`: a training step goes up and down, its floor does not. `None` when the
-/// samples do not reach back that far, or the floor fell between any two quarters.
+/// How much the minimum of use rose over the last `span_us`. Use rises and falls with each training step, but without a leak its
+/// minimum stays. `None` when the samples do not reach back that far, or when the minimum fell between any two quarters.
 #[must_use]
 pub fn growth(samples: &[Sample], span_us: i64) -> Option<u64> {
     let end = samples.last()?.time_us;

@@ -1,4 +1,4 @@
-//! The ladder of ways into a running process, from what needs nothing to what tells most, each with what it takes.
+//! The ways to attach to a running process, as a ladder from the least to the most information, with the requirements of each.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 use super::agent::PACKAGE;
 use vramscope_core::formats::export::unnamed::Unnamed;
 
-/// The oldest Python that lets another process start a script in it (PEP 768).
+/// The oldest Python in which another process can start a script (PEP 768).
 const REMOTE_EXEC: (u32, u32) = (3, 14);
-/// The script runs at the next safe point of the main thread, which may sit in a long call.
+/// How long to wait: the script runs at the next safe point of the main thread, which may be in a long call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is known of a process before anything is done to it.
+/// What is known about a process before attaching to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// The process.
     pub pid: u32,
-    /// The socket of a helper that listens already.
+    /// The socket of a helper that is listening already.
     pub socket: Option<PathBuf>,
-    /// The version of its Python; `None` when it is no Python, or cannot be looked at.
+    /// The Python version; `None` when it is not Python or cannot be inspected.
     pub python: Option<(u32, u32)>,
     /// Why a script cannot be started in it; `None` when it can.
     pub obstacle: Option<String>,
-    /// Its command line, for the line that starts it with the helper.
+    /// Its command line, to suggest how to start it with the helper.
     pub command: Vec<String>,
 }
 
 impl Survey {
-    /// True when the program may be Python: by its version, or by how it was started where that cannot be read.
+    /// True when the program may be Python, by its version or else by its command line.
     #[must_use]
     pub fn is_python(&self) -> bool {
         let looks_so = |w: &String| w.rsplit('/').next().is_some_and(|n| n.starts_with("python")) || w.ends_with(".py");
@@ -39,26 +39,26 @@ impl Survey {
     }
 }
 
-/// Why nothing is known of a process that the driver lists.
+/// Why nothing is known about a process that the driver lists.
 const NOT_HERE: &str = "This machine shows no process of this number here: it has ended, or it runs in a container or on a host \
     whose processes cannot be seen from here. Start it through vramscope run on its own side, and watch there.";
 
-/// One way in.
+/// One way to attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rung {
-    /// What it gives.
+    /// What it provides.
     pub title: &'static str,
-    /// `active`, `ready`, or what it needs.
+    /// `active`, `ready`, or the requirement.
     pub state: String,
     /// One or two sentences.
     pub text: String,
-    /// Lines to copy, each with what it is for.
+    /// Lines to copy, each with its purpose.
     pub lines: Vec<(String, String)>,
-    /// True when it can be taken now by pressing a button.
+    /// True when a button can start it now.
     pub is_ready: bool,
 }
 
-/// Looks at a process. Cost: a few small files of `/proc`.
+/// Inspects a process by reading a few small files of `/proc`.
 #[must_use]
 pub fn survey(pid: u32) -> Survey {
     let folder = Path::new("/proc").join(pid.to_string());
@@ -67,12 +67,12 @@ pub fn survey(pid: u32) -> Survey {
         words.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
     let python = python_version(&folder);
     let obstacle = if folder.exists() { obstacle(&folder, python, &command) } else { Some(NOT_HERE.to_owned()) };
-    // Another user's helper is none of ours.
+    // The helper of another user is not ours to use.
     let is_ours = owner(pid) == Some(rustix::process::geteuid().as_raw());
     Survey { pid, socket: is_ours.then(|| find_socket(pid)).flatten(), python, obstacle, command }
 }
 
-/// The rungs for a process, lowest first. `has_helper` when its figures arrive already.
+/// The ways to attach to a process, simplest first. `has_helper` means that its figures already arrive.
 #[must_use]
 pub fn ladder(survey: &Survey, has_helper: bool) -> [Rung; 3] {
     let lowest = Rung {
@@ -113,7 +113,7 @@ pub fn ladder(survey: &Survey, has_helper: bool) -> [Rung; 3] {
         },
         is_ready: !has_helper && survey.socket.is_some(),
     };
-    // Nothing is promised before the version is known.
+    // Promises nothing before the version is known.
     let is_new = survey.python.is_some_and(|v| v >= REMOTE_EXEC);
     let newest = Rung {
         title: "Attach without a restart",
@@ -129,19 +129,19 @@ pub fn ladder(survey: &Survey, has_helper: bool) -> [Rung; 3] {
     [lowest, middle, newest]
 }
 
-/// The user that a process runs as, by number.
+/// The user ID that a process runs as.
 #[must_use]
 pub fn owner(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
     status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse().ok())
 }
 
-/// The socket of a helper in a process, also inside a container, whose files are reached through `/proc/PID/root`.
+/// The socket of a helper in a process. For a container it is reached through `/proc/PID/root`.
 #[must_use]
 pub fn find_socket(pid: u32) -> Option<PathBuf> {
     let folder = Path::new("/proc").join(pid.to_string());
     let status = std::fs::read_to_string(folder.join("status")).ok()?;
-    // The last number is the PID in the innermost namespace: the one the process knows itself by.
+    // The last number is the PID in the innermost namespace, which is the one the process itself sees.
     let inner =
         status.lines().find_map(|l| l.strip_prefix("NSpid:")?.split_whitespace().next_back()?.parse::<u32>().ok()).unwrap_or(pid);
     let uid = owner(pid)?;
@@ -159,7 +159,8 @@ pub fn find_socket(pid: u32) -> Option<PathBuf> {
     ];
     let roots = [folder.join("root"), PathBuf::from("/")];
     for place in places.iter().flatten() {
-        // Straight first: it needs no right to look into the process, and the path is shorter (a socket's may have 107 bytes).
+        // Outside a container the direct path comes first: it needs no permission to inspect the process, and it is shorter (a
+        // socket path may have at most 107 bytes).
         for root in if inner == pid { [&roots[1], &roots[0]] } else { [&roots[0], &roots[1]] } {
             let path = root.join(place.strip_prefix("/").unwrap_or(place)).join(&name);
             let is_ours = std::fs::symlink_metadata(&path).is_ok_and(|m| is_socket(&m) && m.uid() == uid);
@@ -176,7 +177,7 @@ fn is_socket(meta: &std::fs::Metadata) -> bool {
     meta.file_type().is_socket()
 }
 
-/// `(3, 12)` for `/usr/bin/python3.12`, or by the library the process has mapped.
+/// `(3, 12)` for `/usr/bin/python3.12`, or from the name of the mapped library.
 fn python_version(folder: &Path) -> Option<(u32, u32)> {
     let exe = std::fs::read_link(folder.join("exe")).ok()?;
     let by_name = exe.file_name().and_then(|n| version_in(&n.to_string_lossy(), "python"));
@@ -186,7 +187,7 @@ fn python_version(folder: &Path) -> Option<(u32, u32)> {
     })
 }
 
-/// The two numbers right after `prefix`.
+/// The two version numbers right after `prefix`.
 fn version_in(text: &str, prefix: &str) -> Option<(u32, u32)> {
     let rest = &text[text.find(prefix)? + prefix.len()..];
     let (major, rest) = rest.split_once('.')?;
@@ -196,7 +197,7 @@ fn version_in(text: &str, prefix: &str) -> Option<(u32, u32)> {
 
 /// Why no script can be started in the process.
 fn obstacle(folder: &Path, python: Option<(u32, u32)>, command: &[String]) -> Option<String> {
-    // Another user's process hides what it is, so this comes first.
+    // Processes of other users hide what they are, so this is checked first.
     let pid = folder.file_name().and_then(|n| n.to_str()?.parse().ok());
     if pid.and_then(owner).is_some_and(|uid| uid != rustix::process::geteuid().as_raw()) {
         return Some(
@@ -211,12 +212,12 @@ fn obstacle(folder: &Path, python: Option<(u32, u32)>, command: &[String]) -> Op
             "This process runs Python {major}.{minor}, which cannot be entered from outside without a debugger."
         ));
     }
-    // A program with Python inside would be started once more instead of its Python.
+    // The executable is started as Python below, which would start a program with embedded Python once more.
     let exe = std::fs::read_link(folder.join("exe")).unwrap_or_default();
     if !exe.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python")) {
         return Some("This program has Python built in; only a plain Python can be entered from outside.".to_owned());
     }
-    // Neither its Python's libraries nor our script are where they would have to be.
+    // In another mount namespace, neither the Python libraries nor our script are at the expected paths.
     let namespace = |of: &Path| std::fs::read_link(of.join("ns/mnt")).ok();
     if namespace(folder) != namespace(Path::new("/proc/self")) {
         return Some(
@@ -241,11 +242,11 @@ fn obstacle(folder: &Path, python: Option<(u32, u32)>, command: &[String]) -> Op
     None
 }
 
-/// The program's owner does not want it.
+/// The owner of the program switched it off.
 const DISABLED: &str = "This process was started with remote debugging switched off (PYTHON_DISABLE_REMOTE_DEBUG, or \
     -X disable-remote-debug), so nothing can be started in it.";
 
-/// What Python's own message means, by the words that CPython 3.14's `Python/remote_debug.h` and `_remote_debugging` use.
+/// Explains Python's error message. Matches the wording of CPython 3.14's `Python/remote_debug.h` and `_remote_debugging`.
 fn entry_sentence(pid: u32, message: &str) -> String {
     let last = message.trim().lines().last().unwrap_or("it failed").trim();
     let has = |words: &str| message.contains(words);
@@ -269,7 +270,7 @@ fn entry_sentence(pid: u32, message: &str) -> String {
     format!("Process {pid} cannot be entered: {last}.")
 }
 
-/// What to do when the system does not let one process look into another.
+/// What to do when the system forbids one process to inspect another.
 fn trace_sentence(scope: Option<&str>) -> String {
     match scope.map(str::trim) {
         Some("0") | None => "The system does not let this user look into that process: it belongs to another user.".to_owned(),
@@ -280,18 +281,18 @@ fn trace_sentence(scope: Option<&str>) -> String {
     }
 }
 
-/// Starts the helper in a running Python 3.14 by that very Python, and waits until it listens.
+/// Starts the helper in a running Python 3.14, using the same Python executable, and waits until it listens.
 ///
 /// # Errors
-/// One sentence: what stands in the way.
+/// One sentence about the obstacle.
 pub fn inject(pid: u32) -> Result<PathBuf, String> {
     inject_within(pid, PATIENCE)
 }
 
-/// [`inject`], waiting no longer than `patience` for the program to come to a safe point.
+/// Like [`inject`], but waits at most `patience` for the program to reach a safe point.
 ///
 /// # Errors
-/// One sentence: what stands in the way.
+/// One sentence about the obstacle.
 pub fn inject_within(pid: u32, patience: Duration) -> Result<PathBuf, String> {
     let survey = survey(pid);
     if let Some(socket) = survey.socket {
@@ -302,16 +303,16 @@ pub fn inject_within(pid: u32, patience: Duration) -> Result<PathBuf, String> {
     }
     let folder = install_helper()?;
     let script = folder.join(format!("attach-{pid}.py"));
-    // Quoted by JSON, whose strings are Python's: a folder with a quote in its name must not become code.
+    // JSON strings are valid Python strings; quoting keeps a folder name with a quote from becoming code.
     let helper = serde_json::to_string(&folder.join("vramscope/_agent.py").to_string_lossy()).unwrap_or_default();
     write_private(&script, &attach_script(&helper))?;
     let code =
         format!("import sys; sys.remote_exec({pid}, {})", serde_json::to_string(&script.to_string_lossy()).unwrap_or_default());
     let folder = Path::new("/proc").join(pid.to_string());
     let mut python = Command::new(folder.join("exe"));
-    // Isolated, and without site packages: nothing of the job's own is run a second time.
+    // Isolated and without site packages, so that no code of the job runs a second time.
     python.args(["-I", "-S", "-c", &code]).stdin(Stdio::null());
-    // A Python that finds its library by this variable has to find it here too.
+    // A Python that finds its library through this variable needs it here too.
     let environ = std::fs::read(folder.join("environ")).unwrap_or_default();
     let path = environ.split(|b| *b == 0).find_map(|w| w.strip_prefix(b"LD_LIBRARY_PATH="));
     match path {
@@ -328,7 +329,8 @@ pub fn inject_within(pid: u32, patience: Duration) -> Result<PathBuf, String> {
         let _ = std::fs::remove_file(script);
         return Err(sentence);
     }
-    // Python reads the script when it comes to it: one that is still waited for must be there then, so it goes only with success.
+    // The target reads the script when it reaches a safe point, which may be after the wait. So the file is removed only on
+    // success.
     let socket = wait_for_socket(pid, patience)?;
     let _ = std::fs::remove_file(script);
     Ok(socket)
@@ -349,7 +351,7 @@ fn wait_for_socket(pid: u32, patience: Duration) -> Result<PathBuf, String> {
     ))
 }
 
-/// Runs inside the target: leaves nothing in its namespace, and does nothing when the helper is there.
+/// The script that runs inside the target. It leaves no names behind and does nothing when the helper is already loaded.
 fn attach_script(helper: &str) -> String {
     format!(
         "def _vramscope():\n    import importlib.util, sys\n    if 'vramscope_agent' in sys.modules:\n        \
@@ -360,8 +362,8 @@ fn attach_script(helper: &str) -> String {
     )
 }
 
-/// The user's own folder, which nobody else can enter: the helper's files live there, and its sockets when the job has the same
-/// surroundings.
+/// The user's private folder, which nobody else can enter. It holds the helper's files, and its sockets when the job has the same
+/// environment.
 ///
 /// # Errors
 /// One sentence.
@@ -382,7 +384,7 @@ pub fn private_folder() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Puts the Python package and its starter into the private folder; returns the folder that belongs on Python's path.
+/// Writes the Python package and its starter into the private folder. Returns the folder to put on Python's path.
 ///
 /// # Errors
 /// One sentence.
@@ -396,7 +398,7 @@ pub fn install_helper() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Writes a file that only this user can read, whole or not at all.
+/// Writes a file that only this user can read, atomically.
 fn write_private(path: &Path, text: &str) -> Result<(), String> {
     if std::fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! [`Budget`]: how much of something is taken from somebody who may send without end.
+//! [`Budget`]: limits how much is accepted from a sender that might never stop.
 
 use std::time::Instant;
 
-/// So many at once, and so many a second after that.
+/// A token bucket: a number at once, and a number per second after that.
 #[derive(Debug)]
 pub(super) struct Budget {
     most: f64,
@@ -12,12 +12,12 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// `(at once, a second)`.
+    /// `(at once, per second)`.
     pub fn new((most, per_second): (f64, f64)) -> Self {
         Budget { most, per_second, left: most, at: Instant::now() }
     }
 
-    /// True when one more may be taken.
+    /// Takes one if the budget allows it.
     pub fn take(&mut self) -> bool {
         self.take_at(Instant::now())
     }

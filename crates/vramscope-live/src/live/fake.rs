@@ -1,4 +1,4 @@
-//! A driver made of plain values, for rehearsing what real ones do rarely.
+//! A fake driver, to test what real ones rarely do.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use super::source::{
 };
 use vramscope_core::formats::session::Record;
 
-/// What the fake driver says; a test changes it while the engine runs.
+/// What the fake driver answers. Tests change it while the engine runs.
 #[derive(Clone, Debug)]
 pub(super) struct FakeState {
     pub gpus: usize,
@@ -136,7 +136,7 @@ impl GpuSource for FakeDriver {
     }
 }
 
-/// A clock that a test moves; calls that the fake driver says are slow move it too.
+/// A clock set by the test. Slow calls of the fake driver advance it too.
 #[derive(Default)]
 pub(super) struct FakeClock {
     pub now: Cell<Duration>,
@@ -154,7 +154,7 @@ impl Clock for FakeClock {
     }
 }
 
-/// A fake driver, its clock, and an engine on both.
+/// A fake driver and clock, and an engine that uses them.
 pub(super) struct Rehearsal {
     pub driver: FakeDriver,
     pub clock: FakeClock,
@@ -172,12 +172,12 @@ impl Rehearsal {
             Some(e) => Err(e),
             None => Ok(Box::new(mine.clone()) as Box<dyn GpuSource>),
         });
-        // A folder with nobody in it: who a process is must not depend on the machine that runs the test.
+        // An empty folder, so that the test does not depend on the processes of the machine.
         let lookup = ProcessLookup::new(std::path::Path::new("/nonexistent"), std::path::Path::new("/nonexistent"));
         Rehearsal { driver, clock, engine: Engine::new(opener, rates, Vec::new(), lookup), records: Vec::new() }
     }
 
-    /// Lets time pass in steps as the thread would; returns what was seen meanwhile.
+    /// Advances time in the steps of the sampling thread. Returns the records of that time.
     pub fn pass(&mut self, time: Duration) -> Vec<Record> {
         let end = self.clock.now.get() + time;
         let mut seen = Vec::new();

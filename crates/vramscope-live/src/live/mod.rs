@@ -1,4 +1,4 @@
-//! Data that arrives while we run: GPUs through NVML, PyTorch's own figures from a helper inside the process.
+//! Live data: GPUs through NVML, and PyTorch's own figures from a helper inside the process.
 //!
 //! ```text
 //!  NVML ─ nvml ─▶ source::GpuSource ─▶ sampler (one thread) ─┐
@@ -6,8 +6,8 @@
 //!  helper in a process ─▶ peer ─▶ agent (one thread a process) ┘                   └─▶ a .vramscope file or a pipe
 //! ```
 //!
-//! Nothing here names a screen, and nothing here makes a CUDA context: NVML does not, and the helper asks only devices that have
-//! one. A machine without a driver is a state with a sentence ([`source::GpuError`]), not a failure to start.
+//! This code knows of no screen and never creates a CUDA context: NVML does not, and the helper only queries devices that already
+//! have one. A machine without a driver is a state with a sentence ([`source::GpuError`]), not a failure to start.
 
 pub mod agent;
 pub mod alarm;
@@ -34,10 +34,10 @@ pub use session::{LiveSession, SessionOptions};
 
 use source::{GpuError, GpuSource};
 
-/// Names the file of the driver's library, for machines that keep it elsewhere and for tests.
+/// Environment variable with the path of the driver's library, for unusual installations and for tests.
 pub const LIBRARY_VARIABLE: &str = "VRAMSCOPE_NVML";
 
-/// Opens the driver's library. Cost: about 11 ms with a driver, under one without.
+/// Opens the driver's library. Takes about 11 ms with a driver, and less without one.
 ///
 /// # Errors
 /// [`GpuError`], whose text is one sentence for the user.
@@ -51,7 +51,7 @@ pub fn open() -> Result<Box<dyn GpuSource>, GpuError> {
     Err(GpuError::NotBuilt)
 }
 
-/// Now, in microseconds since the epoch.
+/// The current time in microseconds since the epoch.
 #[must_use]
 pub fn wall_clock_us() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

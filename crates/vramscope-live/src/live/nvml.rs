@@ -1,7 +1,7 @@
 //! [`GpuSource`] over NVML, NVIDIA's management library, opened with `dlopen` at run time.
 //!
-//! What drivers of different ages answer differently is [`crate::nvml`]'s business. Handled here: codes newer than the wrapper, MIG,
-//! a device that falls off the bus and comes back.
+//! Differences between drivers are handled in [`crate::nvml`]. Handled here: codes newer than the wrapper, MIG, and devices that
+//! fall off the bus and come back.
 
 use std::ffi::{OsStr, OsString};
 
@@ -22,7 +22,7 @@ const EVENT_DOUBLE_BIT: u64 = 0x2;
 const EVENT_XID: u64 = 0x8;
 const EVENT_MIG: u64 = 0x100;
 
-/// A set of events we wait for.
+/// A set of NVML events to wait for.
 #[derive(Clone, Copy)]
 struct EventSet(sys::nvmlEventSet_t);
 
@@ -38,7 +38,7 @@ pub struct NvmlSource {
 }
 
 impl NvmlSource {
-    /// Opens the library at `path`, or where the system keeps it.
+    /// Opens the library at `path`, or the system's.
     ///
     /// # Errors
     /// [`GpuError`] with the reason.
@@ -60,12 +60,12 @@ impl NvmlSource {
     ) -> Result<T, GpuError> {
         let nvml = self.nvml()?;
         let handle = self.devices.get(device).copied().flatten().ok_or(GpuError::NoPermission)?;
-        // SAFETY: the handle came from this very library and is used only while it is open.
+        // SAFETY: the handle came from this library and is used only while it is open.
         let device = unsafe { handle.device(nvml) };
         ask(nvml, &device).map_err(|e| translate(&e, what))
     }
 
-    /// Devices and MIG instances, in NVML's order. A GPU in MIG mode is followed by its instances.
+    /// Finds devices and MIG instances in NVML's order. The instances of a GPU follow it.
     fn find_devices(&mut self) -> Result<(), GpuError> {
         let nvml = self.nvml.as_ref().ok_or(GpuError::DriverNotLoaded)?;
         let count = nvml.device_count().map_err(|e| translate(&e, "its devices"))?;
@@ -80,7 +80,7 @@ impl NvmlSource {
             };
             found.push(Some(Handle::of(&device)));
             let has_mig = device.mig_mode().is_ok_and(|m| m.current != 0);
-            // The count is the maximum, so places may be empty.
+            // The count is the maximum, so some indices may be empty.
             for i in 0..if has_mig { device.mig_device_count().unwrap_or(0) } else { 0 } {
                 if let Ok(instance) = device.mig_device_by_index(i) {
                     found.push(Some(Handle::of(&instance)));
@@ -99,7 +99,7 @@ impl NvmlSource {
             return;
         };
         let mut set: sys::nvmlEventSet_t = std::ptr::null_mut();
-        // SAFETY: plain calls with pointers to locals; the library is open.
+        // SAFETY: calls with pointers to locals, while the library is open.
         unsafe {
             if create(&mut set) != 0 {
                 return;
@@ -118,18 +118,18 @@ impl NvmlSource {
         if let (Some(set), Some(nvml)) = (self.events.take(), &self.nvml)
             && let Ok(free) = &nvml.lib().nvmlEventSetFree
         {
-            // SAFETY: made by nvmlEventSetCreate of the same library, freed once.
+            // SAFETY: created by nvmlEventSetCreate of the same library, and freed once.
             unsafe { free(set.0) };
         }
     }
 }
 
-/// True for a GPU without memory of its own, by its name: NVML answers its memory call with "not supported" or with nothing.
+/// True for a GPU without its own memory, by name. NVML answers "not supported" or nothing for its memory.
 fn shares_memory(name: &str) -> bool {
     ["GB10", "Thor", "Orin", "Xavier", "Tegra"].iter().any(|part| name.contains(part))
 }
 
-/// The memory of the whole machine, for a GPU that shares it: what is not available to a program that starts counts as used.
+/// The machine's memory, for a GPU that shares it. Memory that is not available to a new program counts as used.
 fn machine_memory() -> Option<GpuMemory> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let bytes = |key: &str| {
@@ -196,11 +196,11 @@ impl GpuSource for NvmlSource {
             self.with(device, "which processes use it", |library, d| match kind {
                 ProcessKind::Compute => nvml::compute_processes(library, d),
                 ProcessKind::Graphics => nvml::graphics_processes(d),
-                // MPS clients have no older call that the wrapper knows.
+                // The wrapper knows no older call for MPS clients.
                 ProcessKind::Mps => d.mps_running_compute_processes(),
             })
         };
-        // A client that appears between NVML's two calls makes the second one fail: ask once more.
+        // When a client appears between NVML's two internal calls, the second one fails. Try once more.
         let list = match list() {
             Err(GpuError::Other(_)) => list(),
             answer => answer,
@@ -222,7 +222,7 @@ impl GpuSource for NvmlSource {
     }
 
     fn climate(&mut self, device: usize) -> Result<GpuClimate, GpuError> {
-        // A figure that is not told stays empty; a device that is gone is an error.
+        // A missing figure becomes `None`; a lost device is an error.
         fn soft<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
             match answer {
                 Ok(value) => Ok(Some(value)),
@@ -266,11 +266,11 @@ impl GpuSource for NvmlSource {
         let mut out = Vec::new();
         let (Some(set), Ok(nvml)) = (self.events, self.nvml()) else { return out };
         let Ok(wait) = &nvml.lib().nvmlEventSetWait_v2 else { return out };
-        // A device that keeps reporting must not keep us here.
+        // Limited, so that a device that keeps reporting does not block this thread.
         for _ in 0..32 {
             // SAFETY: zero is a valid value of every field of this plain struct.
             let mut data: sys::nvmlEventData_t = unsafe { std::mem::zeroed() };
-            // SAFETY: the set is open and `data` is one struct of the layout this call writes; 0 ms does not wait.
+            // SAFETY: the set is open, and `data` has the layout that this call writes; 0 ms does not wait.
             if unsafe { wait(set.0, &mut data, 0) } != 0 {
                 break;
             }
@@ -288,7 +288,7 @@ impl GpuSource for NvmlSource {
     fn reopen(&mut self) -> Result<(), GpuError> {
         self.close_events();
         self.devices.clear();
-        // The old library must be closed before the new one is opened: the driver counts its users.
+        // The old library must be closed before the new one is opened, because the driver counts its users.
         self.nvml = None;
         self.nvml = Some(nvml::load(self.path.as_deref()).map_err(|e| translate(&e, "anything"))?);
         self.find_devices()?;
@@ -297,11 +297,11 @@ impl GpuSource for NvmlSource {
     }
 }
 
-/// The wrapper's error as ours. `what` is what was asked for.
+/// Converts the wrapper's error. `what` names what was asked for.
 fn translate(error: &NvmlError, what: &'static str) -> GpuError {
     match error {
         missing if nvml::is_missing(missing) => GpuError::NoDriver,
-        // The library's own message says what is wrong with it.
+        // The loader's message says what is wrong with the library.
         NvmlError::LibloadingError(_) => GpuError::BadLibrary(nvml::loader_text(error)),
         NvmlError::FailedToLoadSymbol(text) if ["nvmlInit", "nvmlShutdown"].iter().any(|name| text.contains(name)) => {
             GpuError::BadLibrary(text.clone())
@@ -312,7 +312,7 @@ fn translate(error: &NvmlError, what: &'static str) -> GpuError {
         NvmlError::LibRmVersionMismatch => GpuError::VersionMismatch,
         NvmlError::GpuLost => GpuError::Lost,
         NvmlError::ResetRequired => GpuError::ResetRequired,
-        // 25: the driver does not know the version of the struct; 26: withdrawn.
+        // 25: the driver does not know this version of the struct. 26: withdrawn.
         NvmlError::NotSupported | NvmlError::UnexpectedVariant(25 | 26) => GpuError::NotSupported(what),
         // 27: not ready yet.
         NvmlError::NoData | NvmlError::NotFound | NvmlError::Timeout | NvmlError::UnexpectedVariant(27) => GpuError::NoData,

@@ -1,4 +1,4 @@
-//! The socket of a helper: reached within a time limit, with a known process at its other end, read in lines of bounded length.
+//! The socket of a helper: connects within a time limit, identifies the peer, and reads lines of bounded length.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[cfg(not(target_os = "linux"))]
 pub(super) use elsewhere::{connect, peer, send};
 
-/// Connects to a socket. A listener that accepts nobody, because its program is stopped, makes a plain connect wait for ever.
+/// Connects to a socket within a time limit. A plain connect would block for ever on a listener whose program is stopped.
 #[cfg(target_os = "linux")]
 pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     use rustix::io::Errno;
@@ -28,15 +28,15 @@ pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Process and user at the other end, as this process sees them; the process is 0 where that end lives in a PID namespace that this one
-/// does not see into.
+/// Process and user of the peer, as this process sees them. The process is 0 when the peer is in a PID namespace that is not
+/// visible here.
 #[cfg(target_os = "linux")]
 pub(super) fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
     use std::os::fd::AsRawFd as _;
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = std::mem::size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `who` and `length` live through the call, and `length` is the size of `who`, whose fields are integers that may have
-    // any value. (rustix keeps the process in a `NonZeroI32`, which 0 must never be.)
+    // SAFETY: `who` and `length` live through the call, and `length` is the size of `who`, whose integer fields may have any
+    // value. (rustix stores the process in a `NonZeroI32`, which must not be 0.)
     let answer = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -52,7 +52,7 @@ pub(super) fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
     Ok((u32::try_from(who.pid).unwrap_or(0), who.uid))
 }
 
-/// Sends a short line without ever waiting: an end that takes nothing in is not answered by waiting for it.
+/// Sends a short line without blocking. Fails when the peer does not read.
 #[cfg(target_os = "linux")]
 pub(super) fn send(stream: &UnixStream, line: &[u8]) -> io::Result<()> {
     use rustix::net::{SendFlags, send};
@@ -60,7 +60,7 @@ pub(super) fn send(stream: &UnixStream, line: &[u8]) -> io::Result<()> {
     if sent == line.len() { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 
-/// Other systems have no NVIDIA driver to watch; this only lets the rest be built there.
+/// NVIDIA's driver is only watched on Linux; this lets other systems build the rest.
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
     use std::io::{self, Write};
@@ -81,11 +81,11 @@ mod elsewhere {
     }
 }
 
-/// Lines from a socket.
+/// Reads lines from a socket.
 pub(super) struct Lines {
     stream: UnixStream,
     buffer: Vec<u8>,
-    /// What of `buffer` was given out.
+    /// How much of `buffer` was returned already.
     taken: usize,
 }
 
@@ -94,14 +94,14 @@ impl Lines {
         Lines { stream, buffer: Vec::new(), taken: 0 }
     }
 
-    /// The next line, without its end; `None` when the other end is closed.
+    /// The next line without its line end; `None` when the peer closed the socket.
     ///
     /// # Errors
-    /// When it does not come before `until`, or has more than `longest()` bytes.
+    /// When it does not arrive before `until`, or is longer than `longest()` bytes.
     pub fn next(&mut self, longest: impl Fn() -> usize, until: Option<Instant>) -> io::Result<Option<&[u8]>> {
         self.buffer.drain(..std::mem::take(&mut self.taken));
         if self.buffer.is_empty() {
-            // A long line was an exception.
+            // Long lines are rare, so their memory is released.
             self.buffer.shrink_to(1 << 16);
         }
         let mut searched = 0;
@@ -149,7 +149,7 @@ mod tests {
         let next = |lines: &mut Lines| lines.next(|| 100, Some(Instant::now() + SOON)).map(|l| l.map(<[u8]>::to_vec));
         assert_eq!(next(&mut lines).unwrap().as_deref(), Some(&b"one"[..]));
         assert_eq!(next(&mut lines).unwrap().as_deref(), Some(&b"two"[..]));
-        // A byte now and then is no line: the limit is for the whole.
+        // Single bytes do not extend the limit, which is for the whole line.
         let mut drip = far.try_clone().unwrap();
         std::thread::spawn(move || {
             while drip.write_all(b".").is_ok() {

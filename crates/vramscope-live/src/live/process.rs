@@ -1,18 +1,18 @@
-//! Who a process is: name, command line, user, container, from `/proc`.
+//! Facts about processes from `/proc`: name, command line, user, container.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use vramscope_core::formats::session::ProcessFacts;
 
-/// Looks processes up, and remembers who is who so that a PID that was given to another process is noticed.
+/// Looks processes up. Remembers their start times, so that a reused PID is noticed.
 #[derive(Debug)]
 pub struct ProcessLookup {
     proc: PathBuf,
-    /// Users by number, read once.
+    /// User names by user ID, read once.
     users: HashMap<u32, String>,
     known: HashMap<u32, u64>,
-    /// Resident bytes as they were told last.
+    /// Resident bytes as last reported.
     told: HashMap<u32, u64>,
     in_container: bool,
 }
@@ -24,7 +24,7 @@ impl Default for ProcessLookup {
 }
 
 impl ProcessLookup {
-    /// Looks in `proc`, with the names of users in `passwd`.
+    /// Looks in the folder `proc`, with user names from the file `passwd`.
     #[must_use]
     pub fn new(proc: &Path, passwd: &Path) -> Self {
         let text = std::fs::read_to_string(passwd).unwrap_or_default();
@@ -33,15 +33,15 @@ impl ProcessLookup {
             let name = fields.next()?;
             Some((fields.nth(1)?.parse().ok()?, name.to_owned()))
         });
-        // Outside, PID 1's namespace is the one everybody shares; inside, docker and podman leave these marks.
+        // docker and podman leave these files inside their containers.
         let in_container = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
         ProcessLookup { proc: proc.to_owned(), users: users.collect(), known: HashMap::new(), told: HashMap::new(), in_container }
     }
 
-    /// The start of a process in clock ticks since boot, and its facts when it is new or the PID was given to another one.
-    /// Cost: one small file for a known process.
+    /// The start time of a process in clock ticks since boot, and its facts when it is new or the PID was reused. Reads one small
+    /// file for a known process.
     pub fn look(&mut self, pid: u32) -> (u64, Option<ProcessFacts>) {
-        // A process that died may stay listed for a while; it is still the one that we knew.
+        // A process that died may be listed for a while; it is still the known one.
         let started = self.started(pid).or_else(|| self.known.get(&pid).copied()).unwrap_or(0);
         if self.known.insert(pid, started) == Some(started) {
             return (started, None);
@@ -49,19 +49,19 @@ impl ProcessLookup {
         (started, Some(self.facts(pid, started)))
     }
 
-    /// Forgets processes that are not among `present`.
+    /// Forgets processes that are not in `present`.
     pub fn keep(&mut self, present: &[u32]) {
         self.known.retain(|pid, _| present.contains(pid));
         self.told.retain(|pid, _| present.contains(pid));
     }
 
-    /// Field 22 of `/proc/PID/stat`, counted after the name in parentheses, which may hold anything.
+    /// Field 22 of `/proc/PID/stat`, counted after the name in parentheses, which may contain anything.
     fn started(&self, pid: u32) -> Option<u64> {
         let stat = std::fs::read_to_string(self.proc.join(pid.to_string()).join("stat")).ok()?;
         stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
     }
 
-    /// Resident bytes of a process, when they changed by a MiB or more since they were told. Cost: one small file.
+    /// Resident bytes of a process if they changed by a MiB or more since the last report. Reads one small file.
     pub fn resident(&mut self, pid: u32) -> Option<u64> {
         let status = std::fs::read(self.proc.join(pid.to_string()).join("status")).ok()?;
         let status = String::from_utf8_lossy(&status);
@@ -110,7 +110,7 @@ impl ProcessLookup {
     }
 }
 
-/// A command line as a person would say it: the program without its folder, then the arguments.
+/// A short command line: the program without its folder, then the arguments.
 fn short_command(words: &[String]) -> String {
     let mut out = String::new();
     for (i, word) in words.iter().enumerate() {
@@ -128,8 +128,8 @@ fn short_command(words: &[String]) -> String {
     out.replace(|c: char| c.is_control(), " ")
 }
 
-/// The container of a `/proc/PID/cgroup`: docker, podman, containerd, Kubernetes, LXC, Slurm. The id is cut to 12 letters, as
-/// `docker ps` shows it.
+/// The container in a `/proc/PID/cgroup`: docker, podman, containerd, Kubernetes, LXC, Slurm. The ID is cut to 12 characters, as
+/// in `docker ps`.
 #[must_use]
 pub fn container(cgroup: &str) -> Option<String> {
     let is_id = |s: &str| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());

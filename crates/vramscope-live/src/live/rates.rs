@@ -1,26 +1,26 @@
-//! How often each call is made, and what it cost: a slow call is made less often.
+//! How often each call is made, and how long it takes. Slow calls are made less often.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use vramscope_core::model::CallCost;
 
-/// Calls a second. NVML's calls take the driver's global lock, so a greedy watcher slows what it watches.
+/// Calls per second. NVML's calls take the driver's global lock, so frequent calls slow down the programs being watched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// Memory in use: 10 by default, at most 50.
     pub memory: f64,
-    /// The list of compute processes, besides those read because memory changed.
+    /// List of compute processes, in addition to readings after memory changed.
     pub processes: f64,
-    /// Graphics and MPS lists.
+    /// Lists of graphics and MPS processes.
     pub other_processes: f64,
-    /// Utilisation: the driver's own period is a sixth of a second or more.
+    /// Utilisation. The driver's own period is a sixth of a second or more.
     pub busy: f64,
     /// Temperature, power, clocks.
     pub climate: f64,
     /// Memory chips, BAR1.
     pub health: f64,
-    /// What the driver reports by itself.
+    /// Events that the driver reports.
     pub events: f64,
 }
 
@@ -31,10 +31,10 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// The most that may be asked for.
+    /// Highest rate that can be requested.
     pub const HIGHEST_MEMORY: f64 = 50.0;
 
-    /// The default rates with memory read `hz` times a second, between one in ten seconds and 50 a second.
+    /// The default rates with memory read `hz` times per second, limited to between 0.1 and 50.
     #[must_use]
     pub fn with_memory(hz: f64) -> Self {
         let memory = if hz.is_finite() { hz.clamp(0.1, Self::HIGHEST_MEMORY) } else { 10.0 };
@@ -42,7 +42,7 @@ impl Rates {
     }
 }
 
-/// The kinds of calls, for the schedule and for what they cost.
+/// The kinds of calls, for scheduling and for statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Call {
     Memory,
@@ -56,7 +56,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Those made for each device, lists before the memory they explain.
+    /// The calls made for each device. Lists come before the memory that they explain.
     pub(super) const DEVICE: [Call; 7] =
         [Call::Processes, Call::OtherProcesses, Call::Memory, Call::Peaks, Call::Busy, Call::Climate, Call::Health];
 
@@ -77,7 +77,7 @@ impl Call {
         match self {
             Call::Memory => rates.memory,
             Call::Processes => rates.processes,
-            // As rare as the lists that change least.
+            // As rarely as the lists that change least.
             Call::OtherProcesses | Call::Peaks => rates.other_processes,
             Call::Busy => rates.busy,
             Call::Climate => rates.climate,
@@ -87,26 +87,26 @@ impl Call {
     }
 }
 
-/// A call this slow (95th percentile) is made half as often.
+/// A call slower than this (95th percentile) is made half as often.
 const SLOW: Duration = Duration::from_millis(5);
-/// Costs are of the last so many calls.
+/// Number of recent calls behind the statistics.
 const WINDOW: usize = 20;
-/// However slow, it is made this often.
+/// Even a very slow call is made this often.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// When one kind of call is due, and what it cost.
+/// Schedule and durations of one kind of call.
 #[derive(Clone, Debug)]
 pub(super) struct Paced {
     pub(super) call: Call,
-    /// As asked for.
+    /// The requested period.
     wanted: Duration,
-    /// As the cost allows.
+    /// The present period, after slowing down.
     period: Duration,
-    /// On the monotonic clock.
+    /// Next call, on the monotonic clock.
     pub(super) due: Duration,
     recent: VecDeque<Duration>,
     count: u64,
-    /// Calls since the period was last changed: a judgement needs a window of its own.
+    /// Calls since the period last changed, because a new judgement needs its own window.
     since_change: usize,
 }
 
@@ -116,12 +116,11 @@ impl Paced {
         Paced { call, wanted, period: wanted, due: now, recent: VecDeque::new(), count: 0, since_change: 0 }
     }
 
-    /// Divides the rate asked for: a window that nobody looks at needs less.
     pub(super) fn period(&self) -> Duration {
         self.period
     }
 
-    /// Takes note of a call; halves the rate of a slow one, and gives it back in steps.
+    /// Records the duration of a call. Halves the rate of a slow call, and restores it in steps.
     pub(super) fn took(&mut self, cost: Duration) {
         self.count += 1;
         self.since_change += 1;
@@ -129,7 +128,8 @@ impl Paced {
             self.recent.pop_front();
         }
         self.recent.push_back(cost);
-        // A single slow first call (the driver waking up) must not slow the rest: judge by full windows, or four bad calls.
+        // A single slow first call (when the driver wakes up) must not lower the rate, so this needs a full window or four slow
+        // calls in a row.
         let enough =
             self.since_change >= WINDOW || (self.since_change >= 4 && self.recent.iter().rev().take(4).all(|c| *c > SLOW));
         if !enough {

@@ -1,4 +1,4 @@
-//! The one thread that asks the driver.
+//! The thread that queries the driver.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,10 +12,9 @@ use super::rates::Rates;
 use super::wall_clock_us;
 use vramscope_core::formats::session::{Lost, Record};
 
-/// The longest sleep: how soon a stop or a change of attention is noticed.
+/// Longest sleep, after which a stop or pause is noticed.
 const NAP: Duration = Duration::from_millis(200);
 
-/// The machine's clocks.
 struct RealClock {
     start: Instant,
 }
@@ -30,7 +29,7 @@ impl Clock for RealClock {
     }
 }
 
-/// What may be asked of the thread while it runs.
+/// Controls of the running thread.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
@@ -38,7 +37,7 @@ struct Shared {
     lost: AtomicU64,
 }
 
-/// The sampling thread; it ends when this is dropped.
+/// The sampling thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Sampler {
     shared: Arc<Shared>,
@@ -46,11 +45,11 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts asking `opener`'s driver. Records that find `records` full are counted and left out; a full channel never makes the
-    /// thread wait.
+    /// Starts sampling with the driver of `opener`. When `records` is full, records are dropped and counted; the thread never
+    /// waits for the reader.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub fn start(opener: Opener, rates: Rates, devices: Vec<usize>, records: SyncSender<Record>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mine = Arc::clone(&shared);
@@ -59,12 +58,12 @@ impl Sampler {
         Ok(Sampler { shared, thread: Some(thread) })
     }
 
-    /// Stops asking, and goes on.
+    /// Pauses or resumes sampling.
     pub fn set_paused(&self, is_paused: bool) {
         self.shared.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
-    /// Records left out because nobody took them.
+    /// Records dropped because the channel was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
@@ -76,7 +75,7 @@ impl Drop for Sampler {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A call into a driver that hangs must not hang us: the thread is left to itself then.
+            // A call into the driver may hang. Then the thread is abandoned, so that this one does not hang too.
             let since = Instant::now();
             while !thread.is_finished() && since.elapsed() < Duration::from_secs(1) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -110,7 +109,6 @@ fn run(shared: &Shared, mut engine: Engine, records: &SyncSender<Record>) {
                     left_out += u64::from(is_sample);
                     shared.lost.fetch_add(1, Ordering::Relaxed);
                 }
-                // Nobody listens any more.
                 Err(TrySendError::Disconnected(_)) => return,
             }
         }
@@ -121,7 +119,7 @@ fn run(shared: &Shared, mut engine: Engine, records: &SyncSender<Record>) {
     }
 }
 
-/// Share of one core this thread used since it started.
+/// Share of one core that this thread has used since it started.
 fn cpu_share(elapsed: Duration) -> Option<f64> {
     #[cfg(target_os = "linux")]
     {

@@ -1,4 +1,4 @@
-//! [`LiveSession`]: everything that arrives, in one place, as a history and as a file.
+//! [`LiveSession`]: collects all live data as a history and as a file.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,28 +15,28 @@ use super::wall_clock_us;
 use vramscope_core::formats::session::{End, History, MarkPoint, Record, SessionWriter, Start};
 use vramscope_core::model::MarkKind;
 
-/// Records that may wait to be taken: three seconds of eight devices at the highest rate.
+/// Most queued records: three seconds of eight devices at the highest rate.
 const WAITING: usize = 4096;
 
-/// How often to look for helpers in processes that came.
+/// How often to look for helpers in new processes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How to watch.
+/// Options of a watch.
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
-    /// How often.
+    /// How often to sample.
     pub rates: Rates,
-    /// Places in the driver's list of devices; empty for all.
+    /// Indices in the driver's list of devices; empty for all.
     pub devices: Vec<usize>,
-    /// The process that matters; its bytes are kept apart from the others'.
+    /// The process of interest. Its bytes are kept apart from those of others.
     pub focus: Option<u32>,
-    /// Talk to no helper: only what the driver tells.
+    /// Uses only the driver and talks to no helper.
     pub without_helpers: bool,
-    /// Talk also to helpers in programs of other users.
+    /// Also talks to helpers in programs of other users.
     pub other_users: bool,
 }
 
-/// A watch that is going on.
+/// A watch in progress.
 pub struct LiveSession {
     sampler: Sampler,
     receiver: Receiver<Record>,
@@ -44,7 +44,7 @@ pub struct LiveSession {
     writer: Option<SessionWriter<Box<dyn Write + Send>>>,
     start: Record,
     options: SessionOptions,
-    /// One for each process of interest, whether its helper answers or not.
+    /// One per process of interest, whether its helper answers or not.
     agents: Vec<Agent>,
     outlets: Outlets,
     news: Receiver<News>,
@@ -52,10 +52,10 @@ pub struct LiveSession {
 }
 
 impl LiveSession {
-    /// Begins to watch the devices of `opener`'s driver.
+    /// Starts to watch the devices of the driver of `opener`.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub fn start(opener: Opener, options: &SessionOptions) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(WAITING);
         let sampler = Sampler::start(opener, options.rates, options.devices.clone(), sender.clone())?;
@@ -86,10 +86,10 @@ impl LiveSession {
         })
     }
 
-    /// Writes everything from here on. Call it before the first [`pump`](Self::pump) to lose nothing.
+    /// Writes all further records to `out`. Call it before the first [`pump`](Self::pump) to lose none.
     ///
     /// # Errors
-    /// When the beginning cannot be written.
+    /// When the header cannot be written.
     pub fn write_to(&mut self, out: Box<dyn Write + Send>) -> std::io::Result<()> {
         let mut writer = SessionWriter::new(out)?;
         writer.write(&self.start)?;
@@ -97,10 +97,10 @@ impl LiveSession {
         Ok(())
     }
 
-    /// Takes in what arrived; waits for the first record up to `wait`. Returns how many there were.
+    /// Handles the records that arrived, and waits up to `wait` for the first. Returns their number.
     ///
     /// # Errors
-    /// When the session cannot be written; watching may go on without a file after [`stop_writing`](Self::stop_writing).
+    /// When the session file cannot be written. The watch can continue after [`stop_writing`](Self::stop_writing).
     pub fn pump(&mut self, wait: Duration) -> std::io::Result<usize> {
         self.look_for_helpers();
         let mut taken = 0;
@@ -111,7 +111,7 @@ impl LiveSession {
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(0),
         }
-        // No more than what waited when we came: a fast source must not keep us.
+        // At most a full queue per call, so that a fast source does not keep the caller.
         while taken < WAITING
             && let Ok(record) = self.receiver.try_recv()
         {
@@ -121,7 +121,7 @@ impl LiveSession {
         Ok(taken)
     }
 
-    /// Follows the processes on the watched devices, each on a thread of its own that looks for a helper and talks to it.
+    /// Starts an agent for each process on the watched devices. The agent's thread looks for a helper and talks to it.
     fn look_for_helpers(&mut self) {
         if self.options.without_helpers || self.looked.elapsed() < LOOK {
             return;
@@ -132,7 +132,7 @@ impl LiveSession {
         for pid in present {
             let is_known = self.agents.iter().any(|a| a.pid() == pid);
             if !is_known && self.options.focus.is_none_or(|f| f == pid) {
-                // Without a thread there is only the driver to go by; the next look tries again.
+                // If no thread can start, the driver's figures remain; the next look tries again.
                 let _ = self.follow(pid);
             }
         }
@@ -145,8 +145,8 @@ impl LiveSession {
         self.agents.last().ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
-    /// Goes up the ladder for one process: a helper that listens, or one started in a Python that allows it. That takes seconds, so
-    /// what comes of it is told as [`News::Answers`] or [`News::Failed`].
+    /// Attaches to a process: uses a helper that listens, or starts one in a Python that allows it. That takes seconds, so the
+    /// outcome arrives as [`News::Answers`] or [`News::Failed`].
     pub fn attach(&mut self, pid: u32) {
         let known = self.agents.iter().find(|a| a.pid() == pid && !a.has_ended());
         let news = self.outlets.news.clone();
@@ -160,17 +160,17 @@ impl LiveSession {
         }
     }
 
-    /// Asks the helper of a process for something; false when there is none.
+    /// Sends a request to the helper of a process; false when there is none.
     pub fn request(&self, pid: u32, request: Request) -> bool {
         self.agents.iter().any(|a| a.pid() == pid && a.request(request))
     }
 
-    /// The processes whose helper answers, and whether each records its history.
+    /// The processes with a helper that answers, and whether each records its history.
     pub fn helpers(&self) -> impl Iterator<Item = (u32, bool)> {
         self.agents.iter().filter(|a| a.answers()).map(|a| (a.pid(), a.is_recording()))
     }
 
-    /// What helpers told beside figures since the last call.
+    /// News from helpers since the last call.
     pub fn news(&self) -> Vec<News> {
         self.news.try_iter().collect()
     }
@@ -189,10 +189,10 @@ impl LiveSession {
         written
     }
 
-    /// Waits until every device answered or the driver said why not, at most `wait`.
+    /// Waits up to `wait` for a first answer about every device. After two seconds it is enough that a device is listed.
     ///
     /// # Errors
-    /// The driver's sentence, or the file's.
+    /// The driver's sentence, or that the session file cannot be written.
     pub fn wait_for_device(&mut self, wait: Duration) -> Result<(), String> {
         let since = Instant::now();
         loop {
@@ -205,7 +205,7 @@ impl LiveSession {
             }
             let is_known = self.history.devices().next().is_some();
             if is_known && since.elapsed() > wait.min(Duration::from_secs(2)) {
-                // Listed, and without a figure for now: it may come.
+                // The device is listed but has no figures yet; they may follow.
                 return Ok(());
             }
             if since.elapsed() > wait {
@@ -214,29 +214,29 @@ impl LiveSession {
         }
     }
 
-    /// Marks this instant on every device.
+    /// Sets a mark at this instant on every device.
     ///
     /// # Errors
-    /// When the session cannot be written.
+    /// When the session file cannot be written.
     pub fn mark(&mut self, text: &str, kind: MarkKind) -> std::io::Result<()> {
         self.mark_on(None, text, kind)
     }
 
-    /// Marks this instant on one device of the session, or on all.
+    /// Sets a mark at this instant on one device of the session, or on all.
     ///
     /// # Errors
-    /// When the session cannot be written.
+    /// When the session file cannot be written.
     pub fn mark_on(&mut self, d: Option<u32>, text: &str, kind: MarkKind) -> std::io::Result<()> {
         self.take(Record::Mark(MarkPoint { d, t: wall_clock_us(), kind, text: text.to_owned() }))
     }
 
-    /// Where records may be sent from other threads.
+    /// A sender of records for other threads.
     #[must_use]
     pub fn sender(&self) -> SyncSender<Record> {
         self.outlets.records.clone()
     }
 
-    /// What was seen so far.
+    /// Everything seen so far.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history
@@ -248,29 +248,29 @@ impl LiveSession {
         &self.sampler
     }
 
-    /// Bytes written to the session, when one is written.
+    /// Bytes written to the session file, if there is one.
     #[must_use]
     pub fn bytes_written(&self) -> Option<u64> {
         self.writer.as_ref().map(SessionWriter::bytes)
     }
 
-    /// Watches on at other rates; the helpers stay.
+    /// Continues at other rates. The helpers stay.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub fn set_rates(&mut self, opener: Opener, rates: Rates) -> std::io::Result<()> {
         self.options.rates = rates;
-        // The old thread ends when it is replaced; records it sent meanwhile are still taken in.
+        // The old thread ends when it is replaced. Records that it sent meanwhile are still handled.
         self.sampler = Sampler::start(opener, rates, self.options.devices.clone(), self.sender())?;
         Ok(())
     }
 
-    /// Goes on without a file.
+    /// Continues without a session file.
     pub fn stop_writing(&mut self) {
         self.writer = None;
     }
 
-    /// Ends the session properly.
+    /// Writes the end of the session file.
     ///
     /// # Errors
     /// When the end cannot be written.

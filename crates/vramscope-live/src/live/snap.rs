@@ -1,4 +1,4 @@
-//! A snapshot of a running program, now: of the process that is named and of those below it.
+//! Takes snapshots of a running program now: of a process and its descendants.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use super::agent::{Agent, Manner, News, Outlets, Request};
 use super::attach::find_socket;
 
-/// A snapshot with the stacks of C++ takes minutes.
+/// Time limit; a snapshot with C++ stacks takes minutes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A process that was asked, and the snapshot that it wrote, or why it did not in one sentence.
+/// A process, and the path of its snapshot or one sentence why there is none.
 pub type Snapped = (u32, Result<PathBuf, String>);
 
-/// Asks a process and all processes below it that have the helper for a snapshot; all write at once. Those that use no GPU memory are
-/// left out, unless there are no others. Cost: what the programs take to write.
+/// Asks a process and its descendants that have the helper for a snapshot. All write at the same time. Processes without GPU
+/// memory are left out unless there are no others. Takes as long as the programs write.
 ///
 /// # Errors
 /// One sentence when no helper is found.
@@ -44,7 +44,7 @@ fn snapshot(pid: u32) -> Result<PathBuf, String> {
         .map_err(|e| format!("no thread can be started: {e}"))?;
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        // Nobody wants these here, and the helper's thread waits for room.
+        // The figures are not needed, but the helper's thread would wait for space in the channel.
         while figures.try_recv().is_ok() {}
         match heard.recv_timeout(Duration::from_millis(50)) {
             Ok(News::Answers { .. }) => {
@@ -59,13 +59,13 @@ fn snapshot(pid: u32) -> Result<PathBuf, String> {
     Err(format!("Process {pid} wrote no snapshot within {} s.", PATIENCE.as_secs()))
 }
 
-/// A process and all below it.
+/// A process and its descendants.
 fn family(pid: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(number) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name before it may hold anything, also parentheses.
+        // The name before it may contain anything, including parentheses.
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
         if let Some(parent) = parent {
             children.entry(parent).or_default().push(number);

@@ -1,32 +1,32 @@
-//! [`GpuSource`]: what a driver tells of its GPUs, behind a trait so that every failure can be rehearsed without one.
+//! [`GpuSource`]: what a driver reports about its GPUs. A trait, so that tests can reproduce every failure without a driver.
 
-/// Why something cannot be told. The text of each is one sentence for the user: what is wrong, and what to do.
+/// Why something is unknown. Each text is one sentence for the user: what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GpuError {
-    /// No library of the driver.
+    /// The driver's library is not installed.
     #[error("No NVIDIA driver on this machine. Recordings and samples open all the same.")]
     NoDriver,
-    /// The library is there and is not the driver's, or is damaged.
+    /// The library exists, but is not the driver's or is damaged.
     #[error("The NVIDIA driver's library is damaged ({0}). Install the driver again.")]
     BadLibrary(String),
     /// The kernel module is not loaded.
     #[error("The NVIDIA driver is installed but not running. Reboot, or run: sudo modprobe nvidia")]
     DriverNotLoaded,
-    /// Library and kernel module differ.
+    /// Library and kernel module have different versions.
     #[error("The NVIDIA driver was upgraded and the old one is still running. Reboot this machine.")]
     VersionMismatch,
-    /// The system does not let us.
+    /// The system denies access.
     #[error(
         "This user may not talk to the NVIDIA driver: check that /dev/nvidiactl can be read and written (groups, container device rules)."
     )]
     NoPermission,
-    /// A driver, and nothing to drive.
+    /// There is a driver but no GPU.
     #[error("The NVIDIA driver is running and finds no GPU.")]
     NoDevices,
-    /// None of the GPUs that were asked for is there.
+    /// None of the requested GPUs exists.
     #[error("There is no GPU {0} that this user may read; the driver lists {1}.")]
     NoSuchDevice(String, String),
-    /// The GPU does not answer any more.
+    /// The GPU no longer answers.
     #[error(
         "The GPU fell off the bus and no longer answers. Look for \"Xid\" in the kernel log (sudo dmesg); a reset or a reboot brings it back."
     )]
@@ -34,77 +34,77 @@ pub enum GpuError {
     /// The GPU needs a reset.
     #[error("The GPU needs a reset before it can be used: sudo nvidia-smi --gpu-reset, or reboot.")]
     ResetRequired,
-    /// This GPU or driver does not have it.
+    /// This GPU or driver does not support it.
     #[error("This GPU or its driver does not tell {0}.")]
     NotSupported(&'static str),
-    /// The library lacks the call.
+    /// The library lacks the function.
     #[error("This driver is too old to tell {0}.")]
     NoSymbol(&'static str),
-    /// The driver has nothing to tell now; no failure.
+    /// The driver has no figure at present. Not a failure.
     #[error("Nothing to tell yet.")]
     NoData,
-    /// The list of processes would be read wrongly.
+    /// Reading the process list could corrupt memory.
     #[error(
         "The processes are hidden: this driver ({0}) writes its list in a layout that was withdrawn, and reading it could \
          corrupt memory. Update to 535.98 or later."
     )]
     BrokenProcessList(String),
-    /// Everything else, with the driver's code.
+    /// Any other error, with the driver's code.
     #[error("The NVIDIA driver answered {0}.")]
     Other(String),
-    /// This build has no NVML.
+    /// This build has no NVML support.
     #[error("This build of vramscope cannot watch GPUs: it was built without the feature live.")]
     NotBuilt,
 }
 
 impl GpuError {
-    /// True when the device, or the whole driver, is out of reach for now.
+    /// True when the device or the whole driver is unreachable for now.
     #[must_use]
     pub fn is_loss(&self) -> bool {
         matches!(self, GpuError::Lost | GpuError::ResetRequired | GpuError::DriverNotLoaded | GpuError::NoDriver)
     }
 
-    /// True when asking again will not help.
+    /// True when retrying will not help.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         matches!(self, GpuError::NotSupported(_) | GpuError::NoSymbol(_) | GpuError::BrokenProcessList(_))
     }
 }
 
-/// What the driver says of itself.
+/// Versions of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverFacts {
     /// Driver version, `580.95.05`.
     pub driver: Option<String>,
-    /// Newest CUDA the driver can run, `13.0`.
+    /// Newest CUDA version that the driver supports, `13.0`.
     pub cuda: Option<String>,
 }
 
-/// One GPU, or one MIG instance of one.
+/// A GPU or a MIG instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuFacts {
     /// `GPU-…` or `MIG-…`.
     pub uuid: String,
     /// Product name.
     pub name: String,
-    /// `00000000:1A:00.0`.
+    /// PCI address, `00000000:1A:00.0`.
     pub pci: Option<String>,
-    /// UUID of the GPU a MIG instance is part of.
+    /// UUID of the GPU that a MIG instance is part of.
     pub parent: Option<String>,
     /// True when the GPU is divided into MIG instances.
     pub has_mig: bool,
-    /// True when errors of its memory are corrected; `None` when it cannot tell.
+    /// True when its memory has error correction; `None` when unknown.
     pub ecc: Option<bool>,
-    /// True when it has no memory of its own, so that its figures are the whole machine's (GB10, Jetson).
+    /// True when it has no memory of its own and its figures are the machine's (GB10, Jetson).
     pub shares_memory: bool,
 }
 
-/// Memory of a device, bytes. `total = used + free`, the driver's own share inside `used`.
+/// Memory of a device in bytes. `total = used + free`; the driver's share is part of `used`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuMemory {
     /// Total.
     pub total: u64,
-    /// In use by everyone, the driver included.
+    /// Used by everyone, including the driver.
     pub used: u64,
     /// Free.
     pub free: u64,
@@ -112,12 +112,12 @@ pub struct GpuMemory {
     pub driver: Option<u64>,
 }
 
-/// A list the driver keeps of processes.
+/// A process list of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessKind {
-    /// With a compute context.
+    /// Processes with a compute context.
     Compute,
-    /// With a graphics context.
+    /// Processes with a graphics context.
     Graphics,
     /// Clients of the multi-process service.
     Mps,
@@ -126,66 +126,66 @@ pub enum ProcessKind {
 /// A process on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuProcess {
-    /// The PID on the host.
+    /// PID on the host.
     pub pid: u32,
-    /// Bytes; `None` where the driver does not tell (WSL, MIG without permission).
+    /// Bytes; `None` when the driver does not tell (WSL, MIG without permission).
     pub used: Option<u64>,
 }
 
-/// Utilisation, percent.
+/// Utilisation in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuBusy {
-    /// Of time in which some kernel ran.
+    /// Share of time in which a kernel ran.
     pub busy: u32,
-    /// Of time in which memory was read or written.
+    /// Share of time in which memory was read or written.
     pub bandwidth: u32,
 }
 
-/// Temperature, power and clocks; `None` for what this GPU does not tell.
+/// Temperature, power and clocks; `None` for what the GPU does not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuClimate {
     /// Degrees Celsius.
     pub temperature: Option<u32>,
     /// Milliwatts.
     pub power_mw: Option<u32>,
-    /// Limit in force, milliwatts.
+    /// Power limit in milliwatts.
     pub power_limit_mw: Option<u32>,
-    /// Multiprocessor clock, MHz.
+    /// SM clock in MHz.
     pub clock_mhz: Option<u32>,
-    /// Bits of reasons for held clocks.
+    /// Bit mask of the reasons for reduced clocks.
     pub throttle: Option<u64>,
 }
 
-/// The state of the memory chips, and of the layout.
+/// State of the memory chips, and BAR1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuHealth {
-    /// Errors that could not be corrected since the driver was loaded.
+    /// Uncorrectable errors since the driver was loaded.
     pub uncorrected: Option<u64>,
-    /// Rows that were replaced.
+    /// Remapped rows.
     pub remapped: Option<u64>,
-    /// True when rows wait to be replaced at the next reset.
+    /// True when rows wait to be remapped at the next reset.
     pub remap_pending: Option<bool>,
-    /// Bytes of the window through which the processor sees the memory, and how much of it is in use. Not extra memory.
+    /// Bytes of the window through which the CPU accesses the memory, and how many of them are in use. Not additional memory.
     pub bar1: Option<(u64, u64)>,
 }
 
-/// Something the driver reported by itself.
+/// An event that the driver reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuEvent {
-    /// An XID: the driver's number for what went wrong.
+    /// An XID, the driver's error number.
     Xid(u64),
-    /// An error of memory that could not be corrected.
+    /// An uncorrectable memory error.
     DoubleBitError,
-    /// MIG instances were made or removed.
+    /// MIG instances were created or destroyed.
     MigChanged,
 }
 
-/// GPUs, numbered from 0 in the order of [`devices`](Self::devices). MIG instances count as devices.
+/// The GPUs of a driver, numbered from 0 in the order of [`devices`](Self::devices). MIG instances count as devices.
 pub trait GpuSource: Send {
     /// Versions.
     fn driver(&mut self) -> DriverFacts;
 
-    /// Every device; one that cannot be asked keeps its place with the reason.
+    /// Every device. One that cannot be queried keeps its index and has the reason.
     ///
     /// # Errors
     /// When the driver as a whole does not answer.
@@ -197,13 +197,13 @@ pub trait GpuSource: Send {
     /// [`GpuError`].
     fn memory(&mut self, device: usize) -> Result<GpuMemory, GpuError>;
 
-    /// One of the lists of processes. A process may stand in several.
+    /// One of the process lists. A process may be in several.
     ///
     /// # Errors
     /// [`GpuError`].
     fn processes(&mut self, device: usize, kind: ProcessKind) -> Result<Vec<GpuProcess>, GpuError>;
 
-    /// The most bytes a process ever had on the device, where the administrator switched accounting on.
+    /// The most bytes that a process ever had on the device, if the administrator enabled accounting.
     fn lifetime_peak(&mut self, device: usize, pid: u32) -> Option<u64>;
 
     /// Utilisation.
@@ -215,7 +215,7 @@ pub trait GpuSource: Send {
     /// Temperature, power, clocks.
     ///
     /// # Errors
-    /// When the device is lost; a single figure that cannot be told is `None`.
+    /// When the device is lost. A single unknown figure is `None`.
     fn climate(&mut self, device: usize) -> Result<GpuClimate, GpuError>;
 
     /// State of the memory chips.
@@ -224,17 +224,17 @@ pub trait GpuSource: Send {
     /// When the device is lost.
     fn health(&mut self, device: usize) -> Result<GpuHealth, GpuError>;
 
-    /// What the driver reported since the last call, without waiting: `(device, event)`.
+    /// The driver's events since the last call, without waiting: `(device, event)`.
     fn events(&mut self) -> Vec<(Option<usize>, GpuEvent)>;
 
-    /// Lets go of the driver and asks again from the start; devices may have another order after it.
+    /// Closes the driver and opens it again. The order of devices may change.
     ///
     /// # Errors
     /// [`GpuError`] when the driver still does not answer.
     fn reopen(&mut self) -> Result<(), GpuError>;
 }
 
-/// What an XID means, in a few words, for those worth a sentence (NVIDIA's "XID errors" page). Out of memory raises none.
+/// The meaning of an XID in a few words, for the important ones (NVIDIA's "XID errors" page). Out of memory raises none.
 #[must_use]
 pub fn xid_text(xid: u64) -> &'static str {
     match xid {
@@ -252,7 +252,7 @@ pub fn xid_text(xid: u64) -> &'static str {
     }
 }
 
-/// Why clocks are held back, in words, most telling first (`nvmlClocksThrottleReasons`).
+/// Why clocks are reduced, most important reason first (`nvmlClocksThrottleReasons`).
 #[must_use]
 pub fn throttle_text(bits: u64) -> Option<&'static str> {
     const REASONS: &[(u64, &str)] = &[

@@ -1,4 +1,4 @@
-//! The sampler against a driver that misbehaves in every way we know of.
+//! Tests the sampler against a driver with every known misbehaviour.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn what_a_device_can_not_tell_is_a_limit_and_nothing_more() {
         let seen = r.pass(10 * SECOND);
         assert!(memory_count(&seen) > 90, "memory goes on with {error:?}");
         let live = recording(&seen).devices[0].live.clone().unwrap();
-        // Where everything else is told, the rights that lack are those for the list alone.
+        // Everything else is reported, so only permission for the list is missing.
         let sentence = match error {
             GpuError::NoPermission => "This user may not see which processes use it.".to_owned(),
             _ => error.to_string(),

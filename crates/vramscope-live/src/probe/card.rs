@@ -1,4 +1,4 @@
-//! [`Card`]: a device with what happens on it outside the allocator; and the simulated one.
+//! [`Card`]: a device, and memory use on it outside the allocator. Also the simulated card.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -6,16 +6,16 @@ use vramscope_core::allocator::{DeviceError, DeviceMemory, Placement, SimulatedM
 use vramscope_core::model::Sample;
 use vramscope_core::units::{Bytes, GIBIBYTE, MEBIBYTE};
 
-/// What a card is.
+/// Facts about a card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CardInfo {
     /// Its product name.
     pub name: String,
-    /// Its ordinal for this process.
+    /// Device index in this process.
     pub index: i32,
     /// Total bytes.
     pub total: u64,
-    /// Bytes free when the run began, without what the probe leaves alone.
+    /// Free bytes when the run began, without those that the probe leaves alone.
     pub free: u64,
     /// Bytes the probe never takes.
     pub kept_free: u64,
@@ -23,33 +23,33 @@ pub struct CardInfo {
     pub is_simulated: bool,
 }
 
-/// A card as a scenario needs it: the allocator's device, and what programs do beside the allocator.
+/// A card as scenarios need it: the allocator's device, and what programs do outside the allocator.
 pub trait Card: DeviceMemory {
-    /// What it is.
+    /// Facts about the card.
     fn info(&self) -> CardInfo;
 
-    /// What the driver says now, without the allocator's figures. `None` fields where it cannot tell.
+    /// The driver's figures now, without the allocator's. Fields are `None` where the driver cannot tell.
     fn sample(&mut self) -> Sample;
 
-    /// Writes to memory that was handed out, so that it is really there. Queued on the stream.
+    /// Writes to allocated memory on the stream, so that it is physically backed.
     fn touch(&mut self, address: u64, size: u64, stream: u64);
 
-    /// Queues work on a stream that does not end before [`release`](Self::release_stream).
+    /// Queues work on a stream that runs until [`release_stream`](Self::release_stream).
     ///
     /// # Errors
     /// When the driver refuses.
     fn hold_stream(&mut self, stream: u64) -> Result<(), DeviceError>;
 
-    /// Lets the held work end, and waits for the stream.
+    /// Ends the held work and waits for the stream.
     fn release_stream(&mut self, stream: u64);
 
-    /// Takes memory as a library does, beside the allocator.
+    /// Allocates memory outside the allocator, as a library does.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`] when it does not fit.
     fn take_outside(&mut self, size: u64) -> Result<(), DeviceError>;
 
-    /// Gives all of it back.
+    /// Frees all memory of [`take_outside`](Self::take_outside).
     fn give_outside_back(&mut self);
 
     /// Pins host memory.
@@ -58,69 +58,69 @@ pub trait Card: DeviceMemory {
     /// When the system refuses.
     fn pin(&mut self, size: u64) -> Result<u64, DeviceError>;
 
-    /// Lets pinned host memory go.
+    /// Unpins host memory.
     fn unpin(&mut self, address: u64, size: u64);
 
-    /// Whether the driver's own pool keeps what is freed.
+    /// Sets whether the driver's own pool keeps freed memory.
     ///
     /// # Errors
     /// When the driver has no pool.
     fn set_pool_keeps(&mut self, keeps: bool) -> Result<(), DeviceError>;
 
-    /// Memory of the driver's own pool.
+    /// Allocates from the driver's own pool.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`] when it does not fit.
     fn pool_alloc(&mut self, size: u64) -> Result<u64, DeviceError>;
 
-    /// Back into the driver's own pool.
+    /// Frees into the driver's own pool.
     fn pool_free(&mut self, address: u64, size: u64);
 
-    /// Bytes the driver's own pool holds.
+    /// Bytes held by the driver's own pool.
     fn pool_reserved(&mut self) -> u64;
 
-    /// Waits for everything.
+    /// Waits for all work on the device.
     fn synchronise(&mut self);
 
-    /// Another process takes memory of this card.
+    /// Starts another process that takes memory of this card.
     ///
     /// # Errors
-    /// When it cannot be started, or does not get it.
+    /// When it cannot start or does not get the memory.
     fn add_neighbour(&mut self, size: u64) -> Result<(), DeviceError>;
 
-    /// Gives everything back that is not the allocator's, and ends the other processes.
+    /// Frees everything outside the allocator and ends the other processes.
     fn clean_up(&mut self);
 
-    /// Bytes used on the card by the management library's count, and by the driver's; `None` where there is only one opinion.
+    /// Bytes used on the card as counted by NVML and by the driver; `None` when only one of them can tell.
     fn two_counts(&mut self) -> Option<(u64, u64)> {
         None
     }
 
-    /// The first failure that no call could report, in one sentence.
+    /// One sentence about the first failure of a call that returns no error.
     fn failure(&self) -> Option<String>;
 }
 
-/// Memory of the simulated card on which scenarios run.
+/// Memory of the simulated card.
 pub(super) const SIMULATED_TOTAL: u64 = 24 * GIBIBYTE;
-/// What `cuInit`, the primary context and the first byte take together, measured on an H200 with driver 580.
+/// Bytes taken by `cuInit`, the primary context and the first allocated byte, measured on an H200 with driver 580.
 const INIT: u64 = 3_407_872;
 const CONTEXT: u64 = 552_402_944;
 const FIRST_BYTE: u64 = 554_500_096;
-/// Where simulated pinned memory and the simulated driver's pool lie.
+/// Addresses of simulated pinned memory and of the simulated driver's pool.
 const HOST_BASE: u64 = 0x7e00_0000_0000;
 const POOL_BASE: u64 = 0x3_0200_0000;
 
-/// A card that only counts, of 24 GiB unless a replay needs a larger one. Its context takes what one takes on an H200.
+/// A card that only counts bytes: 24 GiB unless a replay needs more. Its context takes as much as on an H200.
 #[derive(Debug)]
 pub struct SimulatedCard {
     memory: SimulatedMemory,
-    /// What this process takes outside the allocator: context, raw allocations, the driver's pool.
+    /// Bytes of this process outside the allocator: context, raw allocations, the driver's pool.
     context: u64,
     outside: u64,
     others: u64,
     held: FxHashSet<u64>,
     host_next: u64,
-    /// Pool: free pieces by size, what it holds, whether it keeps it.
+    /// The driver's pool: free pieces by size, bytes held, and whether it keeps them.
     pool_free: FxHashMap<u64, Vec<u64>>,
     pool_held: u64,
     pool_used: u64,
@@ -145,13 +145,13 @@ impl SimulatedCard {
         }
     }
 
-    /// Goes through the start of a CUDA program; `seen` hears each stage with the sample behind it.
+    /// Simulates the start of a CUDA program. `seen` is called with each stage and the sample after it.
     #[must_use]
     pub fn open(seen: &mut dyn FnMut(&str, Sample)) -> Self {
         SimulatedCard::open_with(SIMULATED_TOTAL, seen)
     }
 
-    /// The same on a card of `total` bytes.
+    /// Like [`open`](Self::open), with `total` bytes.
     #[must_use]
     pub fn open_with(total: u64, seen: &mut dyn FnMut(&str, Sample)) -> Self {
         let mut card = SimulatedCard::of(total);
@@ -278,7 +278,7 @@ impl Card for SimulatedCard {
     }
 
     fn pool_alloc(&mut self, size: u64) -> Result<u64, DeviceError> {
-        // The driver's pool grows by pieces of 32 MiB.
+        // The driver's pool grows in pieces of 32 MiB.
         let size = size.next_multiple_of(32 * MEBIBYTE);
         let address = match self.pool_free.get_mut(&size).and_then(Vec::pop) {
             Some(address) => address,

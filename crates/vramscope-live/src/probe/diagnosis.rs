@@ -1,23 +1,23 @@
-//! [`diagnosis`]: what Findings says of a recording first.
+//! [`diagnosis`]: the first finding about a recording.
 
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::model::{Cancelled, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 
-/// What Findings says first.
+/// The first finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// The verdict of an out-of-memory error, else the name of the rule; `healthy` when nothing is wrong.
+    /// The verdict on an out-of-memory error, or else the name of the rule; `healthy` when nothing was found.
     pub name: String,
-    /// The finding's title, as the window shows it; `None` when nothing is wrong.
+    /// The title of the finding, as in the window; `None` when nothing was found.
     pub title: Option<String>,
 }
 
 /// The first finding on the busiest device. O(events).
 ///
 /// # Errors
-/// [`Cancelled`] when asked to stop.
+/// [`Cancelled`] when `progress` was cancelled.
 pub fn diagnosis(recording: &Recording, progress: &Progress) -> Result<Diagnosis, Cancelled> {
     let healthy = || Diagnosis { name: "healthy".to_owned(), title: None };
     let Some(device) = recording.busiest_device().map(|i| &recording.devices[i]) else { return Ok(healthy()) };

@@ -1,8 +1,8 @@
-//! [`FollowingCard`]: a card whose segments appear where a recording had them.
+//! [`FollowingCard`]: a card that gives segments the addresses they had in a recording.
 //!
-//! Up to PyTorch 2.12 the choice between equal free blocks falls on the lower address, and addresses are the driver's. So that a
-//! replay on the card is the run that was recorded, the allocator sees the recording's addresses for as long as it asks for the
-//! same segments in the same order, and those of a driver like the recorded one after that. The memory behind them is the card's.
+//! Up to PyTorch 2.12 the allocator prefers the lower address among equal free blocks, and the driver chooses addresses. For a
+//! replay to be the recorded run, the allocator must see the recorded addresses while it requests the same segments in the same
+//! order, and plausible driver addresses afterwards. The real memory is the card's.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,12 @@ use super::card::{Card, CardInfo};
 use vramscope_core::allocator::{DeviceError, DeviceMemory, SimulatedMemory};
 use vramscope_core::model::Sample;
 
-/// A card seen through the addresses of a plan.
 #[derive(Debug)]
 pub(super) struct FollowingCard<C> {
     card: C,
-    /// Only says where segments lie; it has room for everything.
+    /// Chooses the addresses that the allocator sees. It never runs out of memory.
     plan: SimulatedMemory,
-    /// Address on the card and bytes of each segment and reservation, by the address the allocator sees.
+    /// For each address that the allocator sees, the address on the card and the bytes of the segment or reservation.
     behind: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -25,7 +24,7 @@ impl<C: Card> FollowingCard<C> {
         FollowingCard { card, plan, behind: BTreeMap::new() }
     }
 
-    /// The card's address for one that the allocator sees.
+    /// The card's address for an address that the allocator sees.
     fn real(&self, address: u64) -> u64 {
         match self.behind.range(..=address).next_back() {
             Some((&seen, &(real, size))) if address - seen < size => real + (address - seen),

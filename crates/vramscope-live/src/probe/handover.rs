@@ -1,4 +1,4 @@
-//! A replay's requests on their way to the process that runs them, over its standard input.
+//! Sends a replay's requests over standard input to the process that runs them.
 //!
 //! ```text
 //! name     length u32, then text                    (integers are little-endian)
@@ -7,8 +7,8 @@
 //! steps    count u64, then each: its kind u8 and what that kind has of slot u32, size, stream, pool, pool u64, site u32
 //! ```
 //!
-//! A recording need not be in a file to be run again: what an open tab holds, a simulation or the run of another scenario goes the
-//! same way, and the process on the card never holds more of it than its requests.
+//! A replay needs no file: the contents of an open tab, a simulation or another scenario's run are sent in the same way. The
+//! process on the card only gets the requests.
 
 use std::io::{self, BufWriter, Read, Write};
 
@@ -17,16 +17,16 @@ use super::replay::ReplayPlan;
 use vramscope_core::allocator::Growth;
 use vramscope_core::model::Progress;
 
-/// Steps between two looks at whether anybody still wants them.
+/// Steps between two checks whether the run was cancelled.
 const CHUNK: usize = 4096;
-/// No name is longer.
+/// Longest name in bytes.
 const LONGEST_NAME: u32 = 1 << 16;
 
 impl ReplayPlan {
-    /// Writes the plan. Cost: about 40 bytes an event.
+    /// Writes the plan, about 40 bytes per event.
     ///
     /// # Errors
-    /// What the writer says; `progress` was cancelled.
+    /// The writer's error, or that `progress` was cancelled.
     pub(super) fn write(&self, out: &mut impl Write, progress: &Progress) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         let name: String = self.name.chars().take(LONGEST_NAME as usize / 4).collect();
@@ -54,10 +54,10 @@ impl ReplayPlan {
         out.flush()
     }
 
-    /// Reads what `write` wrote.
+    /// Reads a plan that `write` wrote.
     ///
     /// # Errors
-    /// One sentence when it ends early or is of another format.
+    /// One sentence when it ends early or has another format.
     pub fn read(input: &mut impl Read) -> Result<Self, String> {
         let mut numbers = Numbers(input);
         numbers.plan().map_err(|e| match e.kind() {
@@ -82,13 +82,13 @@ fn encode(step: &Step, row: &mut Vec<u8>) -> io::Result<()> {
         Step::Complete { slot } => put(b'c', Some(slot), &[], None),
         Step::EmptyCache => put(b'e', None, &[], None),
         Step::Sample => put(b's', None, &[], None),
-        // No trace tells of these, so no replay has them.
+        // Traces do not record these steps, so replays never have them.
         ref other => return Err(io::Error::other(format!("a replay has no step {other:?}"))),
     }
     Ok(())
 }
 
-/// Takes integers off a reader.
+/// Reads integers.
 struct Numbers<'r, R: Read>(&'r mut R);
 
 impl<R: Read> Numbers<'_, R> {

@@ -1,10 +1,10 @@
-//! Pools that hand out whole segments: PyTorch's pinned host memory, and the driver's own pool.
+//! Pools that hand out whole segments: PyTorch's pinned host memory and the driver's own pool.
 
 use super::message::RawEvent;
 use vramscope_core::allocator::{HeldBlock, HeldSegment};
 use vramscope_core::model::{Action, BlockState, SizeClass};
 
-/// One segment, which is one block.
+/// A segment, which is a single block.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     address: u64,
@@ -13,14 +13,14 @@ struct Piece {
     is_live: bool,
 }
 
-/// Segments that are taken and kept whole, and the events this makes.
+/// Segments that are allocated and kept whole, and the events of doing so.
 #[derive(Debug, Default)]
 pub(super) struct WholePool {
     pieces: Vec<Piece>,
     is_host: bool,
 }
 
-/// What `CachingHostAllocator` asks the system for: the next power of two.
+/// The size that `CachingHostAllocator` requests from the system: the next power of two.
 pub(super) fn host_size(size: u64) -> u64 {
     size.max(512).checked_next_power_of_two().unwrap_or(u64::MAX)
 }
@@ -30,7 +30,6 @@ impl WholePool {
         WholePool { pieces: Vec::new(), is_host }
     }
 
-    /// Bytes held.
     pub(super) fn reserved(&self) -> u64 {
         self.pieces.iter().map(|p| p.size).sum()
     }
@@ -44,7 +43,7 @@ impl WholePool {
         RawEvent { time_us: 0, action, is_host: self.is_host, site, address, size, stream: 0, pool: (0, 0) }
     }
 
-    /// A free segment of exactly this size, taken for a request; its address.
+    /// Reuses a free segment of exactly this size for a request. Returns its address.
     pub(super) fn reuse(&mut self, size: u64, requested: u64, site: u32, out: &mut Vec<RawEvent>) -> Option<u64> {
         let piece = self.pieces.iter_mut().find(|p| !p.is_live && p.size == size)?;
         (piece.is_live, piece.requested) = (true, requested);
@@ -53,14 +52,14 @@ impl WholePool {
         Some(address)
     }
 
-    /// A segment the system or driver gave.
+    /// Adds a segment that the system or the driver allocated.
     pub(super) fn add(&mut self, address: u64, size: u64, requested: u64, site: u32, out: &mut Vec<RawEvent>) {
         self.pieces.push(Piece { address, size, requested, is_live: true });
         out.push(self.event(Action::SegmentAlloc, address, size, site));
         out.push(self.event(Action::Alloc, address, requested, site));
     }
 
-    /// The driver handed out an address; true when it is one of the free segments.
+    /// Records an address that the driver returned. True when it is one of the free segments.
     pub(super) fn was_reused(&mut self, address: u64, requested: u64, site: u32, out: &mut Vec<RawEvent>) -> bool {
         let Some(piece) = self.pieces.iter_mut().find(|p| p.address == address && !p.is_live) else { return false };
         (piece.is_live, piece.requested) = (true, requested);
@@ -68,7 +67,7 @@ impl WholePool {
         true
     }
 
-    /// The program lets go of an address; the segment stays.
+    /// Records that the program freed an address. The segment stays.
     pub(super) fn free(&mut self, address: u64, site: u32, out: &mut Vec<RawEvent>) -> u64 {
         let Some(piece) = self.pieces.iter_mut().find(|p| p.address == address && p.is_live) else { return 0 };
         piece.is_live = false;
@@ -78,7 +77,7 @@ impl WholePool {
         size
     }
 
-    /// The pool holds only `left` bytes now: free segments went back.
+    /// Removes free segments until `left` bytes remain, because the driver released them.
     pub(super) fn shrink(&mut self, left: u64, out: &mut Vec<RawEvent>) {
         let mut over = self.reserved().saturating_sub(left);
         let mut at = 0;
@@ -94,7 +93,7 @@ impl WholePool {
         }
     }
 
-    /// Every segment with its one block.
+    /// All segments, each with its block.
     pub(super) fn segments(&self) -> Vec<HeldSegment> {
         let mut out: Vec<HeldSegment> = self
             .pieces
@@ -118,7 +117,7 @@ impl WholePool {
         out
     }
 
-    /// Addresses and sizes of everything, to be given back.
+    /// Addresses and sizes of all segments, to free them.
     pub(super) fn all(&self) -> Vec<(u64, u64)> {
         self.pieces.iter().map(|p| (p.address, p.size)).collect()
     }

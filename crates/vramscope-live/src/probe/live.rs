@@ -1,11 +1,11 @@
-//! [`LivePicture`]: the allocator's map and curve while a run is under way.
+//! [`LivePicture`]: the allocator's map and curve while a run is in progress.
 
 use std::collections::BTreeMap;
 
 use super::message::{End, Hello, Message, RawEvent};
 use vramscope_core::model::{Action, BlockState, PoolKey, Sample};
 
-/// A segment now.
+/// A segment at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSegment {
     /// First byte.
@@ -14,27 +14,27 @@ pub struct LiveSegment {
     pub size: u64,
     /// Its pool.
     pub pool: PoolKey,
-    /// Live and pending blocks in it, by address; what lies between is free.
+    /// Live and pending blocks by address. The gaps between them are free.
     pub blocks: Vec<LiveBlock>,
 }
 
-/// A block that is not free.
+/// A live or pending block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
     /// First byte.
     pub address: u64,
     /// Bytes asked for.
     pub size: u64,
-    /// The place that asked.
+    /// Index of the call site that requested it.
     pub site: u32,
     /// Live or pending.
     pub state: BlockState,
 }
 
-/// One point of the live curve: the extremes of a stretch of events.
+/// A point of the live curve: the extremes over a number of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LivePoint {
-    /// Last event of the stretch.
+    /// Last event of the point.
     pub event: u64,
     /// Highest reserved bytes.
     pub reserved: u64,
@@ -44,38 +44,38 @@ pub struct LivePoint {
     pub live_low: u64,
 }
 
-/// Segments, blocks and curve of a run so far. Host memory is counted and not drawn.
+/// Segments, blocks and curve of a run so far. Host memory is counted but not drawn.
 #[derive(Clone, Debug, Default)]
 pub struct LivePicture {
-    /// What the run said first.
+    /// The first message of the run.
     pub hello: Hello,
     /// Events so far.
     pub events: u64,
-    /// Reserved bytes now.
+    /// Reserved bytes at present.
     pub reserved: u64,
-    /// Bytes asked for and live now.
+    /// Requested bytes that are live at present.
     pub live: u64,
     /// Bytes of pinned host memory held.
     pub pinned: u64,
-    /// The curve, folded to at most [`POINTS`](Self::POINTS) points.
+    /// The curve, with at most [`POINTS`](Self::POINTS) points.
     pub points: Vec<LivePoint>,
     /// The newest sample.
     pub sample: Option<Sample>,
-    /// Times out of memory.
+    /// Number of out-of-memory events.
     pub ooms: u64,
-    /// What the run said last.
+    /// The last message of the run.
     pub end: Option<End>,
-    /// By address: size, pool.
+    /// Size and pool by address.
     segments: BTreeMap<u64, (u64, PoolKey)>,
     blocks: BTreeMap<u64, LiveBlock>,
     per_point: u64,
 }
 
 impl LivePicture {
-    /// The most points the curve has; beyond that neighbours are folded, extremes kept.
+    /// Most points of the curve. Beyond that, neighbours are merged and extremes kept.
     pub const POINTS: usize = 2048;
 
-    /// Takes in one message.
+    /// Handles a message.
     pub fn take(&mut self, message: &Message) {
         match message {
             Message::Hello(hello) => self.hello = (**hello).clone(),
@@ -129,7 +129,7 @@ impl LivePicture {
         self.point();
     }
 
-    /// Neighbouring pages of an expandable segment are one.
+    /// Neighbouring pages of an expandable segment are merged.
     fn grow(&mut self, mut address: u64, mut size: u64, pool: PoolKey, joins: bool) {
         if joins {
             if let Some((&before, &(length, _))) = self.segments.range(..address).next_back()
@@ -184,7 +184,7 @@ impl LivePicture {
         }
     }
 
-    /// Segments with their blocks, by address. Costs a pass over both.
+    /// Segments with their blocks, by address. One pass over both.
     #[must_use]
     pub fn segments(&self) -> Vec<LiveSegment> {
         let mut blocks = self.blocks.values().peekable();

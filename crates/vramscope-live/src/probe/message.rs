@@ -1,4 +1,4 @@
-//! [`Message`]: what a run tells while it runs.
+//! [`Message`]: what a run reports while it runs.
 
 use super::card::CardInfo;
 use super::program::Site;
@@ -8,25 +8,25 @@ use vramscope_core::model::{Action, PoolKey, Sample};
 /// The start of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Hello {
-    /// Version of the framed format; readers refuse others.
+    /// Version of the framed format. Readers refuse other versions.
     pub version: u32,
     /// The scenario's name, or `replay`.
     pub scenario: String,
-    /// Where it runs.
+    /// The card it runs on.
     pub card: CardInfo,
     /// The allocator's settings.
     pub conf: String,
-    /// The most bytes the allocator may reserve.
+    /// Most bytes that the allocator may reserve.
     pub limit: Option<u64>,
-    /// Parameters in words: `seed 1, steps 24`.
+    /// Parameters as text: `seed 1, steps 24`.
     pub parameters: String,
-    /// Where memory is asked for; empty for a replay, whose sites are stacks of the recording.
+    /// Call sites that request memory. Empty for a replay, whose sites are stacks of the recording.
     pub sites: Vec<Site>,
-    /// Process that runs it.
+    /// Process ID of the run.
     pub process: u32,
 }
 
-/// One action of the allocator, 48 bytes on the pipe.
+/// An action of the allocator; 56 bytes on the pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawEvent {
     /// Microseconds since the epoch.
@@ -35,7 +35,7 @@ pub struct RawEvent {
     pub action: Action,
     /// True for pinned host memory, false for the card.
     pub is_host: bool,
-    /// Index of the place that asked; `u32::MAX` for none.
+    /// Index of the call site; `u32::MAX` for none.
     pub site: u32,
     /// As in [`EventTable`](vramscope_core::model::EventTable).
     pub address: u64,
@@ -54,15 +54,15 @@ pub enum Ending {
     /// Every step was done.
     #[default]
     Finished,
-    /// A request failed; PyTorch's text.
+    /// A request failed, with PyTorch's message.
     OutOfMemory(String),
-    /// Somebody stopped it.
+    /// The user stopped it.
     Stopped,
     /// The card or the driver failed; one sentence.
     Failed(String),
 }
 
-/// The figures of a run. Bytes; names are PyTorch's.
+/// The totals of a run, in bytes. Names are PyTorch's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct End {
     /// How it ended.
@@ -75,65 +75,66 @@ pub struct End {
     pub peak_active_bytes: u64,
     /// Highest requested bytes.
     pub peak_requested_bytes: u64,
-    /// Highest bytes of free pieces in segments in use.
+    /// Highest bytes of free blocks in segments that are in use.
     pub peak_inactive_split_bytes: u64,
-    /// Times the cache was emptied to try again.
+    /// How often the cache was emptied to retry a request.
     pub num_alloc_retries: u64,
     /// Failed requests.
     pub num_ooms: u64,
-    /// Calls of `cuMemAlloc`, or mappings.
+    /// Number of `cuMemAlloc` calls, or mappings.
     pub num_device_alloc: u64,
-    /// Calls of `cuMemFree`, or unmappings.
+    /// Number of `cuMemFree` calls, or unmappings.
     pub num_device_free: u64,
-    /// Requests made.
+    /// Number of requests.
     pub requests: u64,
-    /// The first request that failed, counted from 0.
+    /// Index of the first failed request, counted from 0.
     pub oom_request: Option<u64>,
     /// Reserved bytes at the end.
     pub final_reserved_bytes: u64,
     /// Allocated bytes at the end.
     pub final_allocated_bytes: u64,
-    /// The largest difference, over all samples, between what the allocator reserved and what the driver counts as taken by it.
-    /// `None` where the driver was not asked.
+    /// Largest difference, over all samples, between the bytes the allocator reserved and what the driver counts for it. `None`
+    /// when the driver was not asked.
     pub driver_difference_bytes: Option<u64>,
-    /// The largest difference, over all samples, between what NVML and the driver count as used on the card. `None` without NVML.
+    /// Largest difference, over all samples, between NVML's and the driver's count of used bytes on the card. `None` without
+    /// NVML.
     pub nvml_difference_bytes: Option<u64>,
-    /// True once equal free blocks of different segments were chosen between, which the driver's addresses decide. While false,
-    /// no figure depends on where the driver puts segments.
+    /// True when the allocator had to choose between equal free blocks of different segments, which depends on the driver's
+    /// addresses. While false, no figure depends on where the driver puts segments.
     pub depends_on_placement: bool,
-    /// Samples the difference was taken over.
+    /// Number of samples behind the differences.
     pub driver_samples: u64,
     /// Wall time of the run in microseconds.
     pub duration_us: u64,
 }
 
-/// What a run tells.
+/// A message of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// First of all.
+    /// The first message.
     Hello(Box<Hello>),
-    /// What the allocator did.
+    /// Actions of the allocator.
     Events(Vec<RawEvent>),
-    /// What the driver says, with the allocator's figures beside it.
+    /// The driver's figures together with the allocator's.
     Sample(Sample),
-    /// A range of this name, in microseconds since the epoch.
+    /// A named range, in microseconds since the epoch.
     Range {
         /// Name.
         name: String,
         /// Start.
         start_us: i64,
-        /// End; `None` while it was cut short.
+        /// End; `None` when it was cut short.
         end_us: Option<i64>,
-        /// Nesting, 0 outermost.
+        /// Nesting depth, 0 for the outermost.
         depth: u16,
     },
-    /// Segments and blocks at the end, of the card or of pinned host memory.
+    /// Segments and blocks at the end, on the card or in pinned host memory.
     State {
-        /// Pinned host memory.
+        /// True for pinned host memory.
         is_host: bool,
-        /// By address.
+        /// Segments by address.
         segments: Vec<HeldSegment>,
     },
-    /// Last of all.
+    /// The last message.
     End(Box<End>),
 }

@@ -1,11 +1,11 @@
-//! The built-in workload: it makes the classic memory problems happen, on this card or on simulated memory, and records them.
+//! The built-in workload: provokes typical memory problems on this card or on simulated memory, and records them.
 //!
-//! A [`Scenario`] is a [`Program`] of steps. [`perform`] runs it on PyTorch's allocator over a [`Card`]: simulated memory, or a
-//! real card through the driver's own interface (feature `probe`). What happens leaves as [`Message`]s, in this process or over
-//! a pipe from a child process, and a [`Recorder`] makes a [`Recording`](vramscope_core::model::Recording) of them.
+//! A [`Scenario`] builds a [`Program`] of steps. [`perform`] runs it on PyTorch's allocator over a [`Card`]: simulated memory, or
+//! a real card through the CUDA driver API (feature `probe`). It reports [`Message`]s in this process or over a pipe from a child
+//! process, and a [`Recorder`] makes a [`Recording`](vramscope_core::model::Recording) of them.
 //!
-//! A real card is only ever touched in a child process, so that this one never owns a CUDA context and a crash of the driver
-//! takes nothing with it.
+//! Only child processes open a real card, so that this process never owns a CUDA context and a crash in the driver does not end
+//! it.
 
 mod card;
 #[cfg(feature = "probe")]
@@ -40,11 +40,11 @@ pub use runner::{Conditions, Job, Run, Target, child, handed_over, neighbour, ru
 pub use scenarios::{ALL, Param, Room, Scenario, Unit, Values};
 pub use wire::{read_message, write_message};
 
-/// Whether the library of the CUDA driver is here; `None` where this build cannot tell. Nothing in it is called.
+/// Whether the CUDA driver's library is installed; `None` when this build cannot tell. Calls nothing in it.
 #[must_use]
 pub fn has_cuda() -> Option<bool> {
     #[cfg(feature = "probe")]
-    // SAFETY: it loads the library by the names that it has on this system, and calls nothing in it.
+    // SAFETY: this loads the library by its system names and calls nothing in it.
     return Some(unsafe { cudarc::driver::sys::is_culib_present() });
     #[cfg(not(feature = "probe"))]
     None

@@ -1,16 +1,16 @@
-//! [`Nvml`]: what the driver's management library says of the card while it is probed: before there is a context, and of this
-//! process alone. Everything here is optional; a machine without the library loses the figures and nothing else.
+//! [`Nvml`]: NVML's figures about the probed card before there is a context, and about this process alone. Without the library
+//! only these figures are missing.
 
 use crate::nvml::{self, Handle};
 
-/// The library, with the device it asks about.
+/// The library, and the device to ask about.
 pub(super) struct Nvml {
     library: nvml_wrapper::Nvml,
     device: Handle,
 }
 
 impl Nvml {
-    /// Loads and starts the library, and chooses the device of this index.
+    /// Loads the library and selects the device with this index.
     pub(super) fn load(index: i32) -> Option<Self> {
         let library = nvml::load(None).ok()?;
         let device = Handle::of(&library.device_by_index(u32::try_from(index).ok()?).ok()?);
@@ -18,11 +18,11 @@ impl Nvml {
     }
 
     fn device(&self) -> nvml_wrapper::Device<'_> {
-        // SAFETY: the handle came from this library, which is open for as long as `self` lives.
+        // SAFETY: the handle came from this library, which stays open as long as `self`.
         unsafe { self.device.device(&self.library) }
     }
 
-    /// Goes over to the device on this PCI bus; true when it was the chosen one already.
+    /// Switches to the device on this PCI bus. True when it was selected already.
     pub(super) fn is_at(&mut self, pci: &str) -> bool {
         let Ok(found) = self.library.device_by_pci_bus_id(pci).map(|d| Handle::of(&d)) else { return false };
         let is_same = found == self.device;
@@ -30,12 +30,12 @@ impl Nvml {
         is_same
     }
 
-    /// Bytes used on the device by programs, without what the driver reserves.
+    /// Bytes used by programs on the device, without the driver's reserve.
     pub(super) fn used(&self) -> Option<u64> {
         nvml::memory(&self.library, &self.device()).ok()?.used_by_programs()
     }
 
-    /// Bytes of this process, as the driver counts them; `None` in containers that hide process ids.
+    /// Bytes of this process; `None` in containers that hide process IDs.
     pub(super) fn own_process(&self) -> Option<u64> {
         if nvml::has_withdrawn_layout(&self.library) {
             return None;

@@ -1,4 +1,4 @@
-//! [`perform`]: runs a program on PyTorch's allocator over a card, and tells what happens.
+//! [`perform`]: runs a program on PyTorch's allocator over a card and reports what happens.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,25 +11,25 @@ use super::wire::VERSION;
 use vramscope_core::allocator::{AllocError, BlockIx, CachingAllocator, DeviceError, EventSink};
 use vramscope_core::model::{Action, AllocConf, PoolKey, Sample, TorchVersion};
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The scenario's name, for the recording.
+    /// The scenario's name for the recording.
     pub scenario: String,
-    /// Parameters in words.
+    /// Parameters as text.
     pub parameters: String,
-    /// The allocator's settings as written.
+    /// The allocator's settings string.
     pub conf: String,
-    /// The most bytes the allocator may reserve; the program's own limit when `None`.
+    /// Most bytes that the allocator may reserve; `None` uses the program's own limit.
     pub limit: Option<u64>,
-    /// How long to rest at each sample, so that one can watch.
+    /// Pause at each sample, so that users can watch.
     pub pace: Duration,
-    /// Microseconds since the epoch at which a simulated run begins.
+    /// Start time of a simulated run in microseconds since the epoch.
     pub start_us: i64,
 }
 
 impl Options {
-    /// Runs `scenario` at full speed, from now.
+    /// Options to run `scenario` at full speed from now.
     #[must_use]
     pub fn new(scenario: &str) -> Self {
         Options {
@@ -48,7 +48,7 @@ pub(super) fn now_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// Hears the allocator.
+/// Collects the allocator's events.
 struct Tap {
     events: Vec<RawEvent>,
     site: u32,
@@ -61,19 +61,19 @@ impl EventSink for Tap {
     }
 }
 
-/// What a slot holds.
+/// The contents of a slot.
 #[derive(Clone, Copy, Default)]
 enum Held {
     #[default]
     Nothing,
     Block(BlockIx),
-    /// Freed by the program; completes later.
+    /// Freed by the program, but pending on a stream.
     Freed(BlockIx),
     Pinned(u64),
     Pooled(u64),
 }
 
-/// Why a run ends before its program does.
+/// Why a run ends early.
 enum Halt {
     OutOfMemory(String),
     Failed(String),
@@ -85,9 +85,9 @@ struct Performance<'o, C: Card> {
     slots: Vec<Held>,
     host: WholePool,
     pool: WholePool,
-    /// Bytes taken beside the allocator.
+    /// Bytes taken outside the allocator.
     outside: u64,
-    /// The most that the driver's own pool held, and that was live in it.
+    /// Highest bytes held by the driver's own pool, and highest live bytes in it.
     pool_peak: (u64, u64),
     has_neighbours: bool,
     free_at_start: u64,
@@ -96,17 +96,17 @@ struct Performance<'o, C: Card> {
     ranges: Vec<(String, i64)>,
     end: End,
     goes_on: bool,
-    /// What was reserved and taken outside at the last sample.
+    /// Bytes held at the last sample.
     sampled: u64,
 }
 
-/// Events that travel together.
+/// Number of events per message.
 const BATCH: usize = 1024;
 
-/// Runs `program` on `card`. `opening` are the samples of the card's start, with what each stage is called. Everything the run
-/// took is given back before this returns; the segments and blocks of its end are told before.
+/// Runs `program` on `card`. `opening` are the samples of the card's start with the names of the stages. Reports the final
+/// segments and blocks, and then frees everything that the run took before it returns.
 ///
-/// Ends early when `stop` is set, with [`Ending::Stopped`].
+/// Ends early with [`Ending::Stopped`] when `stop` is set.
 pub fn perform<C: Card>(
     card: C,
     opening: &[(String, Sample)],
@@ -158,7 +158,7 @@ pub fn perform<C: Card>(
         goes_on: program.goes_on_after_oom,
         sampled: 0,
     };
-    // A replay asks for memory too often for that.
+    // A replay makes too many requests to sample each change.
     let samples_changes = options.scenario != "replay";
     run.tell_opening(opening);
     let mut ending = Ending::Finished;
@@ -180,7 +180,7 @@ pub fn perform<C: Card>(
             }
         }
         if samples_changes && !rests && run.held() != run.sampled {
-            // The whole card is drawn from samples: one at each change, so that it climbs with what is reserved.
+            // The window draws the whole card from samples, so each change gets one.
             run.sample();
             rests = true;
         }
@@ -196,7 +196,7 @@ pub fn perform<C: Card>(
     run.finish(ending, started.elapsed());
 }
 
-/// Sleeps in small pieces; false when asked to stop.
+/// Sleeps in short intervals; false when asked to stop.
 fn rest(pace: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + pace;
     loop {
@@ -212,7 +212,7 @@ fn rest(pace: Duration, stop: &AtomicBool) -> bool {
 }
 
 impl<C: Card> Performance<'_, C> {
-    /// The time, which on a simulated card is made up of what the calls take on a real one.
+    /// Advances the clock. On a simulated card it adds the time that the calls take on a real one.
     fn tick(&mut self, cost_us: i64) -> i64 {
         self.clock_us = if self.is_simulated { self.clock_us + cost_us } else { now_us() };
         self.allocator.sink.now_us = self.clock_us;
@@ -245,7 +245,7 @@ impl<C: Card> Performance<'_, C> {
         }
     }
 
-    /// Bytes taken of the card: reserved, in the driver's own pool, and beside the allocator.
+    /// Bytes taken on the card: reserved, in the driver's own pool, and outside the allocator.
     fn held(&self) -> u64 {
         self.allocator.stats().reserved_bytes.all.current + self.pool.reserved() + self.outside
     }
@@ -279,7 +279,7 @@ impl<C: Card> Performance<'_, C> {
         }));
     }
 
-    /// Stamps and takes over the events of a pool of whole segments.
+    /// Adds time stamps to the events of a pool of whole segments and queues them.
     fn take_over(&mut self, mut events: Vec<RawEvent>) {
         for e in &mut events {
             e.time_us = self.clock_us;
@@ -383,7 +383,7 @@ impl<C: Card> Performance<'_, C> {
         std::mem::take(&mut self.slots[slot as usize])
     }
 
-    /// One request; `None` when it failed and the program goes on.
+    /// Makes a request. `None` when it failed and the program goes on.
     fn alloc(&mut self, size: u64, stream: u64, pool: PoolKey, site: u32) -> Result<Option<BlockIx>, Halt> {
         self.allocator.sink.site = site;
         self.end.requests += 1;
@@ -451,7 +451,7 @@ impl<C: Card> Performance<'_, C> {
         if !pinned.is_empty() {
             (self.out)(Message::State { is_host: true, segments: pinned });
         }
-        // Only one of the two serves a scenario.
+        // A scenario uses only one of the two pools, so their figures can be added.
         let stats = self.allocator.stats();
         let mut end = self.end;
         end.ending = ending;
@@ -468,7 +468,7 @@ impl<C: Card> Performance<'_, C> {
         end.final_reserved_bytes = stats.reserved_bytes.all.current + self.pool.reserved();
         end.final_allocated_bytes = stats.allocated_bytes.all.current;
         end.duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-        // Everything goes back before anybody hears that the run is over.
+        // Frees everything before the end of the run is reported.
         for held in std::mem::take(&mut self.slots) {
             match held {
                 Held::Block(block) => self.allocator.free(block),
@@ -479,7 +479,7 @@ impl<C: Card> Performance<'_, C> {
                 Held::Freed(_) | Held::Pinned(_) | Held::Nothing => {}
             }
         }
-        // A failure here can only be the card's, which the ending tells.
+        // A failure here is the card's, and the final message reports it.
         let _ = self.allocator.empty_cache();
         for (address, size) in self.host.all() {
             self.allocator.memory.unpin(address, size);
@@ -489,7 +489,7 @@ impl<C: Card> Performance<'_, C> {
     }
 }
 
-/// What stops a run when something beside the allocator fails.
+/// Converts a failure outside the allocator into the reason to stop.
 fn halt(error: &DeviceError) -> Halt {
     match error {
         DeviceError::OutOfMemory => {

@@ -1,33 +1,33 @@
-//! [`Program`]: what a scenario does, step by step.
+//! [`Program`]: the steps of a scenario.
 
 use vramscope_core::model::PoolKey;
 
-/// Where memory is asked for, as a call stack names it: the innermost part first.
+/// A call site that requests memory. Becomes a call stack, innermost part first.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Site {
-    /// What is allocated: `activations`.
+    /// What is allocated, for example `activations`.
     pub what: String,
-    /// The part of the scenario that asks: `forward`.
+    /// The part of the scenario, for example `forward`.
     pub phase: String,
 }
 
-/// One step. Slots are handles that the program chooses; sizes are bytes.
+/// A step. Slots are handles chosen by the program; sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Ask the allocator for memory.
+    /// Request memory from the allocator.
     Alloc {
         /// Handle.
         slot: u32,
         /// Bytes.
         size: u64,
-        /// Stream, 0 the default one.
+        /// Stream; 0 is the default stream.
         stream: u64,
-        /// The pool, `(0, 0)` unless routes or a replay say otherwise.
+        /// Pool; `(0, 0)` unless a route or a replay sets another.
         pool: PoolKey,
         /// Index in [`Program::sites`].
         site: u32,
     },
-    /// Ask as a request did that failed in the recording, and free at once where it succeeds now.
+    /// Repeat a request that failed in the recording, and free it at once if it succeeds now.
     TryAlloc {
         /// Bytes.
         size: u64,
@@ -52,7 +52,7 @@ pub enum Step {
         /// Index in [`Program::sites`].
         site: u32,
     },
-    /// End of a [`FreeLater`](Step::FreeLater).
+    /// The end of a [`FreeLater`](Step::FreeLater).
     Complete {
         /// Handle.
         slot: u32,
@@ -64,30 +64,30 @@ pub enum Step {
         /// The other stream.
         stream: u64,
     },
-    /// Queue work on a stream that does not end before [`Release`](Step::Release).
+    /// Queue work on a stream that runs until [`Release`](Step::Release).
     Hold {
         /// Stream.
         stream: u64,
     },
-    /// Let the held work of a stream end, and wait for it.
+    /// End the held work of a stream and wait for the stream.
     Release {
         /// Stream.
         stream: u64,
     },
     /// `torch.cuda.empty_cache()`.
     EmptyCache,
-    /// Route requests into a private pool.
+    /// Route requests into a private pool from here on.
     BeginPool(PoolKey),
-    /// End of the route.
+    /// End the route into a private pool.
     EndPool(PoolKey),
-    /// Memory outside the allocator, as a library takes it with `cudaMalloc`.
+    /// Take memory outside the allocator, as a library does with `cudaMalloc`.
     Outside {
         /// Bytes.
         size: u64,
     },
-    /// All memory outside the allocator goes back.
+    /// Free all memory outside the allocator.
     OutsideGone,
-    /// Pinned host memory.
+    /// Pin host memory.
     Pin {
         /// Handle.
         slot: u32,
@@ -96,16 +96,16 @@ pub enum Step {
         /// Index in [`Program::sites`].
         site: u32,
     },
-    /// Give pinned memory back to its cache.
+    /// Return pinned memory to its cache.
     Unpin {
         /// Handle.
         slot: u32,
         /// Index in [`Program::sites`].
         site: u32,
     },
-    /// From here on the driver's pool keeps what is freed, or gives it back at the next synchronisation.
+    /// Set whether the driver's pool keeps freed memory or releases it at the next synchronisation.
     PoolKeeps(bool),
-    /// `cudaMallocAsync`: memory of the driver's own pool.
+    /// `cudaMallocAsync`: request memory from the driver's own pool.
     PoolAlloc {
         /// Handle.
         slot: u32,
@@ -121,33 +121,33 @@ pub enum Step {
         /// Index in [`Program::sites`].
         site: u32,
     },
-    /// Wait for everything; the driver's pool gives back what it does not keep.
+    /// Wait for all work. The driver's pool then releases what it does not keep.
     Synchronise,
-    /// Another process takes this many bytes of the card.
+    /// Let another process take this many bytes of the card.
     Neighbour {
         /// Bytes.
         size: u64,
     },
-    /// A range of this name begins, an instant when nothing ends it.
+    /// Begin a named range. Without an end it is an instant.
     Begin(String),
-    /// The newest range ends.
+    /// End the newest range.
     End,
-    /// Read what the driver says of the card, and let who watches catch up.
+    /// Sample the driver's figures, and let watchers catch up.
     Sample,
 }
 
-/// A scenario ready to run.
+/// A program that is ready to run.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     /// Its steps.
     pub steps: Vec<Step>,
-    /// Where memory is asked for.
+    /// The call sites.
     pub sites: Vec<Site>,
-    /// The most bytes the allocator may reserve.
+    /// Most bytes that the allocator may reserve.
     pub limit: Option<u64>,
-    /// Whether a failed request ends the run. A replay of a recording goes on as its program did when this is false.
+    /// True when the program continues after a failed request, as the recorded program of a replay did.
     pub goes_on_after_oom: bool,
-    /// Handles needed.
+    /// Number of slots.
     pub slots: u32,
 }
 
@@ -158,7 +158,7 @@ impl Program {
         Self::default()
     }
 
-    /// Index of a place that asks for memory.
+    /// The index of a call site, added when it is new.
     pub fn site(&mut self, what: &str, phase: &str) -> u32 {
         let site = Site { what: what.to_owned(), phase: phase.to_owned() };
         let at = self.sites.iter().position(|s| *s == site).unwrap_or_else(|| {
@@ -173,20 +173,20 @@ impl Program {
         self.steps.push(step);
     }
 
-    /// A handle nobody uses.
+    /// A slot that is not used yet.
     pub fn new_slot(&mut self) -> u32 {
         self.slots += 1;
         self.slots - 1
     }
 
-    /// Asks for memory on the default stream; gives the handle.
+    /// Requests memory on the default stream. Returns the slot.
     pub fn alloc(&mut self, size: u64, site: u32) -> u32 {
         let slot = self.new_slot();
         self.push(Step::Alloc { slot, size, stream: 0, pool: (0, 0), site });
         slot
     }
 
-    /// Frees a handle.
+    /// Frees a slot.
     pub fn free(&mut self, slot: u32, site: u32) {
         self.push(Step::Free { slot, site });
     }
@@ -196,7 +196,7 @@ impl Program {
         self.push(Step::Begin(name.into()));
     }
 
-    /// Closes the newest range and samples the card.
+    /// Samples the card and ends the newest range.
     pub fn end(&mut self) {
         self.push(Step::Sample);
         self.push(Step::End);

@@ -1,4 +1,4 @@
-//! [`Recorder`]: the messages of a run as a [`Recording`].
+//! [`Recorder`]: makes a [`Recording`] from the messages of a run.
 
 use super::message::{End, Hello, Message, RawEvent};
 use vramscope_core::allocator::enter_held;
@@ -7,17 +7,17 @@ use vramscope_core::model::{
     Source, StackId, StackTableBuilder, StrId,
 };
 
-/// Builds a recording while a run tells of itself. Cheap to feed; [`finish`](Self::finish) costs a pass over the events.
+/// Builds a recording while a run reports. Messages are cheap; [`finish`](Self::finish) makes one pass over the events.
 #[derive(Debug)]
 pub struct Recorder {
     hello: Hello,
     card: DeviceRecording,
     host: DeviceRecording,
     strings: StackTableBuilder,
-    /// Stack of each site; for a replay sites are the stacks of the recording that is replayed.
+    /// The stack of each site. A replay's sites are the stacks of the recording.
     stacks: Vec<StackId>,
     base: Option<vramscope_core::model::StackTable>,
-    /// Ranges of a replay: names are interned at the end.
+    /// Ranges of a replay. Their names are interned at the end.
     ranges: Vec<(String, i64, Option<i64>, u16)>,
     end: Option<End>,
 }
@@ -29,7 +29,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// An empty recorder. `base` is the stack table of the recording that is replayed, whose stacks the sites are.
+    /// An empty recorder. `base` is the stack table of the replayed recording, which the sites index.
     #[must_use]
     pub fn new(base: Option<vramscope_core::model::StackTable>) -> Self {
         let device = |kind, index| DeviceRecording {
@@ -50,19 +50,19 @@ impl Recorder {
         }
     }
 
-    /// What the run said first.
+    /// The first message.
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    /// What the run said last; `None` while it runs, and when it was killed.
+    /// The last message; `None` while the run is in progress, or when it was killed.
     #[must_use]
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// Takes in one message.
+    /// Handles a message.
     pub fn take(&mut self, message: &Message) {
         match message {
             Message::Hello(hello) => self.begin(hello),
@@ -82,7 +82,7 @@ impl Recorder {
         self.card.name = Some(hello.card.name.clone());
         self.card.capacity = Some(hello.card.total);
         self.card.limit = hello.limit;
-        // The settings were read before the run began, so they can be read again.
+        // The settings were parsed before the run began, so parsing them again succeeds.
         let conf = AllocConf::parse(&hello.conf).unwrap_or_default();
         let mut raw = vec![("PYTORCH_CUDA_ALLOC_CONF".to_owned(), hello.conf.clone())];
         if hello.card.kept_free > 0 {
@@ -119,7 +119,7 @@ impl Recorder {
         device.events.push(e.time_us, e.action, e.address, e.size, stream, pool, stack);
     }
 
-    /// The recording of what was told so far.
+    /// The recording of all messages so far.
     #[must_use]
     pub fn finish(mut self) -> Recording {
         let mut ranges = std::mem::take(&mut self.ranges);

@@ -1,4 +1,4 @@
-//! The requests of a recording as a [`Program`], and how its run compares with the recording.
+//! Turns a recording's requests into a [`Program`], and compares a replay with the recording.
 
 use serde::Serialize;
 
@@ -11,33 +11,32 @@ use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recor
 use vramscope_core::tables::{DeviceTables, Quantity};
 use vramscope_core::units::GIBIBYTE;
 
-/// A plan of addresses has room for everything: whether memory fits is the card's business.
+/// Room for addresses without limit, because the card decides whether memory fits.
 const PLAN_ROOM: u64 = 1 << 46;
 
-/// A recording's requests as a program, with where its segments lay.
+/// A recording's requests as a program, and the places of its segments.
 #[derive(Debug)]
 pub struct ReplayPlan {
     /// The requests in order. Sites are the recording's stacks.
     pub(super) program: Program,
-    /// The recording's segments, in the order in which they were asked for.
+    /// The recorded segments in the order in which they were requested.
     pub(super) growths: Vec<Growth>,
-    /// What the recording is called.
     pub(super) name: String,
 }
 
 impl ReplayPlan {
-    /// The requests of one device of a recording. What was there before the recording began is asked for first. Cost: as
-    /// [`WhatIf::new`], some runs of the model.
+    /// The requests of a device, after requests for what existed when the recording began. Costs some runs of the model, as
+    /// [`WhatIf::new`].
     ///
     /// # Errors
-    /// One sentence: there is no such device, there is no trace, or reading it was cancelled.
+    /// One sentence: there is no such device, there is no trace, or reading was cancelled.
     pub fn of(recording: &Recording, device: usize, progress: &Progress) -> Result<Self, String> {
         let device = recording.devices.get(device).ok_or("the recording has no such device")?;
         let (program, growths) = requests(device, progress)?;
         Ok(ReplayPlan { program, growths, name: recording.source.name.clone() })
     }
 
-    /// Says where segments lie: where the recording had them, for as long as the same ones are asked for.
+    /// Places segments where the recording had them, as long as the same ones are requested.
     pub(super) fn places(&self) -> SimulatedMemory {
         let mut places = SimulatedMemory::new(PLAN_ROOM, Placement::Driver);
         places.follow(&self.growths);
@@ -45,8 +44,8 @@ impl ReplayPlan {
     }
 }
 
-/// Bytes of the simulated card on which a recording's requests are run again: the recorded card's where it is known, else enough that
-/// the card is not what fails, in doublings of the usual one. O(events).
+/// Bytes of the simulated card for a replay: the size of the recorded card when known, or else the usual size doubled until the
+/// requests fit. O(events).
 pub(super) fn room_for(device: &DeviceRecording) -> u64 {
     if let Some(capacity) = device.capacity {
         return capacity;
@@ -60,7 +59,7 @@ pub(super) fn room_for(device: &DeviceRecording) -> u64 {
         }
         (least, most) = (least.min(now), most.max(now));
     }
-    // What was there before the trace: by the state at its end, or at least what the trace gave back.
+    // Bytes from before the trace: from its final state, or at least what the trace released.
     let before = (i128::from(device.final_reserved()) - now).max(-least);
     let peak = u64::try_from(most + before).unwrap_or(u64::MAX);
     let enough = peak.saturating_add(peak / 4).saturating_add(GIBIBYTE);
@@ -71,7 +70,7 @@ fn requests(device: &DeviceRecording, progress: &Progress) -> Result<(Program, V
     if device.events.is_empty() {
         return Err("there is no trace in this recording, only its state, so nothing can be run again".to_owned());
     }
-    // What the trace leaves open is read as the model explains it.
+    // The model decides what the trace leaves open.
     let whatif = WhatIf::new(device, None, progress).map_err(|e| e.to_string())?;
     let requests = whatif.requests();
     let mut program = Program { slots: requests.slots(), ..Program::default() };
@@ -111,36 +110,36 @@ fn requests(device: &DeviceRecording, progress: &Progress) -> Result<(Program, V
     Ok((program, requests.growths.clone()))
 }
 
-/// A figure three times: on the card, by the model, and in the recording.
+/// A figure of the card, of the model and of the recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// `peak_reserved_bytes` and so on.
     pub what: &'static str,
-    /// On the card.
+    /// Value on the card.
     pub card: u64,
-    /// By the model under the same settings and limit.
+    /// Value of the model under the same settings and limit.
     pub model: u64,
-    /// In the recording, under its own settings.
+    /// Value in the recording under its own settings.
     pub recorded: Option<u64>,
 }
 
-/// A replay beside the model and the recording.
+/// Comparison of a replay with the model and the recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// Figure by figure.
+    /// The figures one by one.
     pub comparison: Vec<Comparison>,
-    /// Whether the card did what the model says: to the byte where the model is certain, else within its span.
+    /// Whether the card agrees with the model: exactly where the model is certain, otherwise within its range.
     pub agrees_with_model: bool,
-    /// Whether the model's figures depend on nothing but the requests.
+    /// True when the model's figures depend only on the requests.
     pub model_is_certain: bool,
-    /// The model's lowest and highest peak of reserved memory, over the places the driver may choose.
+    /// The model's lowest and highest peak of reserved bytes, over the addresses that the driver may choose.
     pub model_span_bytes: [u64; 2],
 }
 
-/// What a replay's figures are beside the model's and the recording's. Costs a dozen runs of the model.
+/// Compares a replay with the model and the recording. Costs a dozen runs of the model.
 ///
 /// # Errors
-/// One sentence when the settings cannot be read.
+/// One sentence when the settings do not parse.
 pub fn replay_report(
     device: &DeviceRecording,
     conf: &str,
@@ -156,13 +155,13 @@ pub fn replay_report(
     let live: u64 = device.blocks.iter().filter(|b| b.state == BlockState::Active).map(|b| b.size).sum();
     let of = |what, card, model, recorded| Comparison { what, card, model, recorded };
     let ooms = device.events.ooms().len() as u64;
-    // A trace without a final state: what is there at the end follows from its events.
+    // Without a final state, the totals at the end follow from the events.
     let (final_reserved, live) = if device.has_final_state {
         (device.final_reserved(), live)
     } else {
         (tables.curves.end(Quantity::Reserved), tables.curves.end(Quantity::Allocated))
     };
-    // Whole blocks in the file: what was asked for is not known, and this run asked for the blocks.
+    // The file records block sizes only, and the replay requested those, so requested bytes cannot be compared.
     let requested = peak(Quantity::Requested).filter(|_| !device.events.sizes_are_blocks);
     let comparison = vec![
         of("peak_reserved_bytes", end.peak_reserved_bytes, row.peak_reserved_bytes, peak(Quantity::Reserved)),
@@ -204,7 +203,7 @@ mod tests {
         assert_eq!(room_for(&recorded(&[])), 24 * GIBIBYTE);
         assert_eq!(room_for(&recorded(&[(SegmentAlloc, 18)])), 24 * GIBIBYTE);
         assert_eq!(room_for(&recorded(&[(SegmentAlloc, 20), (SegmentFree, 20)])), 48 * GIBIBYTE);
-        // 30 GiB were there before the trace began.
+        // 30 GiB existed before the trace began.
         assert_eq!(room_for(&recorded(&[(SegmentFree, 30), (SegmentAlloc, 10)])), 48 * GIBIBYTE);
         assert_eq!(room_for(&recorded(&[(SegmentAlloc, 70)])), 96 * GIBIBYTE);
         let known = DeviceRecording { capacity: Some(80 * GIBIBYTE), ..recorded(&[(SegmentAlloc, 70)]) };

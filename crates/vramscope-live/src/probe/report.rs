@@ -1,4 +1,4 @@
-//! [`Report`]: a run in figures.
+//! [`Report`]: the figures of a run.
 
 use serde::Serialize;
 
@@ -8,26 +8,26 @@ use super::record::Recorder;
 use vramscope_core::formats::{self, export::snapshot};
 use vramscope_core::model::{Progress, Recording};
 
-/// What a run showed, under the names of the command-line contract. Bytes.
+/// The result of a run, with the field names of the command line's JSON. In bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The scenario, or `replay`.
     pub scenario: String,
     /// The card's name.
     pub card: String,
-    /// True on simulated memory.
+    /// True for simulated memory.
     pub simulated: bool,
     /// The settings.
     pub conf: String,
     /// The limit.
     pub limit_bytes: Option<u64>,
-    /// The parameters in words.
+    /// The parameters as text.
     pub parameters: String,
-    /// What Findings says of the recording, by the name of the rule or verdict.
+    /// The first finding: the name of the rule or verdict.
     pub diagnosis: String,
-    /// The same as the title that the window shows; `None` when nothing is wrong.
+    /// Its title as the window shows it; `None` when nothing was found.
     pub finding: Option<String>,
-    /// Whether that is the scenario's name; always for a replay.
+    /// True when the finding has the scenario's name; always true for a replay.
     pub as_expected: bool,
     /// Events recorded.
     pub events: u64,
@@ -37,7 +37,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Closes a recorder and diagnoses its recording.
+    /// Finishes a recorder and diagnoses its recording.
     ///
     /// # Errors
     /// One sentence when the run failed or was killed.
@@ -51,7 +51,8 @@ impl Report {
         let hello = recorder.hello().clone();
         let recording = recorder.finish();
         let is_replay = hello.scenario == "replay";
-        // A scenario is called by what its file shows to whoever opens it. A replay may be long, and promises no name.
+        // A scenario is diagnosed from the written file, as a user would open it. A replay may be long and expects no name, so it
+        // is not written.
         let read = if is_replay { None } else { Some(read_back(&recording)?) };
         let found = diagnosis(read.as_ref().unwrap_or(&recording), &Progress::new()).map_err(|e| e.to_string())?;
         let report = Report {
@@ -71,7 +72,7 @@ impl Report {
     }
 }
 
-/// A recording as it is after it was written as a snapshot and read again. O(events).
+/// Writes a recording as a snapshot and reads it again. O(events).
 fn read_back(recording: &Recording) -> Result<Recording, String> {
     let parts: Vec<_> = (0..recording.devices.len()).filter_map(|i| snapshot::DevicePart::whole(recording, i)).collect();
     let mut bytes = Vec::new();

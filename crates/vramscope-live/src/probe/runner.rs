@@ -1,4 +1,4 @@
-//! [`Run`]: a scenario or a replay under way, in a thread on simulated memory or in a child process on a card.
+//! [`Run`]: a running scenario or replay, in a thread on simulated memory or in a child process on a card.
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -23,7 +23,7 @@ use vramscope_core::units::Bytes;
 pub enum Job {
     /// A scenario.
     Scenario {
-        /// Which.
+        /// The scenario.
         scenario: &'static Scenario,
         /// Its parameters.
         values: Values,
@@ -35,7 +35,7 @@ pub enum Job {
         /// Index of its device.
         device: usize,
     },
-    /// The requests of a recording, as another process read them.
+    /// The requests of a recording that another process read and sent.
     Handed(Arc<ReplayPlan>),
 }
 
@@ -49,7 +49,7 @@ impl Job {
         }
     }
 
-    /// The settings where none are given.
+    /// The settings to use when none are given.
     #[must_use]
     pub fn default_conf(&self) -> String {
         match self {
@@ -66,32 +66,32 @@ pub enum Target {
     Simulated,
     /// A real card.
     Card {
-        /// Its ordinal.
+        /// Device index.
         index: i32,
-        /// Run although others hold more than a twentieth of it.
+        /// Run although other processes hold more than a twentieth of it.
         is_shared: bool,
-        /// Take the last bytes too.
+        /// Use the last free bytes too.
         fills: bool,
     },
 }
 
-/// The settings of a run.
+/// Settings and limit of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// The allocator's settings; the scenario's own when `None`.
+    /// The allocator's settings; `None` uses the scenario's own.
     pub conf: Option<String>,
-    /// The most bytes the allocator may reserve.
+    /// Most bytes that the allocator may reserve.
     pub limit: Option<u64>,
-    /// How long to rest at each sample.
+    /// Pause at each sample.
     pub pace: Duration,
 }
 
-/// Asks a run to end, whichever part of it is at work.
+/// Asks a run to stop in whichever phase it is.
 #[derive(Debug, Default)]
 struct Stop {
-    /// Looked at between the steps of a program.
+    /// Checked between the steps of a program.
     steps: AtomicBool,
-    /// Looked at while a recording's requests are read.
+    /// Checked while a recording's requests are read.
     reading: Progress,
 }
 
@@ -102,26 +102,26 @@ impl Stop {
     }
 }
 
-/// A run under way. Dropping it stops it: everything is given back, and a child that does not end is killed.
+/// A run in progress. Dropping it stops it: everything is freed, and a child process that does not end is killed.
 #[derive(Debug)]
 pub struct Run {
     messages: Receiver<Message>,
     stop: Arc<Stop>,
     child: Option<Arc<Mutex<Child>>>,
-    /// Dropping it closes the child's standard input, which tells it to stop.
+    /// Dropping it closes the child's standard input, which tells the child to stop.
     control: Option<SyncSender<()>>,
 }
 
-/// Messages that may wait to be looked at before the run waits too.
+/// Most queued messages before the run waits for the reader.
 const QUEUE: usize = 64;
-/// How long a child has to give everything back.
+/// Time for a child to free everything.
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Run {
     /// Starts a run.
     ///
     /// # Errors
-    /// One sentence when the thread or the child process cannot be started, or the program not be made.
+    /// One sentence when the thread or child process cannot start, or the program cannot be built.
     pub fn start(job: &Job, target: Target, conditions: &Conditions) -> Result<Self, String> {
         match target {
             Target::Simulated => Run::in_thread(job.clone(), conditions.clone()),
@@ -137,7 +137,7 @@ impl Run {
             .name("probe".to_owned())
             .spawn(move || {
                 let mut out = |message| {
-                    // Nobody listens any more: the run was dropped.
+                    // The run was dropped.
                     if sender.send(message).is_err() {
                         stopped.set();
                     }
@@ -161,7 +161,7 @@ impl Run {
                     command.arg("--param").arg(format!("{}={value}", param.name));
                 }
             }
-            // The requests follow on its standard input.
+            // The requests are sent on its standard input.
             Job::Replay { .. } | Job::Handed(_) => {}
         }
         command.arg("--child").arg(format!("--device={index}"));
@@ -180,7 +180,7 @@ impl Run {
         Run::of_command(command, job)
     }
 
-    /// Runs a command that speaks the framed format on its standard output, and stops when its standard input ends.
+    /// Runs a command that writes the framed format and stops when its standard input ends.
     fn of_command(mut command: Command, job: &Job) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| format!("the probe's process cannot be started: {e}"))?;
@@ -199,11 +199,11 @@ impl Run {
         let feed = move || {
             let Some(mut input) = input else { return };
             if let Job::Replay { recording, device } = job {
-                // The child hears the sentence and says it again on its way out; when it is gone it has said its own.
+                // On failure the child receives the sentence and reports it. If the child is gone, it has reported why.
                 let _ = hand_over(&recording, device, &stopped.reading, &mut input);
                 drop(recording);
             }
-            // Ends when the sender is dropped, and with it the child's input.
+            // Ends when the sender is dropped, which closes the child's input.
             let _ = until.recv();
         };
         thread("probe control", Box::new(feed))?;
@@ -215,7 +215,7 @@ impl Run {
         self.messages.recv().ok()
     }
 
-    /// Waits a while for the next message.
+    /// Waits for the next message, up to `time`.
     ///
     /// # Errors
     /// As [`Receiver::recv_timeout`].
@@ -223,13 +223,13 @@ impl Run {
         self.messages.recv_timeout(time)
     }
 
-    /// Asks the run to give everything back and end. A child that has not ended after ten seconds is killed.
+    /// Asks the run to free everything and end. Kills a child that has not ended after ten seconds.
     pub fn stop(&mut self) {
         self.stop.set();
         drop(self.control.take());
         if let Some(child) = self.child.take() {
             let watchdog = std::thread::Builder::new().name("probe watchdog".to_owned());
-            // Without a thread to spare the child is killed at once.
+            // When no thread can start, the child is killed at once.
             let for_thread = Arc::clone(&child);
             if watchdog.spawn(move || end_child(&for_thread)).is_err()
                 && let Ok(mut child) = child.lock()
@@ -246,7 +246,7 @@ impl Drop for Run {
     }
 }
 
-/// Waits for a child to end by itself, then kills it.
+/// Waits for a child to end, and kills it after [`GRACE`].
 fn end_child(child: &Mutex<Child>) {
     let until = Instant::now() + GRACE;
     while Instant::now() < until {
@@ -258,13 +258,13 @@ fn end_child(child: &Mutex<Child>) {
         std::thread::sleep(Duration::from_millis(20));
     }
     if let Ok(mut child) = child.lock() {
-        // It may have ended just now.
+        // Fails when the child has just ended.
         let _ = child.kill();
         let _ = child.wait();
     }
 }
 
-/// Reads a child's pipe to its end.
+/// Reads a child's pipe to the end.
 fn listen(
     output: Option<std::process::ChildStdout>,
     complaints: Option<std::process::ChildStderr>,
@@ -272,11 +272,11 @@ fn listen(
     sender: &SyncSender<Message>,
 ) {
     let Some(output) = output else { return };
-    // What it complains of is read beside, so that it cannot block on it.
+    // Standard error is read in parallel, so that the child never blocks on it.
     let complaints = complaints.and_then(|mut pipe| {
         let read = move || {
             let mut text = String::new();
-            // Half a complaint is better than none.
+            // A partial text is better than none.
             let _ = pipe.read_to_string(&mut text);
             text
         };
@@ -309,11 +309,11 @@ fn listen(
         (true, Some(broken)) => format!("the probe's process broke off: {broken}"),
         (true, None) => format!("the probe's process ended before its run did ({status})"),
     };
-    // The listener may be gone as well.
+    // The receiver may be gone as well.
     let _ = sender.send(failed(sentence));
 }
 
-/// Waits for a child that closed its pipe, without keeping others from killing it.
+/// Waits for a child that closed its pipe. It holds the lock only briefly, so that the child can still be killed.
 fn reap(child: &Mutex<Child>) -> String {
     loop {
         let Ok(mut locked) = child.lock() else { return "unknown".to_owned() };
@@ -327,8 +327,7 @@ fn reap(child: &Mutex<Child>) -> String {
     }
 }
 
-/// Reads a recording's requests and sends them to the process that is to run them; when they cannot be read, the sentence that
-/// says why.
+/// Reads a recording's requests and sends them to the process that runs them. When they cannot be read, it sends the reason.
 fn hand_over(recording: &Recording, device: usize, progress: &Progress, input: &mut impl Write) -> std::io::Result<()> {
     match ReplayPlan::of(recording, device, progress) {
         Ok(plan) => {
@@ -344,13 +343,13 @@ fn hand_over(recording: &Recording, device: usize, progress: &Progress, input: &
     }
 }
 
-/// The other end of a replay's way to its process: its requests.
+/// Receives a replay's requests in the process that runs them.
 ///
 /// # Errors
-/// One sentence: why the recording's requests cannot be run, or that they did not arrive.
+/// One sentence: why the requests cannot be run, or that they did not arrive.
 pub fn handed_over(input: &mut impl BufRead) -> Result<Job, String> {
     let mut kind = [0];
-    // A pipe that ends here is told by the reading below.
+    // If the pipe ends here, the next read reports it.
     let _ = input.read_exact(&mut kind);
     if kind == *b"!" {
         let mut sentence = String::new();
@@ -364,10 +363,10 @@ fn failed(sentence: String) -> Message {
     Message::End(Box::new(End { ending: Ending::Failed(sentence), ..End::default() }))
 }
 
-/// A run's messages to the last, recorded. `seen` hears each.
+/// Records all messages of a run. `seen` is called with each.
 ///
 /// # Errors
-/// None of its own: how the run ended stands in the recorder.
+/// None. The recorder knows how the run ended.
 pub fn run_to_end(run: &Run, job: &Job, seen: &mut dyn FnMut(&Message)) -> Recorder {
     let base = match job {
         Job::Replay { recording, .. } => Some(recording.stacks.clone()),
@@ -410,7 +409,7 @@ fn on_card<C: Card>(
     stop: &Stop,
     out: &mut dyn FnMut(Message),
 ) -> Result<(), String> {
-    // What cannot be parsed is told by the run itself.
+    // Settings that do not parse are reported by the run.
     let conf = AllocConf::parse(conditions.conf.as_deref().unwrap_or_default()).unwrap_or_default();
     if job.name() != "pool_retention" && conf.other("backend").is_some_and(|b| b != "native") {
         return Err("backend:cudaMallocAsync hands every request to the driver's own pool, where PyTorch's allocator and its settings do \
@@ -422,7 +421,7 @@ fn on_card<C: Card>(
     }
     let info = card.info();
     if let Some(limit) = conditions.limit.filter(|&limit| limit > info.total) {
-        // The simulated card's name says how much it has.
+        // The name of the simulated card includes its size.
         let card = if info.is_simulated { info.name } else { format!("{}, {}", info.name, Bytes(info.total)) };
         let limit = Bytes(limit);
         return Err(format!(
@@ -449,10 +448,10 @@ fn on_card<C: Card>(
     Ok(())
 }
 
-/// The child's side: runs a job and tells it on `out` in the framed format. Ends early when standard input ends.
+/// The child's side: runs a job and writes the framed format to `out`. Ends early when standard input ends.
 ///
 /// # Errors
-/// One sentence when the pipe is gone; everything else is told on it.
+/// One sentence when the pipe is gone; other errors are written to it.
 pub fn child(job: &Job, target: Target, conditions: &Conditions, out: &mut dyn Write) -> Result<(), String> {
     die_with_parent();
     let stop = Arc::new(Stop::default());
@@ -510,10 +509,10 @@ fn on_real_card(
 #[cfg(not(feature = "probe"))]
 const NO_PROBE: &str = "this build cannot reach a card (it was built without the feature probe); --simulated works";
 
-/// Another process on the card: takes `size` bytes, says `ready` on `out`, and holds them until standard input ends.
+/// A neighbour process: takes `size` bytes, writes `ready` to `out`, and holds them until standard input ends.
 ///
 /// # Errors
-/// One sentence, which is told on `out` too.
+/// One sentence, which is also written to `out`.
 #[cfg(feature = "probe")]
 pub fn neighbour(index: i32, size: u64, out: &mut dyn Write) -> Result<(), String> {
     use super::cuda::{CudaCard, Permission};
@@ -532,7 +531,7 @@ pub fn neighbour(index: i32, size: u64, out: &mut dyn Write) -> Result<(), Strin
     };
     let card = take();
     let answer = card.as_ref().map_or_else(String::as_str, |_| "ready");
-    // When nobody listens the input has ended as well.
+    // If nobody reads, standard input has ended too.
     let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
     while card.is_ok() && !stop.steps.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(20));
@@ -540,7 +539,7 @@ pub fn neighbour(index: i32, size: u64, out: &mut dyn Write) -> Result<(), Strin
     card.map(drop)
 }
 
-/// Another process on the card.
+/// A neighbour process.
 ///
 /// # Errors
 /// Always, in a build without the feature.
@@ -549,7 +548,7 @@ pub fn neighbour(_index: i32, _size: u64, _out: &mut dyn Write) -> Result<(), St
     Err(NO_PROBE.to_owned())
 }
 
-/// Sets `stop` when standard input ends: the parent is gone, or wants it so.
+/// Sets `stop` when standard input ends, because the parent is gone or closed it.
 fn watch_input(stop: &Arc<Stop>) {
     let stop = Arc::clone(stop);
     let watch = move || {
@@ -557,15 +556,15 @@ fn watch_input(stop: &Arc<Stop>) {
         while matches!(std::io::stdin().read(&mut byte), Ok(n) if n > 0) {}
         stop.set();
     };
-    // Without this thread the parent kills instead of asking.
+    // If the thread cannot start, the parent kills this process instead.
     let _ = std::thread::Builder::new().name("probe control".to_owned()).spawn(watch);
 }
 
-/// The kernel kills this process when its parent ends, however that happens.
+/// Makes the kernel kill this process when its parent ends, however that happens.
 fn die_with_parent() {
     #[cfg(target_os = "linux")]
     {
-        // Where the kernel refuses, the end of standard input still stops the run.
+        // If the kernel refuses, the end of standard input still stops the run.
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
 }

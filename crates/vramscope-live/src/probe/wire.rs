@@ -1,4 +1,4 @@
-//! The framed format in which a child process tells its run.
+//! The framed format in which a child process reports its run.
 //!
 //! ```text
 //! frame   length: u32, kind: u8, payload: length - 1 bytes     (integers are little-endian)
@@ -11,7 +11,7 @@
 //! Z       End as JSON, last of all
 //! ```
 //!
-//! The version stands in `Hello`. A pipe that ends without `Z` is a run that was killed.
+//! `Hello` has the version. A pipe that ends without `Z` means that the run was killed.
 
 use std::io::{self, Read, Write};
 
@@ -21,14 +21,14 @@ use vramscope_core::model::{Action, BlockState, Sample, SizeClass};
 
 /// The version of this format.
 pub(super) const VERSION: u32 = 1;
-/// No frame is longer.
+/// Largest frame in bytes.
 const LONGEST: u32 = 64 << 20;
 const EVENT: usize = 56;
 
 /// Writes one message.
 ///
 /// # Errors
-/// What the writer says.
+/// The writer's error.
 pub fn write_message(out: &mut impl Write, message: &Message) -> io::Result<()> {
     let mut frame = vec![0u8; 4];
     match message {
@@ -144,7 +144,7 @@ fn decode(kind: u8, payload: &[u8]) -> io::Result<Message> {
     }
 }
 
-/// Takes integers off the front of a payload.
+/// Reads integers from the front of a payload.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {

@@ -1,13 +1,13 @@
-//! Where one class of sizes or ages ends and the next begins.
+//! Bounds between classes of sizes and of ages.
 
-/// Classes that a picture is worth being coloured by.
+/// Fewer classes than this do not make colouring worthwhile.
 const FEW_CLASSES: usize = 3;
-/// Bounds of sizes at most: one fewer than there are steps of the ramp.
+/// One fewer than the ramp has steps.
 const MOST_BOUNDS: usize = 7;
 
-/// Bounds between the classes of sizes: steps of about equal bytes, or where nearly all bytes fall into one or two of those, powers
-/// of two over the whole recording, or the sizes themselves, whichever tells most apart. `live` ascend; `all` are the sizes of every
-/// allocation.
+/// Bounds between size classes. First choice: steps of about equal bytes. When nearly all bytes fall into one or two of these:
+/// powers of two over the whole recording, or the sizes with most bytes, whichever gives more classes. `live` is
+/// ascending; `all` are the sizes of every allocation.
 pub(super) fn size_bounds(live: &[u64], all: impl Iterator<Item = u64>) -> Vec<u64> {
     let steps = size_steps(live);
     if telling(live, &steps) >= FEW_CLASSES {
@@ -18,7 +18,7 @@ pub(super) fn size_bounds(live: &[u64], all: impl Iterator<Item = u64>) -> Vec<u
     candidates.into_iter().fold(steps, |best, next| if told(&next) > told(&best) { next } else { best })
 }
 
-/// Classes that hold at least a hundredth of the bytes.
+/// The number of classes that hold at least 1 % of the bytes.
 fn telling(sizes: &[u64], bounds: &[u64]) -> usize {
     let mut bytes = vec![0u128; bounds.len() + 1];
     for &size in sizes {
@@ -28,7 +28,7 @@ fn telling(sizes: &[u64], bounds: &[u64]) -> usize {
     bytes.iter().filter(|&&b| b > 0 && b * 100 >= total).count()
 }
 
-/// Powers of two; where there are too many the octaves with most bytes begin a class each.
+/// Powers of two. When there are too many, only those with the most bytes begin a class.
 fn powers_of_two(sizes: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut bytes = [0u128; 64];
     for size in sizes.filter(|&s| s > 0) {
@@ -36,7 +36,7 @@ fn powers_of_two(sizes: impl Iterator<Item = u64>) -> Vec<u64> {
     }
     let mut used: Vec<usize> = (0..bytes.len()).filter(|&octave| bytes[octave] > 0).collect();
     if !used.is_empty() {
-        // Below the smallest there is nothing to tell apart.
+        // The smallest power of two needs no bound below it.
         used.remove(0);
     }
     used.sort_by_key(|&octave| std::cmp::Reverse(bytes[octave]));
@@ -45,7 +45,7 @@ fn powers_of_two(sizes: impl Iterator<Item = u64>) -> Vec<u64> {
     used.into_iter().map(|octave| 1u64 << octave).collect()
 }
 
-/// The sizes that hold most bytes, each beginning a class. `sizes` ascend.
+/// The sizes with the most bytes in total; each begins a class. `sizes` is ascending.
 fn own_sizes(sizes: &[u64]) -> Vec<u64> {
     let mut groups: Vec<(u128, u64)> =
         sizes.chunk_by(|a, b| a == b).map(|same| (u128::from(same[0]) * same.len() as u128, same[0])).collect();
@@ -59,7 +59,7 @@ fn own_sizes(sizes: &[u64]) -> Vec<u64> {
     bounds
 }
 
-/// Up to seven bounds that cut sizes into steps of about equal bytes, each a round figure. `sizes` ascend.
+/// Up to seven bounds that split sizes into steps of about equal bytes, each rounded. `sizes` is ascending.
 fn size_steps(sizes: &[u64]) -> Vec<u64> {
     let total: u128 = sizes.iter().map(|&s| u128::from(s)).sum();
     let mut bounds: Vec<u64> = Vec::new();
@@ -77,7 +77,7 @@ fn size_steps(sizes: &[u64]) -> Vec<u64> {
     bounds
 }
 
-/// The figure nearest below with at most a quarter-octave grain.
+/// Rounds down to a quarter of a power of two.
 fn round_figure(size: u64) -> u64 {
     if size < 4096 {
         return size;
@@ -86,8 +86,8 @@ fn round_figure(size: u64) -> u64 {
     size / grain * grain
 }
 
-/// Lower bounds, in events, of the age classes from 1 on: from 64 on, doubled as often from one to the next as seven of them need to
-/// span the recording; none beyond its end.
+/// Lower bounds, in events, of age class 1 and up. The first is 64; each following one is a constant power of two times the last,
+/// chosen so that seven of them span the recording. None lies beyond its end.
 pub(super) fn age_bounds(events: usize) -> Vec<u64> {
     let octaves = (events.max(1) as u64).next_power_of_two().ilog2().saturating_sub(6);
     let step = octaves.div_ceil(7).max(1);
@@ -111,20 +111,20 @@ mod tests {
     #[test]
     fn sizes_that_are_all_large_are_told_apart_all_the_same() {
         const MIB: u64 = 1 << 20;
-        // One huge block and some large ones: by equal bytes nearly all would be of one class.
+        // One huge block among large ones: steps of equal bytes would put nearly all into one class.
         let mut live = vec![20 * MIB, 24 * MIB, 24 * MIB, 40 * MIB, 4096 * MIB];
         live.sort_unstable();
         let bounds = size_bounds(&live, live.iter().copied().chain([512, 1024, 3 * MIB]));
         assert!(bounds.len() >= 3 && bounds.windows(2).all(|w| w[0] < w[1]), "{bounds:?}");
-        // A few sizes within one octave become a class each.
+        // When all sizes lie within one power of two, each becomes a class.
         let live: Vec<u64> = [34, 34, 36, 40, 44].map(|n| n * MIB).to_vec();
         assert_eq!(telling(&live, &size_bounds(&live, live.iter().copied())), 4);
-        // One size at the peak: what the rest of the recording holds is told apart.
+        // With one size at the peak, the classes come from the rest of the recording.
         let live = vec![1024 * MIB; 6];
         assert_eq!(size_bounds(&live, live.iter().copied().chain([MIB, 2 * MIB])), [2 * MIB, 1024 * MIB]);
         assert!(size_bounds(&live, live.iter().copied()).is_empty());
         assert!(size_bounds(&[], std::iter::empty()).is_empty());
-        // What was told apart before stays as it was.
+        // Sizes that equal steps separate well keep them.
         let sizes: Vec<u64> = (1..2000u64).map(|i| i * 512).collect();
         assert_eq!(size_bounds(&sizes, sizes.iter().copied()), size_steps(&sizes));
     }

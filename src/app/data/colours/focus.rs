@@ -11,16 +11,16 @@ use vramscope_core::query::matching::Matching;
 
 use vramscope_core::tables::LifetimeId;
 
-/// What stays bright while the rest is dimmed. Nothing named means everything.
+/// What stays bright while the rest is dimmed. An empty focus keeps everything bright.
 #[derive(Clone, Debug, Default)]
 pub struct Focus {
-    /// Classes of the legend, a bit each; 0 is all.
+    /// Bit mask of legend classes; 0 means all.
     classes: u64,
-    /// Allocations by one call stack.
+    /// Only allocations with this call stack.
     stack: Option<StackId>,
-    /// Allocations that a query holds for.
+    /// Only allocations that match a query.
     matching: Option<Arc<Matching>>,
-    /// The blocks of one row of the memory column.
+    /// Only the blocks of one memory row.
     own: Option<Arc<OwnBlocks>>,
 }
 
@@ -35,11 +35,11 @@ impl PartialEq for Focus {
 }
 
 impl Focus {
-    /// What the legend, the selection and the query of a document ask for.
+    /// The focus that a document's legend, selection and query ask for.
     pub fn of(shared: &SharedViewState, matching: Option<&Arc<Matching>>) -> Self {
         let own = shared.hover_own.as_ref().or(shared.own.as_ref());
         let stack = match shared.selected() {
-            // A row may hold more than the one stack that stands for it.
+            // A row may hold more stacks than the selected one, so the row decides.
             Some(Item::Stack(stack)) if own.is_none() => Some(stack),
             _ => None,
         };
@@ -47,38 +47,33 @@ impl Focus {
         Focus { stack, matching: matching.cloned(), own: own.cloned(), ..Focus::classes(classes) }
     }
 
-    /// These classes of the legend.
     pub fn classes(classes: &[u8]) -> Self {
         let classes = classes.iter().fold(0, |mask, &c| mask | 1u64.checked_shl(u32::from(c)).unwrap_or(0));
         Focus { classes, ..Focus::default() }
     }
 
-    /// Allocations by this call stack.
     pub fn stack(stack: StackId) -> Self {
         Focus { stack: Some(stack), ..Focus::default() }
     }
 
-    /// Allocations that a query holds for.
     pub fn matching(matching: Arc<Matching>) -> Self {
         Focus { matching: Some(matching), ..Focus::default() }
     }
 
-    /// Everything is bright.
     pub fn is_all(&self) -> bool {
         self.classes == 0 && !self.picks_allocations()
     }
 
-    /// Single allocations are picked, by a call stack, a query or a row: what is folded cannot be told.
+    /// True when single allocations are picked by a stack, a query or a row. Folded pictures then cannot show them.
     pub fn picks_allocations(&self) -> bool {
         self.stack.is_some() || self.matching.is_some() || self.own.is_some()
     }
 
-    /// A class of the legend is dimmed.
     pub fn dims_class(&self, class: u8) -> bool {
         self.classes != 0 && self.classes & 1u64.checked_shl(u32::from(class)).unwrap_or(0) == 0
     }
 
-    /// An allocation is dimmed for its call stack, because the query does not hold for it, or as one of another row.
+    /// True when an allocation is dimmed because of its stack, the query or the row.
     pub fn dims(&self, data: &DeviceData, id: LifetimeId) -> bool {
         self.stack.is_some_and(|s| data.tables.lifetimes.stack(data.device(), id) != s)
             || self.matching.as_ref().is_some_and(|m| !m.contains(id))

@@ -1,4 +1,4 @@
-//! What the colour of a block means: classes by stack, role, size, age, stream, pool or segment, with a legend that tells all.
+//! What block colours mean: classes by stack, role, size, age, stream, pool or segment, and their legend.
 
 use std::sync::Arc;
 
@@ -18,19 +18,18 @@ mod focus;
 use bounds::{age_bounds, size_bounds};
 pub use focus::Focus;
 
-/// How a class is painted; the theme turns it into a colour.
+/// How a class is painted. The theme turns it into a colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Paint {
     /// A slot of the categorical palette.
     Slot(u8),
-    /// A place on the size ramp, 0 to 1.
+    /// A position on the size ramp, 0 to 1.
     Ramp(f32),
-    /// Everything that has no slot of its own.
+    /// The colour of everything without a slot.
     Other,
 }
 
 impl Paint {
-    /// The colour in a theme.
     pub fn colour(self, tokens: &Tokens) -> Color32 {
         match self {
             Paint::Slot(slot) => tokens.slot(usize::from(slot)),
@@ -43,52 +42,51 @@ impl Paint {
 /// One class of the legend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// What it is: `workloads.py:71`, `2–4 MiB`, `stream 1`.
+    /// The name: `workloads.py:71`, `2–4 MiB`, `stream 1`.
     pub name: String,
-    /// How it is painted.
     pub paint: Paint,
 }
 
-/// Which class each allocation is in. Built once for a recording and a choice, so colours never jump while scrubbing.
+/// The class of each allocation. Built once per recording and choice, so that colours do not change while the cursor moves.
 #[derive(Clone, Debug, Default)]
 pub struct Colours {
     by: ColourBy,
     /// The legend, at most sixteen classes.
     pub classes: Vec<Class>,
-    /// By stack: class of each name, and of allocations without a stack.
+    /// By stack: the class of each name, followed by that of allocations without a stack.
     class_of_name: Vec<u8>,
     class_of_no_stack: u8,
-    /// By size: lower bounds of classes 1….
+    /// By size: lower bounds of class 1 and up.
     size_bounds: Vec<u64>,
-    /// By age: lower bounds of classes 1…, in events.
+    /// By age: lower bounds of class 1 and up, in events.
     age_bounds: Vec<u64>,
-    /// By segment: address ranges in address order with their class.
+    /// By segment: address ranges and their class, in address order.
     ranges: Vec<(u64, u64, u8)>,
     class_of_stream: Vec<u8>,
     class_of_pool: Vec<[u8; 2]>,
     roles: Option<Arc<Roles>>,
 }
 
-/// Names with a colour of their own; the rest is "other".
+/// Names with their own colour; the rest is "other".
 const SLOTS: usize = 8;
-/// Instants, evenly over the recording, at which the names are weighed besides the peak and the failures.
+/// How many instants, evenly spread over the recording, are weighed besides the peak and the failures.
 const INSTANTS: u32 = 64;
-/// Failures at which they are weighed: one after the other they look alike.
+/// How many failures are weighed. Failures that follow each other look alike, so a few are enough.
 const FAILURES: usize = 8;
 
-/// What a name is worth a colour for.
+/// How much a name deserves a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Weight {
-    /// 0 for a name that never holds anything.
+    /// 0 for a name that never holds memory.
     score: f64,
     /// Bytes at the peak.
     at_peak: u64,
 }
 
-/// Weighs names by the largest of these shares: of the bytes at the peak, of those at a failure, of all bytes times the events they
-/// were held for, and half of what it holds at most at any of [`INSTANTS`]. So what is large in the whole picture has a colour, what is
-/// large in a part of it mostly has, and no colour depends on the cursor. `live` are those at the peak. Cost: every allocation once,
-/// and the live set at each instant.
+/// Weighs each name by the largest of these shares: of the bytes at the peak, of the bytes at a failure, of the bytes times the
+/// events they were held, and half of its largest share at any of [`INSTANTS`]. So names that are large overall get a colour,
+/// names that are large for a while usually do, and colours do not depend on the cursor. `live` are the allocations at the peak.
+/// Costs one pass over all allocations, and one over the live set per instant.
 fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(LifetimeId) -> usize) -> Vec<Weight> {
     let (device, tables) = (data.device(), &data.tables);
     let lifetimes = &tables.lifetimes;
@@ -131,15 +129,15 @@ fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(
 }
 
 impl Colours {
-    /// A class for each role, always with the same colour.
+    /// One class per role, always with the same colour.
     pub fn of_roles(roles: Arc<Roles>) -> Self {
         let classes = Role::ALL.iter().map(|role| Class { name: role.text().to_owned(), paint: role_paint(*role) }).collect();
         Colours { by: ColourBy::Role, classes, roles: Some(roles), ..Colours::default() }
     }
 
-    /// The classes of a device. Slots go to the names that weigh most over the whole recording, the first to the one with most bytes at
-    /// the peak of requested memory. For
-    /// [`ColourBy::Role`] see [`of_roles`](Self::of_roles); here everything is of one class then.
+    /// The classes of a device. The names that weigh most over the whole recording get slots; the first slot goes to the one with
+    /// most bytes at the peak of requested memory. For [`ColourBy::Role`] use [`of_roles`](Self::of_roles); here it makes a
+    /// single class.
     pub fn build(data: &DeviceData, by: ColourBy) -> Self {
         let mut colours = Colours { by, ..Colours::default() };
         let device = data.device();
@@ -162,7 +160,8 @@ impl Colours {
                 colours.class_of_name = assigned;
             }
             ColourBy::SizeClass => {
-                // The peak may hold blocks of one size only; the instant that failed is what is looked at most.
+                // The peak may hold blocks of one size only, so the blocks at the last failure, which users look at most, count
+                // too.
                 let failed = data.last_oom().map(|e| tables.states.live_at(&tables.lifetimes, e)).unwrap_or_default();
                 let mut sizes: Vec<u64> = live.iter().chain(&failed).map(|&id| tables.lifetimes.block_size(id)).collect();
                 sizes.sort_unstable();
@@ -240,19 +239,19 @@ impl Colours {
         colours
     }
 
-    /// Gives slots to the heaviest names and folds the rest into "other"; returns each name's class.
+    /// Gives slots to the heaviest names and folds the rest into "other". Returns the class of each name.
     fn assign(&mut self, weights: &[Weight], texts: &[String], plural: &str) -> Vec<u8> {
         let mut order: Vec<usize> = (0..weights.len()).filter(|&i| weights[i].score > 0.0).collect();
         order.sort_by(|&a, &b| weights[b].score.total_cmp(&weights[a].score).then(a.cmp(&b)));
         let used = order.len();
         let own = if used <= SLOTS { used } else { SLOTS - 1 };
         order.truncate(own);
-        // Who has a slot is one question, which slot another: the heaviest at the peak has the first.
+        // The weights decided who gets a slot. Slots are then assigned by bytes at the peak, heaviest first.
         order.sort_by(|&a, &b| {
             let (a_weight, b_weight) = (weights[a], weights[b]);
             b_weight.at_peak.cmp(&a_weight.at_peak).then(b_weight.score.total_cmp(&a_weight.score)).then(a.cmp(&b))
         });
-        // A name that never holds anything has no class of its own, and needs none.
+        // A name that never holds memory needs no class of its own.
         let mut class = vec![if used > own { own as u8 } else { 0 }; weights.len()];
         for (slot, &i) in order.iter().enumerate() {
             class[i] = slot as u8;
@@ -264,12 +263,11 @@ impl Colours {
         class
     }
 
-    /// What the colours mean.
     pub fn by(&self) -> ColourBy {
         self.by
     }
 
-    /// The class of an allocation seen at an event (only [`ColourBy::Age`] looks at the event).
+    /// The class of an allocation. Only [`ColourBy::Age`] depends on `at_event`.
     pub fn class_of(&self, data: &DeviceData, id: LifetimeId, at_event: u32) -> u8 {
         let device = data.device();
         let lifetimes = &data.tables.lifetimes;
@@ -313,18 +311,16 @@ impl Colours {
         }
     }
 
-    /// The colour of a class in a theme.
     pub fn colour(&self, class: u8, tokens: &Tokens) -> Color32 {
         self.classes.get(usize::from(class)).map_or(tokens.other, |c| c.paint.colour(tokens))
     }
 
-    /// The colour of an allocation.
     pub fn of(&self, data: &DeviceData, id: LifetimeId, at_event: u32, tokens: &Tokens) -> Color32 {
         self.colour(self.class_of(data, id, at_event), tokens)
     }
 }
 
-/// How a role is painted: the same everywhere, by the fixed slots of the palette.
+/// How a role is painted: a fixed slot of the palette in all views.
 pub fn role_paint(role: Role) -> Paint {
     match role {
         Role::Weights => Paint::Slot(0),
@@ -333,7 +329,8 @@ pub fn role_paint(role: Role) -> Paint {
         Role::OptimizerState => Paint::Slot(3),
         Role::Inputs => Paint::Slot(4),
         Role::Temporaries => Paint::Slot(5),
-        // Eight colours for ten roles: these share one, as hardly a program has both. Training makes the first, serving the second.
+        // Ten roles share eight colours. Each of these pairs has one colour because hardly any program has both: training has the
+        // first, serving the second.
         Role::AutocastCopies | Role::KvCache => Paint::Slot(6),
         Role::Workspaces | Role::Buckets => Paint::Slot(7),
         Role::Unknown => Paint::Other,
@@ -347,7 +344,7 @@ pub fn stream_name(handle: u64, index: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Bytes live at the peak by class of the legend.
+    /// Bytes live at the peak, by legend class.
     fn told(data: &DeviceData, by: ColourBy) -> Vec<(String, u64)> {
         let colours = Colours::build(data, by);
         let lifetimes = &data.tables.lifetimes;
@@ -371,7 +368,7 @@ mod tests {
         let names: Vec<&str> = colours.classes.iter().map(|c| c.name.as_str()).collect();
         assert_eq!(names, ["0", "2", "1", "11", "10", "9", "8", "5 other stacks"]);
         assert_eq!((class[1], class[3], class[12]), (2, 7, 7));
-        // Fewer names than slots: each has one, and nothing is called other.
+        // With fewer names than slots each gets a slot and there is no "other".
         let mut colours = Colours::default();
         assert_eq!(colours.assign(&[weight(0.1, 0), weight(0.0, 0), weight(0.9, 4)], &texts, "stacks"), [1, 0, 0]);
         assert_eq!(colours.classes.len(), 2);

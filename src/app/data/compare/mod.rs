@@ -1,4 +1,4 @@
-//! The comparison of A and B that Compare and the flame graph share: where each side comes from, and what was computed of it.
+//! The comparison of A and B that Compare and the flame graph share: where each side comes from, and the result.
 
 mod suggest;
 
@@ -31,7 +31,7 @@ use vramscope_core::units::count;
 pub use suggest::{Suggestion, suggest};
 
 impl Moment {
-    /// Its event in a device: the last failure; the peak where none failed.
+    /// The event in a device: for `OutOfMemory` the last failure, or the peak when none failed.
     pub fn event(self, data: &DeviceData) -> u32 {
         let peak = data.tables.curves.peak(Quantity::Active).1;
         match self {
@@ -42,8 +42,8 @@ impl Moment {
     }
 }
 
-/// What a side becomes when the other one is given another source, to be looked at `moment`: itself in the same phase, for the
-/// peak of one run against some instant of another says nothing. Flags in the timeline stay where they are.
+/// What a side becomes when the other side gets another source at `moment`: the same recording at the same moment, because the
+/// peak of one run says little beside an arbitrary instant of another. Timeline flags stay where they are.
 pub fn held_against(side: &Source, moment: Moment, here: &DeviceData) -> Source {
     match side {
         Source::Other(other, _) => Source::Other(other.clone(), moment),
@@ -51,80 +51,74 @@ pub fn held_against(side: &Source, moment: Moment, here: &DeviceData) -> Source 
     }
 }
 
-/// The device in front, as a comparison asks for it.
+/// The device in front, with what a comparison needs from it.
 pub struct Here<'a> {
-    /// The device.
     pub data: &'a Arc<DeviceData>,
-    /// What A and B are, and the query in force.
+    /// Holds the sources of A and B and the active query.
     pub shared: &'a SharedViewState,
-    /// What each allocation is for; `None` until it is known.
+    /// The role of each allocation; `None` until known.
     pub roles: Option<&'a Arc<Roles>>,
-    /// The allocations the query holds for.
+    /// The allocations that match the query.
     pub matching: Option<&'a Arc<Matching>>,
-    /// Threads for what takes long.
+    /// Runs what takes long.
     pub jobs: &'a Jobs,
 }
 
 /// A recording that is open in another tab.
 #[derive(Clone)]
 pub struct Open {
-    /// Its tab.
     pub id: DocumentId,
-    /// What the tab says.
+    /// Title of the tab.
     pub title: String,
-    /// The device it shows.
+    /// The device that the tab shows.
     pub data: Arc<DeviceData>,
 }
 
-/// One side, ready to be looked at.
+/// One side, loaded.
 #[derive(Clone)]
 pub struct Side {
-    /// The device.
     pub data: Arc<DeviceData>,
     /// The state after this event.
     pub event: u32,
-    /// True when it is the device in front.
     pub is_here: bool,
-    /// What it is called: `event 30,729`, `rank_1.pickle at its peak`.
+    /// The name of the side: `event 30,729`, `rank_1.pickle at its peak`.
     pub title: String,
 }
 
-/// What the title of a side is an instant of, and the instant: `rank_1.pickle` and `at its peak`. `None` for an instant of a recording
-/// held against itself.
+/// Splits a title into recording and instant: `rank_1.pickle` and `at its peak`. `None` when a recording is compared with itself.
 pub fn split_title(title: &str) -> Option<(&str, String)> {
     let of_moment = |m: &Moment| Some((title.strip_suffix(m.text())?.trim_end(), m.text().to_owned()));
     let of_event = || title.rsplit_once(", event ").map(|(whole, event)| (whole, format!("at event {event}")));
     Moment::ALL.iter().find_map(of_moment).or_else(of_event)
 }
 
-/// Two sides and what differs.
+/// Two sides and their difference.
 pub struct Compared {
-    /// A and B.
     pub sides: [Side; 2],
-    /// What differs.
     pub diff: Comparison,
-    /// What differs by place, largest change first.
+    /// Differences by place in the code, largest change first.
     pub groups: Vec<Group>,
-    /// Bytes by place on one side or both.
+    /// Bytes by place that are on one side or on both.
     pub parts: Parts,
-    /// The places of two programs that share few whole stacks.
+    /// Places in the code, when the two programs have few call stacks in common.
     pub places: Option<Places>,
-    /// What each side's allocations are for. Kept too so that their addresses, which are in the key, are not used again.
+    /// Roles of the allocations of each side. Kept alive because their addresses are part of the cache key and must not be
+    /// reused.
     roles: [Option<Arc<Roles>>; 2],
 }
 
 impl Compared {
-    /// The table that the stacks of rows and groups are in.
+    /// The stack table of rows and groups.
     pub fn stacks(&self) -> &StackTable {
         self.diff.stacks(&self.sides[1].data.recording.stacks)
     }
 
-    /// The table that the stacks of its flame graph are in.
+    /// The stack table of the flame graph.
     pub fn flame_stacks(&self) -> &StackTable {
         self.places.as_ref().map_or_else(|| self.stacks(), Places::stacks)
     }
 
-    /// Entries for its flame graph: by whole stack, or by place where the two programs share few of those.
+    /// Entries of the flame graph: by call stack, or by place when the programs have few call stacks in common.
     pub fn flame_entries(&self, entries: Vec<Entry>) -> Vec<Entry> {
         match &self.places {
             Some(places) => places.gather(entries),
@@ -132,23 +126,22 @@ impl Compared {
         }
     }
 
-    /// The stack in its flame graph of a row.
+    /// The flame graph's stack for a row.
     fn flame_stack(&self, row: &Row) -> StackId {
         self.places.as_ref().and_then(|p| p.stack_of(row.stack)).unwrap_or(row.stack)
     }
 
-    /// The stack in its flame graph of one of the recording in front.
+    /// The flame graph's stack for a stack of the recording in front.
     pub fn flame_stack_of(&self, own: StackId) -> Option<StackId> {
         self.diff.rows.iter().find(|r| self.own_stack(r) == Some(own)).map(|r| self.flame_stack(r))
     }
 
-    /// The heaviest stack in the recording in front of one in its flame graph.
+    /// The stack of the recording in front that holds most of a flame graph's stack.
     pub fn own_of_flame(&self, stack: StackId) -> Option<StackId> {
         let of = self.diff.rows.iter().filter(|r| self.flame_stack(r) == stack && self.own_stack(r).is_some());
         of.max_by_key(|r| r.a.bytes.max(r.b.bytes)).and_then(|r| self.own_stack(r))
     }
 
-    /// One of its sides as an instant.
     fn instant(&self, which: usize) -> Instant<'_> {
         let Side { data, event, .. } = &self.sides[which];
         Instant {
@@ -160,19 +153,18 @@ impl Compared {
         }
     }
 
-    /// The stack of a row in the recording in front, when it is live there.
+    /// The row's stack in the recording in front, when it is live there.
     pub fn own_stack(&self, row: &Row) -> Option<StackId> {
         let b = row.in_b.filter(|_| self.sides[1].is_here);
         b.or_else(|| row.in_a.filter(|_| self.sides[0].is_here))
     }
 }
 
-/// What the query in force holds for on both sides. The other recording is asked the same query, of its own.
+/// The allocations on both sides that match the query. The other recording is searched with its own data.
 pub struct Asked {
     by_stack: [FxHashMap<StackId, u64>; 2],
-    /// Bytes on each side.
     pub bytes: [u64; 2],
-    /// Kept so that their addresses, which are in the key, are not used again.
+    /// Kept alive because their addresses are part of the cache key and must not be reused.
     _of: (Arc<Compared>, Arc<Matching>),
 }
 
@@ -196,12 +188,12 @@ impl Asked {
         Asked { by_stack, bytes, _of: (Arc::clone(compared), Arc::clone(matching)) }
     }
 
-    /// Bytes by stack on each side, in each side's own stacks.
+    /// Bytes by stack on each side, with the stack ids of that side.
     pub fn by_stack(&self) -> [&FxHashMap<StackId, u64>; 2] {
         [&self.by_stack[0], &self.by_stack[1]]
     }
 
-    /// Whether it holds for anything of a row.
+    /// True when a part of the row matches.
     pub fn is_of(&self, row: &Row) -> bool {
         of_row(row, self.by_stack()) != [0, 0]
     }
@@ -209,32 +201,28 @@ impl Asked {
 
 /// The steps of the device in front with their figures.
 pub struct StepTable {
-    /// The steps.
     pub steps: Steps,
-    /// What each did.
     pub figures: Vec<StepFigures>,
 }
 
-/// How far the comparison is.
+/// State of the comparison.
 pub enum Outcome {
-    /// A marker is missing.
     NotChosen,
-    /// A side is being read.
     Loading(Option<f32>),
-    /// A side cannot be had; one sentence says why.
+    /// A side could not be loaded; one sentence says why.
     Failed(String),
-    /// Here it is; the flag is false while a newer one is computed.
+    /// The result. The flag is false while a newer one is computed.
     Ready(Arc<Compared>, bool),
 }
 
-/// A device read for comparison, and what its allocations are for.
+/// A device loaded for comparison, with the roles of its allocations.
 struct Loaded {
     data: Arc<DeviceData>,
     roles: Arc<Roles>,
     name: String,
 }
 
-/// A side with what its comparison needs, and what tells it from another.
+/// A side with what the comparison needs, and its cache key.
 struct Part {
     side: Side,
     roles: Option<Arc<Roles>>,
@@ -254,10 +242,10 @@ impl Part {
     }
 }
 
-/// The index of the device goes with the key: the device that another tab shows can change.
+/// The device index is part of the key because another tab can switch devices.
 type Loading = Derived<(Other, usize, Vec<Rule>), Result<Loaded, String>>;
 
-/// What a side is, for the key of a comparison: its source, its device, its instant, its roles.
+/// Cache key of a side: source, device, instant, roles.
 type Which = (Option<Other>, usize, u32, Option<Identity>);
 
 #[derive(Default)]
@@ -266,25 +254,24 @@ struct Inner {
     rules: Vec<Rule>,
     others: [Loading; 2],
     result: Derived<[Which; 2], Compared>,
-    /// Keyed by the comparison and the query's answer.
+    /// Keyed by the comparison and the query result.
     asked: Derived<(Identity, Identity), Asked>,
-    /// Keyed by the number of events: a live recording goes on.
+    /// Keyed by the number of events, because a live recording grows.
     steps: Derived<usize, StepTable>,
 }
 
-/// The state of a device's comparison. Views of one device share it, so that nothing is computed twice.
+/// The comparison of a device. Shared by its views, so that nothing is computed twice.
 #[derive(Default)]
 pub struct Comparing {
     inner: RefCell<Inner>,
 }
 
 impl Comparing {
-    /// Says which recordings are open in other tabs.
     pub fn set_open(&self, open: Vec<Open>) {
         self.inner.borrow_mut().open = open;
     }
 
-    /// Says which rules of the user's sort allocations into roles.
+    /// Sets the user's role rules.
     pub fn set_rules(&self, rules: &[Rule]) {
         let mut inner = self.inner.borrow_mut();
         if inner.rules != rules {
@@ -292,12 +279,11 @@ impl Comparing {
         }
     }
 
-    /// The recordings that are open in other tabs.
     pub fn open(&self) -> Vec<Open> {
         self.inner.borrow().open.clone()
     }
 
-    /// The comparison as it is right now.
+    /// The present state of the comparison.
     pub fn get(&self, cx: &Here<'_>) -> Outcome {
         let inner = &mut *self.inner.borrow_mut();
         let mut parts = Vec::with_capacity(2);
@@ -323,7 +309,7 @@ impl Comparing {
         }
     }
 
-    /// What the query in force holds for on both sides, once it is known; `None` without a query.
+    /// The allocations that match the query on both sides, once computed; `None` without a query.
     pub fn asked(&self, cx: &Here<'_>, compared: &Arc<Compared>) -> Option<Arc<Asked>> {
         let (query, matching) = (Arc::clone(cx.shared.query.as_ref()?), Arc::clone(cx.matching?));
         let key = (Identity::of(compared), Identity::of(&matching));
@@ -333,7 +319,7 @@ impl Comparing {
         shown.value.filter(|_| shown.is_fresh)
     }
 
-    /// The steps of the device in front, once they are known.
+    /// The steps of the device in front, once computed.
     pub fn steps(&self, cx: &Here<'_>) -> Option<Arc<StepTable>> {
         let data = Arc::clone(cx.data);
         let work = move |progress: &Progress| {
@@ -346,7 +332,7 @@ impl Comparing {
 }
 
 impl Inner {
-    /// One side, or why there is none yet.
+    /// One side, or the reason why it is not there yet.
     fn part(&mut self, cx: &Here<'_>, which: usize) -> Result<Part, Outcome> {
         match &cx.shared.compared[which] {
             Source::Marker | Source::At(_) => {
@@ -373,7 +359,7 @@ impl Inner {
                 let key = (other.clone(), index, rules.clone());
                 let work = move |p: &Progress| load(&data, &wanted, open, &rules, p);
                 let shown = self.others[which].get(cx.jobs, "the other side of Compare", &key, work);
-                // The figures of another recording are not this one's.
+                // A result for an older key belongs to another recording, so it is not shown.
                 let loaded = shown.value.filter(|_| shown.is_fresh).ok_or(Outcome::Loading(shown.fraction))?;
                 let l = loaded.as_ref().as_ref().map_err(|sentence| Outcome::Failed(sentence.clone()))?;
                 let title = format!("{} {}", l.name, moment.text());
@@ -388,7 +374,7 @@ fn roles_of(data: &DeviceData, rules: &[Rule], progress: &Progress) -> Option<Ar
     Roles::build(&data.recording, data.device(), &data.tables, &Rules::new(rules).0, progress).ok().map(Arc::new)
 }
 
-/// Reads or simulates the other side; `None` when cancelled.
+/// Loads or simulates the other side; `None` when cancelled.
 fn load(
     here: &Arc<DeviceData>,
     other: &Other,
@@ -427,7 +413,7 @@ fn load(
     }
 }
 
-/// The requests of this device, served again under other settings.
+/// Simulates the requests of this device under other settings.
 fn simulate(here: &Arc<DeviceData>, conf: &str, progress: &Progress) -> Result<Arc<DeviceData>, String> {
     let question = Question::parse(conf, None).map_err(|e| format!("PyTorch would refuse these settings at {e}"))?;
     let whatif = here.what_if(progress).map_err(|e| e.to_string())?;
@@ -435,8 +421,8 @@ fn simulate(here: &Arc<DeviceData>, conf: &str, progress: &Progress) -> Result<A
     prepare(&Arc::new(recording), 0, progress)
 }
 
-/// What an instant of the device in front is called beside another side: as that one is, `rank_0.pickle at its peak`. `None` where the
-/// other side is an instant of the same device.
+/// The name of an instant of the device in front, in the style of the other side: `rank_0.pickle at its peak`. `None` when both
+/// sides are the same device.
 pub fn title_beside(other: &Source, here: &DeviceData, event: u32) -> Option<String> {
     let name = match other {
         Source::Marker | Source::At(_) => return None,
@@ -450,12 +436,13 @@ pub fn title_beside(other: &Source, here: &DeviceData, event: u32) -> Option<Str
     })
 }
 
-/// What an instant of the device in front is called: the peak or the end of a step, or its event.
+/// The name of an instant of the device in front: the peak or end of a step, or its event.
 pub fn name_of(steps: Option<&StepTable>, event: u32) -> String {
     let step = steps.and_then(|t| Some((t.steps.of(event)?, t)));
     let figures = step.and_then(|(step, t)| Some((step, t.figures.get(step)?)));
     match figures {
-        // Where memory grows to the very end, the end says more: the other instant of a pair is one.
+        // When memory grows until the end of a step, its peak is its end; "end" is then the better name, since suggested pairs
+        // are often step ends.
         Some((step, f)) if f.end == event + 1 => format!("step {} end", number(step)),
         Some((step, f)) if f.peak_event == event => format!("step {} peak", number(step)),
         Some((step, _)) => format!("event {}, step {}", count(u64::from(event)), number(step)),

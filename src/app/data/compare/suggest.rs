@@ -1,25 +1,23 @@
-//! The pair of instants that Compare begins with.
+//! The two instants that Compare suggests first.
 
 use super::StepTable;
 use vramscope_core::anatomy::steps::number;
 
-/// Two instants worth comparing, and why these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// A.
     pub a: u32,
     /// B, later than A.
     pub b: u32,
-    /// How they were chosen, as part of a sentence: `the peaks of …`.
+    /// Why this pair, as part of a sentence: `the peaks of …`.
     pub why: String,
 }
 
-/// A peak this many times the one of the step before is worth a look of its own.
+/// A peak this many times that of the previous step is worth comparing with it.
 const JUMP: f64 = 1.25;
 
-/// The pair that Compare begins with. What ran out of memory is held against the peak of the step before; a step that peaks far
-/// above the one before it against that one; else the same phase of two steps far apart, the ends of the first whole step and of
-/// the last; without steps the start and the peak. `None` where there are too few events. O(steps).
+/// The pair that Compare starts with, by the first rule that applies: an out-of-memory event against the peak of the step before;
+/// a step that peaks far above the previous one against that one; the ends of the first and the last whole step, far apart in the
+/// same phase; without steps, the start and the peak. `None` when there are too few events. O(steps).
 pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> Option<Suggestion> {
     let last = events.checked_sub(1)?;
     let f = &table.figures;
@@ -32,7 +30,7 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
         });
         return with_step.or_else(|| pair(0, oom, format!("{nothing}: the start of the recording, and the out-of-memory event")));
     }
-    // The first step also sets everything up, so it is no measure for the others.
+    // The first step includes set-up, so the others are not measured against it.
     let jump = (2..f.len()).max_by_key(|&i| (f[i].peak, std::cmp::Reverse(i)));
     if let Some(step) = jump.filter(|&i| f[i].peak as f64 >= JUMP * f[i - 1].peak.max(1) as f64) {
         let why = format!(
@@ -45,16 +43,16 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     let mut lengths: Vec<u32> = f.iter().map(|s| s.end - s.first).collect();
     lengths.sort_unstable();
     let typical = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-    // A recording may stop in the middle of a step.
+    // A recording may stop in the middle of a step, so short steps are left out.
     let whole = |i: &usize| u64::from(f[*i].end - f[*i].first) * 10 >= u64::from(typical) * 9;
     let first = (1..f.len()).find(whole);
-    // The one that ends with the recording ends with the program, which is another phase.
+    // A step at the end of the recording may include the program's exit, which is another phase.
     let goes_on = |i: &usize| f[*i].end < events;
     let end = (2..f.len()).rev().find(|i| whole(i) && goes_on(i)).or_else(|| (1..f.len()).rev().find(whole));
     if let (Some(first), Some(end)) = (first, end)
         && end > first
     {
-        // Said as it was chosen: the recording may go on without another step, or stop with this one.
+        // The sentence names the rule by which the last step was chosen.
         let last = match (end + 1 < f.len(), goes_on(&end)) {
             (true, _) => "the last whole one that another follows",
             (false, true) => "the last, after which the recording goes on",
@@ -67,7 +65,7 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
         );
         return pair(f[first].end - 1, f[end].end - 1, why);
     }
-    // Before the first event is no event.
+    // Event 0 as the peak leaves nothing before it to compare with.
     if peak <= last && peak > 0 {
         return pair(0, peak, format!("{nothing}: the start of the recording, and its peak"));
     }
@@ -80,7 +78,7 @@ mod tests {
     use crate::app::data::compare::name_of;
     use vramscope_core::anatomy::steps::{StepFigures, Steps};
 
-    /// Steps of ten events; each peaks in its middle.
+    /// Steps of ten events, each with its peak in the middle.
     fn table(peaks: &[u64], last: u32) -> StepTable {
         let mut bounds: Vec<u32> = (0..=peaks.len() as u32).map(|i| i * 10).collect();
         if let Some(end) = bounds.last_mut() {

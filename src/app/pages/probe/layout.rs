@@ -1,36 +1,33 @@
-//! Where the allocator's map puts segments: one tape of memory, wrapped into rows like text.
+//! Layout of the allocator's map: segments on one tape of memory, wrapped into rows like text.
 
-/// The map's scale, and where each segment begins on the tape.
+/// Scale of the map and position of each segment on the tape.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tape {
-    /// Points a row.
+    /// Points per row.
     row: f32,
-    /// Bytes a point.
+    /// Bytes per point.
     bytes_per_point: f64,
-    /// Where each segment begins on the tape, in points.
+    /// Start of each segment on the tape, in points.
     starts: Vec<f32>,
-    /// Rows used.
     pub rows: usize,
 }
 
-/// A piece of the tape in one row: the row, and its left and right edge in points.
+/// The part of a piece of tape that is in one row: the row, and its left and right edge in points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
     /// Row, from the top.
     pub row: usize,
-    /// Left edge.
     pub left: f32,
-    /// Right edge.
     pub right: f32,
 }
 
 /// Points between segments.
 const GAP: f32 = 3.0;
-/// No segment is narrower.
+/// Least width of a segment in points.
 const LEAST: f32 = 2.0;
 
-/// Lays segments of these sizes onto at most `rows` rows of `row` points. Where there are too many to be told apart, gaps go
-/// and segments shrink to what their bytes need.
+/// Lays segments of these sizes onto at most `rows` rows of `row` points. When there are too many, gaps vanish and segments
+/// shrink to what their bytes need.
 pub fn lay_out(sizes: &[u64], row: f32, rows: usize) -> Tape {
     let total: u64 = sizes.iter().sum();
     if total == 0 || row <= 0.0 || rows == 0 {
@@ -39,7 +36,7 @@ pub fn lay_out(sizes: &[u64], row: f32, rows: usize) -> Tape {
     let room = row * rows as f32;
     let spare = (GAP + LEAST) * sizes.len() as f32;
     let gap = if spare < room * 0.5 { GAP } else { 0.0 };
-    // A row's last points may be lost to a gap at its end.
+    // Each row may lose its last points to a gap.
     let for_bytes = (room - (gap + if gap > 0.0 { LEAST } else { 0.0 }) * sizes.len() as f32 - rows as f32).max(room * 0.25);
     let bytes_per_point = total as f64 / f64::from(for_bytes);
     let mut at = 0.0f32;
@@ -56,7 +53,7 @@ pub fn lay_out(sizes: &[u64], row: f32, rows: usize) -> Tape {
 }
 
 impl Tape {
-    /// The pieces that `size` bytes from `offset` in a segment cover.
+    /// The pieces covered by `size` bytes from `offset` of a segment.
     pub fn pieces(&self, segment: usize, offset: u64, size: u64) -> impl Iterator<Item = Piece> + use<> {
         let start = self.starts.get(segment).copied().unwrap_or(0.0);
         let from = start + (offset as f64 / self.bytes_per_point) as f32;
@@ -69,7 +66,7 @@ impl Tape {
         })
     }
 
-    /// The segment under a point of a row, and the byte inside it; `None` in a gap.
+    /// The segment and the byte in it at a point of a row; `None` in a gap.
     pub fn hit(&self, row: usize, x: f32, sizes: &[u64]) -> Option<(usize, u64)> {
         let at = row as f32 * self.row + x;
         let segment = self.starts.partition_point(|&s| s <= at).checked_sub(1)?;

@@ -1,7 +1,7 @@
-//! The probe's page: choose a scenario, run it on a simulated card or a real one, watch the allocator work, keep the recording.
+//! The probe page: choose a scenario, run it on a simulated or a real card, watch the allocator, keep the recording.
 //!
-//! A page is what a tab shows instead of a recording's views. The run is listened to by a thread of its own, which hands over a
-//! picture some thirty times a second; the page draws the newest.
+//! A page replaces the views of a tab. A thread listens to the run and sends a picture about thirty times a second; the page
+//! draws the newest.
 
 mod layout;
 mod page;
@@ -22,99 +22,92 @@ use vramscope_live::probe::{
     ALL, Compared, Conditions, Job, LivePicture, LiveSegment, Recorder, Report, Run, Scenario, Target, Values, replay_report,
 };
 
-/// A picture of a run at one moment.
+/// The state of a run at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
-    /// Curve, totals, what the run said of itself.
+    /// Curve, totals and messages of the run.
     pub picture: LivePicture,
-    /// Segments with their blocks.
     pub segments: Vec<LiveSegment>,
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Its figures.
     pub report: Report,
-    /// A replay's comparison with the model.
+    /// For a replay, the comparison with the allocator model.
     pub compared: Option<Compared>,
-    /// Its recording.
     pub recording: Arc<Recording>,
-    /// The tab that shows it.
+    /// The tab that shows the recording.
     pub document: Option<DocumentId>,
 }
 
-/// A run under way.
+/// A run in progress.
 struct UnderWay {
-    /// Pictures; one that nobody took yet is enough.
+    /// Moments; the channel holds one, because only the newest is drawn.
     moments: Receiver<Moment>,
-    /// The last picture, and how it ended.
+    /// The last moment and the outcome.
     over: Receiver<(Moment, Result<Finished, String>)>,
     stop: Arc<AtomicBool>,
 }
 
-/// The requests of an open recording, to be run again.
+/// The requests of an open recording, to be replayed.
 #[derive(Clone)]
 pub struct Replayable {
-    /// Which.
     pub recording: Arc<Recording>,
-    /// Index of its device.
+    /// Index of the device.
     pub device: usize,
-    /// What its tab says.
+    /// Title of its tab.
     pub title: String,
 }
 
 impl Replayable {
-    /// Events of its device.
+    /// Number of events of the device.
     pub fn events(&self) -> u64 {
         self.recording.devices.get(self.device).map_or(0, |d| d.events.len() as u64)
     }
 }
 
-/// The page's state.
 pub struct ProbePage {
-    /// The recording whose requests can be run again; it stays when its tab is closed.
+    /// The recording to replay; it stays when its tab is closed.
     pub replay: Option<Replayable>,
-    /// The recordings in other tabs that could be, as of this frame.
+    /// The recordings in other tabs that could be replayed.
     pub open: Vec<Replayable>,
-    /// What is chosen: `None` the replay.
+    /// Index of the chosen scenario; `None` for the replay.
     pub chosen: Option<usize>,
-    /// Text of each parameter.
+    /// The parameters as typed.
     pub parameters: Vec<String>,
-    /// Settings as typed.
     pub conf: String,
-    /// Limit as typed; empty is none.
+    /// The limit as typed; empty for none.
     pub limit: String,
-    /// 0 simulated, 1 the real card.
+    /// 0 for the simulated card, 1 for the real one.
     pub target: usize,
-    /// Run although others use the card.
+    /// Run although other processes use the card.
     pub is_shared: bool,
     /// Index of [`PACES`].
     pub pace: usize,
-    /// What is wrong with what was typed, or why a run could not start.
+    /// Why the input is invalid, or why the run did not start.
     pub complaint: Option<String>,
-    /// The newest picture.
     pub moment: Arc<Moment>,
-    /// How the last run ended.
+    /// Outcome of the last run.
     pub outcome: Option<Result<Finished, String>>,
     under_way: Option<UnderWay>,
 }
 
-/// Bytes as text that is read back to the byte: in the largest unit where that is exact.
+/// Bytes as text that parses back to the same value: in the largest unit in which it is exact.
 fn exact(bytes: u64) -> String {
     let text = Bytes(bytes).to_string();
     if Bytes::parse(&text).is_ok_and(|read| read.0 == bytes) { text } else { bytes.to_string() }
 }
 
-/// How fast a run goes: the name, and the rest at each step.
+/// Speeds of a run: the name, and the pause after each step.
 pub const PACES: [(&str, Duration); 3] =
     [("to watch", Duration::from_millis(120)), ("slow", Duration::from_millis(500)), ("at full speed", Duration::ZERO)];
 
-/// Pictures a second are limited to this distance.
+/// Shortest time between two pictures.
 const FRAME: Duration = Duration::from_millis(33);
 
 impl ProbePage {
-    /// A page, with the requests of a recording on top where one is given.
+    /// A page; `replay` is offered first when given.
     pub fn new(replay: Option<Replayable>) -> Self {
         let mut page = ProbePage {
             chosen: if replay.is_some() { None } else { ALL.iter().position(|s| s.name == "fragmentation") },
@@ -135,7 +128,7 @@ impl ProbePage {
         page
     }
 
-    /// Chooses what to run, with its defaults. Not while a run is under way.
+    /// Chooses what to run and sets its default parameters. Ignored while a run is in progress.
     pub fn choose(&mut self, chosen: Option<usize>) {
         if self.is_running() {
             return;
@@ -143,7 +136,7 @@ impl ProbePage {
         self.chosen = chosen;
         let scenario = self.scenario();
         self.parameters = scenario.map_or_else(Vec::new, |s| s.params.iter().map(|p| p.show(p.default)).collect());
-        // A recording's requests run under its own conditions until the user says otherwise.
+        // A replay uses the settings and limit of the recording until the user changes them.
         let recorded = self.replay.as_ref().filter(|_| scenario.is_none()).and_then(|r| r.recording.devices.get(r.device));
         self.conf = match scenario {
             Some(s) => s.conf.to_owned(),
@@ -155,7 +148,7 @@ impl ProbePage {
         self.outcome = None;
     }
 
-    /// Chooses the requests of an open recording. Not while a run is under way.
+    /// Chooses the requests of an open recording. Ignored while a run is in progress.
     pub fn choose_recording(&mut self, replay: Replayable) {
         if !self.is_running() {
             self.replay = Some(replay);
@@ -163,12 +156,11 @@ impl ProbePage {
         }
     }
 
-    /// The scenario chosen; `None` for a replay.
+    /// The chosen scenario; `None` for a replay.
     pub fn scenario(&self) -> Option<&'static Scenario> {
         ALL.get(self.chosen?)
     }
 
-    /// True while a run is under way.
     pub fn is_running(&self) -> bool {
         self.under_way.is_some()
     }
@@ -193,7 +185,7 @@ impl ProbePage {
         Ok((job, Conditions { conf: Some(self.conf.clone()), limit, pace: PACES[self.pace.min(PACES.len() - 1)].1 }))
     }
 
-    /// Starts the run that is chosen.
+    /// Starts the chosen run.
     pub fn start(&mut self, jobs: &Jobs) {
         if self.is_running() {
             return;
@@ -204,7 +196,7 @@ impl ProbePage {
             if self.target == 0 { Target::Simulated } else { Target::Card { index: 0, is_shared: self.is_shared, fills: false } };
         let run = self.job().and_then(|(job, mut conditions)| {
             if jobs.is_synchronous {
-                // Nobody can watch.
+                // Nobody watches, so there are no pauses.
                 conditions.pace = Duration::ZERO;
             }
             Ok((Run::start(&job, target, &conditions)?, job))
@@ -222,19 +214,19 @@ impl ProbePage {
         }
     }
 
-    /// The most that was reserved so far.
+    /// The highest reserved bytes so far.
     pub fn peak_reserved(&self) -> u64 {
         self.moment.picture.points.iter().map(|p| p.reserved).max().unwrap_or(0)
     }
 
-    /// Asks the run to give everything back and end.
+    /// Asks the run to free everything and end.
     pub fn stop(&self) {
         if let Some(run) = &self.under_way {
             run.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Takes in what arrived; gives the recording of a run that has just ended.
+    /// Takes in what arrived. Returns the recording of a run that just ended.
     pub fn poll(&mut self) -> Option<Arc<Recording>> {
         let run = self.under_way.as_ref()?;
         if let Some(moment) = run.moments.try_iter().last() {
@@ -257,7 +249,6 @@ impl ProbePage {
         made
     }
 
-    /// Remembers the tab that shows the last run's recording.
     pub fn opened(&mut self, document: DocumentId) {
         if let Some(Ok(finished)) = &mut self.outcome {
             finished.document = Some(document);
@@ -271,7 +262,7 @@ impl Drop for ProbePage {
     }
 }
 
-/// Listens to a run to its end; gives the last picture and how it ended.
+/// Listens to a run until it ends. Returns the last moment and the outcome.
 fn listen(
     mut run: Run,
     job: &Job,
@@ -305,9 +296,8 @@ fn listen(
             let moment = Moment { picture: picture.clone(), segments: picture.segments() };
             match sender.try_send(moment) {
                 Ok(()) => jobs.wake(),
-                // The window is behind: the next picture will do.
+                // The window is busy; a newer picture follows.
                 Err(TrySendError::Full(_)) => {}
-                // The page was closed.
                 Err(TrySendError::Disconnected(_)) => stop.store(true, Ordering::Relaxed),
             }
         }

@@ -1,4 +1,4 @@
-//! The probe's page on screen: scenarios and parameters at the left, what happens at the right.
+//! Draws the probe page: scenarios and parameters at the left, the run at the right.
 
 use egui::{
     Align, Layout, Popup, PopupCloseBehavior, Rect, Role, ScrollArea, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2,
@@ -26,10 +26,9 @@ use vramscope_live::probe::{ALL, Ending};
 
 /// Width of the left column.
 const LEFT: f32 = 320.0;
-/// Height of the head.
+/// Height of the page header.
 const HEAD: f32 = 78.0;
 
-/// Draws the page over the whole of `ui`.
 pub fn page_ui(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, jobs: &Jobs, actions: &Actions) {
     let rect = ui.max_rect();
     ui.painter().rect_filled(rect, 0.0, t.s1);
@@ -60,7 +59,7 @@ fn title(page: &ProbePage) -> String {
     }
 }
 
-/// What the page says first: how it went, what is happening, or what would.
+/// The main sentence: the outcome, what is running, or what would run.
 fn sentence(page: &ProbePage) -> String {
     if page.is_running() {
         let p = &page.moment.picture;
@@ -146,7 +145,7 @@ fn header(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, rect: Rect, jobs: &Jobs
     });
 }
 
-/// The "?" with the legend of the pictures.
+/// The "?" button with the legend.
 fn explanation(ui: &mut Ui, t: &Tokens) {
     let button = icon_button(ui, Icon::Help, "Explain the probe");
     Popup::menu(&button).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
@@ -210,7 +209,7 @@ fn choices(page: &mut ProbePage, ui: &mut Ui, t: &Tokens) {
     });
 }
 
-/// The recordings in other tabs, as a list to pick from.
+/// A list of the recordings in other tabs, to choose one.
 fn recordings(page: &ProbePage, ui: &mut Ui, t: &Tokens) -> Option<Replayable> {
     if page.open.is_empty() {
         if page.replay.is_none() {
@@ -246,7 +245,7 @@ fn recordings(page: &ProbePage, ui: &mut Ui, t: &Tokens) -> Option<Replayable> {
     picked
 }
 
-/// A label at the left, a control at the right.
+/// A row with a label at the left and a control at the right.
 fn line(ui: &mut Ui, t: &Tokens, name: &str, about: &str, control: impl FnOnce(&mut Ui)) {
     ui.allocate_ui_with_layout(vec2(ui.available_width(), 28.0), Layout::left_to_right(Align::Center), |ui| {
         ui.add_space(12.0);
@@ -340,7 +339,7 @@ fn pictures(page: &ProbePage, ui: &mut Ui, t: &Tokens) {
     map(page, ui, t);
 }
 
-/// A figure once there is one.
+/// The figure, or nothing before the first event.
 fn shown(bytes: u64, events: u64) -> String {
     if events == 0 { String::new() } else { Bytes(bytes).to_string() }
 }
@@ -393,7 +392,7 @@ fn map(page: &ProbePage, ui: &mut Ui, t: &Tokens) {
     }
 }
 
-/// What is under the pointer.
+/// The tooltip of the block or hole under the pointer.
 fn tip(page: &ProbePage, ui: &mut Ui, t: &Tokens, segment: usize, offset: u64) {
     let moment = &page.moment;
     let Some(s) = moment.segments.get(segment) else { return };

@@ -1,4 +1,4 @@
-//! The live curve and the allocator's map.
+//! Paints the live curve and the allocator's map.
 
 use egui::{Color32, Painter, Rect, pos2};
 
@@ -12,21 +12,21 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::viewport::Scale;
 use vramscope_core::model::BlockState;
 
-/// Height of a row of the map, and the distance of two.
+/// Height of a row of the map.
 pub const ROW: f32 = 18.0;
-/// Distance from row to row.
+/// Distance between the tops of two rows.
 pub const PITCH: f32 = 22.0;
 
-/// The colour of what a place asks for.
+/// The colour for the call site of a request.
 pub fn colour(t: &Tokens, site: u32, sites: usize) -> Color32 {
     if sites == 0 {
-        // A replay's places are stacks: more than there are colours, so colours repeat.
+        // A replay's sites are stacks, of which there are more than colours, so colours repeat.
         return if site == u32::MAX { t.other } else { t.slot(site as usize % 7) };
     }
     if (site as usize) < sites { t.slot(site as usize % 8) } else { t.other }
 }
 
-/// Reserved and live memory over the events so far, with the limit where there is one.
+/// Reserved and live memory over the events so far, and the limit when there is one.
 pub fn curve(painter: &Painter, t: &Tokens, plot: Rect, moment: &Moment) {
     let picture = &moment.picture;
     let limit = picture.hello.limit.or((picture.ooms > 0).then_some(picture.reserved));
@@ -78,7 +78,7 @@ pub fn curve(painter: &Painter, t: &Tokens, plot: Rect, moment: &Moment) {
     }
 }
 
-/// The allocator's map: segments as a tape, blocks in the colours of who asked, free memory hatched.
+/// The allocator's map: segments as a tape, blocks coloured by call site, free memory hatched.
 pub fn map(painter: &Painter, t: &Tokens, origin: egui::Pos2, tape: &Tape, moment: &Moment, pointed: Option<(usize, u64)>) {
     let mut batch = Batch::new(painter).hatch_origin(origin);
     let sites = moment.picture.hello.sites.len();
@@ -100,7 +100,7 @@ pub fn map(painter: &Painter, t: &Tokens, origin: egui::Pos2, tape: &Tape, momen
             let is_pending = block.state == BlockState::PendingFree;
             for piece in tape.pieces(i, block.address - segment.address, block.size) {
                 let mut r = rect(piece);
-                // Blocks side by side are told apart by a line where there is room for one.
+                // A line separates neighbouring blocks when there is room.
                 if r.width() > 4.0 {
                     r.max.x -= 1.0;
                 }

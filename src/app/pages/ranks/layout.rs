@@ -1,4 +1,4 @@
-//! What goes where on the ranks page: order of rows, columns, bars, the grid of small curves. No egui but its geometry.
+//! Layout of the ranks page: order of rows, columns, bars, the grid of small curves. Uses only egui's geometry.
 
 use egui::{Rangef, Rect, Vec2, pos2, vec2};
 
@@ -7,29 +7,25 @@ use vramscope_core::compare::ranks::{Overview, RankRow};
 /// A column of the ranks table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Its rank.
     Rank,
-    /// The file.
     File,
-    /// Highest reserved bytes.
     Peak,
-    /// Highest active bytes.
     PeakActive,
     /// Reserved bytes at the end.
     End,
     /// Active bytes at the end.
     EndActive,
-    /// The number the process knew its device by.
+    /// The device index that the process used.
     Device,
-    /// What is odd about it.
+    /// What is unusual about the rank.
     Remark,
-    /// The peak as a bar, which is no order of its own.
+    /// The peak as a bar; not sortable.
     Bar,
 }
 
 impl Column {
-    /// Every column, left to right, with the points it takes (the file and the bar at least) and the order in which columns are left
-    /// out where there is no room: 0 never.
+    /// Every column from left to right, with its width in points (a minimum for file and bar) and its rank in the order in which
+    /// columns are dropped when space is short; 0 is never dropped.
     const ALL: [(Column, f32, u8); 9] = [
         (Column::Rank, 44.0, 0),
         (Column::File, 96.0, 0),
@@ -42,12 +38,12 @@ impl Column {
         (Column::Remark, 132.0, 0),
     ];
 
-    /// The columns that a table of a width has room for, with their widths.
+    /// The columns that fit a table of this width, with their widths.
     pub fn fitting(width: f32, shown: Shown) -> Vec<(Column, f32)> {
         let of = |&(column, points, gives_way): &(Column, f32, u8)| match column {
             Column::Bar if !shown.bar => None,
             Column::Remark if !shown.remarks => None,
-            // Figures at the end give way to a name that tells files apart.
+            // The end figures are dropped before a file name that tells rows apart gets too narrow.
             Column::File => Some((column, shown.name.clamp(points, 220.0), gives_way)),
             _ => Some((column, points, gives_way)),
         };
@@ -57,43 +53,38 @@ impl Column {
         all.into_iter().filter(|c| c.2 <= most).map(|(column, points, _)| (column, points)).collect()
     }
 
-    /// Figures and remarks are asked for largest first, names in their order.
+    /// Figures and remarks sort largest first, names in their natural order.
     pub fn is_descending_first(self) -> bool {
         !matches!(self, Column::Rank | Column::File | Column::Device)
     }
 }
 
-/// What a table of ranks has to show.
+/// Contents of the table that decide which columns are useful.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
-    /// The peaks are drawn in the table.
     pub bar: bool,
-    /// Something is odd about a row.
+    /// At least one row has a remark.
     pub remarks: bool,
-    /// Points of the longest name of a file.
+    /// Width of the longest file name in points.
     pub name: f32,
 }
 
-/// Which rows are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listed {
-    /// Every one.
     #[default]
     All,
-    /// Those that ran out of memory.
     Failed,
-    /// Those away from the median.
+    /// Only ranks whose peak is far from the median.
     Outliers,
 }
 
 impl Listed {
-    /// What can be chosen for rows of this overview, with how many rows each lists: what lists none is no choice.
+    /// The choices for this overview, with the number of rows of each. Choices without rows are left out.
     pub fn choices(rows: usize, overview: &Overview) -> Vec<(Listed, usize)> {
         let all = [(Listed::All, rows), (Listed::Failed, overview.failed), (Listed::Outliers, overview.outliers.len())];
         all.into_iter().filter(|(listed, many)| *listed == Listed::All || *many > 0).collect()
     }
 
-    /// Its name.
     pub fn text(self) -> &'static str {
         match self {
             Listed::All => "All",
@@ -103,7 +94,7 @@ impl Listed {
     }
 }
 
-/// Positions of rows in the order shown. Equal rows stay in order of rank.
+/// Row indices in display order. Equal rows keep the order of ranks.
 pub fn order(rows: &[RankRow], overview: &Overview, listed: Listed, (column, descending): (Column, bool)) -> Vec<usize> {
     let is_listed = |i: &usize| match listed {
         Listed::All => true,
@@ -130,13 +121,13 @@ pub fn order(rows: &[RankRow], overview: &Overview, listed: Listed, (column, des
             Column::EndActive => x.end_active.cmp(&y.end_active),
             Column::Remark => weight(a).cmp(&weight(b)),
         };
-        // What is not read yet has no figures to be sorted by.
+        // Rows that are not read yet have no figures to sort by.
         x.is_pending.cmp(&y.is_pending).then(if descending { ordering.reverse() } else { ordering })
     });
     order
 }
 
-/// The bars of the chart of peaks: one a row, in order, each at least a pixel, with a gap when there is room.
+/// A bar of the peaks chart: one per row, at least a pixel wide, with gaps when there is room.
 pub fn bar(area: Rect, at: usize, of: usize, share: f64) -> Rect {
     let width = area.width() / of.max(1) as f32;
     let gap = if width >= 6.0 { (width * 0.25).min(8.0) } else { 0.0 };
@@ -146,14 +137,14 @@ pub fn bar(area: Rect, at: usize, of: usize, share: f64) -> Rect {
     Rect::from_min_max(pos2(left, area.bottom() - height), pos2(left + most, area.bottom()))
 }
 
-/// The mark under a bar whose rank ran out of memory: as wide as the bar, but never too narrow to be seen.
+/// The mark under the bar of a rank that ran out of memory: as wide as the bar, with a visible minimum.
 pub fn mark(area: Rect, bar: Rect) -> Rect {
     let width = bar.width().max(3.0);
     let left = (bar.center().x - width / 2.0).min(area.right() - width).max(area.left());
     Rect::from_min_size(pos2(left, area.bottom() + 1.0), vec2(width, 5.0))
 }
 
-/// The bar under a point, however high it is.
+/// The bar at a horizontal position, whatever its height.
 pub fn bar_at(area: Rect, of: usize, x: f32) -> Option<usize> {
     if of == 0 || !area.x_range().contains(x) {
         return None;
@@ -161,10 +152,10 @@ pub fn bar_at(area: Rect, of: usize, x: f32) -> Option<usize> {
     Some((((x - area.left()) / area.width() * of as f32) as usize).min(of - 1))
 }
 
-/// As many ranks as are shown one below the other, with bars in the table and large curves; more get a chart of bars and small curves.
+/// Up to this many ranks are stacked, with bars in the table and large curves. More get a bar chart and small curves.
 pub const FEW: usize = 12;
 
-/// Where the numbers of ranks stand under the chart of bars: every `step`-th position, far enough from the next for its label.
+/// Step between labelled ranks under the bar chart, so that labels do not touch.
 pub fn label_step(width: f32, of: usize, label: f32) -> usize {
     let each = width / of.max(1) as f32;
     let mut step = 1usize;
@@ -174,8 +165,8 @@ pub fn label_step(width: f32, of: usize, label: f32) -> usize {
     step
 }
 
-/// Puts labels of given middles and widths in a row without overlap, the first ones first: the left edge of each, `None` for one that
-/// has no room.
+/// Places labels with given middles and widths in a row without overlap, in order of priority. Returns the left edge of each, or
+/// `None` when it does not fit.
 pub fn callouts(room: Rangef, wanted: &[(f32, f32)]) -> Vec<Option<f32>> {
     let mut taken: Vec<Rangef> = Vec::new();
     wanted
@@ -192,10 +183,10 @@ pub fn callouts(room: Rangef, wanted: &[(f32, f32)]) -> Vec<Option<f32>> {
         .collect()
 }
 
-/// Points between two small curves.
+/// Points between two curves of the grid.
 pub const GAP: f32 = 12.0;
 
-/// The grid of small curves over a width: columns, and the size of a cell.
+/// The grid of small curves for a width: number of columns, size of a cell.
 pub fn grid(width: f32, rows: usize) -> (usize, Vec2) {
     const LEAST: f32 = 168.0;
     let columns = (((width + GAP) / (LEAST + GAP)) as usize).clamp(1, rows.max(1));
@@ -203,8 +194,8 @@ pub fn grid(width: f32, rows: usize) -> (usize, Vec2) {
     (columns, vec2(cell, 76.0))
 }
 
-/// The grid of large curves that fill a room: columns, and the size of a cell, about twice as wide as high and never lower than can be
-/// read (then the grid is higher than its room).
+/// The grid of large curves that fills `room`: number of columns, size of a cell. Cells are about twice as wide as high and keep
+/// a readable height, even if the grid then exceeds the room.
 pub fn large_grid(room: Vec2, rows: usize) -> (usize, Vec2) {
     let rows = rows.max(1);
     let cell = |columns: usize| {

@@ -1,9 +1,9 @@
-//! The ranks page: a folder of recordings, one a rank, filling in as they are read.
+//! The ranks page: a folder with one recording per rank. Rows fill in as files are read.
 //!
-//! Every file has its row from the moment the folder is listed, in order of rank, and keeps it while the others are read.
+//! As soon as the folder is listed, every file has a row in order of rank, and it keeps its place while the others are read.
 //!
-//! A page is what a tab shows instead of a recording's views: it has no cursor and no device, only rows and small curves
-//! ([`RankRow`]). Opening a rank puts its recording in a tab of its own.
+//! A page replaces the views of a tab. This one has no cursor and no device, only rows and small curves ([`RankRow`]). Opening a
+//! rank opens its recording in another tab.
 
 mod layout;
 mod overlay;
@@ -24,40 +24,36 @@ use vramscope_core::compare::ranks::{self, Job, Overview, RankRow};
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
 
-/// Which of the files was read, and its answer: its rows, or one sentence.
+/// The index of a file and its rows, or one sentence of error.
 type Answer = (usize, Result<Vec<RankRow>, String>);
 
-/// A folder of ranks in a tab.
 pub struct Ranks {
-    /// How many files are read; cancelled when this is dropped.
+    /// Progress in files read; cancelled when this is dropped.
     pub progress: Arc<Progress>,
-    /// What was read so far, by job: the ranks of one are never measured against those of another.
+    /// The recordings read so far, grouped by job, because ranks are only compared within one job.
     pub jobs: Vec<Job>,
-    /// The name of the job on screen, once the user chose one.
+    /// The name of the job that the user chose.
     pub wanted: Option<String>,
-    /// Which of the jobs is on screen.
+    /// Index of the job on screen.
     shown: usize,
-    /// Its name, by which it is found again when rows arrive.
+    /// Name of the job on screen, to find it again when rows arrive.
     on_screen: Option<String>,
-    /// What the shown job says, or that none was read yet.
+    /// An empty overview for when no job was read yet.
     nothing: Overview,
-    /// Files that were not read, one sentence each.
+    /// One sentence for each file that was not read.
     pub errors: Vec<String>,
-    /// Files to read; none until the folder is listed.
+    /// Files to read; empty until the folder is listed.
     pub files: Vec<PathBuf>,
-    /// Files answered.
     pub answered: usize,
-    /// The rows chosen, A then B, by file and device, which stay while rows arrive.
+    /// The rows chosen as A and B, by file and device index, which stay valid while rows arrive.
     pub chosen: [Option<(PathBuf, usize)>; 2],
-    /// The column rows are sorted by, and whether descending.
     pub sort: (Column, bool),
-    /// Which rows are listed.
     pub listed: Listed,
-    /// The row of the table that shall have the keyboard, until it has.
+    /// The row that should get the keyboard focus, until it has it.
     focus: Option<usize>,
-    /// The row whose curve is brought into view in the next frame.
+    /// The row whose curve is scrolled into view in the next frame.
     reveal: Option<usize>,
-    /// Positions in the shown job's rows, in the order shown.
+    /// Indices into the shown job's rows, in display order.
     order: Vec<usize>,
     folder: Option<Receiver<Result<Vec<PathBuf>, String>>>,
     answers: Receiver<Answer>,
@@ -70,15 +66,15 @@ impl Drop for Ranks {
 }
 
 impl Ranks {
-    /// Reads the recordings of folders, patterns and files on threads of their own.
+    /// Reads the recordings of folders, patterns and files on threads.
     pub fn open(jobs: &Jobs, paths: Vec<PathBuf>) -> Self {
         let progress = Arc::new(Progress::new());
-        // Holds at most one answer a file.
+        // Holds at most one answer per file.
         let (sender, answers) = channel::<Answer>();
         let (tell, listed) = sync_channel(1);
         let shared = Arc::clone(&progress);
         let wake = jobs.clone();
-        // The answer of the thread itself says nothing that the channels do not.
+        // The thread answers through the channels, so its own result is not needed.
         drop(jobs.spawn("ranks", move || {
             let mut paths = match formats::folder::recordings_in(&paths) {
                 Ok(paths) => paths,
@@ -87,11 +83,11 @@ impl Ranks {
                     return;
                 }
             };
-            // Read in the order in which they are shown: rank 2 before rank 10.
+            // Files are read in display order: rank 2 before rank 10.
             let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             paths.sort_by_cached_key(|path| (ranks::rank_of_name(&name(path)).unwrap_or(u32::MAX), path.clone()));
             let _ = tell.send(Ok(paths.clone()));
-            // A file reports to a progress of its own: the shared one counts files.
+            // Each file has its own progress, because the shared one counts files.
             let open = |path: &Path| formats::open(path, &Progress::new()).map_err(|e| e.to_string());
             let each = |at: usize, answer| {
                 let _ = sender.send((at, answer));
@@ -120,10 +116,10 @@ impl Ranks {
         }
     }
 
-    /// Takes in what arrived. One sentence when there is nothing to show at all.
+    /// Takes in what arrived.
     ///
     /// # Errors
-    /// The folder cannot be listed, or no file of it holds a device's memory.
+    /// One sentence when the folder cannot be listed or no file holds a device's memory.
     pub fn poll(&mut self) -> Result<(), String> {
         if let Some(folder) = &self.folder {
             match folder.try_recv() {
@@ -138,7 +134,7 @@ impl Ranks {
                 Err(TryRecvError::Disconnected) => return Err("the folder could not be read; please report this".to_owned()),
             }
         }
-        // As many as fit a frame: a row costs microseconds, the rest waits for the next.
+        // Limited per frame. A row costs microseconds, and the rest waits for the next frame.
         let (mut answers, mut is_over): (Vec<Answer>, bool) = (Vec::new(), false);
         while answers.len() < 512 && !is_over {
             match self.answers.try_recv() {
@@ -166,7 +162,7 @@ impl Ranks {
             }
         }
         if is_over && !self.is_done() {
-            // A thread panicked over a file, and says nothing more of any.
+            // A thread panicked over a file and will not answer for the remaining ones.
             for row in self.jobs.iter().flat_map(|job| &job.rows).filter(|row| row.is_pending && !read.contains(&row.path)) {
                 self.errors
                     .push(format!("{} was not read: an error in vramscope; please report it with the file", row.path.display()));
@@ -178,7 +174,7 @@ impl Ranks {
         if !read.is_empty() {
             let old = std::mem::take(&mut self.jobs).into_iter().flat_map(|job| job.rows);
             let mut rows: Vec<RankRow> = old.filter(|r| !(r.is_pending && read.contains(&r.path))).chain(new).collect();
-            // Traces tell how many processes there are; those to come are taken for ranks of the same job meanwhile.
+            // Traces record the number of processes. Pending files are taken for ranks of the same job until they are read.
             let processes = rows.iter().find(|r| !r.is_pending).and_then(|r| r.world_size);
             rows.iter_mut().filter(|r| r.is_pending).for_each(|r| r.world_size = processes);
             self.jobs = ranks::by_job(rows);
@@ -195,11 +191,11 @@ impl Ranks {
         Ok(())
     }
 
-    /// Puts a file's only row in the place that was kept for it, where it turned out to be the rank that its name tells: nothing moves, and
-    /// no jobs are made out anew. Gives the rows back where that is not so.
+    /// Puts a file's only row into its reserved place, if it is the rank that the file name says. Then nothing moves and jobs
+    /// need no regrouping. Otherwise returns the rows.
     fn fill_in(&mut self, mut rows: Vec<RankRow>) -> Option<Vec<RankRow>> {
         let [row] = rows.as_mut_slice() else { return Some(rows) };
-        // Counters go beside the recording of their rank.
+        // Counters are added to the recording of their rank.
         if row.is_counters {
             return Some(rows);
         }
@@ -212,8 +208,7 @@ impl Ranks {
         None
     }
 
-    /// Puts the job that the user wants on screen; until one was chosen, the [likely](ranks::likely) one. While files are read the job on
-    /// screen stays.
+    /// Shows the job that the user chose, or the [likely](ranks::likely) one. While files are being read the job on screen stays.
     fn choose_job(&mut self) {
         let by_name = |name: &String| self.jobs.iter().position(|job| job.name == *name);
         let on_screen = self.on_screen.take().filter(|_| !self.is_done());
@@ -222,13 +217,12 @@ impl Ranks {
         self.arrange();
     }
 
-    /// Shows another job.
     pub fn show_job(&mut self, at: usize) {
         self.wanted = self.jobs.get(at).map(|job| job.name.clone());
         self.choose_job();
     }
 
-    /// Where the job on screen stands among [`jobs`](Self::jobs).
+    /// Index of the job on screen in [`jobs`](Self::jobs).
     pub fn shown_job(&self) -> usize {
         self.shown
     }
@@ -238,44 +232,44 @@ impl Ranks {
         self.jobs.get(self.shown).map_or(&[], |job| &job.rows)
     }
 
-    /// What the rows of the job on screen say together.
+    /// Summary of the job on screen.
     pub fn overview(&self) -> &Overview {
         self.jobs.get(self.shown).map_or(&self.nothing, |job| &job.overview)
     }
 
-    /// The median that pictures show: of several ranks, unless their peaks lie so far apart that it is nobody's.
+    /// The median peak for pictures. `None` for single recordings, and when the peaks form groups so far apart that no rank is
+    /// near the median.
     pub fn median_shown(&self) -> Option<u64> {
         let o = self.overview();
         Some(o.median_peak).filter(|&median| median > 0 && o.division.is_none() && self.are_ranks() && self.rows().len() > 1)
     }
 
-    /// True when every file was answered.
+    /// True when every file was read or failed.
     pub fn is_done(&self) -> bool {
         self.folder.is_none() && self.answered >= self.files.len()
     }
 
-    /// Sorts by a column; by the same one again the other way round.
+    /// Sorts by a column, or reverses the order when it is the present one.
     pub fn sort_by(&mut self, column: Column) {
         let descending = if self.sort.0 == column { !self.sort.1 } else { column.is_descending_first() };
         self.sort = (column, descending);
         self.arrange();
     }
 
-    /// Lists all rows or some of them.
     pub fn list(&mut self, listed: Listed) {
         self.listed = listed;
         self.arrange();
     }
 
     fn arrange(&mut self) {
-        // Another job may have none of what was listed.
+        // Another job may lack the rows of the present choice.
         if Listed::choices(self.rows().len(), self.overview()).iter().all(|(choice, _)| *choice != self.listed) {
             self.listed = Listed::All;
         }
         self.order = layout::order(self.rows(), self.overview(), self.listed, self.sort);
     }
 
-    /// Chooses a row: the first becomes A, another B, and a further one takes the place of B. One that is chosen is let go.
+    /// Chooses a row: the first becomes A, the second B, and further ones replace B. Choosing a chosen row unchooses it.
     pub fn choose(&mut self, at: usize) {
         let Some(row) = self.rows().get(at).filter(|r| !r.is_pending) else { return };
         if let Some(slot) = self.chosen_as(row) {
@@ -286,17 +280,17 @@ impl Ranks {
         self.chosen[slot] = Some((row.path.clone(), row.device_index));
     }
 
-    /// Lets A and B go; false when none was chosen.
+    /// Unchooses A and B; false when neither was chosen.
     pub fn let_go(&mut self) -> bool {
         std::mem::take(&mut self.chosen).iter().any(Option::is_some)
     }
 
-    /// Which of A (0) and B (1) a row is.
+    /// Whether a row is A (0) or B (1).
     pub fn chosen_as(&self, row: &RankRow) -> Option<usize> {
         self.chosen.iter().position(|c| c.as_ref().is_some_and(|(path, device)| *path == row.path && *device == row.device_index))
     }
 
-    /// What a row is called here: its rank, or its file where several have that rank or it is of another job than the one on screen.
+    /// The name of a row: its rank, or its file when several rows have that rank or when it belongs to another job.
     pub fn name_of(&self, row: &RankRow) -> String {
         match self.rows().iter().position(|r| std::ptr::eq(r, row)) {
             Some(at) => self.name_at(at),
@@ -304,7 +298,7 @@ impl Ranks {
         }
     }
 
-    /// What the row at a position of the job on screen is called.
+    /// The name of a row of the job on screen.
     pub fn name_at(&self, at: usize) -> String {
         match self.rows().get(at) {
             Some(row) if !self.are_ranks() => {
@@ -315,12 +309,12 @@ impl Ranks {
         }
     }
 
-    /// False while recordings are on screen that share no job: numbers in their names are no ranks, and there is no median.
+    /// False when the recordings on screen are not of one job. Numbers in their names are then no ranks, and there is no median.
     pub fn are_ranks(&self) -> bool {
         self.jobs.get(self.shown).is_none_or(|job| job.is_one)
     }
 
-    /// The row chosen as A (0) or B (1), of whichever job.
+    /// The row chosen as A (0) or B (1), of any job.
     pub fn chosen_row(&self, slot: usize) -> Option<&RankRow> {
         let (path, device) = self.chosen.get(slot)?.as_ref()?;
         self.jobs.iter().flat_map(|job| &job.rows).find(|r| r.path == *path && r.device_index == *device)

@@ -1,4 +1,4 @@
-//! The curves of the chosen ranks over one another: where two ranks of one job part ways.
+//! The curves of the chosen ranks on top of each other, to show where two ranks of a job diverge.
 
 use egui::{Ui, Vec2b};
 use egui_plot::{HoverPosition, Line, LineStyle, Plot, PlotPoints};
@@ -10,7 +10,7 @@ use crate::app::widgets::label;
 use vramscope_core::compare::ranks::RankRow;
 use vramscope_core::units::{Bytes, count};
 
-/// Reserved and active of A and B over their runs, drawn over the full width and `height` points; nothing while none is chosen.
+/// Draws reserved and active of A and B over their runs, `height` points high; nothing when none is chosen.
 pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
     let chosen: Vec<(&RankRow, egui::Color32)> =
         [(0, t.slot(0)), (1, t.slot(1))].into_iter().filter_map(|(slot, ink)| Some((page.chosen_row(slot)?, ink))).collect();
@@ -33,7 +33,7 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
         let most = values.len().saturating_sub(1).max(1) as f64;
         values.iter().enumerate().map(|(i, v)| [100.0 * i as f64 / most, *v as f64 / divisor]).collect()
     };
-    // The plot sets its axes in the body's face; figures are monospaced.
+    // `egui_plot` labels its axes in the body style, and figures are monospaced here.
     ui.style_mut().text_styles.insert(egui::TextStyle::Body, Type::Mono.font());
     Plot::new("ranks over one another")
         .height(height)
@@ -55,7 +55,7 @@ pub fn overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, height: f32) {
         .show(ui, |plot| {
             for (slot, (row, ink)) in chosen.into_iter().enumerate() {
                 let name = page.name_of(row);
-                // Two ranks of one job are often alike: the second must not cover the first.
+                // Two ranks of a job are often alike, so the second one is dashed and does not cover the first.
                 let style = if slot > 0 { LineStyle::Dashed { length: 8.0 } } else { LineStyle::Solid };
                 let line = |what: &str, values: &[u64], ink, width| {
                     Line::new(format!("{name}, {what}"), points(values)).color(ink).width(width).style(style)

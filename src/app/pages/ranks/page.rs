@@ -1,7 +1,7 @@
-//! The ranks page on screen: the answer in a sentence, the table, the bars, the curves.
+//! Draws the ranks page: a sentence with the answer, the table, the bars, the curves.
 //!
-//! A few ranks stand below one another, each with a bar in the table and a large curve; many have a chart of bars over the whole width
-//! and small curves beside the table.
+//! A few ranks get a bar in the table and a large curve each. Many get a bar chart over the whole width, and small curves beside
+//! the table.
 
 use egui::{
     Align, CursorIcon, Layout, Popup, PopupCloseBehavior, Rect, Role, ScrollArea, Sense, Ui, UiBuilder, Vec2, WidgetInfo, pos2,
@@ -25,7 +25,7 @@ use crate::app::widgets::row::definition;
 use vramscope_core::compare::ranks::{Division, beside};
 use vramscope_core::units::{Bytes, count, counted};
 
-/// What a gesture asks of the page, applied after everything is drawn.
+/// What gestures asked of the page in this frame; applied after drawing.
 #[derive(Default)]
 pub(super) struct Wish {
     pub choose: Option<usize>,
@@ -33,10 +33,10 @@ pub(super) struct Wish {
     pub sort: Option<Sort>,
     pub job: Option<usize>,
     pub listed: Option<Listed>,
-    /// The row of the table that the keyboard asks for, and the one that has it.
+    /// The row that the keyboard moves to, and the row that has the focus.
     pub focus: Option<usize>,
     pub focused: Option<usize>,
-    /// The curve that was clicked, as a row.
+    /// The row whose curve was clicked.
     pub reveal: Option<usize>,
 }
 
@@ -69,7 +69,7 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     if let Some(row) = wish.choose {
         let had_room = page.chosen.iter().all(Option::is_none);
         page.choose(row);
-        // The curves of the chosen take the lower part: what was clicked there stays in view.
+        // The overlay of chosen curves takes the lower part, so scroll the clicked curve back into view.
         page.reveal = wish.reveal.filter(|_| had_room);
     }
     page.focus = wish.focus.or(page.focus.filter(|_| wish.focused != page.focus));
@@ -78,20 +78,20 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     }
 }
 
-/// The answer and what can be done, at the top of `rect`, as high as the sentence needs; gives the rectangle covered.
+/// Draws the answer and the controls at the top of `rect`, as high as the sentence needs. Returns the covered rectangle.
 fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, wish: &mut Wish) -> Rect {
     let inner = rect.shrink2(vec2(16.0, 0.0));
     let behind = ui.painter().add(egui::Shape::Noop);
     let used = ui.scope_builder(UiBuilder::new().max_rect(inner).layout(Layout::top_down(Align::Min)).id_salt("head"), |ui| {
         ui.add_space(12.0);
-        // What is not read yet may change the answer: it is no verdict before the end.
+        // Files that are not read yet may change the answer, so there is no verdict before the end.
         let so_far = format!("So far, {} of {} files read: ", count(page.answered as u64), count(page.files.len() as u64));
         let sentence = match (page.answered == 0, page.is_done()) {
             (true, _) => "Reading the ranks…".to_owned(),
             (false, true) => page.overview().sentence.clone(),
             (false, false) => so_far + &page.overview().sentence.replacen("None of", "none of", 1),
         };
-        // Of several jobs the sentence is of the one on screen.
+        // With several jobs the sentence is about the one on screen.
         let of = page.jobs.get(page.shown_job()).filter(|job| page.jobs.len() > 1 && job.is_one && page.answered > 0);
         let sentence = of.map_or(sentence.clone(), |job| format!("{}: {}", job.name, sentence.replacen("None of", "none of", 1)));
         label::paragraph(ui, &sentence, Type::Lead, t.text1);
@@ -133,7 +133,7 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
     head
 }
 
-/// Which rows are listed, where some of them stand out of many; what the user chose now.
+/// A choice of rows to list, when there are many. Returns what the user chose in this frame.
 fn chooser_of_rows(page: &Ranks, ui: &mut Ui) -> Option<Listed> {
     let choices = Listed::choices(page.rows().len(), page.overview());
     if choices.len() < 2 || page.rows().len() <= FEW {
@@ -146,7 +146,7 @@ fn chooser_of_rows(page: &Ranks, ui: &mut Ui) -> Option<Listed> {
     choices.get(at).filter(|_| is_new).map(|(listed, _)| *listed)
 }
 
-/// The "?" with the legend of the pictures.
+/// The "?" button with the legend.
 fn explanation(ui: &mut Ui) {
     let help = button::icon_button(ui, Icon::Help, "Explain Ranks");
     Popup::menu(&help).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
@@ -154,7 +154,7 @@ fn explanation(ui: &mut Ui) {
         egui::Frame::NONE.inner_margin(8.0).show(ui, |ui| {
             let words =
                 "The recordings of one job side by side: who ran out of memory first, and whose peak is not like the others'.";
-            // A menu's own layout would justify the lines.
+            // The layout of a menu would justify the lines.
             ui.vertical(|ui| label::paragraph(ui, words, Type::Body, Tokens::of(ui).text1));
             ui.add_space(6.0);
             for (what, meaning) in LEGEND {
@@ -179,7 +179,7 @@ const LEGEND: [(&str, &str); 12] = [
     ("header", "a click sorts by that column, another turns the order"),
 ];
 
-/// Which job is on screen, where there are several; the one that the user chose now.
+/// A choice of the job on screen, when there are several. Returns what the user chose in this frame.
 fn job_chooser(page: &Ranks, ui: &mut Ui) -> Option<usize> {
     if page.jobs.len() < 2 {
         return None;
@@ -228,12 +228,12 @@ fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
     }
 }
 
-/// ` first`, where several failed and their times tell which was the first.
+/// ` first` when several ranks failed and their times tell which one was first.
 fn first_of(page: &Ranks) -> &'static str {
     if page.overview().is_first_by_time && page.overview().failed > 1 { " first" } else { "" }
 }
 
-/// What a row is called where it cannot be seen.
+/// The accessible description of a row.
 pub(super) fn describe(page: &Ranks, at: usize) -> String {
     let row = &page.rows()[at];
     if row.is_pending {
@@ -251,8 +251,8 @@ fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
     });
 }
 
-/// The lower part of a room for the curves of the chosen, and the rest. Below, so that what is clicked does not move away under the
-/// pointer.
+/// Draws the overlay of the chosen ranks in the lower part of `room` and returns the rest. It is at the bottom so that what the
+/// user clicks does not move away under the pointer.
 fn with_overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, room: Rect) -> Rect {
     if page.chosen.iter().all(Option::is_none) {
         return room;
@@ -266,7 +266,7 @@ fn with_overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, room: Rect) -> Rect {
     Rect::from_min_max(room.min, pos2(room.right(), line))
 }
 
-/// The table with bars over the whole width, and a large curve for each.
+/// Few ranks: the table with bars over the whole width, and a large curve for each.
 fn few(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
     let top = pictures::greatest(page.rows());
     let wanted = HEADER + page.rows().len() as f32 * ROW + 4.0;
@@ -283,7 +283,7 @@ fn few(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
     });
 }
 
-/// The chart of bars over the whole width; below it the table, and small curves beside it.
+/// Many ranks: the bar chart over the whole width, below it the table with small curves beside it.
 fn many(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
     let top = pictures::greatest(page.rows());
     let line = body.top() + 24.0 + (body.height() * 0.26).clamp(120.0, 220.0);
@@ -349,7 +349,7 @@ fn legend(page: &Ranks, ui: &mut Ui, t: &Tokens, title: &str) {
     let _ = legend_row(ui, title, 0.0, &entries, "");
 }
 
-/// The grid of curves; `axis` points at the left are for the scale of bytes.
+/// The grid of curves. `axis` points at the left are reserved for the scale of bytes.
 fn curves(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, (columns, cell): (usize, Vec2), axis: f32, wish: &mut Wish) {
     let lines = page.order.len().div_ceil(columns);
     let height = cell.y + GAP;
@@ -380,7 +380,7 @@ fn curves(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, (columns, cell): (usi
     });
 }
 
-/// Click chooses, double click opens.
+/// A click chooses the row, a double click opens it.
 fn act(page: &Ranks, response: &egui::Response, at: Option<usize>, wish: &mut Wish) {
     let Some(at) = at.filter(|&i| i < page.rows().len()) else { return };
     if response.double_clicked() {
@@ -390,7 +390,7 @@ fn act(page: &Ranks, response: &egui::Response, at: Option<usize>, wish: &mut Wi
     }
 }
 
-/// Everything known of a rank.
+/// The tooltip of a rank.
 fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
     let row = &page.rows()[at];
     ui.set_max_width(340.0);

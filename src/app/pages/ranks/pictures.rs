@@ -1,4 +1,4 @@
-//! The pictures of the ranks page: peaks as bars, curves small and large.
+//! Pictures of the ranks page: peaks as bars, small and large curves.
 
 use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2, vec2};
 
@@ -12,23 +12,24 @@ use crate::app::widgets::viewport::Scale;
 use vramscope_core::compare::ranks::{Division, RankRow};
 use vramscope_core::units::Bytes;
 
-/// The value at the top of every picture: the highest peak, or the card where that is known and not much higher.
+/// The value at the top of all pictures: the highest peak, or the size of the card if it is known and not much larger.
 pub fn greatest(rows: &[RankRow]) -> u64 {
     let peak = rows.iter().map(|r| r.peak_reserved).max().unwrap_or(0).max(1);
     let card = rows.iter().filter_map(|r| r.capacity).max().unwrap_or(0);
     if card > peak && card < peak.saturating_mul(2) { card } else { peak + peak / 12 }
 }
 
-/// Points that the scale of bytes takes at the left of a picture.
+/// Width of the scale of bytes at the left of a picture.
 pub const AXIS: f32 = 72.0;
 
-/// From so many bars on one that failed is red itself, with a line up to its name: a foot alone is a speck among them.
+/// From this many bars on, the bar of a failed rank is red as a whole with a line up to its name, because a foot alone would be
+/// too small to see.
 const MANY_NARROW: usize = 64;
 
 /// Height of a curve's name.
 const NAME: f32 = 18.0;
 
-/// The colour of a rank's active memory: each group of peaks has its own, and outliers the next.
+/// The colour of a rank's active memory. Each group of peaks has its own colour, and outliers have the next.
 pub fn ink(page: &Ranks, t: &Tokens, at: usize) -> Color32 {
     let o = page.overview();
     let has = |rows: &Vec<usize>| rows.binary_search(&at).is_ok();
@@ -36,20 +37,20 @@ pub fn ink(page: &Ranks, t: &Tokens, at: usize) -> Color32 {
         Some(Division::Groups(groups)) => match groups.iter().position(has) {
             Some(group) => t.slot(group),
             None if has(&o.outliers) => t.slot(groups.len()),
-            // Of a file that breaks off, which is in no group.
+            // A file that breaks off belongs to no group.
             None => t.other,
         },
         _ => t.slot(usize::from(has(&o.outliers))),
     }
 }
 
-/// Where the bars stand in the room of their chart: names above them, ranks below, bytes at the left.
+/// The rectangle of the bars in their chart: names above, ranks below, bytes at the left.
 pub fn plot_of(area: Rect) -> Rect {
     Rect::from_min_max(pos2(area.left() + AXIS + 8.0, area.top() + 18.0), pos2(area.right() - 16.0, area.bottom() - 24.0))
 }
 
-/// One bar a rank with its scale: active at the peak in colour, the rest of reserved hatched, red feet where it ran out of memory, and a
-/// line at the median. The first that failed and the highest are named above their bars.
+/// One bar per rank with its scale: active at the peak in colour, the rest of reserved hatched, a red foot where it ran out of
+/// memory, and a line at the median. The first failed rank and the highest one are named above their bars.
 pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, hovered: Option<usize>) {
     let plot = plot_of(area);
     let rows = page.rows();
@@ -72,7 +73,7 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
         batch.hatch(Rect::from_min_max(reserved.min, pos2(reserved.right(), active.top())), t.hatch);
         batch.rect_at_least_a_pixel(active, ink(page, t, i));
     }
-    // Over all bars, so that none covers a neighbour's mark where bars are narrower than marks.
+    // Marks are drawn after all bars, so that no bar covers a neighbour's mark where marks are wider than bars.
     for (i, row) in rows.iter().enumerate().filter(|(_, row)| row.ooms > 0) {
         let whole = bar(plot, i, n, share(row.peak_reserved));
         let foot = mark(plot, whole);
@@ -80,7 +81,7 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
         if n > MANY_NARROW {
             let column = |top, bottom| Rect::from_min_max(pos2(foot.left(), top), pos2(foot.right(), bottom));
             batch.rect(column(whole.top(), plot.bottom()), t.red);
-            // A line, not a column: that would read as a higher bar.
+            // A thin line, because a wide column would look like a higher bar.
             let middle = foot.center().x;
             let line = Rect::from_min_max(pos2(middle - 0.5, plot.top()), pos2(middle + 0.5, whole.top()));
             batch.rect_at_least_a_pixel(line, Tokens::at(t.red, 0.6));
@@ -97,7 +98,7 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
     names_above(painter, t, plot, page);
 }
 
-/// A and B under their bars, always, and the numbers of the ranks, as many as there is room for.
+/// Always labels A and B under their bars, and as many other ranks as fit.
 fn ranks_below(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     let rows = page.rows();
     let middle = |i: usize| bar(plot, i, rows.len(), 1.0).center().x;
@@ -126,10 +127,10 @@ fn ranks_below(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     }
 }
 
-/// As many failed ranks as are tried to be named above their bars, but the first.
+/// Most failed ranks, besides the first, that get a name above their bar.
 const FAILED_NAMED: usize = 12;
 
-/// Above the bars: the first that failed, the others that failed, and outliers, in this order where there is no room for all.
+/// Names above bars, by priority: the first failed rank, other failed ranks, outliers.
 fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     let rows = page.rows();
     let mut names: Vec<(usize, String, Type, Color32)> = Vec::new();
@@ -138,11 +139,11 @@ fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
         let first = if o.failed > 1 && o.is_first_by_time { " first" } else { "" };
         names.push((at, format!("{} out of memory{first}", page.name_at(at)), Type::Strong, t.red));
     }
-    // The others that failed, as many as have room.
+    // The other failed ranks, as many as fit.
     for at in (0..rows.len()).filter(|&i| rows[i].ooms > 0 && o.first_oom != Some(i)).take(FAILED_NAMED) {
         names.push((at, page.name_at(at), Type::Caption, t.red));
     }
-    // The highest outlier; where the peaks are divided, each of those that are like nobody, the one that stands out most first.
+    // The highest outlier; when the peaks form groups, every rank outside them, most distant first.
     let highest = o.highest.filter(|at| o.outliers.binary_search(at).is_ok());
     let mut outliers: Vec<usize> = if o.division.is_some() { o.outliers.clone() } else { highest.into_iter().collect() };
     outliers.sort_by_key(|&i| std::cmp::Reverse(rows[i].peak_reserved.abs_diff(o.median_peak)));
@@ -163,14 +164,14 @@ fn names_above(painter: &Painter, t: &Tokens, plot: Rect, page: &Ranks) {
     }
 }
 
-/// The scale of bytes at the left of a large curve.
+/// The scale of bytes left of a large curve.
 pub fn scale(painter: &Painter, t: &Tokens, cell: Rect, top: u64) {
     let y = Rangef::new(cell.top() + NAME, cell.bottom());
     let ticks = byte_ticks(0.0, top as f64, most_down(y.span()));
     ticks.paint_down(painter, t, &Scale::vertical(0.0, top as f64, y), cell.left() - 8.0, y.expand(8.0), UnitAt::Last);
 }
 
-/// A rank's curves in a cell: its name, its peak, reserved as a line over active, all cells to the scale of `top` bytes.
+/// Draws a rank in a cell: name, peak, reserved as a line over active. All cells share the scale of `top` bytes.
 pub fn curve(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize, top: u64, is_hovered: bool) {
     let row = &page.rows()[at];
     let head = Rect::from_min_size(cell.min, vec2(cell.width(), NAME));

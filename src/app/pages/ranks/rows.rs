@@ -1,4 +1,4 @@
-//! The table of the ranks page: a row a rank, with its peaks as a bar where there is room.
+//! The table of the ranks page: one row per rank, with its peaks as a bar when there is room.
 
 use egui::Ui;
 
@@ -16,7 +16,7 @@ pub const HEADER: f32 = 24.0;
 /// Height of a row with a bar.
 pub const ROW: f32 = 26.0;
 
-/// Shows the table in the available space; with bars where the peaks have no chart of their own.
+/// Shows the table in the available space. `with_bars` adds bars, for pages without a bar chart.
 pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, wish: &mut Wish) {
     let longest = (0..page.rows().len()).map(|i| file_of(page, i)).max_by_key(|name| name.chars().count()).unwrap_or_default();
     let shown = Shown {
@@ -28,7 +28,7 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
     let columns: Vec<Column<'_>> = fitting
         .iter()
         .map(|&(column, points)| match column {
-            // Of recordings on their own it holds A and B only.
+            // For single recordings this column only shows A and B.
             Sort::Rank if !page.are_ranks() => Column::text("", Width::Exact(points.min(16.0))),
             Sort::Rank => Column::text("rank", Width::Exact(points)).sorts(),
             Sort::File => Column::text("file", Width::Share(1.0, points)).sorts(),
@@ -70,7 +70,7 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
                     let ink = if letter.is_empty() { t.text1 } else { t.accent };
                     label::text_in(p, cell, &format!("{letter}{rank}"), Type::Mono, ink);
                 }
-                // A file of two devices stands here twice.
+                // A file with two devices has two rows.
                 Sort::File => {
                     label::text_in(p, cell, &file_of(page, i), Type::Body, t.text2);
                 }
@@ -105,12 +105,12 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
     (wish.focus, wish.focused) = (out.moved, out.focused);
 }
 
-/// What the file of a row is called.
+/// The file name of a row, or the row's name for single recordings.
 fn file_of(page: &Ranks, at: usize) -> String {
     if page.are_ranks() { page.rows()[at].file.clone() } else { page.name_at(at) }
 }
 
-/// What is odd about a row, in as few words as there are, and its colour.
+/// A short remark on a row, and its colour.
 fn remark(page: &Ranks, at: usize, t: &Tokens) -> (String, egui::Color32) {
     let (row, overview) = (&page.rows()[at], page.overview());
     if row.is_pending {
@@ -133,7 +133,7 @@ fn remark(page: &Ranks, at: usize, t: &Tokens) -> (String, egui::Color32) {
     } else if overview.outliers.binary_search(&at).is_ok() {
         let away = row.peak_reserved.abs_diff(overview.median_peak) as f64 / overview.median_peak.max(1) as f64 * 100.0;
         let side = if row.peak_reserved > overview.median_peak { "above" } else { "below" };
-        // Of groups the median is nobody's.
+        // When the peaks form groups, a distance from the median says nothing.
         words.push(match overview.division {
             Some(_) => "outlier".to_owned(),
             None => format!("{away:.0}\u{a0}% {side} median"),

@@ -1,40 +1,38 @@
-//! Opening a source line in the user's editor: the command of the settings, else `$VISUAL` or `$EDITOR`.
+//! Opens a source line in the user's editor: the command in the settings, or `$VISUAL` or `$EDITOR`.
 //!
-//! File names come from the recording, which anybody may have written. Each editor, shell and link has a language of its own in
-//! which a name can mean more than a name, so a name only gets this far as the absolute path of a file that exists
-//! ([`place::locate`]), and what could still be misread is refused here.
+//! File names come from the recording, which anybody may have written, and editors, shells and links can read a name as a
+//! command. So only the absolute path of an existing file ([`place::locate`]) gets here, and paths that could still be misread
+//! are refused.
 
 pub mod place;
 
 use std::path::Path;
 
-/// How a program is to be started: its name and arguments. Never by a shell.
+/// A program to start and its arguments. It is never started through a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// As the system finds it: a name on the path, or a path.
+    /// A name that is searched in `PATH`, or a path.
     pub program: String,
-    /// One argument each.
     pub args: Vec<String>,
 }
 
-/// Where the editor's name came from, which decides what is said of it.
+/// Where the editor command came from; it decides the wording of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The settings.
     Settings,
     /// `$VISUAL` or `$EDITOR`.
     Environment,
 }
 
-/// What this machine has to start an editor with.
+/// What this module needs to know about the machine. A trait so that tests can replace it.
 pub trait Machine {
-    /// A program of this name is on the path.
+    /// True when a program of this name is in `PATH`.
     fn has(&self, program: &str) -> bool;
-    /// vramscope itself was started in a terminal.
+    /// True when vramscope was started in a terminal.
     fn is_in_terminal(&self) -> bool;
 }
 
-/// The machine that vramscope runs on.
+/// The real machine.
 pub struct ThisMachine;
 
 impl Machine for ThisMachine {
@@ -57,10 +55,10 @@ fn is_program(file: &Path) -> bool {
     meta.is_file() && may_run
 }
 
-/// Editors that live in a terminal.
+/// Editors that run in a terminal.
 const IN_A_TERMINAL: &[&str] = &["vi", "vim", "nvim", "nano", "micro", "hx", "helix", "kak", "joe", "ne", "mcedit", "pico", "ed"];
 
-/// Terminals that take a command after `-e` (and those that want `--`), the user's choice of the system first.
+/// Terminals and the option after which each takes a command. The system's default terminal comes first.
 const TERMINALS: &[(&str, &str)] = &[
     ("x-terminal-emulator", "-e"),
     ("gnome-terminal", "--"),
@@ -76,7 +74,7 @@ const TERMINALS: &[(&str, &str)] = &[
 const BY_COLON: &[&str] =
     &["code", "code-insiders", "codium", "cursor", "windsurf", "subl", "zed", "zeditor", "hx", "helix", "micro"];
 
-/// Programs that read their arguments as a command line once more.
+/// Programs that parse their arguments as a command again.
 const READ_TWICE: &[&str] = &[
     "sh",
     "bash",
@@ -114,7 +112,7 @@ const READ_TWICE: &[&str] = &[
     "eval",
 ];
 
-/// Editors that are offered where none is named: what to start, and what it is called.
+/// Editors offered when the user named none: the program and its display name.
 pub const KNOWN: &[(&str, &str)] = &[
     ("code", "Visual Studio Code"),
     ("codium", "VSCodium"),
@@ -139,10 +137,10 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("nano", "nano, in a terminal"),
 ];
 
-/// The command that has the desktop open a link of Visual Studio Code, for where the program itself is not on the path.
+/// Opens a link to Visual Studio Code through the desktop, for when the program itself is not in `PATH`.
 pub const CODE_LINK: &str = "vscode://file{file}:{line}";
 
-/// What has the desktop open a link.
+/// The desktop's command to open a link.
 const OPENER: &str = if cfg!(target_os = "macos") {
     "open"
 } else if cfg!(windows) {
@@ -151,7 +149,7 @@ const OPENER: &str = if cfg!(target_os = "macos") {
     "xdg-open"
 };
 
-/// Editors of this machine: the command for the settings, and what it is called.
+/// The known editors on this machine: the command for the settings and the display name.
 pub fn found(machine: &impl Machine) -> Vec<(&'static str, &'static str)> {
     let has_terminal = machine.is_in_terminal() || TERMINALS.iter().any(|(name, _)| machine.has(name));
     let can_run = |program: &str| machine.has(program) && (has_terminal || !IN_A_TERMINAL.contains(&program));
@@ -162,14 +160,13 @@ pub fn found(machine: &impl Machine) -> Vec<(&'static str, &'static str)> {
     found
 }
 
-/// What opens a line of a file, which is given by its absolute path: from the settings' command, else from the environment's.
+/// The program that opens a line of a file given by its absolute path: from the command in the settings, or from the environment.
 /// `None` when neither names a program.
 ///
-/// `{file}` and `{line}` are filled in where the command has them. Where it has no `{file}`, the file is added, at the line, in
-/// the way of that editor.
+/// Replaces `{file}` and `{line}` in the command. Without `{file}`, file and line are appended in the syntax of that editor.
 ///
 /// # Errors
-/// One sentence when the path could mean more to this command than a file.
+/// One sentence when this command could read the path as more than a file name.
 pub fn start(
     settings: &str,
     environment: &str,
@@ -185,7 +182,7 @@ pub fn start(
     Ok(None)
 }
 
-/// `$VISUAL`, else `$EDITOR`, else nothing.
+/// `$VISUAL`, or else `$EDITOR`, or else an empty string.
 pub fn of_environment() -> String {
     let named = |variable| std::env::var(variable).ok().filter(|v: &String| !v.trim().is_empty());
     named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_default()
@@ -196,7 +193,7 @@ fn from_command(command: &str, file: &str, line: u32) -> Result<Option<Start>, S
     let Some(program) = words.first() else { return Ok(None) };
     if words.len() == 1 && program.contains("://") {
         let (before, _) = program.split_once("{file}").unwrap_or((program, ""));
-        // A link cannot be told where its path ends.
+        // A link has no syntax for where the path ends.
         refuse_colon(file, "a link")?;
         if !before.contains("://") {
             return Err("The link in Settings must begin with a scheme, such as vscode://file{file}:{line}.".to_owned());
@@ -230,16 +227,16 @@ fn from_command(command: &str, file: &str, line: u32) -> Result<Option<Start>, S
     Ok(Some(Start { program: program.clone(), args }))
 }
 
-/// A word with the file and the line in their places. In one pass: a name may hold `{line}`.
+/// Replaces both placeholders in one pass, because a file name may contain `{line}`.
 fn filled(word: &str, file: &str, line: u32) -> String {
     let parts: Vec<String> = word.split("{file}").map(|part| part.replace("{line}", &line.to_string())).collect();
     parts.join(file)
 }
 
 /// # Errors
-/// One sentence when a path holds a colon where a line number follows one.
+/// One sentence when a path contains a colon and the reader takes a line number after a colon.
 fn refuse_colon(file: &str, reader: &str) -> Result<(), String> {
-    // A drive of Windows ends in a colon that everybody knows.
+    // The colon of a Windows drive is no problem.
     let is_misread = file.char_indices().any(|(i, c)| c == ':' && i != 1);
     if !is_misread {
         return Ok(());
@@ -248,7 +245,7 @@ fn refuse_colon(file: &str, reader: &str) -> Result<(), String> {
 }
 
 /// # Errors
-/// One sentence when a path holds letters that a shell or another language could take for more than a name.
+/// One sentence when a path has characters that a shell or another language could interpret.
 fn refuse_special(file: &str, reader: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@=,:".contains(c) || (cfg!(windows) && c == '\\');
     match file.chars().find(|&c| !is_plain(c)) {
@@ -261,7 +258,7 @@ fn refuse_special(file: &str, reader: &str) -> Result<(), String> {
     }
 }
 
-/// A path as a link holds it: everything but letters, digits and what parts a path is written as `%` and its bytes.
+/// Percent-encodes a path for a link. Letters, digits and path separators stay.
 fn percent_encoded(file: &str) -> String {
     let slash = if file.starts_with('/') { "" } else { "/" };
     let mut out = slash.to_owned();
@@ -274,13 +271,13 @@ fn percent_encoded(file: &str) -> String {
     out
 }
 
-/// The last part of a program's path, without what Windows adds.
+/// The file name of a program's path, without `.exe`.
 fn name_of(program: &str) -> &str {
     let name = Path::new(program).file_name().and_then(|n| n.to_str()).unwrap_or(program);
     name.strip_suffix(".exe").unwrap_or(name)
 }
 
-/// The arguments by which an editor opens a file at a line. `+LINE FILE` is what POSIX asks of `vi` and most understand.
+/// The arguments with which an editor opens a file at a line. POSIX defines `+LINE FILE` for `vi`, and most editors accept it.
 fn at_line(editor: &str, file: &str, line: u32, has_line: bool) -> Result<Vec<String>, String> {
     if has_line {
         return Ok(vec![file.to_owned()]);
@@ -297,7 +294,7 @@ fn at_line(editor: &str, file: &str, line: u32, has_line: bool) -> Result<Vec<St
     })
 }
 
-/// The words of a command, as a shell would part them: blanks part, quotes keep together.
+/// Splits a command into words as a shell does: at blanks, except inside quotes.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in command.chars() {
@@ -316,7 +313,7 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// Puts an editor that lives in a terminal into one. Without any it is started as it is where vramscope itself runs in one.
+/// Wraps a terminal editor in a terminal. When no terminal is found and vramscope runs in one, the editor is started directly.
 fn in_terminal(start: Start, file: &str, machine: &impl Machine) -> Result<Start, String> {
     let name = name_of(&start.program);
     let is_emacs =
@@ -324,7 +321,7 @@ fn in_terminal(start: Start, file: &str, machine: &impl Machine) -> Result<Start
     if !is_emacs && !IN_A_TERMINAL.contains(&name) {
         return Ok(start);
     }
-    // What the system's terminal is behind its name is not known: some hand the words to a shell.
+    // `x-terminal-emulator` may be any terminal, and some pass the words to a shell.
     let may_run = |terminal: &str| terminal != "x-terminal-emulator" || refuse_special(file, terminal).is_ok();
     match TERMINALS.iter().find(|(terminal, _)| machine.has(terminal) && may_run(terminal)) {
         Some((terminal, flag)) => {

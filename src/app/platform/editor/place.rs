@@ -1,4 +1,4 @@
-//! Where a file that a recording names is on this machine.
+//! Finds a file named in a recording on this machine.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -10,29 +10,28 @@ use serde::{Deserialize, Serialize};
 use vramscope_core::formats::open_regular;
 use vramscope_core::units::is_steering;
 
-/// What paths of a recording begin with on the machine it was made on, and the folder that stands for it here.
+/// A path prefix in recordings, and the folder on this machine that replaces it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PathPrefix {
-    /// As recorded, such as `/workspace`. Empty: paths that are relative.
+    /// The recorded prefix, such as `/workspace`. Empty for relative paths.
     pub theirs: String,
-    /// The folder on this machine.
     pub ours: String,
 }
 
-/// Why a recorded file is not opened.
+/// Why a recorded file cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It could be something else than a file of this machine: one sentence.
+    /// The name might not mean a file of this machine: one sentence.
     Refused(String),
-    /// There is no such file here; another machine made the recording.
+    /// No such file here, because another machine made the recording.
     NotHere,
 }
 
-/// The longest name that is worth a try; no system takes a longer one.
+/// Longer names are not tried; no system accepts them.
 const LONGEST: usize = 4096;
 
-/// A recorded name for a sentence: in one line, without letters that do something, and no longer than a line.
+/// A recorded name for use in a sentence: one line, without control characters, cut to a readable length.
 pub fn shown(name: &str) -> String {
     const MOST: usize = 96;
     let plain = |c: char| if c.is_control() || is_steering(c) { '\u{fffd}' } else { c };
@@ -45,10 +44,10 @@ pub fn shown(name: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// The absolute path of a recorded file on this machine: of the longest prefix that leads to a file, else as it was recorded.
+/// The absolute path of a recorded file on this machine. Tries the longest matching prefix first, and the recorded path last.
 ///
 /// # Errors
-/// Why it is not opened: a name that a program could take for more than a file, something that is no regular file, or no such file.
+/// Why it is not opened: the name could be read as more than a file, it is not a regular file, or it does not exist.
 pub fn locate(recorded: &str, prefixes: &[PathPrefix]) -> Result<String, Missing> {
     let refused = |why: &str| Err(Missing::Refused(format!("{} is not opened: {why}", shown(recorded))));
     if recorded.is_empty() {
@@ -68,7 +67,7 @@ pub fn locate(recorded: &str, prefixes: &[PathPrefix]) -> Result<String, Missing
     let is_network = recorded.starts_with("//") || recorded.starts_with("\\\\");
     let as_recorded = (!is_network).then(|| std::path::absolute(recorded).ok()).flatten();
     for candidate in known.into_iter().map(|(_, path)| path).chain(as_recorded) {
-        // Where a link leads to counts, and what the system calls it.
+        // Links are resolved first, so that the checks apply to the real file.
         let Ok(path) = candidate.canonicalize() else { continue };
         if !path.metadata().is_ok_and(|meta| meta.is_file()) {
             return refused("it is no regular file.");
@@ -79,7 +78,7 @@ pub fn locate(recorded: &str, prefixes: &[PathPrefix]) -> Result<String, Missing
         if path.chars().any(char::is_control) {
             return refused("the path of the file it leads to holds control characters.");
         }
-        // `/ssh:host:/file` is a file of another machine for Emacs.
+        // Emacs reads `/ssh:host:/file` as a file on another machine.
         if path.starts_with("UNC\\") || path.split('/').nth(1).is_some_and(|folder| folder.contains(':')) {
             return refused("it lies on another machine.");
         }
@@ -91,18 +90,18 @@ pub fn locate(recorded: &str, prefixes: &[PathPrefix]) -> Result<String, Missing
     Err(Missing::NotHere)
 }
 
-/// Largest source file that is read for a line of it.
+/// Larger source files are not read for a line.
 const LARGEST_SOURCE: u64 = 4 << 20;
-/// Letters of a line that are shown.
+/// Most characters of a line that are shown.
 const LONGEST_LINE: usize = 200;
 
-/// A line of a recorded file without its indentation, of the file that a click on it opens. `None` where there is no such file or
-/// line. A relative path may mean any file of that name: only the user's own table says which.
+/// A line of a recorded source file without its indentation, from the same file that a click opens. `None` when there is no such
+/// file or line. A relative path could mean any file of that name, so it needs a prefix from the user's settings.
 pub fn line_of(recorded: &str, line: u32, prefixes: &[PathPrefix]) -> Option<String> {
     let is_known = Path::new(recorded).is_absolute() || prefixes.iter().any(|p| under(recorded, p).is_some());
     let path = is_known.then(|| locate(recorded, prefixes).ok()).flatten()?;
     let file = open_regular(Path::new(&path)).ok()?;
-    // The system's own files have no size, and some never end.
+    // Files such as those in /proc have size 0, and some never end.
     let size = file.metadata().ok()?.len();
     let mut text = Vec::new();
     if size > LARGEST_SOURCE || file.take(size).read_to_end(&mut text).is_err() {
@@ -113,13 +112,13 @@ pub fn line_of(recorded: &str, line: u32, prefixes: &[PathPrefix]) -> Option<Str
     (!found.is_empty()).then(|| found.chars().take(LONGEST_LINE).collect())
 }
 
-/// The parts of a recorded path. A path of Windows has its own way to part them.
+/// The components of a recorded path, which may be a Windows path.
 fn parts(recorded: &str) -> Vec<&str> {
     let is_windows = recorded.contains('\\') && !recorded.contains('/') || recorded.get(1..3) == Some(":\\");
     recorded.split(|c| c == '/' || (is_windows && c == '\\')).filter(|part| !part.is_empty() && *part != ".").collect()
 }
 
-/// The path that a prefix makes of a recorded one, and how many parts of it the prefix explains.
+/// The path that a prefix gives for a recorded path, and how many components the prefix covers.
 fn under(recorded: &str, prefix: &PathPrefix) -> Option<(usize, PathBuf)> {
     let (recorded_parts, theirs) = (parts(recorded), parts(&prefix.theirs));
     let is_alike = recorded.starts_with('/') == prefix.theirs.starts_with('/');
@@ -131,13 +130,13 @@ fn under(recorded: &str, prefix: &PathPrefix) -> Option<(usize, PathBuf)> {
     is_below.then(|| (theirs.len(), Path::new(prefix.ours.trim()).join(rest.iter().collect::<PathBuf>())))
 }
 
-/// Folders and files looked at below a chosen folder, at most; it may be a disk of data.
+/// Most files and folders searched below a chosen folder, since it may be a whole data disk.
 const MOST_ENTRIES: usize = 50_000;
-/// And so many folders deep.
+/// Deepest subfolder searched.
 const DEEPEST: usize = 8;
 
-/// The prefix by which a recorded file is one below `folder`: of all files there of that name, the one whose path ends as the
-/// recorded path does for the most parts.
+/// Finds the prefix that maps a recorded file below `folder`: of all files there with its name, takes the one whose path shares
+/// the most trailing components with the recorded path.
 pub fn learn(recorded: &str, folder: &Path) -> Option<PathPrefix> {
     let wanted = parts(recorded);
     let name = *wanted.last()?;
@@ -145,7 +144,7 @@ pub fn learn(recorded: &str, folder: &Path) -> Option<PathPrefix> {
         return None;
     }
     let folder = folder.canonicalize().ok()?;
-    // As the recorded path says, from the longest end on; then wherever a file of that name is.
+    // Tries the trailing parts of the recorded path, longest first, before it searches for a file of that name.
     let direct =
         (0..wanted.len()).map(|from| folder.join(wanted[from..].iter().collect::<PathBuf>())).find(|path| path.is_file());
     let mut best: Option<(usize, PathBuf)> = None;
@@ -160,13 +159,13 @@ pub fn learn(recorded: &str, folder: &Path) -> Option<PathPrefix> {
     Some(PathPrefix { theirs: without_tail(recorded, common), ours })
 }
 
-/// How many parts two paths have in common, from their ends.
+/// How many trailing components two paths share.
 fn common_tail(wanted: &[&str], path: &Path) -> usize {
     let ours = path.iter().rev();
     wanted.iter().rev().zip(ours).take_while(|(theirs, ours)| OsStr::new(theirs) == *ours).count()
 }
 
-/// A recorded path without its last parts, as it was written.
+/// A recorded path without its last `count` components.
 fn without_tail(recorded: &str, count: usize) -> String {
     let mut rest = recorded;
     for part in parts(recorded).iter().rev().take(count) {
@@ -179,7 +178,8 @@ fn without_tail(recorded: &str, count: usize) -> String {
     }
 }
 
-/// Files of a name below a folder, the nearest first. Hidden folders hold no sources, and links could lead round in a circle.
+/// Files of a name below a folder, nearest first. Skips hidden folders, which hold no sources, and links, which could form
+/// cycles.
 fn files_called(name: &str, folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = VecDeque::from([(folder.to_path_buf(), 0)]);
@@ -256,7 +256,7 @@ mod tests {
         let here = PathPrefix { theirs: String::new(), ..moved };
         assert_eq!(line_of("train.py", 1, &[here]).as_deref(), Some("import torch"));
         assert_eq!(line_of("Cargo.toml", 1, &[]), None, "of whatever folder the program was started in");
-        // Gigabytes, on a disk that does not hold them.
+        // A sparse file of 8 GiB.
         std::fs::File::create(root.join("huge.py")).unwrap().set_len(8 << 30).unwrap();
         std::process::Command::new("mkfifo").arg(root.join("pipe.py")).status().unwrap();
         std::os::unix::fs::symlink("/dev/zero", root.join("zero.py")).unwrap();
@@ -265,7 +265,7 @@ mod tests {
         let names = ["huge.py", "pipe.py", "zero.py", "maps.py"].map(|name| root.join(name).to_str().unwrap().to_owned());
         std::thread::spawn(move || names.iter().try_for_each(|name| sent.send(line_of(name, 1, &[]))));
         for _ in 0..4 {
-            // Waiting for ever would be the fault.
+            // A read that blocks for ever would be the bug.
             assert_eq!(answers.recv_timeout(std::time::Duration::from_secs(20)), Ok(None));
         }
     }
@@ -290,7 +290,7 @@ mod tests {
         let (near, far) = (file(&root, "code/train.py"), file(&root, "code/proj/src/train.py"));
         let ours = |sub: &str| root.join(sub).to_str().unwrap().to_owned();
         let theirs = |theirs: &str, sub: &str| Some(PathPrefix { theirs: theirs.to_owned(), ours: ours(sub) });
-        // Chosen above the project, the project, and the folder of the file itself: the same answer.
+        // Choosing the parent of the project, the project, or the file's own folder gives the same prefix.
         for chosen in ["", "code", "code/proj", "code/proj/src"] {
             assert_eq!(learn("/workspace/proj/src/train.py", &root.join(chosen)), theirs("/workspace", "code"), "{chosen}");
         }

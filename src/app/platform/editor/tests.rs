@@ -62,14 +62,14 @@ fn an_editor_of_the_terminal_gets_a_terminal() {
     assert_eq!(line("vim", "/x.py", &Has(&[], true)).unwrap(), "vim +7 /x.py");
     assert!(line("vim", "/x.py", &Has(&[], false)).unwrap_err().contains("vim needs a terminal"));
     assert_eq!(line("gedit", "/x.py", &Has(&["xterm"], false)).unwrap(), "gedit +7 /x.py");
-    // The system's terminal may be one that hands its words to a shell.
+    // The system's terminal may pass its words to a shell.
     let both = Has(&["x-terminal-emulator", "xterm"], false);
     assert_eq!(line("vim", "/x.py", &both).unwrap(), "x-terminal-emulator -e vim +7 /x.py");
     assert_eq!(line("vim", "/a;b.py", &both).unwrap(), "xterm -e vim +7 /a;b.py");
     assert!(line("vim", "/a;b.py", &Has(&["x-terminal-emulator"], true)).unwrap_err().contains("could take \";\""));
 }
 
-/// Whatever the name, an editor's argument begins with the `/` of its path, or the command is refused.
+/// Whatever the file name, the editor's argument begins with the `/` of its path, or the command is refused.
 #[test]
 fn a_name_is_never_read_as_a_command() {
     let names = [
@@ -142,7 +142,7 @@ fn editors_of_the_machine_are_offered_and_those_of_a_terminal_only_with_one() {
     assert_eq!(commands.len(), KNOWN.len());
 }
 
-/// Real Vim in a terminal of its own, where there is one: an existing file whose name is a command to it is only opened.
+/// Runs real Vim, where installed, in a terminal: a file whose name looks like a Vim command is only opened.
 #[cfg(target_os = "linux")]
 #[test]
 fn real_vim_opens_a_file_named_like_a_command() {
@@ -164,9 +164,9 @@ fn real_vim_opens_a_file_named_like_a_command() {
         std::fs::write(&file, "one\ntwo\nthree\n").unwrap();
         let path = place::locate(file.to_str().unwrap(), &[]).unwrap();
         let (start, _) = start("", vim, &path, 2, &Has(&[], true)).unwrap().unwrap();
-        // Vim types into the buffer and writes it: what it has opened is the file that changes, at the line.
+        // Vim types into the buffer and writes it, so the file that changes, and its line, show what was opened.
         let quoted = |word: &String| format!("'{}'", word.replace('\'', "'\\''"));
-        // Without the user's own settings; what is typed comes after what vramscope gave.
+        // Without the user's own Vim settings. The keys follow vramscope's arguments.
         let keys = ["-c", "normal! Ahere", "-c", "wq"].map(str::to_owned);
         let quiet = ["-u", "NONE"].map(str::to_owned);
         let words = std::iter::once(&start.program).chain(&quiet).chain(&start.args).chain(&keys);

@@ -1,4 +1,4 @@
-//! The graph: frames, labels, breadcrumb, legend, and what the pointer does.
+//! The flame graph: frames, labels, breadcrumb, legend and gestures.
 
 use std::sync::Arc;
 
@@ -25,21 +25,21 @@ use vramscope_core::units::{Bytes, NBSP, count, counted};
 
 const ROW: f32 = 26.0;
 const PITCH: f32 = 27.0;
-/// Below this width the notes and the legend under the graph have a line each.
+/// Below this width the notes and the legend under the graph take two lines.
 const TWO_LINES: f32 = 1000.0;
 
 impl FlameView {
     pub(super) fn graph(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, built: &Arc<Built>, found: Option<&Found>) {
         let zoom = self.zoom.and_then(|k| built.node_of(k)).unwrap_or(0);
         if zoom == 0 {
-            // What was zoomed to is not there any more.
+            // The zoomed frame no longer exists.
             self.zoom = None;
         } else {
             self.breadcrumb(ui, cx, built, zoom);
         }
         let hidden: Vec<u32> = self.hidden.iter().filter_map(|&k| built.node_of(k)).collect();
         let away = layout::taken_away(&built.flame, &hidden);
-        // What is left out and what the colours mean stand side by side, or one under the other where that is too narrow.
+        // Notes and legend are side by side, or on two lines in a narrow pane.
         let low = if ui.available_width() < TWO_LINES && ui.available_height() > 160.0 { 40.0 } else { 22.0 };
         let footer = Rect::from_min_max(pos2(ui.max_rect().left(), ui.max_rect().bottom() - low), ui.max_rect().max);
         let width = ui.available_width() - 24.0;
@@ -68,7 +68,7 @@ impl FlameView {
         self.footer(ui, cx, built, footer, &laid, found, gone);
     }
 
-    /// The way down to the zoomed frame; each name goes back to its frame.
+    /// The path to the zoomed frame. A click on a name zooms to that frame.
     fn breadcrumb(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, built: &Built, zoom: u32) {
         let stacks = built.stacks(cx);
         let mut goes_to = None;
@@ -77,7 +77,7 @@ impl FlameView {
             ui.spacing_mut().item_spacing.x = 4.0;
             ui.add_space(12.0);
             let path = built.flame.ancestors(zoom);
-            // The nearest ancestors matter most; what is left out is said.
+            // The nearest ancestors matter most; an ellipsis replaces the others.
             let skipped = path.len().saturating_sub(7);
             for (i, &node) in path.iter().enumerate() {
                 if i > 0 && i <= skipped {
@@ -165,7 +165,7 @@ impl FlameView {
             let covered = label::text_in(&painter, room, &name, Type::Strong, ink);
             if !place.is_empty() && right - covered.right() > 60.0 {
                 let room = Rect::from_min_max(pos2(covered.right() + 8.0, inner.top()), pos2(right, inner.bottom()));
-                // One ink reads on the solid and on the pale part.
+                // One text colour that is readable on the solid and on the pale part.
                 label::text_in(&painter, room, &place, Type::Mono, if hit { Tokens::at(t.text1, 0.72) } else { t.text3 });
             }
         }
@@ -193,7 +193,7 @@ impl FlameView {
             batch.paint(ui.painter());
             let node = &built.flame.nodes[cell.node as usize];
             self.hovered = built.keys.get(cell.node as usize).copied();
-            // The second click of a double click finds another frame under the pointer: the first one has zoomed already.
+            // The first click of a double click has zoomed already, so the second one would hit another frame.
             if response.clicked() && !response.double_clicked() {
                 let is_zoomed = self.zoom == built.keys.get(cell.node as usize).copied();
                 self.zoom_to(built, if is_zoomed { node.parent } else { cell.node });
@@ -241,7 +241,7 @@ impl FlameView {
         });
     }
 
-    /// Selects the heaviest stack through a frame in all views.
+    /// Selects the heaviest stack through a frame, in all views.
     pub(super) fn select(&self, cx: &ViewContext<'_>, built: &Built, node: &Node) {
         let own = match &built.compared {
             Some(c) => c.own_of_flame(node.stack),
@@ -252,7 +252,7 @@ impl FlameView {
         }
     }
 
-    /// What is left out, what was found, and what the colours mean.
+    /// Draws the notes on what is left out and what was found, and the legend.
     fn footer(
         &self,
         ui: &Ui,
@@ -306,7 +306,7 @@ impl FlameView {
         let (first, inner) = if is_two { inner.split_top_bottom_at_fraction(0.5) } else { (inner, inner) };
         let noted = label::text_in(painter, first, &notes, Type::Caption, t.text3);
         let least = if is_two { inner.left() } else { noted.right() + 20.0 };
-        // From the right, as far as there is room.
+        // From right to left, as far as there is room.
         let mut right = inner.right();
         let mut put = |swatch: Swatch, name: &str| {
             let width = swatch.size().x + 6.0 + label::width(painter, name, Type::Caption);
@@ -327,7 +327,7 @@ impl FlameView {
             let mut seen: Vec<Role> = Vec::new();
             for cell in &laid.cells {
                 let node = &built.flame.nodes[cell.node as usize];
-                // What ends in a mixed frame has no frame of its own to show its colour.
+                // Allocations that end in a frame of mixed roles have no frame of their own to show their colour.
                 let ends_here = if node.own > 0 { node.mix.as_slice() } else { &[] };
                 for c in node.role.into_iter().chain(ends_here.iter().map(|m| m.0)) {
                     if c != Role::Unknown && !seen.contains(&c) {
@@ -343,14 +343,14 @@ impl FlameView {
     }
 }
 
-/// Where frames stand and how they are coloured.
+/// Where frames are drawn and how they are coloured.
 pub(super) struct Canvas<'a> {
     pub t: &'a Tokens,
     pub stacks: &'a StackTable,
     pub built: &'a Built,
     pub origin: egui::Pos2,
     pub width: f32,
-    /// What of the graph can be seen.
+    /// The visible vertical range.
     pub seen: egui::Rangef,
     pub by_role: bool,
 }
@@ -362,7 +362,7 @@ impl Canvas<'_> {
         Rect::from_min_max(pos2(x(cell.from), top), pos2((x(cell.to) - 1.0).max(x(cell.from) + 0.5), top + ROW))
     }
 
-    /// The colour of a frame before it is thinned.
+    /// The full colour of a frame.
     pub fn colour(&self, node: &Node) -> Color32 {
         if layout::is_neutral(node.what) {
             return self.t.other;
@@ -382,8 +382,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// What a frame that ends in several purposes is for: its parts along its lower edge, largest first. Its own colour is that
-    /// of most of it.
+    /// Draws the roles of a frame that ends in several of them along its lower edge, largest first. The frame itself has the
+    /// colour of the largest.
     fn mix(&self, batch: &mut Batch, node: &Node, rect: Rect, strength: f32) {
         if !self.by_role || node.role.is_some() || node.own != node.total || node.total == 0 || rect.width() < 8.0 {
             return;
@@ -408,7 +408,7 @@ impl Canvas<'_> {
         self.built.flame.leaf_of(self.stacks, stack, self.built.shape)
     }
 
-    /// What a frame says on hover.
+    /// The tooltip of a frame.
     pub fn tip(&self, node: &Node, figure: impl Fn(u64) -> String) -> Tip {
         let (name, place) = node_text(self.stacks, node.what);
         let all = &self.built.flame.nodes[0];
@@ -449,7 +449,7 @@ impl Canvas<'_> {
     }
 }
 
-/// A colour by name, the same in every recording.
+/// A colour derived from a name, so that it is the same in every recording.
 fn slot(name: &str) -> usize {
     name.bytes().fold(7usize, |h, b| h.wrapping_mul(31).wrapping_add(usize::from(b))) % 8
 }

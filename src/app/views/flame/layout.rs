@@ -1,4 +1,4 @@
-//! Which frame of a flame graph stands where, and which rows its tree has: pure arithmetic.
+//! Layout of the flame graph and rows of its tree. Only arithmetic.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use vramscope_core::compare::flame::{Flame, What};
 pub struct Cell {
     /// Index into [`Flame::nodes`].
     pub node: u32,
-    /// Row from the top, the zoomed frame's own first.
+    /// Row from the top; the zoomed frame is in row 0.
     pub row: u32,
     /// Left edge, 0 to 1.
     pub from: f64,
@@ -19,18 +19,17 @@ pub struct Cell {
     pub to: f64,
 }
 
-/// What is drawn, and what was too thin to draw.
+/// The visible frames, and the number of frames that are too thin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
     /// Frames by row, then from left to right.
     pub cells: Vec<Cell>,
-    /// Rows needed.
     pub rows: u32,
-    /// Frames thinner than asked for.
+    /// Number of frames thinner than the limit.
     pub folded: u64,
 }
 
-/// Room for the graph and for its tree: side by side where it is wide and low, else one under the other.
+/// Splits the area into graph and tree: side by side when it is wide and low, otherwise one below the other.
 pub fn with_tree(area: Rect) -> (Rect, Rect) {
     if area.width() >= 1080.0 && area.height() < 480.0 {
         let x = (area.left() + area.width() * 0.54).round();
@@ -41,13 +40,13 @@ pub fn with_tree(area: Rect) -> (Rect, Rect) {
     }
 }
 
-/// What hidden frames take away: for each frame with hidden ones at or below it, how much weight.
+/// The weight that hidden frames remove from each frame that is, or contains, a hidden one.
 pub fn taken_away(flame: &Flame, hidden: &[u32]) -> HashMap<u32, u64> {
     let mut away: HashMap<u32, u64> = HashMap::new();
     let set: HashSet<u32> = hidden.iter().copied().collect();
     for &node in hidden {
         let path = flame.ancestors(node);
-        // A frame below a hidden one is gone already.
+        // The frame is inside a hidden one and already removed.
         if path.iter().rev().skip(1).any(|a| set.contains(a)) {
             continue;
         }
@@ -59,8 +58,8 @@ pub fn taken_away(flame: &Flame, hidden: &[u32]) -> HashMap<u32, u64> {
     away
 }
 
-/// Lays out `zoom` across the whole width and the frames below it under it. Frames narrower than `thinnest` (a share of the width)
-/// are counted, not drawn; the weight of `away` is left out. O(frames drawn and their children).
+/// Lays out `zoom` over the whole width and its descendants below. Frames narrower than `thinnest` (a share of the width) are
+/// only counted. The weight in `away` is subtracted. O(frames drawn and their children).
 pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>) -> Layout {
     let mut layout = Layout::default();
     let left = |node: u32| {
@@ -93,7 +92,7 @@ pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>
     layout
 }
 
-/// The frame at a row and a place across the width.
+/// The frame at a row and a horizontal position (0 to 1).
 pub fn hit(layout: &Layout, row: u32, x: f64) -> Option<Cell> {
     let start = layout.cells.partition_point(|c| c.row < row);
     let end = layout.cells.partition_point(|c| c.row <= row);
@@ -102,19 +101,18 @@ pub fn hit(layout: &Layout, row: u32, x: f64) -> Option<Cell> {
     (x < cells[at].to).then_some(cells[at])
 }
 
-/// What the tree can be sorted by.
+/// Sort orders of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Weight through a frame.
+    /// Weight of a frame with its descendants.
     #[default]
     Total,
-    /// Weight at B, where two instants are compared.
+    /// Weight at B, in a comparison.
     After,
-    /// Weight that ends in a frame.
+    /// Weight that ends in the frame itself.
     Own,
-    /// Allocations.
     Count,
-    /// What was added since A.
+    /// Weight added since A.
     Change,
 }
 
@@ -123,17 +121,16 @@ pub enum Order {
 pub struct TreeRow {
     /// Index into [`Flame::nodes`].
     pub node: u32,
-    /// Its indent.
     pub depth: u32,
-    /// Its children are shown below it.
+    /// The children are shown below.
     pub is_open: bool,
 }
 
-/// The rows of the tree below `zoom`. A frame is open when `toggled` has its key and it would be closed, or the other way round: the
-/// top is open, and so is a frame that holds at least half of the one above it. O(rows).
+/// The rows of the tree below `zoom`. By default the top is open, and every frame that holds at least half of its parent's
+/// weight; `toggled` holds keys of frames that the user opened or closed. O(rows).
 pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>, order: Order, descending: bool) -> Vec<TreeRow> {
     let mut rows = Vec::new();
-    // Explicit, because a stack can be deeper than the thread's.
+    // An explicit stack, because recursion on a deep call stack could overflow the thread's.
     let mut left = vec![(zoom, 0u32, true)];
     while let Some((node, depth, opens)) = left.pop() {
         let Some(n) = flame.nodes.get(node as usize) else { continue };
@@ -155,7 +152,7 @@ pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>,
             }
         };
         children.sort_by_key(key);
-        // The last one pushed comes next.
+        // The last one pushed is next.
         if !descending {
             children.reverse();
         }
@@ -167,7 +164,7 @@ pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>,
     rows
 }
 
-/// True when a frame's colour should be quiet: it holds different things, or nobody's stack.
+/// True when a frame should have a quiet colour, because it is a mixed group or has no stack.
 pub fn is_neutral(what: What) -> bool {
     matches!(what, What::All | What::NoStack | What::NoModule | What::Phase(None))
 }

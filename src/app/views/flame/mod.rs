@@ -1,4 +1,5 @@
-//! Flame graph: bytes by call stack, file, module or role, from either end, zoomable, with its tree as a table; and A against B.
+//! The flame graph: bytes by call stack, file, module or role, from the outer or the inner end, zoomable, with a tree as a table;
+//! also A against B.
 
 mod graph;
 mod layout;
@@ -26,7 +27,6 @@ use vramscope_core::model::StackTable;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Flame,
     legend: &[
@@ -44,11 +44,11 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(FlameView::default()),
 };
 
-/// What the width means, as the selector lists it.
+/// What the width of a frame means, as in the selector.
 const MEASURES: [&str; 6] =
     ["at B, against A", "live at the cursor", "live at the peak", "allocated", "churn: freed again", "bytes × lifetime"];
 
-/// What a graph is made from.
+/// What a graph depends on.
 #[derive(Clone, PartialEq)]
 struct Key {
     /// `None`: the comparison.
@@ -58,22 +58,22 @@ struct Key {
     shape: Shape,
 }
 
-/// A graph with what the view needs to find its way in it.
+/// A graph with the data that the view needs to navigate it.
 struct Built {
     flame: Flame,
-    /// A name for each node that stays when the graph is built again.
+    /// A key for each node that stays the same when the graph is rebuilt.
     keys: Vec<u64>,
     shape: Shape,
-    /// What its widths are; `None` for a comparison.
+    /// What the width means; `None` for a comparison.
     measure: Option<Measure>,
-    /// What it compares; `None` for one instant or range.
+    /// The comparison; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
-    /// What allocations were for when it was built.
+    /// The roles it was built with.
     roles: Option<Arc<vramscope_core::anatomy::Roles>>,
 }
 
 impl Built {
-    /// The table its frames are in.
+    /// The stack table of its frames.
     fn stacks<'a>(&'a self, cx: &'a ViewContext<'_>) -> &'a StackTable {
         match &self.compared {
             Some(c) => c.flame_stacks(),
@@ -89,41 +89,42 @@ impl Built {
 /// What the rows of the tree depend on.
 type RowsKey = (Identity, u32, Order, bool, u64);
 
-/// Which frames a search found.
+/// The result of a search.
 struct Found {
     hits: Vec<bool>,
-    /// What they weigh, each byte once: through them, at A, at B.
+    /// Bytes of the matches, each counted once: through them, at A, at B.
     weights: [u64; 3],
     frames: u64,
-    /// The query in force found them, not the field above.
+    /// Found by the active query, not by the search field.
     is_query: bool,
 }
 
 struct FlameView {
-    /// `None`: the comparison when there is one, else the cursor.
+    /// Index of the measure; `None` for the comparison if there is one, otherwise the cursor.
     measure: Option<usize>,
     by: usize,
     root: usize,
     shows_internals: bool,
-    /// 0: by role. 1: by function.
+    /// 0 colours by role, 1 by function.
     colour: usize,
     shows_tree: bool,
-    /// Key of the frame that fills the width; `None` is everything.
+    /// Key of the frame that fills the width; `None` for all.
     zoom: Option<u64>,
     hidden: HashSet<u64>,
     find: String,
     order: Order,
     descending: bool,
     toggled: HashSet<u64>,
-    /// The tree's rows, and what they were made of: the graph, the zoom, the order, how often rows were opened or closed.
+    /// The rows of the tree, and what they were built from.
     rows: Option<(RowsKey, Vec<TreeRow>)>,
     toggles: u64,
     built: Derived<Key, Built>,
     found: Derived<(Identity, String), Found>,
     asked: Derived<(Identity, Identity), Found>,
-    /// How often Escape had been pressed when this view last looked: it zooms out.
+    /// [`SharedViewState::cleared`](crate::app::state::shared::SharedViewState::cleared) at the last frame; when it changes the
+    /// view zooms out.
     cleared: u32,
-    /// What the right-click menu is about.
+    /// The target of the context menu.
     menu: Option<u32>,
     /// Key of the frame under the pointer, in the graph or in the tree.
     hovered: Option<u64>,
@@ -156,7 +157,7 @@ impl Default for FlameView {
     }
 }
 
-/// The comparison, when it was asked for or stands ready.
+/// The comparison, when it is ready.
 fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
     match cx.comparing.get(&cx.here()) {
         Outcome::Ready(compared, _) => Some(compared),
@@ -165,7 +166,7 @@ fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
 }
 
 impl FlameView {
-    /// The measure in force.
+    /// The measure to show.
     fn measure_of(&self, has_comparison: bool) -> usize {
         match self.measure {
             Some(0) | None if has_comparison => 0,
@@ -176,7 +177,7 @@ impl FlameView {
 
     fn key(&self, cx: &ViewContext<'_>, compared: Option<&Arc<Compared>>) -> Key {
         let last = cx.data.device().events.len().saturating_sub(1) as u32;
-        // A chosen range narrows what is counted over time.
+        // A chosen range limits what is counted over time.
         let (from, to) = cx.shared.range.unwrap_or((0, last));
         let measure = match self.measure_of(compared.is_some()) {
             0 => None,
@@ -199,12 +200,12 @@ impl FlameView {
         }
     }
 
-    /// How a weight reads.
+    /// A weight as text.
     fn figure(&self, weight: u64) -> String {
         if self.measure == Some(5) { format!("{} × events", Bytes(weight)) } else { Bytes(weight).to_string() }
     }
 
-    /// The graph for what is asked, or the one before while it is built.
+    /// The graph for the present choices, or the previous one while it is built.
     fn build(&mut self, cx: &ViewContext<'_>) -> (Option<Arc<Built>>, bool) {
         let compared = compared(cx);
         let key = self.key(cx, compared.as_ref());
@@ -224,7 +225,7 @@ impl FlameView {
         (shown.value, shown.is_fresh)
     }
 
-    /// The frames that match what is being looked for.
+    /// The frames that match the search field.
     fn search(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
         let needle = self.find.trim().to_lowercase();
         if needle.is_empty() {
@@ -248,8 +249,8 @@ impl FlameView {
 }
 
 impl FlameView {
-    /// The frames that allocations of the query in force pass through; the rest is dimmed, as in every view. A comparison asks
-    /// both sides.
+    /// The frames of allocations that match the active query; the others are dimmed, as in all views. In a comparison both sides
+    /// are searched.
     fn of_query(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
         let matching = Arc::clone(cx.matching?);
         let asked = match &built.compared {
@@ -311,7 +312,7 @@ impl View for FlameView {
         if room > 560.0 {
             selector(ui, "colour", &mut self.colour, &["role", "function"]);
         }
-        // A comparison holds sums by stack and role; it does not know the phases of two programs.
+        // A comparison has sums by stack and role but not by phase.
         let choices = By::ALL.map(By::name);
         let choices = &choices[..choices.len() - usize::from(compared(cx).is_some())];
         selector(ui, "by", &mut self.by, choices);

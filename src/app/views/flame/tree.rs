@@ -1,4 +1,4 @@
-//! The graph as a table: a frame a row, opened and closed, sorted.
+//! The flame graph as a table: one row per frame, which can be opened, closed and sorted.
 
 use std::sync::Arc;
 
@@ -49,23 +49,23 @@ impl Col {
         }
     }
 
-    /// Whether there is room for it, and something to say. `wide` is what is left for figures of bytes.
+    /// Whether the column fits and applies. `wide` is the width that is left for byte columns.
     fn fits(self, wide: f32, compares: bool) -> bool {
         match self {
             Col::Frame | Col::Total => true,
-            // Of two instants there are two.
+            // A comparison would need two of these.
             Col::Own => !compares && wide >= 460.0,
             Col::Before => compares && wide >= 660.0,
             Col::Change => compares && wide >= 480.0,
             Col::Count => wide >= 560.0,
             Col::Share => wide >= 380.0,
-            // Each side's part of its own total: two recordings hold different amounts in all.
+            // Each side's share of its own total, because two recordings hold different amounts.
             Col::ShareBefore => compares && wide >= 740.0,
             Col::Bar => wide >= if compares { 820.0 } else { 640.0 },
         }
     }
 
-    /// Its header; `size` is how its bytes are written, `None` for byte events.
+    /// The header. `size` is the unit of the byte column; `None` for byte × events.
     fn title(self, compares: bool, size: Option<SizeColumn>) -> String {
         let head = |name: &str| size.map_or_else(|| name.to_owned(), |size| size.head(name));
         let title = match (self, compares, size.is_some()) {
@@ -92,7 +92,7 @@ impl Col {
             Col::Bar => Column::text(title, Width::Share(1.0, 60.0)),
             Col::Share | Col::ShareBefore => Column::figure(title, if compares { 72.0 } else { 56.0 }),
             Col::Count => Column::figure(title, if compares { 76.0 } else { 64.0 }),
-            // Byte events have many digits.
+            // Byte × events have many digits.
             _ => Column::figure(title, if is_bytes { 84.0 } else { 150.0 }),
         };
         if self.order(compares).is_some() { column.sorts() } else { column }
@@ -105,23 +105,23 @@ impl FlameView {
         let flame = &built.flame;
         let zoom = self.zoom.and_then(|k| built.node_of(k)).unwrap_or(0);
         let compares = built.compared.is_some();
-        // Where two instants are compared the first figure is B's, and that is what it sorts by.
+        // In a comparison the first figure is B's, so that is the default sort key.
         let order = match self.order {
             Order::Total | Order::After if compares => Order::After,
             Order::After => Order::Total,
             other => other,
         };
         let key = (Identity::of(built), zoom, order, self.descending, self.toggles);
-        // A frame with very many children takes a while to sort.
+        // Rows are cached because a frame with very many children takes a while to sort.
         let rows = match self.rows.take() {
             Some((known, rows)) if known == key => rows,
             _ => tree_rows(flame, zoom, &built.keys, &self.toggled, order, self.descending),
         };
         let is_bytes = self.measure != Some(5);
         let wide = ui.available_width();
-        // Two columns of byte events take more than two of bytes.
+        // Two columns of byte × events are wider than two of bytes.
         let room = if is_bytes { wide } else { wide - 132.0 };
-        // So many rows tell how the columns are written.
+        // The first 2,000 rows decide the unit of the columns.
         let sizes = rows.iter().take(2_000).flat_map(|r| {
             let node = &flame.nodes[r.node as usize];
             [node.total, node.own, node.before, node.after]
@@ -243,7 +243,7 @@ impl FlameView {
     }
 }
 
-/// How far a row of this depth is indented: deep stacks stay inside their column.
+/// The indent of a row, limited so that deep stacks stay inside the column.
 fn indent(depth: u32, room: f32) -> f32 {
     (depth as f32 * INDENT).min((room - 120.0).max(0.0))
 }

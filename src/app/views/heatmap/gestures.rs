@@ -1,4 +1,4 @@
-//! What the pointer does to the fragmentation view, and what is said of the place under it.
+//! Pointer gestures and tooltips of the fragmentation view.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
-/// The fewest bytes of the address axis that are worth zooming to.
+/// Smallest address range to zoom to, in bytes.
 const LEAST_BYTES: f64 = 8192.0;
 
 impl HeatmapView {
-    /// What the pointer wants; `is_on_word` while it is on a word that explains itself.
+    /// Handles gestures. `is_on_word` is true while the pointer is on a glossary term.
     pub(super) fn gestures(
         &mut self,
         ui: &Ui,
@@ -53,7 +53,8 @@ impl HeatmapView {
         let item_at = |p: Pos2| canvas.place(p).and_then(|p| item_at(cx.data, canvas.picture, &p));
         let now = ui.input(|i| i.time);
         let intent = match gesture.intent {
-            // The wheel's motion runs out over some frames; when Ctrl is let go meanwhile, the rest still means addresses.
+            // egui smooths the wheel over several frames. When Ctrl is released meanwhile, the remaining motion still zooms
+            // addresses.
             Some(Intent::ZoomTime { factor, at }) if now - self.zoomed_at < 0.25 => Some(Intent::ZoomBytes { factor, at }),
             other => {
                 if matches!(other, Some(Intent::ZoomBytes { .. })) {
@@ -108,7 +109,7 @@ impl HeatmapView {
         }
     }
 
-    /// A box: time and addresses on the map; time alone elsewhere, and where the map has no addresses.
+    /// Handles a zoom box: time and addresses on the map, otherwise time alone.
     fn zoom_box(&mut self, cx: &ViewContext<'_>, canvas: &paint::Canvas<'_>, (from, to): (Pos2, Pos2), done: bool) {
         let map = canvas.areas.map;
         let has_addresses = matches!(canvas.picture.map, Map::Addresses(_)) && map.contains(from);
@@ -131,13 +132,13 @@ impl HeatmapView {
         }
     }
 
-    /// Zooms and pans the addresses. The range is kept as addresses: it means the same when other segments come into the
+    /// Zooms and pans the addresses. The range is stored as addresses, so that it stays valid when other segments come into the
     /// window of time.
     fn zoom_addresses(&mut self, canvas: &paint::Canvas<'_>, intent: Intent) {
         let Map::Addresses(map) = &canvas.picture.map else { return };
         let mut bytes = PanZoom::new(0.0, map.total as f64).with_least(LEAST_BYTES);
         bytes.show(canvas.y.start, canvas.y.end);
-        // Low addresses stand above: a hand that moves down brings lower ones.
+        // Low addresses are at the top, so dragging down shows lower ones.
         let intent = match intent {
             Intent::Pan(delta) if self.addresses.is_some() => Intent::Pan(vec2(delta.x, -delta.y)),
             Intent::Pan(_) => return,
@@ -154,7 +155,7 @@ impl HeatmapView {
         self.addresses = range.filter(|_| !is_all);
     }
 
-    /// The labels of the addresses: a drag along them zooms to what it spans, a double click shows all.
+    /// Gestures on the address labels: a drag zooms to its span, a double click shows all.
     pub(super) fn address_axis(&mut self, ui: &Ui, canvas: &paint::Canvas<'_>) {
         let Map::Addresses(map) = &canvas.picture.map else { return };
         let area = canvas.areas.map;
@@ -251,7 +252,7 @@ impl HeatmapView {
         });
     }
 
-    /// The block or hole under the pointer, a frame or two late.
+    /// The block or hole under the pointer; it may lag by a frame or two.
     fn item_under(&mut self, cx: &ViewContext<'_>, picture: &Picture, place: Option<&Place>) -> Option<Under> {
         let place = place?;
         let key = (place.event, address_of(picture, place)?);
@@ -286,7 +287,7 @@ impl HeatmapView {
         if now - since < DELAY {
             ui.request_repaint_after(std::time::Duration::from_millis(130));
         } else {
-            // The legend stays readable, and the panes beside this one.
+            // Keeps the tooltip off the legend and off neighbouring panes.
             let mut area = canvas.painter.clip_rect();
             area.max.y = canvas.areas.legend.map_or(area.bottom(), |l| l.top());
             let card = tip(cx, canvas.picture, place, under).width((area.width() - 26.0).clamp(180.0, 280.0));
@@ -295,7 +296,7 @@ impl HeatmapView {
     }
 }
 
-/// What a tooltip says of a place.
+/// The tooltip of a place.
 fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Under>) -> Tip {
     let events = &cx.data.device().events;
     let in_map = match &picture.map {
@@ -318,7 +319,7 @@ fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Und
             };
             let mut tip = Tip::new(title).width(280.0);
             if let Some((from, to)) = map.addresses_of(row) {
-                // Blocks begin and end at multiples of 512: a pixel's edge between two of them is nobody's.
+                // Blocks are aligned to 512 bytes, so the addresses of a pixel's edges are rounded to that.
                 let to = to.checked_next_multiple_of(512).unwrap_or(to);
                 tip = tip.row("from", Address(from / 512 * 512).to_string()).row("to", Address(to).to_string());
             }
@@ -354,7 +355,7 @@ fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Und
     }
 }
 
-/// Who lives at the address under the pointer.
+/// Adds the block or hole under the pointer to a tooltip.
 fn of_block(cx: &ViewContext<'_>, tip: Tip, under: Under) -> Tip {
     let size = Bytes(under.size).to_string();
     let tip = match under.item {
@@ -373,7 +374,7 @@ fn address_of(picture: &Picture, place: &Place) -> Option<u64> {
     map.address_at(place.offset?)
 }
 
-/// The block or hole at a place: the state of its instant is looked up, so only for clicks.
+/// The block or hole at a place. Computes the state at its event, so it is for clicks only.
 fn item_at(data: &DeviceData, picture: &Picture, place: &Place) -> Option<Item> {
     let address = address_of(picture, place)?;
     let event = picture.strip.get(place.column).map_or(NO_EVENT, event_of);

@@ -1,44 +1,42 @@
-//! Where the parts of the fragmentation view stand, and what its strip spans. Pure arithmetic.
+//! Layout of the fragmentation view and range of its strip. Only arithmetic.
 
 use egui::{Rangef, Rect, pos2};
 
 /// Height of the strip above the map.
 const STRIP: f32 = 72.0;
-/// Its height where the pane is low.
+/// Height of the strip in a low pane.
 const STRIP_LOW: f32 = 44.0;
 /// Height of the axis labels under the map.
 const AXIS: f32 = 18.0;
-/// Height of the legend.
+/// Height of the legend's first row.
 pub(super) const LEGEND: f32 = 20.0;
-/// Height of each further row of it.
+/// Height of each further row.
 pub(super) const LEGEND_ROW: f32 = 16.0;
-/// The least height the map is worth drawing at.
+/// Least height of the map.
 const MAP_LEAST: f32 = 64.0;
 
-/// The parts. What does not fit has none.
+/// The parts of the view. A part without room has no rectangle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Areas {
     /// The horizontal extent of strip and map.
     pub x: Rangef,
     /// The largest hole over time.
     pub strip: Option<Rect>,
-    /// Addresses over time.
     pub map: Rect,
     /// Labels of the time axis.
     pub axis: Option<Rect>,
-    /// What the shades mean.
     pub legend: Option<Rect>,
 }
 
 impl Areas {
-    /// Strip and map: where the pointer means a time.
+    /// Strip and map together: where a horizontal position means a time.
     pub fn canvas(&self) -> Rect {
         self.strip.map_or(self.map, |s| s.union(self.map))
     }
 }
 
-/// Divides a pane; `labels` is the room the labels at the left need, `legend_rows` the rows of the legend. When it is low the strip shrinks; then what has to go, goes:
-/// legend, strip, axis.
+/// Divides a pane. `labels` is the width of the labels at the left, `legend_rows` the number of legend rows. In a low pane the
+/// strip shrinks; then legend, strip and axis are dropped in this order.
 pub(super) fn areas(pane: Rect, labels: f32, legend_rows: usize) -> Areas {
     let legend_height = LEGEND + LEGEND_ROW * legend_rows.saturating_sub(1) as f32;
     let left = pane.left() + labels.max(48.0).min(pane.width() * 0.4);
@@ -74,10 +72,10 @@ pub(super) fn areas(pane: Rect, labels: f32, legend_rows: usize) -> Areas {
     Areas { x, strip, map, axis, legend }
 }
 
-/// The bytes at the top of the strip. Beside a failed request, holes far larger than it are cut off, so that the request
-/// can be told from what nearly fits.
+/// Bytes at the top of the strip. Holes far larger than a failed request are cut off, so that the request can be told apart from
+/// holes that nearly fit.
 pub(super) fn strip_top(largest: u64, request: Option<u64>) -> u64 {
-    // Enough above the largest that the curve does not look cut off where it is not.
+    // Leaves space above the largest hole, so that the curve does not look cut off.
     let room = largest + largest / 6;
     match request.filter(|&r| r > 0) {
         Some(request) => {
@@ -88,8 +86,8 @@ pub(super) fn strip_top(largest: u64, request: Option<u64>) -> u64 {
     }
 }
 
-/// Where words of `width` points stand in a plot, on one of `heights`: the place that costs least. Of equal ones the one nearest to
-/// two fifths of the width, behind the busy beginning; `None` where there is no room at all.
+/// Finds a place for words of `width` points in a plot, at one of `heights`, with the least cost. Of equal ones it takes the one
+/// nearest to two fifths of the width, after the busy beginning. `None` when the words are too wide.
 pub(super) fn quietest(plot: Rect, width: f32, heights: impl Iterator<Item = f32>, cost: impl Fn(Rect) -> usize) -> Option<Rect> {
     const PLACES: usize = 16;
     let room = plot.width() - width - 16.0;
@@ -107,8 +105,8 @@ pub(super) fn quietest(plot: Rect, width: f32, heights: impl Iterator<Item = f32
     places.map(|r| (cost(r.expand(1.0)), far(&r), r)).min_by_key(|(cost, far, _)| (*cost, *far)).map(|(.., r)| r)
 }
 
-/// Where the entries of a legend stand: row and place from the left, `gap` apart. The first row has `first` points of room, each
-/// later one `width`; what does not fit in `rows` rows has no place.
+/// Places legend entries in rows, `gap` apart: for each entry its row and offset from the left. The first row has `first` points
+/// of room, later ones `width`. Entries that do not fit into `rows` rows get `None`.
 pub(super) fn pack(widths: &[f32], first: f32, width: f32, gap: f32, rows: usize) -> Vec<Option<(usize, f32)>> {
     let (mut row, mut x) = (0, 0.0);
     let place = |&entry: &f32| {
@@ -125,8 +123,7 @@ pub(super) fn pack(widths: &[f32], first: f32, width: f32, gap: f32, rows: usize
     widths.iter().map(place).collect()
 }
 
-/// The largest hole's rows of pixels: where `share..share + size` (of the axis, 0 to 1) lies in `height` pixels, at least
-/// `least` of them.
+/// The pixel rows from `from` to `to` (shares of the axis, 0 to 1) in `height` pixels, at least `least` of them.
 pub(super) fn rows_of(from: f64, to: f64, height: usize, least: usize) -> std::ops::Range<usize> {
     let (mut first, mut last) = ((from * height as f64) as usize, (to * height as f64).ceil() as usize);
     last = last.min(height);
@@ -178,10 +175,10 @@ mod tests {
     fn names_stand_where_nothing_runs() {
         let plot = Rect::from_min_size(pos2(50.0, 10.0), vec2(400.0, 72.0));
         let heights = || [20.0, 46.0, 72.0].into_iter();
-        // A curve through the upper two thirds leaves the lowest row.
+        // A curve through the upper two thirds leaves only the lowest row free.
         let place = quietest(plot, 90.0, heights(), |r| usize::from(r.top() < 55.0)).expect("room");
         assert!(place.center().y == 72.0 && plot.contains_rect(place));
-        // One that is high on the left leaves the right.
+        // A curve that is high on the left leaves only the right free.
         let place = quietest(plot, 90.0, heights(), |r| usize::from(r.left() < 300.0)).expect("room");
         assert!(place.left() >= 300.0 && place.right() <= plot.right());
         assert_eq!(quietest(plot, 390.0, heights(), |_| 0), None);
@@ -191,7 +188,7 @@ mod tests {
     fn entries_of_a_legend_go_on_in_further_rows() {
         assert_eq!(pack(&[30.0, 30.0], 80.0, 200.0, 10.0, 1), [Some((0, 0.0)), Some((0, 40.0))]);
         assert_eq!(pack(&[30.0, 60.0, 90.0], 50.0, 120.0, 10.0, 3), [Some((0, 0.0)), Some((1, 0.0)), Some((2, 0.0))]);
-        // With no room beside the ramp all of them go below it; what has no place is left out.
+        // Without room beside the ramp all entries go below it; entries without a place are left out.
         assert_eq!(pack(&[30.0, 60.0], 0.0, 120.0, 10.0, 2), [Some((1, 0.0)), Some((1, 40.0))]);
         assert_eq!(pack(&[30.0, 60.0], 40.0, 120.0, 10.0, 1), [Some((0, 0.0)), None]);
     }

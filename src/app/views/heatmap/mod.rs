@@ -1,4 +1,5 @@
-//! Fragmentation: addresses over time, shaded by what they hold, with the largest hole above against the request that failed.
+//! The fragmentation view: addresses over time, shaded by their contents, below the largest hole compared with the failed
+//! request.
 
 use std::sync::Arc;
 
@@ -28,7 +29,6 @@ mod layout;
 mod paint;
 mod picture;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Heatmap,
     legend: &[
@@ -52,32 +52,32 @@ pub const INFO: ViewInfo = ViewInfo {
 #[derive(Default)]
 struct HeatmapView {
     mode: Mode,
-    /// Only the segments that serve these requests.
+    /// Shows only the segments that serve these requests.
     only: Option<Servers>,
     picture: Derived<Key, Picture>,
     shown: Option<Arc<Picture>>,
     texture: PixelTexture,
     uploads: u64,
-    /// The addresses the map is zoomed to; all of them when `None`.
+    /// The address range of the map; `None` for all.
     addresses: Option<(u64, u64)>,
-    /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) when this was last drawn.
+    /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) at the last frame.
     fitted: u32,
-    /// When the addresses were last zoomed, in seconds of the context's clock.
+    /// When the addresses were last zoomed, in seconds of egui's clock.
     zoomed_at: f64,
-    /// Where a drag along the addresses began.
+    /// The y at which a drag along the addresses began.
     choosing: Option<f32>,
-    /// Since when the pointer has been still on a place.
+    /// The place under the pointer, and since when the pointer has been still.
     hovering: Option<((u32, u64), f64)>,
-    /// The block or hole under the pointer: its instant's state is looked up off the UI thread.
+    /// The block or hole under the pointer. The state of its event is computed off the UI thread.
     under: Derived<(u32, u64), Option<Under>>,
     said_hover: bool,
-    /// What the right-click menu is about.
+    /// The target of the context menu.
     menu: Option<MenuTarget>,
-    /// The life of the selected segment, for the segment and the cursor it was found for.
+    /// The lifetime of the selected segment, keyed by address and cursor.
     segment: Derived<(u64, u32), Option<SegmentLife>>,
 }
 
-/// A place in the view: its picture's column and, in the map, the share of the height and the place on the address axis.
+/// A place in the view: the column of the picture and, in the map, the share of the height and the offset on the address axis.
 struct Place {
     event: u32,
     column: usize,
@@ -90,11 +90,11 @@ struct Place {
 struct Under {
     item: Item,
     address: u64,
-    /// Whole bytes.
+    /// Size of the whole block in bytes.
     size: u64,
 }
 
-/// Where things are that are known by an address only, at the cursor.
+/// The items at the cursor that are known only by an address.
 #[derive(Clone, Copy, Debug, Default)]
 struct Places {
     segment: Option<SegmentLife>,
@@ -102,7 +102,7 @@ struct Places {
     hole: Option<(u64, u64)>,
 }
 
-/// What the right-click menu is about.
+/// The target of the context menu.
 #[derive(Clone, Copy, Debug)]
 struct MenuTarget {
     event: u32,
@@ -124,7 +124,7 @@ impl View for HeatmapView {
         let names: Vec<&str> = choices.iter().map(|c| c.0.as_str()).collect();
         let mut at = choices.iter().position(|c| c.1 == self.only).unwrap_or(0);
         if ui.available_width() > 260.0 && button::selector(ui, "segments", &mut at, &names) {
-            // The addresses of other segments stand elsewhere on the axis.
+            // A range of addresses means nothing on the axis of other segments.
             (self.only, self.addresses) = (choices[at].1, None);
         }
     }
@@ -132,7 +132,7 @@ impl View for HeatmapView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let pane_rect = ui.max_rect();
         let device = cx.data.device();
-        // The whole recording is all of its addresses too.
+        // Showing the whole recording also resets the zoom of addresses.
         if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
             self.addresses = None;
         }
@@ -151,7 +151,7 @@ impl View for HeatmapView {
             pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
             return;
         }
-        // Classes of sizes are written with their unit.
+        // Size classes are labelled with units and need more room.
         let labels = if self.mode == Mode::HoleSizes { 62.0 } else { 48.0 };
         let mut areas = layout::areas(pane_rect, labels, 1);
         if let (Some(legend), Some(latest)) = (areas.legend, self.picture.latest()) {
@@ -216,7 +216,7 @@ impl View for HeatmapView {
         terms.extend(canvas.legend());
         let places = self.places(cx);
         canvas.overlays(cx.shared, &places);
-        // On a word the word explains itself; elsewhere the place does.
+        // A glossary term has its own tooltip, which replaces that of the place.
         let word = terms.iter().find(|(rect, _)| ui.rect_contains_pointer(*rect)).copied();
         self.gestures(ui, cx, &canvas, &response, word.is_some());
         if let Some((rect, term)) = word {
@@ -228,14 +228,14 @@ impl View for HeatmapView {
     }
 }
 
-/// Which segments can be looked at alone: by size of request, and by stream where there are several.
+/// Which segments can be shown alone: by size class, and by stream when there are several.
 fn choices(device: &DeviceRecording) -> Vec<(String, Option<Servers>)> {
     let all = [(SizeClass::Large, "large"), (SizeClass::Small, "small")];
     let mut choices = vec![("all".to_owned(), None)];
     for (class, name) in all {
         choices.push((format!("{name} requests"), Some(Servers { class, stream: None, pool: None })));
     }
-    // More than these are not chosen from a menu.
+    // More streams than this would make the menu too long.
     let streams = device.streams.iter().take(if device.streams.len() > 1 { 8 } else { 0 });
     for (i, &handle) in streams.enumerate() {
         for (class, name) in all {
@@ -251,7 +251,7 @@ impl HeatmapView {
         Mode::ALL.iter().position(|m| *m == self.mode).map_or("", |i| Mode::NAMES[i])
     }
 
-    /// The newest picture there is; an older one is stretched meanwhile.
+    /// The newest picture. An older one is stretched while it is computed.
     fn picture(&mut self, ui: &Ui, cx: &ViewContext<'_>, areas: &Areas) -> Option<Arc<Picture>> {
         let [width, height] = PixelTexture::size_for(ui.ctx(), areas.map);
         let at_cursor = cx.data.ooms.binary_search(&cx.shared.cursor).is_ok();
@@ -279,10 +279,10 @@ impl HeatmapView {
         Some(picture)
     }
 
-    /// Where a selected or hovered segment or hole is at the cursor.
+    /// The segment or hole that is selected or hovered, at the cursor.
     fn places(&mut self, cx: &ViewContext<'_>) -> Places {
         let mut places = Places::default();
-        // One segment at a time: two would take turns in the one place there is for the answer.
+        // Only one segment is looked up, because two would evict each other from the single cache entry.
         let mut segment = None;
         for item in [cx.shared.hovered, cx.shared.selected()].into_iter().flatten() {
             match item {
@@ -303,7 +303,7 @@ impl HeatmapView {
         places
     }
 
-    /// While only some addresses are shown, one click shows all of them again.
+    /// While addresses are zoomed, a button that shows all of them again.
     fn whole_ui(&mut self, ui: &mut Ui, canvas: &paint::Canvas<'_>) {
         if self.addresses.is_none() {
             return;

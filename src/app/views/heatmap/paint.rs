@@ -1,4 +1,4 @@
-//! Painting of the fragmentation view around its texture.
+//! Paints the fragmentation view around its texture.
 
 use egui::{Align2, Painter, Pos2, Rangef, Rect, Shape, Stroke, pos2, vec2};
 
@@ -21,7 +21,6 @@ use crate::app::widgets::viewport::Scale;
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, NBSP};
 
-/// The frame's picture.
 pub(super) struct Canvas<'a> {
     pub painter: &'a Painter,
     pub tokens: &'a Tokens,
@@ -30,12 +29,12 @@ pub(super) struct Canvas<'a> {
     pub areas: Areas,
     pub axis: Axis,
     pub x: Scale,
-    /// From the axis of addresses to the screen; what is asked for, not yet what is drawn.
+    /// Maps addresses to the screen for the requested range, which may be ahead of the picture.
     pub y: Scale,
 }
 
 impl Canvas<'_> {
-    /// What a point means.
+    /// The place at a point.
     pub fn place(&self, p: Pos2) -> Option<Place> {
         if self.picture.key.axis != self.axis || !self.areas.canvas().contains(p) {
             return None;
@@ -58,7 +57,7 @@ impl Canvas<'_> {
         self.x.at(shared::position(self.data.device(), self.axis, event))
     }
 
-    /// The ground of what is not reserved, and grid lines at the times of the axis.
+    /// Draws the background of unreserved memory, and grid lines of the time axis.
     pub fn back(&self) {
         let mut batch = Batch::new(self.painter);
         if matches!(self.picture.map, Map::Addresses(_)) {
@@ -72,7 +71,7 @@ impl Canvas<'_> {
         batch.paint(self.painter);
     }
 
-    /// Failed requests, retries and segments given back, as ticks above the map; a failed request's line goes through it.
+    /// Draws failed requests, retries and releases as ticks above the map. A failed request also gets a line through the map.
     pub fn marks(&self) {
         if self.picture.key.axis != self.axis {
             return;
@@ -82,9 +81,9 @@ impl Canvas<'_> {
         for wanted in [Mark::Freed, Mark::Retry, Mark::Oom] {
             let colour = mark_ink(t, wanted);
             for &(.., event) in self.picture.marks.iter().filter(|m| m.1 == wanted) {
-                // Where the cursor stands on that event; a window may end on the edge of its last one.
+                // The same x as the cursor on that event, even when the window ends at it.
                 let x = self.x_of(event).clamp(self.x.at(key.from), self.x.at(key.to));
-                // While the window moves the picture of the last one is shown: what is outside is not drawn.
+                // While the window moves, the picture is of the previous window, so some marks are outside.
                 if !map.x_range().contains(x) {
                     continue;
                 }
@@ -106,7 +105,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Time under the map, addresses or hole sizes beside it, and what the shades mean.
+    /// Draws the time axis, the addresses or hole sizes beside the map, and the legend of the shades.
     pub fn labels(&self) {
         let (t, map) = (self.tokens, self.areas.map);
         let mut batch = Batch::new(self.painter);
@@ -134,7 +133,8 @@ impl Canvas<'_> {
                     label::text(self.painter, pos2(right, y), Align2::RIGHT_CENTER, &text, Type::Mono, t.text3);
                 }
                 if let (Some(request), Some(&lowest)) = (self.picture.request.filter(|&r| r > 0), sizes.classes.first()) {
-                    // Classes double: the request's place in its own is on the same scale. Holes above the line are large enough.
+                    // Classes double in size, so the request has a place within its class on the same log scale. Holes above the
+                    // line are large enough.
                     let class = (request as f64 / lowest as f64).log2() as f32;
                     let y = (map.bottom() - class * height).clamp(map.top() + 1.0, map.bottom());
                     let mut batch = Batch::new(self.painter);
@@ -166,7 +166,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// What the shades and marks mean. Gives the words that explain themselves.
+    /// Draws the legend of shades and marks. Returns the labels that have a glossary entry.
     pub fn legend(&self) -> Vec<(Rect, Term)> {
         let mut terms = Vec::new();
         let Some(rect) = self.areas.legend else { return terms };
@@ -182,14 +182,14 @@ impl Canvas<'_> {
         }
         let end = label::width(self.painter, &p.ends.1, Type::Caption);
         let ramp = if matches!(p.key.mode, Mode::Occupancy | Mode::HoleSizes) { Ramp::Heat } else { Ramp::Size };
-        // A short ramp says as much as a long one; only where there is no room at all it goes.
+        // A short ramp says as much as a long one. It is dropped only when there is no room at all.
         let start = label::width(self.painter, &p.ends.0, Type::Caption) + 6.0;
         let length = (right - end - 6.0 - rect.left() - start).clamp(0.0, ramp_length(rect.width()));
         let bar = Rect::from_min_size(pos2(right - end - 6.0 - length, first - 4.0), vec2(length, 8.0));
         if length >= 20.0 {
             paint_ramp(self.painter, t, bar, ramp.stops(t), (&p.ends.0, &p.ends.1));
         }
-        // What has no room in the first row goes on in the next, where there is one.
+        // Entries without room in the first row continue in the next.
         let rows = 1 + ((rect.height() - layout::LEGEND) / layout::LEGEND_ROW).round().max(0.0) as usize;
         let entries = entries(p);
         let widths: Vec<f32> =
@@ -236,7 +236,7 @@ impl Canvas<'_> {
         terms
     }
 
-    /// The largest hole over time, with the request that failed. Gives the words that explain themselves.
+    /// Draws the largest hole over time and the failed request. Returns the labels that have a glossary entry.
     pub fn strip(&self, cursor: u32) -> Vec<(Rect, Term)> {
         let mut terms = Vec::new();
         let Some(rect) = self.areas.strip else { return terms };
@@ -274,7 +274,7 @@ impl Canvas<'_> {
         }
         batch.paint(self.painter);
         for (a, b) in cut.iter().filter(|(a, b)| b - a >= 8.0) {
-            // An arrow head: the curve goes on above.
+            // An arrow head says that the curve continues above.
             let (x, top) = (f32::midpoint(*a, *b), rect.top());
             let points = vec![pos2(x - 4.0, top), pos2(x, top - 5.0), pos2(x + 4.0, top)];
             self.painter.add(Shape::convex_polygon(points, t.text1, Stroke::NONE));
@@ -285,7 +285,7 @@ impl Canvas<'_> {
             (_, false) => format!("largest hole, {}, up to {}", ticks.unit, Bytes(p.largest())),
             (_, true) => format!("largest hole, {}", ticks.unit),
         };
-        // Names stand where the least of the curve runs, and of the lines through it.
+        // Names go where they cover least of the curve and of the lines.
         let lines: Vec<f32> = p.request.map(|r| y.at(r as f64)).into_iter().collect();
         let width = |text: &str| label::width(self.painter, text, Type::Caption) + 8.0;
         let cursor = self.x_of(cursor);
@@ -316,7 +316,7 @@ impl Canvas<'_> {
         terms
     }
 
-    /// Selection, range, ghost line, markers, cursor.
+    /// Draws selection, range, ruler, markers and cursor.
     pub fn overlays(&self, shared: &SharedViewState, places: &Places) {
         let t = self.tokens;
         let painter = self.painter.with_clip_rect(self.areas.canvas());
@@ -336,7 +336,7 @@ impl Canvas<'_> {
             if rect.width() > 0.0 && rect.intersects(self.areas.map) {
                 batch.selection(rect, t.text1, t.s1);
             } else {
-                // Out of the window: a mark at the nearest edge.
+                // Outside the window: a mark at the nearer edge.
                 let x = if rect.left() > self.areas.x.max { self.areas.x.max - 3.0 } else { self.areas.x.min };
                 let y = rect.center().y;
                 batch.rect(Rect::from_min_max(pos2(x, y - 5.0), pos2(x + 3.0, y + 5.0)), t.accent);
@@ -355,14 +355,14 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// A range while it is being dragged.
+    /// Draws the range that is being dragged.
     pub fn choosing(&self, from: f32, to: f32) {
         let area = self.areas.canvas();
         let rect = Rect::from_x_y_ranges(Rangef::new(from.min(to), from.max(to)), area.y_range());
         self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
     }
 
-    /// A box while it is being drawn.
+    /// Draws the zoom box.
     pub fn zoom_box(&self, area: Rect) {
         let painter = self.painter.with_clip_rect(self.areas.canvas());
         let mut batch = Batch::new(&painter);
@@ -371,15 +371,15 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// A range of addresses while it is being dragged.
+    /// Draws the address range that is being dragged.
     pub fn choosing_addresses(&self, from: f32, to: f32) {
         let area = self.areas.map;
         let rect = Rect::from_x_y_ranges(area.x_range(), Rangef::new(from.min(to), from.max(to)));
         self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
     }
 
-    /// Where an item is in the map, as far as its addresses are on the axis: an allocation or a segment through its life, a
-    /// hole at the cursor.
+    /// The rectangle of an item in the map, as far as its addresses are on the axis: an allocation or segment through its
+    /// lifetime, a hole at the cursor.
     fn rect_of(&self, item: Item, shared: &SharedViewState, places: &Places) -> Option<Rect> {
         let Map::Addresses(map) = &self.picture.map else { return None };
         let (address, size, born, gone) = match item {
@@ -401,9 +401,9 @@ impl Canvas<'_> {
         let (top, bottom) = (self.y.at(offset as f64), self.y.at((offset + size) as f64));
         let first = if born == NO_EVENT { f32::NEG_INFINITY } else { self.x_of(born) };
         let last = if gone == NO_EVENT { f32::INFINITY } else { self.x_of(gone) };
-        // A hole is marked about the cursor's line, wide enough to be seen.
+        // A hole is marked around the cursor's line, wide enough to be seen.
         let (first, last) = if born == gone { (first - 3.0, last + 3.0) } else { (first, last) };
-        // Edges outside the window are moved to just outside it, so that they are not drawn.
+        // Moves edges outside the window just beyond it, so that they are not drawn.
         let (low, high) = (self.areas.x.min - 4.0, self.areas.x.max + 4.0);
         let (from, to) = match (last < low, first > high) {
             (true, _) => (low, low),
@@ -414,7 +414,6 @@ impl Canvas<'_> {
     }
 }
 
-/// The colour of a mark.
 fn mark_ink(t: &Tokens, mark: Mark) -> egui::Color32 {
     match mark {
         Mark::Freed => t.text2,
@@ -423,21 +422,20 @@ fn mark_ink(t: &Tokens, mark: Mark) -> egui::Color32 {
     }
 }
 
-/// What a mark says, in a word or two: the legend of a narrow pane has room for no more.
-/// Between two entries of the legend.
+/// Space between two entries of the legend.
 const ENTRY_GAP: f32 = 14.0;
-/// Before the text of an entry, for its swatch.
+/// Space for the swatch before the text of an entry.
 const ENTRY_SWATCH: f32 = 16.0;
-/// The most rows that the legend takes from the map.
+/// Most rows of the legend.
 const LEGEND_ROWS: usize = 3;
-/// From the ramp's end to the name of the largest hole, with its swatch.
+/// Distance from the end of the ramp to the name of the largest hole, swatch included.
 const HOLE_GAP: f32 = 32.0;
 
 fn ramp_length(width: f32) -> f32 {
     if width < 480.0 { 36.0 } else { 72.0 }
 }
 
-/// What the legend names at the left: what the picture shows, and nothing else.
+/// The legend entries at the left; only what the picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Free,
@@ -463,7 +461,7 @@ fn entries(p: &Picture) -> Vec<Entry> {
     free.into_iter().chain(marks.map(Entry::Mark)).chain(ground).collect()
 }
 
-/// How many rows the legend of a picture needs in a width, [`LEGEND_ROWS`] at most.
+/// How many rows a picture's legend needs at a width, up to [`LEGEND_ROWS`].
 pub fn legend_rows(painter: &Painter, p: &Picture, width: f32) -> usize {
     let text = |text: &str| label::width(painter, text, Type::Caption);
     let widths: Vec<f32> = entries(p).iter().map(|e| text(e.text()) + ENTRY_SWATCH).collect();
@@ -473,6 +471,7 @@ pub fn legend_rows(painter: &Painter, p: &Picture, width: f32) -> usize {
     1 + placed.iter().flatten().map(|at| at.0).max().unwrap_or(0)
 }
 
+/// The name of a mark, short because a narrow legend has no room for more.
 fn mark_name(mark: Mark) -> &'static str {
     match mark {
         Mark::Freed => "segments freed",
@@ -481,7 +480,7 @@ fn mark_name(mark: Mark) -> &'static str {
     }
 }
 
-/// A mark that stands on `foot`: what was given back points up, a failure points at its line.
+/// The shape of a mark above `foot`: releases point up, failures point down at their line.
 fn glyph(mark: Mark, foot: Pos2, ink: egui::Color32) -> Shape {
     let points: &[(f32, f32)] = match mark {
         Mark::Freed => &[(-3.0, 0.0), (0.0, -6.0), (3.0, 0.0)],
@@ -491,14 +490,14 @@ fn glyph(mark: Mark, foot: Pos2, ink: egui::Color32) -> Shape {
     Shape::convex_polygon(points.iter().map(|&(x, y)| foot + vec2(x, y)).collect(), ink, Stroke::NONE)
 }
 
-/// How many columns of a curve run through a place; the first stands at `left`, each is `step` wide.
+/// How many columns of a curve run through a rectangle. The first column is at `left`, each is `step` wide.
 fn covered_columns(columns: &[Option<PixelColumn>], left: f32, step: f32, place: Rect) -> usize {
     let (first, last) = (((place.left() - left) / step).max(0.0) as usize, ((place.right() - left) / step).max(0.0) as usize);
     let near = columns.iter().skip(first).take(last.saturating_sub(first)).flatten();
     near.filter(|c| c.top.min(c.last) < place.bottom() && c.bottom.max(c.last) > place.top()).count()
 }
 
-/// A class of hole sizes, all powers of two: `512 B`, `4 KiB`, `32 MiB`, `1 GiB`.
+/// A short label of a hole size class, which is a power of two: `512 B`, `4 KiB`, `32 MiB`, `1 GiB`.
 fn short(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 30 => format!("{}{NBSP}GiB", b >> 30),

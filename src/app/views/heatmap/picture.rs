@@ -1,4 +1,4 @@
-//! What a window of the fragmentation view shows, computed off the UI thread down to its pixels.
+//! The picture of a fragmentation window, computed off the UI thread down to its pixels.
 
 use std::sync::Arc;
 
@@ -17,19 +17,17 @@ use vramscope_core::model::{Action, DeviceRecording, Progress};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, Micros, count};
 
-/// What the map draws.
+/// What the shades of the map mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Share of each place that blocks hold.
+    /// The share of each place that is filled by blocks.
     #[default]
     Occupancy,
     /// Age of the oldest block.
     Age,
-    /// Largest block.
     Block,
-    /// Largest hole.
     Hole,
-    /// Free memory by the size of its holes.
+    /// Free memory by the size of the holes, without addresses.
     HoleSizes,
 }
 
@@ -57,55 +55,53 @@ pub(super) struct Key {
     pub size: [usize; 2],
     pub mode: Mode,
     pub dark: bool,
-    /// The failed request the holes are held against.
+    /// The failed request that holes are compared with.
     pub oom: Option<u32>,
-    /// Only segments that serve these requests; all when `None`.
+    /// Show only segments that serve these requests; `None` for all.
     pub only: Option<Servers>,
-    /// The addresses shown; all when `None`.
+    /// The address range; `None` for all.
     pub addresses: Option<(u64, u64)>,
-    /// What stays bright, and the colours whose classes that means.
+    /// The focus, and the identity of the colours that its classes refer to.
     pub focus: (Focus, Identity),
 }
 
 impl Key {
-    /// The pixel column of a place on the axis, when it is inside.
+    /// The pixel column at a place on the axis, if it is inside.
     pub fn column(&self, x: f64) -> Option<usize> {
         let share = (x - self.from) / (self.to - self.from);
         (0.0..1.0).contains(&share).then(|| (share * self.size[0] as f64) as usize)
     }
 }
 
-/// What is in the map.
+/// The contents of the map.
 pub(super) enum Map {
     Addresses(Heatmap),
     Sizes(HoleSizes),
 }
 
-/// A finished picture.
 pub(super) struct Picture {
     pub key: Key,
-    /// The colours it was made with, kept so that none later made can be taken for them.
+    /// Kept alive because their identity is part of the key.
     _colours: Arc<Colours>,
     pub map: Map,
-    /// The holes that could have served the failed request, or all, a column.
+    /// For each column, the largest hole that could have served the failed request, or of all segments.
     pub strip: Vec<HeatmapColumn>,
     pub pixels: Vec<Color32>,
-    /// What the two ends of the ramp mean.
+    /// The labels of the two ends of the ramp.
     pub ends: (String, String),
-    /// The bytes of the request that failed.
+    /// Bytes of the failed request.
     pub request: Option<u64>,
-    /// What happened in a column, where anything did, left to right, and at which event.
+    /// Marks from left to right: column, kind, event. At most one per column.
     pub marks: Vec<(usize, Mark, u32)>,
 }
 
-/// What is marked at the upper edge; of several in a column the greatest.
+/// A kind of mark, in ascending order: a column shows only the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mark {
-    /// Segments were given back.
+    /// Segments were released.
     Freed,
-    /// Segments were given back and the next thing the allocator did was to take one, or to fail: it tried again.
+    /// Segments were released, and the next event took a segment or failed, so the allocator retried.
     Retry,
-    /// The request failed.
     Oom,
 }
 
@@ -114,7 +110,7 @@ fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark, u32)> {
     let mut marks: Vec<(usize, Mark, u32)> = Vec::new();
     let actions = &device.events.action;
     for (column, w) in bounds.windows(2).enumerate() {
-        // A window that ends on the last event means it too: a recording often ends with the request that failed.
+        // A window that ends at the last event includes it, because recordings often end with the failed request.
         let end = w[1] as usize;
         let is_whole = column + 2 == bounds.len() && end + 1 == actions.len();
         let (first, end) = (w[0] as usize, if is_whole { end + 1 } else { end });
@@ -130,7 +126,7 @@ fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark, u32)> {
             };
             Some((mark, event as u32))
         };
-        // The last of a burst says what the burst was: the others need not look ahead.
+        // Only the last release of a burst needs to look at the next event.
         let is_last = |e: &usize| actions.get(*e + 1).is_none_or(|a| !a.shrinks_reserved());
         let inner = (first..end).filter(is_last).filter_map(of_event).max();
         let at_edge = (end > first).then(|| end - 1).and_then(of_event);
@@ -145,7 +141,7 @@ impl Picture {
         let tables = &data.tables;
         let tokens = Tokens::of_theme(if key.dark { egui::Theme::Dark } else { egui::Theme::Light });
         let bounds = shared::bounds(device, key.axis, key.from, key.to, key.size[0]);
-        // A request is held against the segments that could serve it, not against those the user chose.
+        // A failed request is compared with the segments that could serve it, not with the user's choice of segments.
         let failed = key.oom.filter(|_| key.only.is_none()).and_then(|event| Servers::of_oom(device, event));
         let request = failed.as_ref().map(|f| f.1);
         let marks = marks(device, &bounds);
@@ -199,7 +195,7 @@ impl Picture {
         Some(picture)
     }
 
-    /// Nothing was reserved in the window.
+    /// True when nothing was reserved in the window.
     pub fn is_empty(&self) -> bool {
         match &self.map {
             Map::Addresses(map) => map.total == 0,
@@ -207,19 +203,19 @@ impl Picture {
         }
     }
 
-    /// The largest hole of the window.
+    /// The largest hole within the window.
     pub fn largest(&self) -> u64 {
         self.strip.iter().map(|c| c.largest_hole).max().unwrap_or(0)
     }
 }
 
-/// Pixels from one line of the hatch to the next.
+/// Pixels between lines of the hatch.
 const HATCH: usize = 5;
-/// From more pixels than these on the largest hole is hatched and not filled.
+/// A largest hole higher than this many pixels is hatched and not filled.
 const TALL: usize = 12;
 
-/// The pixels of an address map: the shade of each cell, and the largest hole of each column over it. With `bright` the
-/// shades are those of the blocks in focus, and what else is there is dimmed to a quarter.
+/// Pixels of an address map: the shade of each cell, with the largest hole of each column on top. With `bright` the shades are
+/// those of the blocks in focus, and other contents are dimmed to a quarter.
 fn address_pixels(
     device: &DeviceRecording,
     map: &Heatmap,
@@ -241,7 +237,7 @@ fn address_pixels(
             let in_focus = bright.and_then(|b| b.cells.get(row..row + columns));
             for (x, (pixel, &value)) in pixels[y * width..][..width].iter_mut().zip(cells).enumerate() {
                 let shade = |value: f32| ramp[(scale.share(value) * 255.0) as usize];
-                // What was not reserved stays blank; what is free is hatched, as everywhere.
+                // Unreserved memory stays blank and free memory is hatched, as in other views.
                 match in_focus.map(|b| b[x]) {
                     Some(bright) if bright > 0.0 => *pixel = shade(bright),
                     Some(_) if value > 0.0 => *pixel = Tokens::at(shade(value), 0.25),
@@ -261,7 +257,7 @@ fn address_pixels(
             }
             let share = |offset: u64| (offset - low) as f64 / (high - low) as f64;
             let rows = layout::rows_of(share(from), share(to), height, 2);
-            // A tall hole is told by its edges and a hatch: filled it would look like the fullest place there is.
+            // A high hole gets edges and a hatch; a solid fill would look like the fullest place.
             let is_tall = rows.len() > TALL;
             for y in rows.clone() {
                 let is_edge = y < rows.start + 2 || y + 2 >= rows.end;
@@ -274,11 +270,11 @@ fn address_pixels(
     (pixels, scale.ends(device))
 }
 
-/// From the greatest amount of free bytes down to where the shades begin, in powers of two; anything keeps at least three tenths of
-/// the ramp.
+/// Shades are logarithmic over this many powers of two below the largest amount of free bytes. Any amount gets at least three
+/// tenths of the ramp.
 const OCTAVES: f64 = 16.0;
 
-/// The pixels of holes by size: large holes above, small ones below; the shade is the bytes in them.
+/// Pixels of holes by size, large holes at the top. The shade is the number of bytes in them.
 fn size_pixels(sizes: &HoleSizes, [width, height]: [usize; 2], tokens: &Tokens) -> (Vec<Color32>, (String, String)) {
     let mut pixels = vec![Color32::TRANSPARENT; width * height];
     let most = sizes.bytes.iter().copied().max().unwrap_or(0);
@@ -290,7 +286,7 @@ fn size_pixels(sizes: &HoleSizes, [width, height]: [usize; 2], tokens: &Tokens) 
             for x in 0..width {
                 let bytes = sizes.bytes[class * columns + x];
                 if bytes > 0 {
-                    // Octaves: what is free in small holes must show beside one hole of many MiB.
+                    // Logarithmic, because free memory in small holes must be visible beside one hole of many MiB.
                     let share = 1.0 + (bytes as f64 / most as f64).log2() / OCTAVES;
                     pixels[y * width + x] = ramp[((0.3 + 0.7 * share.clamp(0.0, 1.0)) * 255.0) as usize];
                 }
@@ -300,7 +296,7 @@ fn size_pixels(sizes: &HoleSizes, [width, height]: [usize; 2], tokens: &Tokens) 
     (pixels, ("nothing".to_owned(), Bytes(most).to_string()))
 }
 
-/// How a value becomes a place on a ramp.
+/// Maps a value to a ramp.
 struct Scale {
     mode: Mode,
     ramp: Ramp,
@@ -316,7 +312,7 @@ impl Scale {
     fn share(&self, value: f32) -> f32 {
         let share = match self.mode {
             Mode::Occupancy | Mode::HoleSizes => value,
-            // Ages and sizes span orders of magnitude: octaves from 1/4096 of the greatest up.
+            // Ages and sizes span orders of magnitude, so the scale is logarithmic from 1/4096 of the greatest value up.
             _ => 1.0 + (value / self.greatest).log2() / 12.0,
         };
         share.clamp(0.0, 1.0)
@@ -333,7 +329,7 @@ impl Scale {
     }
 }
 
-/// The event to show for a column: never [`NO_EVENT`].
+/// The event to show for a column; never [`NO_EVENT`].
 pub(super) fn event_of(column: &HeatmapColumn) -> u32 {
     if column.event == NO_EVENT { 0 } else { column.event }
 }
@@ -402,7 +398,7 @@ mod tests {
             let action = if i == 20 { Action::Oom } else { Action::Alloc };
             device.events.push(i, action, 4096, 512, StreamId(0), PoolId(0), StackId::NONE);
         }
-        // The column that the event begins in is wide; the line stands in the middle of the event.
+        // The column in which the event begins is wide, and the line is in the middle of the event.
         assert_eq!(marks(&device, &[0, 5, 20, 20, 21]), [(3, Mark::Oom, 20)]);
     }
 

@@ -12,10 +12,10 @@ use vramscope_core::model::{Action, BlockState, NoteKind, StackId};
 use vramscope_core::tables::{Lifetime, LifetimeId, NO_EVENT, State};
 use vramscope_core::units::{Address, Bytes, count, counted};
 
-/// Lines a list shows at most.
+/// Most lines in a list.
 pub const LINES: usize = 8;
 
-/// The card of an allocation as seen at an instant. O(allocations): it counts those by the same stack.
+/// The card of an allocation at an instant. O(allocations), because it counts those with the same stack.
 pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
     let device = data.device();
     let l = data.tables.lifetimes.get(device, id)?;
@@ -62,7 +62,7 @@ fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
     facts
 }
 
-/// Says what the allocation is for, and why, below its sizes.
+/// Adds the role of the allocation and the reason for it, below its sizes.
 pub fn say_role(data: &DeviceData, roles: &Roles, id: LifetimeId, card: &mut Card) {
     let why = roles.why(&data.recording, data.device(), &data.tables, id);
     let mut fact = Fact::new("role", why.role.text());
@@ -128,7 +128,7 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
         } else if is_told_twice {
             facts.push(Fact::new("completed", moment(data, l.gone)).lead(Lead::Event(l.gone)));
         }
-        // Where a free completes at once it is the next event; a wait for another stream is longer.
+        // When a free completes at once it is the next event. A longer distance means that it waited for another stream.
         if l.gone != NO_EVENT && l.gone > event + 1 {
             facts.push(Fact::new("pending", between(data, event, l.gone)));
         }
@@ -162,7 +162,7 @@ fn life(data: &DeviceData, state: &State, l: &Lifetime, is_held: bool) -> Vec<Fa
     facts
 }
 
-/// The training step that an event falls into, where steps are known, and the annotation it falls into.
+/// The training step and the annotation of an event, where known.
 fn step_and_annotation(data: &DeviceData, event: u32) -> Vec<Fact> {
     let step = data.steps().words_at(event).map(|words| Fact::new("in step", words));
     let during = annotation_around(data, event).map(|(i, a)| {
@@ -172,8 +172,8 @@ fn step_and_annotation(data: &DeviceData, event: u32) -> Vec<Fact> {
     step.into_iter().chain(during).collect()
 }
 
-/// What the program was doing at an allocation, as a profiler trace tells it: operator, shapes, module, phase. Roles stand
-/// elsewhere, with their reasons.
+/// What a profiler trace says about the program at an allocation: operator, shapes, module, phase. Roles are shown elsewhere with
+/// their reasons.
 fn program(data: &DeviceData, born: u32) -> Vec<Fact> {
     let (device, stacks) = (data.device(), &data.recording.stacks);
     let notes = device.events.notes_of(born);
@@ -203,7 +203,7 @@ fn ordinal(n: u64) -> String {
     format!("{}{end}", count(n))
 }
 
-/// What lies beside a live block of the state.
+/// The holes and live blocks beside a live block.
 fn around(data: &DeviceData, state: &State, at: usize) -> Option<Around> {
     let block = &state.blocks[at];
     let segment = &state.segments[state.segment_at(block.address)?];
@@ -225,7 +225,7 @@ fn around(data: &DeviceData, state: &State, at: usize) -> Option<Around> {
     })
 }
 
-/// What all allocations by one stack hold now, and held over the run: whole blocks in every figure.
+/// What all allocations with one stack hold now and held over the run. All figures are whole blocks.
 pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact> {
     let device = data.device();
     let lifetimes = &data.tables.lifetimes;
@@ -233,7 +233,7 @@ pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact>
     let (mut live, mut of, mut bytes) = (0u64, 0u64, 0u64);
     let (mut pending, mut pending_bytes) = (0u64, 0u64);
     for block in state.blocks.iter().filter(|b| b.lifetime.is_some()) {
-        // What the program gave back is live no more, though its memory cannot be used again yet.
+        // The program freed these blocks, so they are not live, although the memory cannot be reused yet.
         if block.state == BlockState::PendingFree {
             if is_same(block.lifetime) {
                 pending += 1;
@@ -277,7 +277,7 @@ pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact>
     facts
 }
 
-/// The live blocks that strand most free memory.
+/// The live blocks that strand the most free memory.
 pub fn next_blockers(data: &DeviceData, state: &State, but: Option<LifetimeId>) -> Option<List> {
     let served = Servers::of_oom(data.device(), state.event);
     let all = blockers(state, served.as_ref().map(|(s, _)| s));
@@ -303,7 +303,7 @@ pub fn next_blockers(data: &DeviceData, state: &State, but: Option<LifetimeId>) 
     })
 }
 
-/// What an event did, in a word or two: `alloc`, `free requested`.
+/// The action of an event as text: `alloc`, `free requested`.
 pub fn action_text(action: Action) -> String {
     action.name().replace('_', " ")
 }
@@ -338,19 +338,19 @@ mod tests {
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let lifetimes = &data.tables.lifetimes;
-        // The fourth block of 400 MiB: born at event 7, its free requested at 8 and completed at 9.
+        // The fourth block of 400 MiB: allocated at event 7, free requested at 8 and completed at 9.
         let id = lifetimes.of_event(8);
         assert_eq!((lifetimes.born(id), lifetimes.free_requested(id), lifetimes.gone(id)), (7, 8, 9));
         let at = |event| data.tables.states.at(data.device(), lifetimes, event);
         let state = at(8);
         let told = card(&data, &state, id).unwrap();
-        // Figures stand beside their units by a space that does not break.
+        // Figures and units are joined by a no-break space.
         let plain = |f: &Fact| f.value.replace('\u{a0}', " ");
         let fact = |facts: &[Fact], label: &str| facts.iter().find(|f| f.label == label).map(plain);
         let ends_with = |label: &str, end: &str| fact(&told.facts, label).is_some_and(|v| v.ends_with(end));
         assert!(ends_with("allocated", "event 7") && ends_with("free request", "event 8") && ends_with("completed", "event 9"));
         assert!(fact(&told.facts, "now").is_some_and(|now| now.starts_with("pending")), "{:?}", told.facts);
-        // What the program gave back counts as pending, as `allocated` has it.
+        // A block that the program freed counts as pending and not as allocated.
         let same = same_stack(&data, &state, lifetimes.stack(data.device(), id));
         assert_eq!(fact(&same, "live").as_deref(), Some("3 of 3 live blocks, 1.17 GiB"));
         assert_eq!(fact(&same, "pending free").as_deref(), Some("1 block, 400 MiB"));

@@ -1,4 +1,4 @@
-//! What the inspector says of a thing: a card of facts, made off the UI thread from the recording alone.
+//! The contents of the inspector: a card of facts about one thing, computed off the UI thread from the recording.
 
 use crate::app::data::device::DeviceData;
 use crate::app::state::selection::Item;
@@ -7,203 +7,177 @@ use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, Str
 use vramscope_core::tables::{LifetimeId, NO_EVENT, State};
 use vramscope_core::units::{Micros, count};
 
-/// How a figure is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// As any value.
     #[default]
     Plain,
-    /// Not recorded, or not there now.
+    /// Not recorded, or not there at the cursor.
     Quiet,
     /// Part of an out-of-memory error.
     Red,
 }
 
-/// Where a figure leads when it is clicked.
+/// The target of a click on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lead {
-    /// To an event: the cursor goes there.
+    /// Moves the cursor to an event.
     Event(u32),
-    /// To another thing: it is selected.
+    /// Selects another thing.
     Item(Item),
 }
 
-/// One line: what it is, and how much.
+/// A label and its figure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fact {
-    /// What it is.
     pub label: &'static str,
-    /// The figure with its unit.
     pub value: String,
-    /// Its colour.
     pub tone: Tone,
-    /// Why it is missing, and what records it.
+    /// Why the figure is missing, and how to record it.
     pub hint: Option<String>,
-    /// Where a click leads.
     pub lead: Option<Lead>,
 }
 
 impl Fact {
-    /// A figure.
     pub fn new(label: &'static str, value: impl Into<String>) -> Self {
         Fact { label, value: value.into(), ..Fact::default() }
     }
 
-    /// A figure the file does not have, with what would record it.
+    /// A figure that the file lacks; `hint` says how to record it.
     pub fn missing(label: &'static str, hint: &str) -> Self {
         Fact { label, value: "not recorded".to_owned(), tone: Tone::Quiet, hint: Some(hint.to_owned()), lead: None }
     }
 
-    /// In another colour.
     pub fn tone(mut self, tone: Tone) -> Self {
         self.tone = tone;
         self
     }
 
-    /// Leads somewhere.
     pub fn lead(mut self, lead: Lead) -> Self {
         self.lead = Some(lead);
         self
     }
 }
 
-/// A live block and what lies beside it in its segment.
+/// A live block and its neighbours in the segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Around {
-    /// The block.
     pub lifetime: LifetimeId,
-    /// Bytes of the hole before it; 0 when there is none.
+    /// Bytes of the hole before it, or 0.
     pub before: u64,
-    /// Bytes of the block.
     pub block: u64,
-    /// Bytes of the hole after it; 0 when there is none.
+    /// Bytes of the hole after it, or 0.
     pub after: u64,
-    /// The live blocks beyond the holes, for their colours.
+    /// The live blocks beyond the holes, drawn in their colours.
     pub neighbours: [Option<LifetimeId>; 2],
-    /// The request that failed at the cursor.
+    /// Bytes of the request that failed at the cursor.
     pub request: Option<u64>,
 }
 
 impl Around {
-    /// The one hole there would be without the block.
+    /// Size of the hole that freeing the block would make.
     pub fn if_freed(&self) -> u64 {
         self.before + self.block + self.after
     }
 }
 
-/// A line of a list of other things.
+/// A line in a list of other things.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it is.
     pub item: Item,
-    /// Its name: where it was made, or an address.
+    /// Where the thing was allocated, or its address.
     pub name: String,
-    /// What its tooltip says: the address, where the name is another.
+    /// The tooltip: the address, when the name is something else.
     pub tip: String,
-    /// A figure beside the name.
     pub note: String,
-    /// The figure the list is ordered by.
+    /// The figure by which the list is sorted.
     pub bytes: u64,
 }
 
-/// A list of other things worth a look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct List {
-    /// Its caption.
     pub title: String,
-    /// What the figures are; tells how many are left out.
+    /// What the figures are, and how many lines are left out.
     pub trailing: String,
-    /// Its lines, largest first.
     pub lines: Vec<Line>,
 }
 
-/// The peak of a step.
+/// The peak of a training step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// Which step it is.
     pub step: usize,
-    /// How many steps there are.
+    /// Number of steps.
     pub of: u64,
-    /// The phase the peak is in; empty where none is known.
+    /// The phase of the peak; empty when unknown.
     pub phase: &'static str,
-    /// Its height.
     pub bytes: u64,
-    /// Its event.
     pub event: u32,
 }
 
-/// Live blocks of one place, role and size.
+/// Live blocks with the same place in the code, role and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The first of them.
+    /// The first of these blocks.
     pub item: Item,
-    /// Where they were made, or what they are for.
+    /// Where they were allocated, or their role.
     pub name: String,
-    /// The line that made them.
+    /// The frame that allocated them.
     pub frame: Option<FrameId>,
-    /// What they are for.
     pub role: Role,
-    /// That is inferred.
+    /// The role is inferred.
     pub is_probable: bool,
-    /// How many.
     pub count: u64,
     /// Bytes of each.
     pub each: u64,
-    /// The address of the first.
+    /// The address of the first block.
     pub tip: String,
 }
 
-/// Why blocks are taken for what they are.
+/// Why some blocks have their role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {
-    /// Bytes of those blocks.
     pub bytes: u64,
-    /// How many.
     pub count: u64,
-    /// That is inferred.
+    /// The role is inferred.
     pub is_probable: bool,
-    /// The reason, as a sentence about one of them.
+    /// The reason, as a sentence about one block.
     pub sentence: String,
 }
 
-/// Everything the inspector says of one thing.
+/// The whole card of one thing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
     /// `Block`, `Segment`, `Event`.
     pub kind: String,
-    /// An address, to be copied.
+    /// The address, for copying.
     pub subject: Option<String>,
-    /// The one big figure or name.
+    /// The single large figure or name.
     pub title: String,
-    /// What follows from it, beside it.
+    /// A conclusion beside the title.
     pub claim: String,
     /// The title is about an out-of-memory error.
     pub is_red: bool,
-    /// Its neighbours.
     pub around: Option<Around>,
-    /// Facts in the order they are read.
+    /// Facts in reading order.
     pub facts: Vec<Fact>,
-    /// Call stacks with what they did; [`StackId::NONE`] where none was recorded.
+    /// Call stacks, each with the action it performed; [`StackId::NONE`] when none was recorded.
     pub stacks: Vec<(&'static str, StackId)>,
-    /// Facts about all allocations by the same stack.
+    /// Facts about all allocations with the same stack.
     pub same: Vec<Fact>,
-    /// Other things, by figures.
     pub lists: Vec<List>,
-    /// Why the blocks are taken for what they are.
+    /// Why blocks have their roles.
     pub reasons: Vec<Why>,
-    /// The peak of each step.
     pub peaks: Vec<Peak>,
-    /// The largest live blocks, in groups.
+    /// The largest live blocks, grouped.
     pub held: Vec<Held>,
-    /// How many blocks those are, and of how many.
+    /// How many blocks `held` covers, and how many there are.
     pub shown: (u64, u64),
-    /// A sentence at the end: what to do next.
+    /// A final sentence that says what to do next.
     pub next: String,
 }
 
 pub use vramscope_core::diagnose::source_limits::NO_TIMES;
 
-/// Time since the first event.
+/// Microseconds since the first event.
 pub fn since_start(data: &DeviceData, event: u32) -> Option<i64> {
     let events = &data.device().events;
     let (first, _) = events.time_range()?;
@@ -218,7 +192,7 @@ pub fn moment(data: &DeviceData, event: u32) -> String {
     }
 }
 
-/// A span between two events: time where it was recorded, else events.
+/// The distance of two events: time when it was recorded, otherwise events.
 pub fn between(data: &DeviceData, from: u32, to: u32) -> String {
     let events = vramscope_core::units::counted(u64::from(to.saturating_sub(from)), "event", "events");
     match (since_start(data, from), since_start(data, to)) {
@@ -261,14 +235,14 @@ pub fn annotation_around(data: &DeviceData, event: u32) -> Option<(usize, &Annot
         .max_by_key(|(i, a)| (a.depth, *i))
 }
 
-/// The request that failed at the instant of a state.
+/// Bytes of the request that failed at the event of a state.
 pub fn request_at(data: &DeviceData, state: &State) -> Option<u64> {
     let events = &data.device().events;
     let i = state.event as usize;
     (state.event != NO_EVENT && events.action.get(i) == Some(&vramscope_core::model::Action::Oom)).then(|| events.size[i])
 }
 
-/// The name of a stack as lists show it.
+/// The name of a stack in lists.
 pub fn stack_name(data: &DeviceData, stack: StackId) -> String {
     data.names.of_stack(stack).to_owned()
 }

@@ -1,4 +1,4 @@
-//! Inspector: everything about the selection: its figures, its neighbours, its life, its stack, and others like it.
+//! The inspector: everything about the selection: figures, neighbours, lifetime, stack, and similar allocations.
 
 use std::sync::Arc;
 
@@ -43,7 +43,6 @@ mod things;
 
 use card::{Card, Fact, Held, Lead, List, Peak, Tone, Why};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Inspector,
     legend: &[
@@ -56,12 +55,12 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(Inspector::default()),
 };
 
-/// Where values begin, from the pane's left edge.
+/// Offset of values from the left edge of the pane.
 const VALUES: f32 = 104.0;
 
 #[derive(Default)]
 struct Inspector {
-    /// Keyed by the selection, the instant, where the roles lie in memory, and those of them or the row of them that was clicked.
+    /// Keyed by the selection, the event, the identity of the roles, the chosen roles and the chosen memory row.
     card: Derived<(Option<Item>, u32, Option<Identity>, Vec<OfMemory>, Option<Arc<OwnBlocks>>), Card>,
     stacks: stacks::Stacks,
 }
@@ -114,7 +113,7 @@ impl View for Inspector {
             if let (Some(Item::Lifetime(id)), Some(roles)) = (selected, &roles) {
                 block::say_role(&data, roles, id, &mut card);
             }
-            // All blocks of a stack have one place: their addresses tell them apart.
+            // All blocks of a stack have the same place, so they keep their addresses as names.
             if !matches!(selected, Some(Item::Stack(_))) {
                 name_blocks(&data, roles.as_deref(), &mut card);
             }
@@ -168,7 +167,7 @@ impl View for Inspector {
     }
 }
 
-/// Calls the blocks of lists by where they were made, or what they are for; their addresses are in their tooltips.
+/// Names the blocks in lists by where they were allocated or by their role, and moves the address to the tooltip.
 fn name_blocks(data: &DeviceData, roles: Option<&Roles>, card: &mut Card) {
     for line in card.lists.iter_mut().flat_map(|list| &mut list.lines) {
         if let Item::Lifetime(id) = line.item
@@ -179,14 +178,14 @@ fn name_blocks(data: &DeviceData, roles: Option<&Roles>, card: &mut Card) {
     }
 }
 
-/// Space, a line, space.
+/// A line with space above and below.
 fn rule(ui: &mut Ui) {
     ui.add_space(10.0);
     crate::app::widgets::pane::rule(ui);
     ui.add_space(12.0);
 }
 
-/// What it is, its address to copy, and the one big figure.
+/// Draws the kind, the address with a copy button, and the large figure.
 fn head(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     let t = cx.tokens;
     padded(ui, |ui| {
@@ -194,7 +193,7 @@ fn head(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
             ui.spacing_mut().item_spacing.x = 6.0;
             ui.label(Type::Caption.text(&card.kind).color(t.text3));
             if let Some(subject) = &card.subject {
-                // Room for the button behind it.
+                // Leaves room for the copy button.
                 let room = (ui.available_width() - 26.0).max(0.0);
                 ui.scope(|ui| {
                     ui.set_max_width(room);
@@ -228,7 +227,7 @@ fn head(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     });
 }
 
-/// Rows of label and value; values that lead somewhere underline under the pointer.
+/// Draws rows of label and value. Values that can be clicked are underlined under the pointer.
 fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
     let t = cx.tokens;
     for fact in facts {
@@ -242,7 +241,7 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
         let room = width - PAD_PANE - VALUES.min(width * 0.45);
         let mut galley = label::elided(ui.painter(), &fact.value, Type::Mono, ink, room);
         if galley.elided {
-            // A figure that is cut misleads: it goes on below.
+            // A figure that is cut would mislead, so it wraps.
             let job = egui::text::LayoutJob::simple(fact.value.clone(), Type::Mono.font(), ink, room.max(40.0));
             galley = ui.painter().layout_job(job);
         }
@@ -294,14 +293,14 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
     }
 }
 
-/// Why blocks are taken for what they are: how many bytes, and the reason as a sentence.
+/// Draws why blocks have their roles: how many bytes, and the reason as a sentence.
 fn reasons(ui: &mut Ui, cx: &ViewContext<'_>, reasons: &[Why]) {
     let t = cx.tokens;
     section(ui, "How that is known", "", false);
     for (i, why) in reasons.iter().enumerate() {
         padded(ui, |ui| {
             ui.add_space(if i > 0 { 8.0 } else { 0.0 });
-            // One reason is that of all.
+            // A single certain reason is that of all blocks and needs no figures.
             if reasons.len() > 1 || why.is_probable {
                 let probably = if why.is_probable { ", probably" } else { "" };
                 let held = format!("{} in {}{probably}", Bytes(why.bytes), counted(why.count, "block", "blocks"));
@@ -338,18 +337,18 @@ fn same_stack_buttons(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     });
 }
 
-/// Bytes in a unit that stands elsewhere, with two decimals: `1,572.00`.
+/// Bytes in a given unit with two decimals: `1,572.00`.
 fn in_hundredths(bytes: u64, unit: u64) -> String {
     let n = ((u128::from(bytes) * 100 + u128::from(unit) / 2) / u128::from(unit)) as u64;
     format!("{}.{:02}", count(n / 100), n % 100)
 }
 
-/// The peak of each step as a bar, all to one scale.
+/// Draws the peak of each step as a bar on a common scale.
 fn peaks(ui: &mut Ui, cx: &ViewContext<'_>, peaks: &[Peak]) {
     let t = cx.tokens;
     let of = peaks.first().map_or(0, |p| p.of);
     let most = peaks.iter().map(|p| p.bytes).max().unwrap_or(1).max(1);
-    // One unit for all.
+    // One unit for all steps.
     let (unit, name) = if most >= GIBIBYTE { (GIBIBYTE, "GiB") } else { (MEBIBYTE, "MiB") };
     let figure = |p: &Peak| in_hundredths(p.bytes, unit);
     let most = most as f32;
@@ -387,10 +386,10 @@ fn peaks(ui: &mut Ui, cx: &ViewContext<'_>, peaks: &[Peak]) {
     }
 }
 
-/// The largest live blocks, those of one place, role and size in a row.
+/// Draws the largest live blocks, one row per place, role and size.
 fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     let t = cx.tokens;
-    // Where all are small each says its unit.
+    // When all are smaller than 1 MiB each figure has its own unit.
     let in_mebibytes = card.held.iter().any(|h| h.each >= MEBIBYTE);
     let title = "Largest live blocks";
     section(ui, title, if in_mebibytes { "MiB each" } else { "each" }, false);
@@ -454,11 +453,11 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
     }
 }
 
-/// A list of other things: name, note, bar, figure.
+/// Draws a list of other things: name, note, bar, figure.
 fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
     let t = cx.tokens;
     let most = list.lines.iter().map(|l| l.bytes).max().unwrap_or(1).max(1) as f32;
-    // Wide enough for every note, so that bars stand below each other and no figure is cut.
+    // Wide enough for every note, so that the bars are aligned and no figure is cut.
     let notes = list.lines.iter().map(|l| label::width(ui.painter(), &l.note, Type::Mono)).fold(64.0, f32::max).ceil();
     for (i, line) in list.lines.iter().enumerate() {
         let figure = Bytes(line.bytes).to_string();
@@ -468,7 +467,7 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
             ui.push_id((&list.title, i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
         let painter = ui.painter();
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
-        // In a narrow pane the note goes first, then the bar; name and figure stay.
+        // A narrow pane drops first the note and then the bar. Name and figure stay.
         let figure_rect = label::text_in_right(painter, inner, &figure, Type::Mono, t.text1);
         let names = inner.with_max_x(figure_rect.left() - 8.0);
         let covered = label::text_in(painter, names, &line.name, Type::Mono, t.text2);

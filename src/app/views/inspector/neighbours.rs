@@ -1,4 +1,4 @@
-//! The picture of a block between its neighbours: hole, block, hole to scale, and what would be there without it.
+//! Draws a block between its neighbours to scale (hole, block, hole) and the hole that freeing it would make.
 
 use egui::{Align2, Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
@@ -11,31 +11,28 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use vramscope_core::units::Bytes;
 
-/// Where the parts of the picture lie, from its left edge.
+/// Horizontal positions of the parts, from the left edge of the picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
-    /// The hole before: from, to. Empty when there is none.
+    /// Left and right edge of the hole before; empty when there is none.
     pub before: (f32, f32),
-    /// The block.
     pub block: (f32, f32),
-    /// The hole after.
     pub after: (f32, f32),
-    /// The failed request, from the first hole's start, when there is one.
+    /// Width of the failed request from the start of the first hole, or 0.
     pub request: f32,
-    /// The request is so much larger than the hole there would be that the picture is to the scale of that hole: the
-    /// request goes to the end and beyond.
+    /// The request is too large for this scale, so the picture is scaled to the possible hole and the request runs past its end.
     pub is_beyond: bool,
 }
 
-/// A request this many times larger than the hole there would be leaves the hole too narrow to see what is in it.
+/// A request this many times the possible hole would make the hole too narrow to show its parts.
 const BEYOND: u64 = 6;
 
-/// Width of the stub of a live neighbour.
+/// Width drawn of a live neighbour.
 pub const STUB: f32 = 14.0;
-/// The least width of a part that is there.
+/// Least width of a part that exists.
 const LEAST: f32 = 4.0;
 
-/// Divides `width` points to scale; parts that are there are at least 4 points wide.
+/// Divides `width` points to scale. Parts that exist are at least 4 points wide.
 pub fn parts(around: &Around, width: f32) -> Parts {
     let room = (width - 2.0 * STUB).max(3.0 * LEAST);
     let is_beyond = around.request.is_some_and(|r| r > around.if_freed().saturating_mul(BEYOND));
@@ -57,7 +54,7 @@ pub fn parts(around: &Around, width: f32) -> Parts {
     }
 }
 
-/// Shows the picture over the available width.
+/// Draws the picture over the available width.
 pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, around: &Around, event: u32) {
     let height = 70.0 + if around.request.is_some() { 24.0 } else { 0.0 };
     let (outer, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
@@ -95,7 +92,7 @@ pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, 
     let freed = strip((parts.before.0, parts.after.1), 46.0, 18.0);
     batch.hole(freed, tokens.s1, tokens.hatch, tokens.line2);
     if around.request.is_some() {
-        // What is longer than the picture runs out in dashes.
+        // Dashes at the end say that the request is longer than the picture.
         let ends = if parts.is_beyond { &[(22.0, f32::INFINITY), (12.0, 18.0), (4.0, 8.0)][..] } else { &[(0.0, f32::INFINITY)] };
         for (right, left) in ends {
             let from = (parts.request - left).max(STUB);
@@ -114,7 +111,7 @@ pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, 
     }
 }
 
-/// The figures over the parts, left out where they would touch.
+/// Draws the figures over the parts and leaves out those that would touch.
 fn figures(painter: &Painter, tokens: &Tokens, around: &Around, parts: &Parts, rect: Rect) {
     let mut taken: Vec<(f32, f32)> = Vec::new();
     let wanted = [
@@ -137,7 +134,7 @@ fn figures(painter: &Painter, tokens: &Tokens, around: &Around, parts: &Parts, r
     }
 }
 
-/// A caption on a hatched strip, on a patch of the surface so that it reads; beside the strip when it does not fit.
+/// Draws a caption on a hatched strip with a background for readability, or beside the strip when it does not fit.
 fn on_hatch(painter: &Painter, tokens: &Tokens, strip: Rect, room: Rect, text: &str) {
     let galley = painter.layout_no_wrap(text.to_owned(), Type::Caption.font(), tokens.text1);
     let size = galley.size();

@@ -1,4 +1,4 @@
-//! What there is to say of an instant when nothing is selected: its figures, the peak of each step, the largest live blocks.
+//! The card of an instant when nothing is selected: figures, the peak of each step, the largest live blocks.
 
 use rustc_hash::FxHashMap;
 
@@ -17,12 +17,12 @@ use vramscope_core::model::{BlockState, CATEGORIES, CategoryBands};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity, State};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
-/// Groups of live blocks that are listed.
+/// Most groups of live blocks listed.
 const GROUPS: usize = 14;
-/// Steps that are listed, the highest of more.
+/// Most steps listed; with more steps the highest are.
 const STEPS: usize = 8;
 
-/// When a state is, after "At": `the peak`, `the cursor`.
+/// The instant of a state as words after "At": `the peak`, `the cursor`.
 pub(super) fn when(data: &DeviceData, state: &State) -> &'static str {
     match request_at(data, state) {
         Some(_) => "the out-of-memory event",
@@ -32,7 +32,7 @@ pub(super) fn when(data: &DeviceData, state: &State) -> &'static str {
     }
 }
 
-/// What there is to say of the cursor's instant; of the blocks of some roles alone where any are named.
+/// The card of the cursor's instant. With `only`, it is limited to blocks of these roles.
 pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only: &[Role]) -> Card {
     let device = data.device();
     if device.events.is_empty()
@@ -56,7 +56,7 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
     };
     Card {
         kind,
-        // Blocks that wait for a stream count: their memory is not free.
+        // Blocks that wait for a stream count, because their memory is not free.
         title: Bytes(totals.active).to_string(),
         claim,
         facts: facts(data, state, roles, request),
@@ -99,7 +99,7 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
         facts.push(Fact::missing("requested", data.device().can_show.requested.why_not()));
     }
     if !data.tables.curves.has_all_segments() {
-        // The sum alone is told: what is free is known, not where.
+        // Only the total is known, so free memory cannot be placed.
         facts.push(Fact::new("free inside", Bytes(totals.reserved.saturating_sub(totals.active)).to_string()));
         facts.push(Fact::missing("segments", "A trace does not name those from before profiling."));
     } else if data.tables.curves.peak(Quantity::Reserved).0 > 0 || device.has_final_state {
@@ -125,7 +125,7 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
     facts
 }
 
-/// The peak of each step, of many the highest, in their order; none where there is one step or none.
+/// The peak of each step; with many steps the highest ones, in order of time. Empty with fewer than two steps.
 fn peaks(data: &DeviceData, roles: &Roles) -> Vec<Peak> {
     let (steps, curves) = (&roles.anatomy.steps, &data.tables.curves);
     if steps.len() < 2 {
@@ -144,15 +144,15 @@ fn peaks(data: &DeviceData, roles: &Roles) -> Vec<Peak> {
     peaks
 }
 
-/// Reasons that are told: what is less is none of what a reader asks about.
+/// Most reasons shown. Further ones cover so few bytes that readers do not ask about them.
 const REASONS: usize = 4;
 
-/// Why live blocks are in their roles, those with most bytes first.
+/// Why live blocks have their roles, most bytes first.
 pub(super) fn reasons(data: &DeviceData, state: &State, roles: &Roles, asked: impl Fn(LifetimeId) -> bool) -> Vec<Why> {
     let live = state.blocks.iter().filter(|b| b.state == BlockState::Active && asked(b.lifetime)).map(|b| b.lifetime);
     let found = roles.reasons(&data.recording, data.device(), &data.tables, live);
     let why = |(reason, of): (Reason, Tally)| {
-        // One sentence speaks of many blocks.
+        // Rephrases the sentence for several blocks.
         let sentence = match reason.sentence.strip_prefix("It ") {
             Some(rest) if of.count > 1 => format!("Each {rest}"),
             _ => reason.sentence,
@@ -162,7 +162,7 @@ pub(super) fn reasons(data: &DeviceData, state: &State, roles: &Roles, asked: im
     found.into_iter().take(REASONS).map(why).collect()
 }
 
-/// What the program holds: blocks of one place, role and size in a row, largest first; and how many of all blocks that are.
+/// The blocks that the program holds, grouped by place, role and size, largest first; and how many of all blocks are listed.
 pub(super) fn largest_held(
     data: &DeviceData,
     state: &State,
@@ -181,7 +181,7 @@ pub(super) fn largest_held(
         }
         all += 1;
         let stack = lifetimes.stack(device, id);
-        // Several stacks may meet in one line.
+        // Several stacks may share a frame and then form one group.
         let frame = made_in(stacks, &data.names, stack, role);
         let stack = if frame.is_some() { None } else { Some(stack) };
         groups.entry((block.size, role, frame, stack, is_older(id))).or_default().push((block.address, id));
@@ -196,7 +196,7 @@ pub(super) fn largest_held(
         blocks.sort_unstable();
         let (address, id) = blocks.first().copied()?;
         let name = block_name(data, roles, id);
-        // Of a state alone, without stacks, the memory column has the sizes: here they would have no names.
+        // For a state without stacks the blocks have no names here; the memory column lists their sizes.
         if name.is_none() && !has_history && data.names.is_empty() {
             return None;
         }
@@ -211,7 +211,7 @@ pub(super) fn largest_held(
     (held, (shown, all))
 }
 
-/// The peak of a memory timeline that has sums by category and nothing else.
+/// The card of the peak of a memory timeline that has only sums by category.
 fn categories(bands: &CategoryBands) -> Option<Card> {
     let (at, most) = bands.peak()?;
     let mut parts: Vec<(usize, u64)> = bands.bytes.get(at)?.iter().copied().enumerate().filter(|p| p.1 > 0).collect();
@@ -227,7 +227,7 @@ fn categories(bands: &CategoryBands) -> Option<Card> {
     })
 }
 
-/// A role's name as people write it.
+/// A role's name as text.
 fn category_label(name: &'static str) -> &'static str {
     match name {
         "optimizer_state" => "optimizer state",
@@ -249,7 +249,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
         let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
         let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
-        // Three blocks of 400 MiB are held, a fourth was freed and is pending.
+        // Three blocks of 400 MiB are held; a fourth was freed and is pending.
         let state = data.tables.states.at(data.device(), &data.tables.lifetimes, 8);
         let told = card(&data, &state, None, &[]);
         let list = |title: &str| told.lists.iter().find(|l| l.title == title).unwrap();
@@ -278,7 +278,7 @@ mod tests {
         let (live, _) = state.live_and_pending();
         assert_eq!(told.shown, (told.held.iter().map(|h| h.count).sum(), live));
         assert!(told.held.iter().any(|h| h.count > 1), "layers");
-        // The peaks of the steps are those of the curve, and the highest is the recording's.
+        // The peaks of steps agree with the curve, and the highest one is the recording's peak.
         assert_eq!(told.peaks.iter().map(|p| p.bytes).max(), Some(tables.curves.peak(Quantity::Active).0));
         let activations = card(&data, &state, Some(&roles), &[Role::Activations]);
         assert!(!activations.held.is_empty() && activations.held.iter().all(|h| h.role == Role::Activations));

@@ -1,4 +1,4 @@
-//! What there is to say of a row of the memory column: a module, a line or a size; what its blocks hold at an instant.
+//! The card of a memory row (a module, a line or a size): what its blocks hold at an instant.
 
 use super::card::{Card, Fact, Line, List};
 use super::overall::{largest_held, reasons, when};
@@ -10,12 +10,12 @@ use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::tables::State;
 use vramscope_core::units::{Bytes, count, counted};
 
-/// What a row of one line is called.
+/// Kind of a row for a single line.
 const LINE: &str = "Line";
-/// Lines that are listed of a module.
+/// Most lines listed for a module.
 const LINES: usize = 12;
 
-/// The card of a row: what its blocks hold, for what, by which lines. O(live blocks times the depth of their stacks).
+/// The card of a row: its bytes, their roles, the lines that allocated them. O(live blocks × stack depth).
 pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlocks) -> Card {
     let (device, tables) = (data.device(), &data.tables);
     let of = |asked: &dyn Fn(Option<vramscope_core::tables::LifetimeId>) -> bool| {
@@ -28,11 +28,11 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlo
     let share = held.bytes as f64 / whole.bytes.max(1) as f64 * 100.0;
     let when = when(data, state);
     let claim = if held.bytes > 0 { format!("{share:.1} % of what is held at {when}") } else { format!("held at {when}") };
-    // Of one role its own row says how many blocks there are.
+    // With a single role, the role's own fact says how many blocks there are.
     let blocks = (held.roles.len() != 1).then(|| Fact::new("blocks", count(held.count)));
     let facts = blocks.into_iter().chain(held.roles.iter().map(role)).collect();
     let most = held.lines.first().and_then(|line| line.stack);
-    // A line is one place: its blocks are listed. What has several lines lists those.
+    // A row of one place lists its blocks, other rows list their lines.
     let is_one_place = is_line || matches!(own.which, Which::Size(_));
     let (groups, shown) = if is_one_place { largest_held(data, state, Some(roles), is_own) } else { Default::default() };
     let next = match own.which {
@@ -46,7 +46,7 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlo
         claim,
         facts,
         reasons: reasons(data, state, roles, is_own),
-        // Several stacks may lead to a line; this is the one of its largest block.
+        // Several stacks may contain the line; this one belongs to its largest block.
         stacks: most.filter(|_| is_line).map(|stack| ("allocated", stack)).into_iter().collect(),
         lists: if is_one_place { Vec::new() } else { lines(&held).into_iter().collect() },
         next,
@@ -56,7 +56,7 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlo
     }
 }
 
-/// What a row is, and its name.
+/// The kind of a row, and its name.
 fn title(which: &Which, modules: &[ModuleHeld]) -> (&'static str, String) {
     let named = |path: &[String]| path.last().cloned().unwrap_or_default();
     match which {
@@ -80,13 +80,13 @@ fn find<'a>(which: &Which, modules: &'a [ModuleHeld]) -> Option<&'a ModuleHeld> 
     modules.iter().find_map(|m| if m.which() == *which { Some(m) } else { find(which, &m.parts) })
 }
 
-/// What is held of a role.
+/// The bytes held for a role, as a fact.
 fn role(held: &RoleHeld) -> Fact {
     let probably = if held.is_probable() && held.role != Role::Unknown { ", probably" } else { "" };
     Fact::new(short_role(held.role), format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))
 }
 
-/// The lines below a module that hold most.
+/// The lines of a module that hold the most.
 fn lines(held: &Composition) -> Option<List> {
     let all = held.lines.iter().filter_map(|line| {
         let item = line.stack.map(Item::Stack).or(line.lifetimes.first().map(|&id| Item::Lifetime(id)))?;

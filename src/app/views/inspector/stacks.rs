@@ -1,4 +1,4 @@
-//! Call stacks: own frames with their source line, framework frames dimmed and folded, locations that open in the editor.
+//! Call stacks: the user's frames with their source line, framework frames dimmed and folded, links that open the editor.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use vramscope_core::model::{Frame, StackId, StackTable};
 use vramscope_core::tables::{function_label, innermost, is_framework, stack_text};
 use vramscope_core::units::counted;
 
-/// A run of frames as it is listed.
+/// One entry of the listed stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A frame of the user's own: its place in the stack.
+    /// A frame of the user's own code, by its index in the stack.
     Own(usize),
-    /// Framework frames: from, to.
+    /// A run of framework frames: from, to.
     Framework(usize, usize),
 }
 
-/// Groups frames: every own frame by itself, framework frames in runs.
+/// Groups frames: each own frame alone, framework frames in runs.
 pub fn parts(stacks: &StackTable, frames: &[Frame]) -> Vec<Part> {
     let mut out: Vec<Part> = Vec::new();
     for (i, frame) in frames.iter().enumerate() {
@@ -54,8 +54,8 @@ impl Part {
     }
 }
 
-/// The parts of a long stack that are left out of its middle: who allocated stands at one end, the program's own loop at the other. A
-/// stack of a hundred rows would else hide all that stands below it.
+/// The parts left out of the middle of a long stack. The allocating code is at one end and the program's loop at the other; a
+/// hundred rows would hide everything below.
 pub fn middle(parts: usize) -> std::ops::Range<usize> {
     const MOST: usize = 40;
     const FIRST: usize = 24;
@@ -66,17 +66,17 @@ pub fn middle(parts: usize) -> std::ops::Range<usize> {
 /// The stack section of the inspector.
 #[derive(Default)]
 pub struct Stacks {
-    /// Which of the card's stacks is shown.
+    /// Index of the stack that is shown.
     chosen: usize,
-    /// Show framework frames one by one.
+    /// Framework frames are unfolded.
     shows_framework: bool,
-    /// Show the middle of a long stack.
+    /// The middle of a long stack is shown.
     shows_middle: bool,
     source: Derived<(StackId, Vec<PathPrefix>), Vec<Option<String>>>,
 }
 
 impl Stacks {
-    /// Shows the stacks of a card, one at a time.
+    /// Shows one of the stacks of a card, with tabs to choose.
     pub fn show(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, stacks: &[(&'static str, StackId)]) {
         let t = cx.tokens;
         self.chosen = self.chosen.min(stacks.len().saturating_sub(1));
@@ -94,7 +94,7 @@ impl Stacks {
                     if stack.is_some() && icon_button(ui, Icon::Copy, "Copy the stack").clicked() {
                         cx.actions.send(Action::Copy(stack_text(table, stack)));
                     }
-                    // Beside the tabs only where it has room.
+                    // Only if there is room beside the tabs.
                     if ui.available_width() > 110.0 {
                         ui.label(Type::Caption.text("most recent first").color(t.text3));
                     }
@@ -159,7 +159,7 @@ impl Stacks {
         }
     }
 
-    /// Source lines of own frames whose file is on this machine; read off the UI thread.
+    /// Source lines of own frames whose file is on this machine, read off the UI thread.
     fn source(&mut self, cx: &ViewContext<'_>, stack: StackId, frames: &[Frame]) -> Option<Arc<Vec<Option<String>>>> {
         let recording = Arc::clone(&cx.data.recording);
         let (frames, folders) = (frames.to_vec(), cx.source_folders.to_vec());
@@ -174,7 +174,7 @@ impl Stacks {
     }
 }
 
-/// Number, function, location.
+/// Draws a frame: number, function, location.
 fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim: bool) {
     let t = cx.tokens;
     let table = &cx.data.recording.stacks;
@@ -182,7 +182,7 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     let location = table.location(frame);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{index} {name} {location}")));
-    // Names of C++ are longer than any row.
+    // C++ names are longer than any row, so the tooltip has the full name.
     response.on_hover_text(format!("{name}\n{location}"));
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
     let y = rect.center().y;
@@ -212,7 +212,7 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     label::text_in(ui.painter(), room, name, Type::MonoStrong, if dim { t.text3 } else { t.text1 });
 }
 
-/// A row that opens or closes the framework frames. Returns whether it was clicked.
+/// A row that folds or unfolds framework frames. Returns whether it was clicked.
 fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
     let t = cx.tokens;
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::click());

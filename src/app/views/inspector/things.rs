@@ -1,4 +1,4 @@
-//! The cards of everything else: segments, holes, events, stacks, annotations, and the instant itself.
+//! Cards of everything but blocks: segments, holes, events, stacks, annotations, instants.
 
 use super::block::{LINES, action_text, next_blockers, same_stack};
 use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
@@ -13,7 +13,8 @@ use vramscope_core::model::{Action, BlockState, Clock, NoteKind, PoolId, StackId
 use vramscope_core::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, State};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
-/// The card of anything, as seen at an instant; of nothing the instant itself, of some roles alone where any are named.
+/// The card of an item at an instant, or of the instant itself when nothing is selected. With `only`, the latter is limited to
+/// these roles.
 pub fn card(data: &DeviceData, state: &State, item: Option<Item>, roles: Option<&Roles>, only: &[Role]) -> Card {
     let card = match item {
         Some(Item::Lifetime(id)) => super::block::card(data, state, id),
@@ -145,7 +146,7 @@ fn hole(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
     })
 }
 
-/// Address space of an expandable segment without memory behind it.
+/// Card of unmapped address space in an expandable segment.
 fn unmapped(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
     let (from, size) = state.unmapped_at(data.device(), address)?;
     let all = count(state.segments.len() as u64);
@@ -299,7 +300,7 @@ pub(super) fn largest_blocks(data: &DeviceData, title: &str, mut blocks: Vec<&Bl
     Some(List { title: title.to_owned(), trailing: format!("{} of {}", lines.len(), count(all as u64)), lines })
 }
 
-/// A block's address, or where the file has none, whose allocation it is.
+/// A block's address, or the stack that allocated it when the file has no addresses.
 fn block_name(data: &DeviceData, address: u64, lifetime: LifetimeId) -> String {
     if data.recording.addresses().is_known() {
         return Address(address).to_string();

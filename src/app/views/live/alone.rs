@@ -1,4 +1,4 @@
-//! The samples of a recording without events as the picture of its timeline: the bands over time, with a time axis of their own.
+//! The timeline of a recording with samples but no events: the bands over time, on their own time axis.
 
 use egui::{Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
@@ -15,10 +15,10 @@ use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use vramscope_core::model::{Bands, LiveTrack};
 use vramscope_core::units::{Bytes, time_of_day};
 
-/// The least that can be zoomed to, µs.
+/// Shortest visible window, µs.
 const LEAST_US: f64 = 0.2e6;
 
-/// Bands over time in the place of a timeline.
+/// Draws the bands over time in place of a timeline.
 #[derive(Default)]
 pub(in crate::app::views) struct SamplesAlone {
     range: Option<PanZoom>,
@@ -26,7 +26,7 @@ pub(in crate::app::views) struct SamplesAlone {
 }
 
 impl SamplesAlone {
-    /// Fills the pane. A click sets the instant that Live and Accounting show too.
+    /// Draws the pane. A click sets the instant that Live and Accounting show too.
     pub fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, pane: Rect) {
         let device = cx.data.device();
         let (Some(first), Some(last)) = (device.samples.first(), device.samples.last()) else { return };
@@ -95,7 +95,7 @@ impl SamplesAlone {
     }
 }
 
-/// The band of an instant at a height of the stack.
+/// The band at a height of the stack.
 pub(in crate::app::views) fn band_under(bands: &Bands, bytes: f64) -> Option<Band> {
     let mut top = 0u64;
     Band::ALL.into_iter().find(|band| {
@@ -104,7 +104,7 @@ pub(in crate::app::views) fn band_under(bands: &Bands, bytes: f64) -> Option<Ban
     })
 }
 
-/// What the bands of an instant hold, for a legend.
+/// The bands of an instant as legend entries.
 pub(in crate::app::views) fn entries(t: &Tokens, bands: &Bands) -> Vec<LegendEntry> {
     let shown = Band::ALL.into_iter().filter(|b| b.bytes(bands) > 0);
     let entry = |b: Band| {
@@ -114,7 +114,7 @@ pub(in crate::app::views) fn entries(t: &Tokens, bands: &Bands) -> Vec<LegendEnt
     shown.map(entry).collect()
 }
 
-/// The whole card at an instant, the band under the pointer first.
+/// The tooltip of an instant, with the band under the pointer first.
 pub(in crate::app::views) fn tip(t: &Tokens, bands: &Bands, pointed: Option<Band>, time_us: i64) -> Tip {
     let mut tip = match pointed {
         Some(b) => {

@@ -1,4 +1,4 @@
-//! The machine's own memory in the watched process, below the card: pinned by PyTorch, and the rest.
+//! Host memory of the watched process, below the card: pinned by PyTorch, and the rest.
 
 use egui::{Align2, Rect, Ui, pos2};
 
@@ -9,22 +9,22 @@ use crate::app::widgets::mesh::Batch;
 use vramscope_core::model::{HostPoint, LiveTrack, ProcessTrack};
 use vramscope_core::units::Bytes;
 
-/// Room for it, with its caption.
+/// Height of the strip with its caption.
 pub(super) const HEIGHT: f32 = 64.0;
 
-/// The process whose host memory is shown: one that tells of PyTorch, else the one with the most.
+/// The process whose host memory is shown: one with PyTorch figures, or else the one with the most.
 pub(super) fn watched(track: &LiveTrack) -> Option<&ProcessTrack> {
     let most = |p: &&ProcessTrack| (p.has_torch(), p.host.iter().filter_map(|h| h.resident).max());
     track.processes.iter().filter(|p| !p.host.is_empty()).max_by_key(most)
 }
 
-/// What is pinned, and the rest of what is resident. Where the kernel does not tell, what is pinned is all there is to show.
+/// Pinned bytes, and the rest of the resident bytes. When the kernel does not report resident bytes, only pinned ones are shown.
 fn parts(point: &HostPoint) -> (u64, u64) {
     let pinned = point.pinned.unwrap_or(0);
     (pinned, point.resident.unwrap_or(0).saturating_sub(pinned))
 }
 
-/// Draws it into `rect`, on the time axis of the plot above.
+/// Draws the strip into `rect`, on the time axis of the plot above.
 pub(super) fn strip(ui: &Ui, t: &Tokens, plot: &Plot, rect: Rect, process: &ProcessTrack, at_us: i64) {
     let p = ui.painter();
     let shown = process.host_at(at_us).map(parts).unwrap_or_default();
@@ -56,7 +56,7 @@ pub(super) fn strip(ui: &Ui, t: &Tokens, plot: &Plot, rect: Rect, process: &Proc
     let mut i = 0;
     while i < columns {
         let parts = at(i);
-        // Columns that show the same are one rectangle.
+        // Equal neighbouring columns become one rectangle.
         let end = (i + 1..columns).find(|j| at(*j) != parts).unwrap_or(columns);
         if let Some((pinned, other)) = parts {
             let share = |bytes: u64| (bytes as f64 / most as f64) as f32 * height;

@@ -1,4 +1,4 @@
-//! What goes where in the live view: its parts, what each pixel column shows, and rows for labels that do not touch.
+//! Layout of the live view: its parts, the sample of each pixel column, rows of labels that do not touch.
 
 use egui::{Rect, pos2};
 
@@ -8,25 +8,23 @@ use vramscope_core::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 /// The parts of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Areas {
-    /// The card as a bar, with its legend.
+    /// The bar of the card, with its legend.
     pub bar: Rect,
-    /// Bands over time.
     pub chart: Rect,
-    /// Processes.
     pub table: Rect,
-    /// Ways in, words, costs; `None` when the view is narrow.
+    /// Ways to attach, terms, costs; `None` when the view is narrow.
     pub side: Option<Rect>,
 }
 
 const SIDE: f32 = 340.0;
 const BAR: f32 = 92.0;
 
-/// The parts for a pane and a number of rows in the table.
+/// Divides a pane; `rows` is the number of rows in the table.
 pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
     let has_side = pane.width() >= 1000.0;
     let left = if has_side { Rect::from_min_max(pane.min, pos2(pane.right() - SIDE, pane.bottom())) } else { pane };
     let bar = Rect::from_min_max(left.min, pos2(left.right(), left.top() + BAR));
-    // Header, column names, rows; at most two fifths of what is left, the rest scrolls.
+    // Header, column names, rows: at most 42 % of the remaining height. More rows scroll.
     let wanted = 28.0 + 24.0 + rows as f32 * 32.0 + 8.0;
     let table = wanted.clamp(120.0, ((left.height() - BAR) * 0.42).max(120.0));
     let split = left.bottom() - table;
@@ -38,26 +36,26 @@ pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
     }
 }
 
-/// Samples of one block of [`Peaks`].
+/// Samples per block of [`Peaks`].
 const BLOCK: usize = 64;
 
-/// The highest sample of any range, for series of any length: one index a block of samples.
+/// Finds the highest sample of any range in a series of any length. Stores one index per block of samples.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peaks {
-    /// The index of the highest sample of each full block.
+    /// The index of the highest sample in each full block.
     highest: Vec<usize>,
-    /// What it was built from: first time and length.
+    /// Time of the first sample and length of the series it was built from.
     key: (i64, usize),
 }
 
 impl Peaks {
-    /// Brings it up to date. Cost: the samples that were added; all of them when the series was thinned.
+    /// Updates it in O(added samples), or O(all) after the series was thinned.
     pub fn update(&mut self, samples: &[Sample]) {
         let key = (samples.first().map_or(0, |s| s.time_us), samples.len());
         if key == self.key {
             return;
         }
-        // Thinning makes the series shorter; the first sample may stay.
+        // Thinning shortens the series, even if the first sample stays.
         if key.0 != self.key.0 || key.1 < self.key.1 {
             self.highest.clear();
         }
@@ -68,7 +66,7 @@ impl Peaks {
         }
     }
 
-    /// The highest sample of `from..to`, which must not be empty.
+    /// The index of the highest sample in `from..to`, which must not be empty.
     pub fn of(&self, samples: &[Sample], from: usize, to: usize) -> usize {
         let (first, last) = (from.div_ceil(BLOCK), (to / BLOCK).min(self.highest.len()));
         if first >= last {
@@ -95,8 +93,8 @@ fn highest(samples: &[Sample], from: usize, to: usize) -> usize {
     best
 }
 
-/// The sample that each of `columns` pixel columns over `from_us..to_us` shows: the highest inside it, else the one that still
-/// holds. `None` before the first sample, after the last one's own time has passed, and inside gaps.
+/// The sample that each of `columns` pixel columns over `from_us..to_us` shows: the highest one inside it, or else the last one
+/// before it. `None` before the first sample, after the last one, and inside gaps.
 pub(super) fn columns(
     samples: &[Sample],
     peaks: &Peaks,
@@ -123,12 +121,12 @@ pub(super) fn columns(
         .collect()
 }
 
-/// The sample that holds at an instant.
+/// The last sample at or before an instant.
 pub(super) fn sample_at(samples: &[Sample], time_us: i64) -> Option<usize> {
     samples.partition_point(|s| s.time_us <= time_us).checked_sub(1)
 }
 
-/// The top of the vertical axis for the highest use in sight: a round figure a little above it, the card at most.
+/// The top of the vertical axis for the highest visible use: a round value slightly above it, at most the card's size.
 pub(super) fn top_of_axis(highest: u64, capacity: u64) -> u64 {
     let wanted = (highest as f64 * 1.08).max(64.0 * MIB);
     let step = byte_ticks(0.0, wanted, 10).step;
@@ -138,21 +136,20 @@ pub(super) fn top_of_axis(highest: u64, capacity: u64) -> u64 {
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Where the labels of marks stand.
+/// The place of a mark's label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MarkPlace {
-    /// Index of the mark.
     pub mark: usize,
-    /// Where its line is.
+    /// x of its line.
     pub x: f32,
-    /// The row of its label, 0 the upper; `None` when there is no room and only the line is drawn.
+    /// The row of its label (0 is the upper one); `None` when only the line is drawn because there is no room.
     pub row: Option<usize>,
-    /// Its label stands left of the line.
+    /// The label is left of the line.
     pub is_left: bool,
 }
 
-/// Two rows of labels: one that would touch goes to the other row, then folds to its line. Marks of one
-/// pixel are one line, processes that come and go each with a label while there is room.
+/// Places labels in two rows. A label that would touch another goes to the other row, and is dropped when both are full. Marks in
+/// one pixel share a line; processes that come and go each have a label while there is room.
 pub(super) fn mark_places(
     marks: &[LiveMark],
     x_of: impl Fn(i64) -> f32,
@@ -170,8 +167,8 @@ pub(super) fn mark_places(
         let is_left = x + width > range.1;
         let (from, to) = if is_left { (x - width, x) } else { (x, x + width) };
         let row = (0..2).find(|&r| from >= free_from[r] && from >= range.0);
-        // One process ends and the next starts in the same list: both are said when there is room. Beside a mark of the
-        // program a second label would crowd out later ones.
+        // When one process ends and another starts between two readings, both get a label if there is room. Next to a mark set by
+        // the program, a second label would take space from later ones.
         if let Some(p) = out.last().filter(|p| x - p.x < 1.0) {
             let are_processes = mark.kind == MarkKind::Process && marks[p.mark].kind == MarkKind::Process;
             if row.is_none() || !are_processes {
@@ -186,7 +183,7 @@ pub(super) fn mark_places(
     out
 }
 
-/// One band of the stack, bottom up, in the order it is drawn.
+/// A band of the stack, in stacking order from the bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app::views) enum Band {
     Driver,
@@ -240,9 +237,9 @@ mod tests {
         let s = series(&[1, 9, 2, 3]);
         let mut peaks = Peaks::default();
         peaks.update(&s);
-        // Two samples a column: the higher one.
+        // Two samples per column: the higher one is shown.
         assert_eq!(columns(&s, &peaks, &[], (0.0, 40.0), 2), [Some(1), Some(3)]);
-        // Many columns a sample: steps, and nothing after the last or before the first.
+        // Many columns per sample: steps, and nothing before the first or after the last.
         let fine = columns(&s, &peaks, &[], (-20.0, 60.0), 16);
         assert_eq!(fine[..4], [None; 4]);
         assert_eq!(fine[4..10], [Some(0), Some(0), Some(1), Some(1), Some(2), Some(2)]);
@@ -260,7 +257,7 @@ mod tests {
         for (from, to) in [(0, 1000), (3, 4), (63, 65), (64, 128), (10, 700), (900, 1000), (1, 999)] {
             assert_eq!(s[peaks.of(&s, from, to)].used, s[highest(&s, from, to)].used, "{from}..{to}");
         }
-        // Thinned: shorter than before.
+        // Thinned, so shorter than before.
         peaks.update(&s[..300]);
         assert_eq!(s[peaks.of(&s, 0, 300)].used, s[highest(&s, 0, 300)].used);
     }

@@ -1,4 +1,4 @@
-//! Live: every byte of the card over time, and whose it is. Draws what a session saw, while it is seen or from a file.
+//! The live view: every byte of the card over time, by owner. Draws a running session or a saved one.
 
 pub(in crate::app::views) mod alone;
 mod host;
@@ -30,7 +30,6 @@ use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
 use vramscope_core::units::Bytes;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Live,
     legend: &[
@@ -48,28 +47,28 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(LiveView::default()),
 };
 
-/// What a new watch shows before it is older than this: all of it; then this much, µs.
+/// A watch shows everything until it is this old (µs), and then this much of the latest time.
 const FOLLOWED_US: f64 = 120e6;
-/// The least that can be zoomed to, µs.
+/// Shortest visible window, µs.
 const LEAST_US: f64 = 0.2e6;
-/// Rates that can be chosen, a second.
+/// Sampling rates to choose from, per second.
 const RATES: [f64; 5] = [50.0, 20.0, 10.0, 5.0, 1.0];
 const RATE_NAMES: [&str; 5] = ["20 ms", "50 ms", "100 ms", "200 ms", "1 s"];
 
 #[derive(Default)]
 struct LiveView {
-    /// The visible window relative to the first sample, µs; `None` follows the newest.
+    /// The visible window relative to the first sample, µs; `None` follows the newest sample.
     window: Option<(f64, f64)>,
-    /// How much is visible while following; `None` until zoomed.
+    /// The length of the window while following; `None` until the user zooms.
     span: Option<f64>,
-    /// The process whose ways in are shown: PID and start.
+    /// The selected process by PID and start time; the side shows how to attach to it.
     selected: Option<(u32, u64)>,
     peaks: Peaks,
     alarm_free: String,
     alarm_growth: String,
     alarm_minutes: String,
     alarm_error: Option<String>,
-    /// A menu was opened just now: its first field takes the keyboard.
+    /// A menu was just opened, so its first field takes the focus.
     takes_keyboard: bool,
     mark_text: String,
     rate: usize,
@@ -167,7 +166,7 @@ impl View for LiveView {
         }
         let is_running = cx.shared.live.as_ref().is_some_and(|l| !l.is_over && !l.is_paused);
         if is_running {
-            // Samples arrive without being asked for by a gesture.
+            // Samples arrive without any input event.
             ui.ctx().request_repaint_after(std::time::Duration::from_millis(100));
         }
     }
@@ -180,7 +179,7 @@ fn inside(ui: &mut Ui, rect: Rect, name: &str, draw: impl FnOnce(&mut Ui)) {
     draw(&mut child);
 }
 
-/// The card as a bar, and its bands in words.
+/// Draws the bar of the card and its legend.
 fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &LiveTrack, bands: &Bands) {
     let t = cx.tokens;
     let capacity = device.capacity.unwrap_or(0);
@@ -236,7 +235,7 @@ impl LiveView {
         let window = self.visible(first_us, now_us, is_live);
         let inner = ui.max_rect();
         let has_ends = inner.width() > 700.0;
-        // The strip of host memory leaves the plot most of a small pane.
+        // In a small pane host memory is left out, so that the plot keeps its height.
         let host = host::watched(track).filter(|_| inner.height() > 260.0);
         let below = if host.is_some() { host::HEIGHT } else { 0.0 };
         let plot_rect = Rect::from_min_max(
@@ -314,7 +313,7 @@ impl LiveView {
     fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, response: &egui::Response, plot: &Plot, whole: f64) {
         let (from, to) = (plot.x.start, plot.x.end);
         let span = to - from;
-        // Half a window of nothing may stand at either side; more is lost.
+        // The window may extend past either end by half its length.
         let clamp = |from: f64, span: f64| {
             let from = from.clamp(-span * 0.5, (whole - span * 0.5).max(-span * 0.5));
             (from, from + span)
@@ -341,7 +340,7 @@ impl LiveView {
                 let new = (span * factor).clamp(LEAST_US, (whole * 2.0).max(20e6));
                 let at = response.hover_pos().map_or(to, |p| plot.x.value(p.x));
                 if self.window.is_none() && at > to - span * 0.1 {
-                    // Zooming at the right edge keeps following.
+                    // Zooming at the right edge keeps following the newest sample.
                     self.span = Some(new);
                 } else {
                     self.window = Some(clamp(at - (at - from) * new / span, new));

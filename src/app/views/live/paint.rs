@@ -1,4 +1,4 @@
-//! The bar of the card and the bands over time.
+//! Paints the bar of the card and the bands over time.
 
 use egui::{Align2, Color32, Rangef, Rect, Ui, pos2, vec2};
 
@@ -12,13 +12,13 @@ use crate::app::widgets::viewport::Scale;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack, MarkKind};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn};
 
-/// The colour of a band; `None` is hatched: memory that can be given back.
+/// The colour of a band; `None` means hatched, for memory that can be given back.
 pub(in crate::app::views) fn colour(band: Band, t: &Tokens) -> Option<Color32> {
     match band {
         Band::Driver => Some(t.driver),
         Band::Others => Some(t.other),
         Band::Unattributed => Some(t.text3),
-        // One colour with `outside`, paler: it holds that and more.
+        // A paler form of the colour of `outside`, because it contains that and more.
         Band::Unsplit => Some(Tokens::over(t.slot(1), t.s1, 0.55)),
         Band::Outside => Some(t.slot(1)),
         Band::Allocated => Some(t.slot(0)),
@@ -26,7 +26,7 @@ pub(in crate::app::views) fn colour(band: Band, t: &Tokens) -> Option<Color32> {
     }
 }
 
-/// The whole card: bands from the left, what is free at the right.
+/// The whole card: bands from the left, free memory at the right.
 pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacity: u64, peak: Option<u64>) {
     let p = ui.painter();
     let free = format!("{} free", Bytes(bands.free));
@@ -46,12 +46,12 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
         at += bytes;
     }
     batch.outline(rect, 1.0, t.line2);
-    // Where the most in use was, while less is in use now.
+    // A mark at the highest use, when it is higher than the present use.
     let peak = peak.map(|p| x.at(p as f64)).filter(|p| *p > x.at(at as f64) + 2.0);
     if let Some(peak) = peak {
         let words = label::width(p, &free, Type::Body) + 14.0;
         if peak > rect.right() - 10.0 - words {
-            // Two ticks, and the words between them.
+            // Only two ticks, because the text is between them.
             batch.vline(peak, Rangef::new(rect.top(), rect.top() + 5.0), 1.0, t.text2);
             batch.vline(peak, Rangef::new(rect.bottom() - 5.0, rect.bottom()), 1.0, t.text2);
         } else {
@@ -62,11 +62,11 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     let share = bands.used() as f64 / capacity.max(1) as f64 * 100.0;
     let used = format!("{} used, {share:.1}{NBSP}%", Bytes(bands.used()));
     let width = label::width(p, &used, Type::Strong);
-    // The line of the peak does not go through the words.
+    // Keeps the text off the line of the peak.
     let end = x.at(at as f64);
     let end = peak.filter(|p| *p < end + width + 16.0).unwrap_or(end);
     let free_width = label::width(p, &free, Type::Body);
-    // Beside the bands while there is room, inside them on a chip when the card is full.
+    // Beside the bands when there is room, or on a chip inside them when the card is full.
     if end + 12.0 + width + 24.0 + free_width < rect.right() {
         label::text(p, pos2(end + 10.0, rect.center().y), Align2::LEFT_CENTER, &used, Type::Strong, t.text1);
         label::text(p, pos2(rect.right() - 10.0, rect.center().y), Align2::RIGHT_CENTER, &free, Type::Body, t.text2);
@@ -76,12 +76,12 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     }
 }
 
-/// Where the chart's parts are.
+/// Geometry of the chart.
 pub(super) struct Plot {
     pub area: Rect,
     pub x: Scale,
     pub y: Scale,
-    /// The first instant, zero of the axis, µs.
+    /// The time at zero of the axis, µs since the epoch.
     pub zero_us: i64,
 }
 
@@ -95,7 +95,7 @@ impl Plot {
     }
 }
 
-/// The bands over time, with grid, axes and the line of use.
+/// Draws the bands over time, with grid, axes and the line of total use.
 pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, track: &LiveTrack, peaks: &Peaks) {
     let p = ui.painter().with_clip_rect(plot.area.expand2(vec2(110.0, 60.0)).intersect(ui.clip_rect()));
     let capacity = device.capacity.unwrap_or(0);
@@ -113,7 +113,7 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
             i += 1;
             continue;
         };
-        // Columns that show the same are one rectangle.
+        // Equal neighbouring columns become one rectangle.
         let bands = device.samples[sample].bands(capacity);
         let mut end = i + 1;
         while end < n && shown[end].is_some_and(|s| s == sample || device.samples[s].bands(capacity) == bands) {
@@ -175,7 +175,7 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
     }
 }
 
-/// The height of use at which less than `limit` is free, where an alarm was set and that is in sight.
+/// Draws the use at which less than `limit` is free, when it is in the visible range.
 pub(super) fn alarm_line(ui: &Ui, t: &Tokens, plot: &Plot, capacity: u64, limit: u64) {
     let Some(level) = capacity.checked_sub(limit).map(|l| l as f64).filter(|l| *l <= plot.y.end) else { return };
     let p = ui.painter();
@@ -188,7 +188,7 @@ pub(super) fn alarm_line(ui: &Ui, t: &Tokens, plot: &Plot, capacity: u64, limit:
     paint_chip(p, t, at, Align2::LEFT_CENTER, &text);
 }
 
-/// Lines at marks and their labels in two rows above the plot.
+/// Draws lines of marks, and their labels in two rows above the plot.
 pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack) {
     let p = ui.painter();
     let range = (plot.area.left(), plot.area.right());
@@ -216,14 +216,14 @@ pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack) {
         };
         let galley = label::elided(p, &mark.text, Type::Caption, ink, 180.0);
         let x = if place.is_left { place.x - 5.0 - galley.size().x } else { place.x + 5.0 };
-        // Lines of marks with labels in the upper row pass here: the words stand before them.
+        // Lines of marks with labels in the upper row cross here, so the text gets a background.
         let under = Rect::from_min_size(pos2(x - 2.0, y - galley.size().y / 2.0), galley.size() + vec2(4.0, 0.0));
         p.rect_filled(under, 0.0, t.s1);
         p.galley(pos2(x, y - galley.size().y / 2.0), galley, ink);
     }
 }
 
-/// The cursor: its line, its time, and what each wide band holds there.
+/// Draws the cursor: its line, its time, and the values of the wide bands.
 pub(super) fn cursor(ui: &Ui, t: &Tokens, plot: &Plot, time_us: i64, bands: Option<Bands>) {
     let x = plot.x_of(time_us);
     if x < plot.area.left() - 0.5 || x > plot.area.right() + 0.5 {
@@ -251,7 +251,7 @@ pub(super) fn cursor(ui: &Ui, t: &Tokens, plot: &Plot, time_us: i64, bands: Opti
     }
 }
 
-/// Names and figures of the newest sample at the right end, at the height of their bands, kept apart.
+/// Draws names and values of the newest sample at the right end, at the height of their bands without overlap.
 pub(super) fn ends(ui: &Ui, t: &Tokens, plot: &Plot, right: f32, caption: &str, bands: &Bands) {
     let p = ui.painter();
     let mut rows: Vec<(f32, &str, u64, bool)> = Vec::new();
@@ -278,7 +278,7 @@ pub(super) fn ends(ui: &Ui, t: &Tokens, plot: &Plot, right: f32, caption: &str, 
     label::text(p, pos2(right, top - 17.0), Align2::RIGHT_CENTER, &size.head(caption), Type::Caption, t.text3);
 }
 
-/// Heights of lines of text that stand as near as can be to where they are wanted, bottom up, a line apart and inside `range`.
+/// Moves lines of text as little as possible so that they do not overlap and stay inside `range`. `wanted` is bottom up.
 fn apart(wanted: &[f32], (top, bottom): (f32, f32)) -> Vec<f32> {
     const LINE: f32 = 16.0;
     let mut below = bottom;
@@ -287,7 +287,7 @@ fn apart(wanted: &[f32], (top, bottom): (f32, f32)) -> Vec<f32> {
         below = y.min(below - LINE);
         places.push(below);
     }
-    // A full card pushes the upper ones over the top: then they come down.
+    // A full card pushes the upper lines above the range, so they move down again.
     let mut least = top;
     for y in places.iter_mut().rev() {
         *y = y.max(least);
@@ -296,7 +296,7 @@ fn apart(wanted: &[f32], (top, bottom): (f32, f32)) -> Vec<f32> {
     places
 }
 
-/// A sentence of one figure for people who do not see the picture.
+/// A description for screen readers.
 pub(super) fn spoken(bands: &Bands, capacity: u64) -> String {
     let parts: Vec<String> =
         Band::ALL.iter().filter(|b| b.bytes(bands) > 0).map(|b| format!("{} {}", b.name(), Bytes(b.bytes(bands)))).collect();
@@ -309,9 +309,9 @@ mod tests {
 
     #[test]
     fn names_at_the_end_stay_apart_and_inside() {
-        // Room enough: each where it is wanted, or a line above the one below.
+        // With enough room each line is where it is wanted, or one line above the one below.
         assert_eq!(apart(&[100.0, 98.0, 40.0], (0.0, 120.0)), [100.0, 84.0, 40.0]);
-        // A card that is full: thin bands at the top would be named above the plot.
+        // On a full card, thin bands at the top would be named above the plot.
         assert_eq!(apart(&[100.0, 3.0, 2.0, 1.0], (0.0, 120.0)), [100.0, 32.0, 16.0, 0.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The right column: ways into the selected process, what PyTorch did not ask for, words, what watching costs, alarms.
+//! The right column: how to attach to the selected process, memory outside PyTorch, terms, cost of watching, alarms.
 
 use egui::{Sense, Ui, vec2};
 
@@ -20,7 +20,7 @@ use vramscope_live::live::agent::Request;
 use vramscope_live::live::alarm::AlarmRules;
 use vramscope_live::live::attach::{Rung, Survey, ladder};
 
-/// The words of the page, in the order of the bands.
+/// Terms of the view, in the order of the bands.
 const WORDS: [(&str, &str); 5] = [
     ("driver", "kept by driver and firmware, never yours"),
     ("unattributed", "used, but in no process whose bytes NVML tells"),
@@ -29,7 +29,7 @@ const WORDS: [(&str, &str); 5] = [
     ("allocated", "in live tensors"),
 ];
 
-/// Events of history that "Record history" keeps: dumping them takes well under a second.
+/// Events that "Record history" keeps. Dumping this many takes well under a second.
 const HISTORY: u32 = 100_000;
 
 impl LiveView {
@@ -43,7 +43,7 @@ impl LiveView {
                     .processes
                     .iter()
                     .filter(|p| p.at(at_us).is_some())
-                    // One that may be PyTorch before one that cannot be asked, however large.
+                    // Prefer a process that may be PyTorch to a larger one that cannot be attached to.
                     .max_by_key(|p| (p.has_helper, p.command.starts_with("python"), p.at(at_us).and_then(|x| x.used)))
             });
         let title = chosen.map_or_else(
@@ -167,7 +167,7 @@ impl LiveView {
         let survey = survey.unwrap_or_else(|| Survey { pid: process.pid, ..Survey::default() });
         let is_known = is_surveyed || process.has_helper;
         if !is_known && live.is_some_and(|l| l.can_attach()) {
-            // Reads a few small files on the watching thread; the answer comes with the next frame or two.
+            // The watching thread reads a few small files; the answer arrives within a frame or two.
             if live.is_some_and(|l| l.surveying != Some(process.pid)) {
                 cx.actions.send(Action::Live(LiveAction::Look(process.pid)));
             }
@@ -185,8 +185,8 @@ impl LiveView {
             });
             return;
         }
-        // Lines for Python help nobody whose program is none.
-        // Of one that cannot be seen from here nothing is known: every way is shown, with what stands in it.
+        // Other programs than Python have no use for lines of Python.
+        // Nothing is known of a process that is not visible from here, so all ways are shown with their obstacles.
         let is_unseen = survey.command.is_empty() && survey.obstacle.is_some();
         let rungs = if process.has_helper || is_unseen || survey.is_python() { 3 } else { 1 };
         let mut ladder = ladder(&survey, process.has_helper);
@@ -265,7 +265,7 @@ impl LiveView {
         });
     }
 
-    /// The rules as typed; an empty field is no rule.
+    /// The alarm rules as typed; an empty field means no rule.
     fn rules(&self) -> Result<AlarmRules, String> {
         let bytes = |text: &str| match text.trim() {
             "" => Ok(None),
@@ -313,13 +313,13 @@ fn rung_ui(ui: &mut Ui, cx: &ViewContext<'_>, pid: u32, rung: &Rung) {
     });
 }
 
-/// What the process holds that PyTorch did not ask for, and its largest step.
+/// Draws how much the process holds outside PyTorch, and the largest jump of that.
 fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, at_us: i64, ink: egui::Color32) {
     let figure = |p: &vramscope_core::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
     let Some(now) = process.at(at_us).and_then(figure) else { return };
     pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
     key_value(ui, when, &Bytes(now).to_string());
-    // A bounded look back: what is on screen is about the last minutes.
+    // Looks back a limited number of samples, as the screen is about the last minutes.
     let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
     let recent = &points[points.len().saturating_sub(4000)..];
     let series: Vec<u64> = recent.iter().filter_map(figure).collect();
@@ -369,7 +369,7 @@ fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64, ink: egui::Color32) {
     if track.skewed > 0 {
         row("samples with skew", Some(count(track.skewed)));
     }
-    // Longer than the column: one line of its own.
+    // The value is longer than the column, so it gets its own line.
     for (_, value) in track.facts.iter().filter(|f| f.0 == "UUID") {
         pane::padded(ui, |ui| label::paragraph(ui, value, Type::Mono, ink));
     }

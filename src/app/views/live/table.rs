@@ -1,4 +1,4 @@
-//! The processes at the cursor, with what the driver and PyTorch say of each.
+//! The table of processes at the cursor, with figures of the driver and of PyTorch.
 
 use egui::{Align, Align2, Layout, Rect, Sense, Ui, UiBuilder, pos2, vec2};
 
@@ -17,17 +17,17 @@ use crate::app::widgets::row::ListRow;
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
 
-/// Right ends of the number columns: NVML, allocated, cached, outside, peak allocated, peak, source.
+/// Right edges of the number columns: NVML, allocated, cached, outside, peak allocated, peak, source.
 struct Columns {
     pid: f32,
     command: f32,
     share: Option<(f32, f32)>,
     numbers: [f32; 7],
-    /// Allocated, cached and outside have room.
+    /// There is room for allocated, cached and outside.
     has_split: bool,
-    /// PyTorch's own peak has room.
+    /// There is room for PyTorch's own peak.
     has_peak: bool,
-    /// How sizes are written.
+    /// Unit of the byte columns.
     size: SizeColumn,
 }
 
@@ -36,7 +36,7 @@ fn place(rect: Rect, bands: &Bands) -> Columns {
     let is_wide = rect.width() > 860.0;
     let has_peak = rect.width() > 1040.0;
     let steps: [f32; 6] = if is_wide { [0.0, 96.0, 100.0, 96.0, 92.0, 92.0] } else { [0.0, 84.0, 0.0, 0.0, 0.0, 88.0] };
-    // From the right: source, peak, PyTorch's peak, outside, cached, allocated, NVML.
+    // From right to left: source, peak, PyTorch's peak, outside, cached, allocated, NVML.
     let source = right;
     let peak = source - steps[1];
     let torch_peak = peak - if has_peak { 100.0 } else { 0.0 };
@@ -65,7 +65,8 @@ impl LiveView {
         let t = cx.tokens;
         let mut present: Vec<(usize, &ProcessTrack)> =
             track.processes.iter().enumerate().filter(|(_, p)| p.at(time_us).is_some()).collect();
-        // Split ones first: they are what one came for. Then by size, which changes too often to sort by at every sample: by peak.
+        // Processes with PyTorch figures come first. The others are sorted by peak, because present sizes would reorder rows at
+        // every sample.
         present.sort_by_key(|(_, p)| std::cmp::Reverse((p.at(time_us).is_some_and(|x| x.torch.is_some()), p.peak.map(|b| b.0))));
         let is_live = cx.shared.live.as_ref().is_some_and(|l| !l.is_over);
         let caption = match (cx.shared.instant_us, is_live) {

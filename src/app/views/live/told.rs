@@ -1,5 +1,5 @@
-//! What a watch tells in words and figures, for recordings without events: the card at an instant, who grew, what was passed. Shown
-//! by Findings, Accounting and the inspector, which have nothing else to go by.
+//! Summaries of recordings that have samples but no events: the card at an instant, who grew, which alarms were raised. Findings,
+//! Accounting and the inspector show them.
 
 use egui::{Ui, pos2, vec2};
 
@@ -16,23 +16,24 @@ use vramscope_core::diagnose::watched::{Grower, Watched};
 use vramscope_core::model::{DeviceRecording, MarkKind, Sample};
 use vramscope_core::units::{Bytes, NBSP, count, counted, time_of_day};
 
-/// Processes and alarms listed; more are counted.
+/// Most processes and alarms listed; the rest is counted.
 const MOST: usize = 6;
-/// Growth below this is noise of lists read a moment apart.
+/// Smaller growth is noise, because the lists are not read at the same moment.
 const NOISE: u64 = 16 << 20;
 
-/// True when samples of a card are all there is. A profiler's samples, which tell only of its own tensors, are none.
+/// True when the recording only has samples of a card. A profiler's samples do not count, because they only cover its own
+/// tensors.
 pub(in crate::app) fn has_only_samples(device: &DeviceRecording) -> bool {
     let is_of_card = device.live.is_some() || tells_card(device.samples.first()) || tells_card(device.samples.last());
     !device.samples.is_empty() && is_of_card && device.events.is_empty() && device.segments.is_empty()
 }
 
-/// True for a sample that knows what of the card was in use.
+/// True for a sample that knows how much of the card was in use.
 pub(in crate::app::views) fn tells_card(sample: Option<&Sample>) -> bool {
     sample.is_some_and(|s| s.used.is_some())
 }
 
-/// The sample that the views of a watch show, and how that instant is called.
+/// The sample to show, and a name for its instant.
 pub(in crate::app::views) fn shown<'a>(cx: &ViewContext<'a>) -> Option<(&'a Sample, String)> {
     let samples = &cx.data.device().samples;
     match cx.shared.instant_us {
@@ -44,7 +45,7 @@ pub(in crate::app::views) fn shown<'a>(cx: &ViewContext<'a>) -> Option<(&'a Samp
     }
 }
 
-/// The card at an instant, from its total down: a row and a bar for each band. The rows add up to the card.
+/// Draws a row with a bar for each band of the card at an instant. The rows add up to the card.
 pub(in crate::app::views) fn card_rows(ui: &mut Ui, cx: &ViewContext<'_>, sample: &Sample) {
     let t = cx.tokens;
     let capacity = cx.data.device().capacity.unwrap_or(0);
@@ -81,7 +82,7 @@ fn about(band: Band) -> &'static str {
     }
 }
 
-/// What the whole watch tells: its fullest instant, who grew, what was passed. Clicks take every view to the instant.
+/// Draws a summary of the watch: its fullest instant, who grew, which alarms were raised. Clicks show the instant in all views.
 pub(in crate::app::views) fn summary(ui: &mut Ui, cx: &ViewContext<'_>, watched: &Watched) {
     let t = cx.tokens;
     let capacity = cx.data.device().capacity.unwrap_or(0);
@@ -147,7 +148,7 @@ fn more(ui: &mut Ui, all: usize) {
     }
 }
 
-/// The inspector of a recording that has only samples: the card and its processes at the instant in view.
+/// The inspector for a recording of samples only: the card and its processes at the instant.
 pub(in crate::app::views) fn instant(ui: &mut Ui, cx: &ViewContext<'_>) {
     let t = cx.tokens;
     let Some((sample, when)) = shown(cx) else { return };

@@ -1,4 +1,4 @@
-//! From points to things and back: what is under the pointer, and where a thing lies in the picture.
+//! Maps points to things and things to rectangles of the picture.
 
 use egui::{Pos2, Rect, pos2};
 
@@ -15,15 +15,13 @@ use vramscope_core::tables::{LifetimeId, State};
 
 /// A thing under the pointer.
 pub struct Hit {
-    /// What it is.
     pub item: Item,
-    /// What is said of it.
     pub tip: Tip,
-    /// Where it lies in its row.
+    /// Its rectangle in the row.
     pub rect: Option<Rect>,
 }
 
-/// Where a thing is, when it has an address.
+/// The address of an item that has one.
 pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
     match item {
         Item::Lifetime(id) => cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address),
@@ -36,7 +34,7 @@ pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
     }
 }
 
-/// The rectangles of a thing as it is in the picture: one a row it touches.
+/// The rectangles of an item in the picture, one per row that it touches.
 pub fn rects_of(
     cx: &ViewContext<'_>,
     picture: &Picture,
@@ -80,7 +78,7 @@ pub fn rects_of(
         .collect()
 }
 
-/// The rows that show some of an address range, with the part of it each shows as offsets in its unit.
+/// The rows that show a part of an address range, each with that part as offsets in its unit.
 fn rows_with(picture: &Picture, from: u64, to: u64) -> impl Iterator<Item = (usize, u64, u64)> {
     picture.plan.rows.iter().enumerate().filter_map(move |(i, row)| {
         picture.plan.units_of(row).find_map(|unit| {
@@ -91,7 +89,7 @@ fn rows_with(picture: &Picture, from: u64, to: u64) -> impl Iterator<Item = (usi
     })
 }
 
-/// Where a part of a row lies; `None` outside what is seen.
+/// The rectangle of a part of a row; `None` outside the visible area.
 fn part_rect(picture: &Picture, places: &Places, areas: &Areas, scroll: f32, row: usize, from: u64, to: u64) -> Option<Rect> {
     let strip = areas.row(places, row, scroll);
     let scale = RowScale::new(&picture.plan, picture.plan.rows.get(row)?, picture.span, picture.window);
@@ -105,7 +103,7 @@ fn part_rect(picture: &Picture, places: &Places, areas: &Areas, scroll: f32, row
     Some(Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom())))
 }
 
-/// What is under a point: the block or hole in a row, the segment in the gutter or at the bars.
+/// What is at a point: the block or hole in a row, or the segment in the gutter or at the bars.
 pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, scroll: f32, at: Pos2) -> Option<Hit> {
     if !areas.rows.y_range().contains(at.y) {
         return None;
@@ -116,7 +114,7 @@ pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Are
     let state = &picture.state;
     if !areas.rows.x_range().contains(at.x) {
         let Some(at) = beside(state, row, at.x > areas.rows.right()) else {
-            // Beside a row in which nothing is mapped.
+            // Nothing is mapped in this row.
             return unmapped(cx, picture, places, areas, scroll, unit.address + row.from);
         };
         let tip = tip::segment(cx, picture, row, at);
@@ -128,7 +126,7 @@ pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Are
     if scale.offset(pixel - 1.0).unwrap_or(0) >= row.to {
         return None;
     }
-    // A block thinner than a pixel is still found: the first that this pixel shows.
+    // A block thinner than a pixel can still be hit: the first one in this pixel.
     let address = unit.address + offset;
     let Some(at) = state.block_at(address) else {
         return unmapped(cx, picture, places, areas, scroll, address);
@@ -141,15 +139,15 @@ pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Are
     Some(Hit { item, tip: tip::block(cx, picture, row, &block), rect })
 }
 
-/// The segment that what stands beside a row speaks of, as an index: at the bar the one that holds the hole it shows, in the
-/// gutter the first that begins in the row or goes on in it.
+/// Index of the segment that a point beside a row refers to: at the bar the segment with the row's largest hole, in the gutter
+/// the first segment that begins in the row or continues in it.
 fn beside(state: &State, row: &Row, is_bar: bool) -> Option<usize> {
     let holds_hole = || state.segment_at(row.largest_at).filter(|_| row.largest_hole > 0);
     let named = (!row.named.is_empty()).then_some(row.named.start as usize).filter(|&i| i < state.segments.len());
     if is_bar { holds_hole().or(named) } else { named }
 }
 
-/// The part of an expandable segment around an address that is not mapped.
+/// The unmapped part of an expandable segment around an address.
 fn unmapped(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, scroll: f32, address: u64) -> Option<Hit> {
     let (from, size) = picture.state.unmapped_at(cx.data.device(), address)?;
     let item = Item::Unmapped(from);
@@ -158,7 +156,7 @@ fn unmapped(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Ar
     Some(Hit { item, tip: tip::unmapped(from, size), rect: rect.map(|(_, rect)| rect) })
 }
 
-/// When the pixel under the pointer shows a live block thinner than itself, that one, not the hole beside it.
+/// When the pixel shows a live block thinner than itself, returns that block instead of the hole beside it.
 fn nearest_live(state: &State, at: usize, per_pixel: f64, address: u64) -> usize {
     let is_near = |i: usize| {
         let b = &state.blocks[i];

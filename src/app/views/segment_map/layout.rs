@@ -1,5 +1,4 @@
-//! What goes where on the segment map: segments gathered in groups, put in order, folded or wrapped into rows, and where
-//! each row stands. Pure: nothing here knows a screen.
+//! Layout of the segment map: segments are grouped, sorted, and folded or wrapped into rows. No pixels here.
 
 use std::ops::Range;
 
@@ -11,7 +10,7 @@ use vramscope_core::model::{BlockState, DeviceRecording, PoolId, SizeClass, Stre
 use vramscope_core::tables::{BlockAt, SegmentAt, State, expandable_reach};
 use vramscope_core::units::MEBIBYTE;
 
-/// In which order the segments of a group stand.
+/// The order of segments within a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Order {
     /// By address, lowest first.
@@ -21,152 +20,141 @@ pub enum Order {
     Size,
     /// Most free bytes first.
     Free,
-    /// Largest hole first.
     LargestHole,
-    /// Taken from the device first.
+    /// In the order in which they were taken from the device.
     Age,
 }
 
 impl Order {
-    /// Every order, as the selector lists them.
+    /// Every order, as in the selector.
     pub const ALL: [Order; 5] = [Order::Address, Order::Size, Order::Free, Order::LargestHole, Order::Age];
-    /// Their names.
     pub const NAMES: [&'static str; 5] = ["address", "size", "free bytes", "largest hole", "age"];
 }
 
-/// How long a row is.
+/// Which bytes a row covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Span {
-    /// One row a segment, all on one scale of bytes.
+    /// One row per segment, all on one scale of bytes.
     #[default]
     TrueSize,
-    /// One row a segment, every one as wide as the pane.
+    /// One row per segment, each as wide as the pane.
     Normalised,
-    /// Long segments are broken into rows of equal bytes: good for a few large or expandable ones.
+    /// Long segments are wrapped into rows of equal bytes, for a few large or expandable ones.
     Wrapped,
 }
 
 impl Span {
-    /// Every way, as the selector lists them.
+    /// Every choice, as in the selector.
     pub const ALL: [Span; 3] = [Span::TrueSize, Span::Normalised, Span::Wrapped];
-    /// Their names.
     pub const NAMES: [&'static str; 3] = ["true size", "normalised", "wrapped"];
 }
 
-/// Rows beyond this many fold when their height is automatic.
+/// With automatic height, more rows than this are folded.
 pub const FOLD_OVER: usize = 240;
-/// Height of the header of a group.
 pub const GROUP_HEIGHT: f32 = 20.0;
-/// Least and greatest height of a row when it is automatic.
+/// Least and greatest automatic height of a row.
 pub const ROW_HEIGHTS: (f32, f32) = (3.0, 18.0);
 
-/// Segments of one pool and stream.
+/// Segments of one pool, size class and stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The pool; [`PoolId::UNKNOWN`] where the trace does not tell.
+    /// The pool; [`PoolId::UNKNOWN`] when the trace does not say.
     pub pool: PoolId,
     /// Small or large requests.
     pub class: SizeClass,
-    /// The stream.
     pub stream: StreamId,
-    /// `large pool, default stream`.
+    /// For example `large pool, default stream`.
     pub name: String,
-    /// True where segments of it grow by pages.
+    /// The group has expandable segments.
     pub is_expandable: bool,
-    /// False for blocks whose segment the source does not know.
+    /// False for blocks whose segment is not in the source.
     pub is_reserved: bool,
-    /// Number of segments.
     pub segments: u32,
     /// Bytes taken from the device.
     pub reserved: u64,
-    /// Bytes in holes.
     pub free: u64,
-    /// Bytes that the width of the pane stands for in its rows, where they are drawn to scale.
+    /// With rows to scale, the bytes that the width of the pane stands for.
     pub across: u64,
 }
 
-/// A group whose longest row would be this many times shorter than the pane has a scale of its own.
+/// A group gets its own scale when its longest row would be this many times shorter than the pane.
 const OWN_SCALE: u64 = 8;
 
-/// A segment, or all mapped runs of one expandable segment with the unmapped parts between them.
+/// A segment, or all mapped runs of an expandable segment with the unmapped parts between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
-    /// Its group.
     pub group: u32,
-    /// First byte.
     pub address: u64,
-    /// One past its last mapped byte.
+    /// One past the last mapped byte.
     pub end: u64,
-    /// Mapped runs: indices into [`State::segments`]; empty for blocks of an unknown segment.
+    /// The mapped runs, as indices into [`State::segments`]; empty for blocks of an unknown segment.
     pub segments: Range<u32>,
-    /// Its blocks: indices into [`State::blocks`].
+    /// The blocks, as indices into [`State::blocks`].
     pub blocks: Range<u32>,
     /// Bytes taken from the device.
     pub reserved: u64,
-    /// Bytes in holes.
     pub free: u64,
-    /// The largest hole.
     pub largest_hole: u64,
-    /// Where it is; 0 when there is none.
+    /// Address of the largest hole; 0 when there is none.
     pub largest_at: u64,
-    /// The event it was taken at, for ordering: before the trace first.
+    /// The event that took it, as a sort key; segments from before the trace come first.
     pub age: i64,
 }
 
 impl Unit {
-    /// From the first to the last byte, unmapped parts included.
+    /// Bytes from the first to the last, including unmapped parts.
     pub fn span(&self) -> u64 {
         self.end - self.address
     }
 }
 
-/// One row: a unit, a part of one, or several of equal size folded.
+/// One row: a unit, a part of one, or several units of equal size folded together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The units: indices into [`Plan::order`].
+    /// The units, as indices into [`Plan::order`].
     pub units: Range<u32>,
-    /// First byte shown, from the unit's start.
+    /// Offset of the first byte shown, from the start of the unit.
     pub from: u64,
-    /// One past the last byte shown.
+    /// Offset one past the last byte shown.
     pub to: u64,
-    /// Its group.
     pub group: u32,
-    /// The largest hole of its units; for a part of a unit the largest that starts in this part.
+    /// The largest hole of the units; for a part of a unit, the largest hole that starts in the part.
     pub largest_hole: u64,
-    /// Where that hole is; 0 when there is none.
+    /// Address of that hole; 0 when there is none.
     pub largest_at: u64,
-    /// The segments its gutter names, as indices into [`State::segments`]: those that begin in it, else the one that goes on
-    /// from the row above. Of folded units the first. Empty where nothing in the row is mapped, or no segment is known.
+    /// The segments that the gutter names, as indices into [`State::segments`]: those that begin in the row, or else the one that
+    /// continues from the row above. For folded units those of the first unit. Empty when nothing in the row is mapped or no
+    /// segment is known.
     pub named: Range<u32>,
-    /// A segment begins in it.
+    /// A segment begins in the row.
     pub is_start: bool,
 }
 
-/// The whole arrangement at one instant.
+/// The arrangement of one state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Groups, the one that holds most first.
+    /// Groups, largest first.
     pub groups: Vec<Group>,
-    /// Units by group and address.
+    /// Units sorted by group and address.
     pub units: Vec<Unit>,
-    /// Units in the order of the rows.
+    /// Indices of units in the order of the rows.
     pub order: Vec<u32>,
-    /// Rows from the top, by group.
+    /// Rows from the top, group after group.
     pub rows: Vec<Row>,
     /// Bytes of the longest row.
     pub longest: u64,
-    /// Units that share a row with others.
+    /// Number of units that share a row with others.
     pub folded: u32,
-    /// Long units go on over several rows.
+    /// Long units continue over several rows.
     pub is_wrapped: bool,
 }
 
-/// How rows are made.
+/// The user's choices for the arrangement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The order inside a group.
+    /// The order within a group.
     pub order: Order,
-    /// How long rows are.
+    /// Which bytes a row covers.
     pub span: Span,
     /// Fold rows of equal size when there are more than [`FOLD_OVER`].
     pub fold: bool,
@@ -203,14 +191,14 @@ impl Plan {
         }
         for (i, group) in plan.groups.iter_mut().enumerate() {
             let longest = plan.rows.iter().filter(|r| r.group as usize == i).map(|r| r.to - r.from).max().unwrap_or(0);
-            // The 2 MiB segments of the small pool would be slivers beside a large segment.
+            // At a common scale the 2 MiB segments of the small pool would be slivers beside a large segment.
             let is_small = longest > 0 && longest.saturating_mul(OWN_SCALE) <= plan.longest && choice.span == Span::TrueSize;
             group.across = if is_small { longest } else { plan.longest };
         }
         plan
     }
 
-    /// The group of a pool, class and stream, added when new.
+    /// Groups segments by pool, class and stream, and builds their units.
     fn gather(&mut self, device: &DeviceRecording, state: &State) {
         let mut keys: Vec<(bool, PoolId, SizeClass, StreamId)> =
             state.segments.iter().map(|s| (false, s.pool, s.class, s.stream)).collect();
@@ -221,7 +209,7 @@ impl Plan {
         for s in &state.segments {
             *reserved.entry((false, s.pool, s.class, s.stream)).or_default() += s.size;
         }
-        // What holds most first; of equals the default pool, and in a pool large segments.
+        // Largest group first; equal ones by default pool, then by large segments within a pool.
         keys.sort_by_key(|key| {
             let &(outside, pool, class, stream) = key;
             let bytes = std::cmp::Reverse(reserved.get(key).copied().unwrap_or(0));
@@ -248,7 +236,7 @@ impl Plan {
             })
             .collect();
         let group_of = |s: &SegmentAt| keys.iter().position(|k| *k == (false, s.pool, s.class, s.stream)).unwrap_or(0) as u32;
-        // Runs of one expandable segment stand next to each other: nothing else can lie inside its address range.
+        // The runs of one expandable segment are neighbours, because nothing else can be inside its address range.
         let reach = expandable_reach(device);
         for (i, segment) in state.segments.iter().enumerate() {
             let group = group_of(segment);
@@ -302,7 +290,7 @@ impl Plan {
         }
     }
 
-    /// Blocks outside any segment, in rows of neighbours no more than 2 MiB apart.
+    /// Builds units from blocks outside any segment; neighbours up to 2 MiB apart share a unit.
     fn gather_uncovered(&mut self, state: &State) {
         let outside = state.uncovered();
         let first = (state.blocks.len() - outside.len()) as u32;
@@ -336,7 +324,7 @@ impl Plan {
         }
     }
 
-    /// One row a unit; with `fold`, neighbours of equal size share rows so that about [`FOLD_OVER`] remain.
+    /// One row per unit. With `fold`, neighbours of equal size share rows so that about [`FOLD_OVER`] rows remain.
     fn stack(&mut self, fold: bool) {
         let n = self.order.len();
         let share = if fold && n > FOLD_OVER { n.div_ceil(FOLD_OVER) } else { 1 };
@@ -369,7 +357,7 @@ impl Plan {
         }
     }
 
-    /// Rows of equal bytes; a unit longer than that continues on the next row.
+    /// Rows of equal bytes. A longer unit continues on the next row.
     fn wrap(&mut self, state: &State) {
         let bytes = wrap_bytes(&self.units);
         for (place, &i) in self.order.iter().enumerate() {
@@ -398,17 +386,15 @@ impl Plan {
         }
     }
 
-    /// The unit of a row; the first of them when several are folded.
+    /// The unit of a row; the first one when several are folded.
     pub fn unit(&self, row: &Row) -> Option<&Unit> {
         self.order.get(row.units.start as usize).and_then(|&i| self.units.get(i as usize))
     }
 
-    /// The units of a row.
     pub fn units_of<'a>(&'a self, row: &Row) -> impl Iterator<Item = &'a Unit> {
         self.order[row.units.start as usize..row.units.end as usize].iter().filter_map(|&i| self.units.get(i as usize))
     }
 
-    /// The row that shows an address.
     pub fn row_of(&self, address: u64) -> Option<usize> {
         self.rows.iter().position(|row| {
             self.units_of(row).any(|u| {
@@ -417,13 +403,13 @@ impl Plan {
         })
     }
 
-    /// True when the map names its groups: there is more than one, or the one is of a kind that must be said.
+    /// True when group headers are shown: there are several groups, or the only one is special.
     pub fn names_groups(&self) -> bool {
         self.groups.len() > 1 || self.groups.iter().any(|g| !g.is_reserved || g.is_expandable)
     }
 }
 
-/// The mapped runs that begin in a part of a unit, else the one that reaches into it; and whether one begins.
+/// The mapped runs that begin in a part of a unit, or else the run that reaches into it; and whether one begins there.
 fn named_in(state: &State, unit: &Unit, from: u64, to: u64) -> (Range<u32>, bool) {
     let runs = &state.segments[unit.segments.start as usize..unit.segments.end as usize];
     let first_from = |offset: u64| runs.partition_point(|r| r.address < unit.address + offset) as u32;
@@ -436,11 +422,11 @@ fn named_in(state: &State, unit: &Unit, from: u64, to: u64) -> (Range<u32>, bool
         let run = &runs[i as usize];
         run.address + run.size > unit.address + from
     });
-    // Blocks of an unknown segment are one unit without runs: their first row is its start.
+    // Blocks of an unknown segment form a unit without runs; its first row counts as its start.
     if reaches { (at + first - 1..at + first, false) } else { (at..at, runs.is_empty() && from == 0) }
 }
 
-/// The first block that starts at or after an address.
+/// The index of the first block that starts at or after an address.
 fn blocks_from(blocks: &[BlockAt], address: u64) -> usize {
     blocks.partition_point(|b| b.address < address)
 }
@@ -449,7 +435,7 @@ fn age(born: u32) -> i64 {
     if born == vramscope_core::tables::NO_EVENT { -1 } else { i64::from(born) }
 }
 
-/// Bytes of a wrapped row: the least power of two from 2 MiB on that needs at most 48 rows.
+/// Bytes of a wrapped row: the smallest power of two from 2 MiB up that needs at most 48 rows.
 fn wrap_bytes(units: &[Unit]) -> u64 {
     let mut bytes = 2 * MEBIBYTE;
     while bytes < 1 << 46 && units.iter().map(|u| u.span().div_ceil(bytes)).sum::<u64>() > 48.max(units.len() as u64) {
@@ -458,7 +444,7 @@ fn wrap_bytes(units: &[Unit]) -> u64 {
     bytes
 }
 
-/// What a recording is best shown with: wrapped rows where a few expandable segments hold everything.
+/// The default for a recording: wrapped rows when a few expandable segments hold everything.
 pub fn natural_span(device: &DeviceRecording, state: &State) -> Span {
     let plan = Plan::new(device, state, Choice { order: Order::Address, span: Span::TrueSize, fold: false });
     let n = plan.units.len();
@@ -480,7 +466,7 @@ fn group_name(device: &DeviceRecording, pool: PoolId, class: SizeClass, stream: 
     format!("{pool}, {stream}")
 }
 
-/// For each group, whether the request that failed at an event could be served from it.
+/// For each group, whether it could serve the request that failed at the state's event.
 pub fn serves(device: &DeviceRecording, plan: &Plan, state: &State) -> Vec<bool> {
     let servers = Servers::of_oom(device, state.event);
     let mut out = vec![false; plan.groups.len()];

@@ -1,4 +1,4 @@
-//! Segment map: every segment and block at the cursor, to scale, so that holes and what keeps them apart can be seen.
+//! The segment map: every segment and block at the cursor, to scale, to see holes and the blocks that separate them.
 
 use std::sync::Arc;
 
@@ -41,7 +41,6 @@ use paint::Areas;
 use places::Places;
 use runs::{Runs, Window};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::SegmentMap,
     legend: &[
@@ -62,11 +61,11 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(SegmentMap::default()),
 };
 
-/// Heights a row can have: automatic, then points with the gap.
+/// Row heights including the gap; `None` is automatic.
 const HEIGHTS: [Option<f32>; 6] = [None, Some(3.0), Some(6.0), Some(10.0), Some(16.0), Some(28.0)];
 const HEIGHT_NAMES: [&str; 6] = ["fit", "3 px", "6 px", "10 px", "16 px", "28 px"];
 
-/// What the picture depends on.
+/// What a picture depends on.
 #[derive(Clone, PartialEq)]
 struct Key {
     event: u32,
@@ -75,13 +74,11 @@ struct Key {
     span: Option<Span>,
     fold: bool,
     window: Window,
-    /// What stays bright.
     focus: Focus,
 }
 
-/// Computed off the UI thread.
+/// The picture, computed off the UI thread.
 struct Picture {
-    /// What it was made from.
     key: Key,
     state: Arc<State>,
     plan: Plan,
@@ -90,7 +87,7 @@ struct Picture {
     window: Window,
 }
 
-/// What a kept mesh was made of.
+/// Cache key of a mesh.
 #[derive(Clone, PartialEq)]
 struct MeshKey {
     picture: Key,
@@ -103,11 +100,11 @@ struct MeshKey {
 
 struct SegmentMap {
     order: Order,
-    /// `None` until chosen: what suits the recording.
+    /// `None` uses the default for the recording.
     span: Option<Span>,
     height: usize,
     zoom: PanZoom,
-    /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) when this was last drawn.
+    /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) at the last frame.
     fitted: u32,
     scroll: f32,
     picture: Derived<Key, Picture>,
@@ -115,11 +112,11 @@ struct SegmentMap {
     legend: BlockLegend,
     search: String,
     search_failed: Option<String>,
-    /// The selection the rows were last scrolled to.
+    /// The selection that the rows were last scrolled to.
     shown_selection: Option<Item>,
     wants_scroll: bool,
     is_hovering: bool,
-    /// What the context menu is about.
+    /// The target of the context menu.
     menu: Option<Item>,
 }
 
@@ -163,7 +160,7 @@ impl View for SegmentMap {
             egui::Popup::from_toggle_button_response(&button).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).show(
                 |ui| {
                     let (field, is_found) = self.address_field(ui, cx);
-                    // Who opened it wants to type.
+                    // The user opened the field to type.
                     if button.clicked() {
                         field.request_focus();
                     }
@@ -176,7 +173,7 @@ impl View for SegmentMap {
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        // The whole recording is all of its addresses too.
+        // Showing the whole recording also resets the zoom of addresses.
         if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
             self.zoom.fit();
         }
@@ -201,7 +198,7 @@ impl View for SegmentMap {
             return;
         }
         let mut pane = ui.available_rect_before_wrap();
-        // The timeline has the legend, where there is one.
+        // The timeline has a legend when there are events; otherwise it is here.
         if cx.data.device().events.is_empty() && pane.height() > 4.0 * block_legend::HEIGHT {
             let strip = pane.with_min_y(pane.bottom() - block_legend::HEIGHT);
             pane.max.y = strip.top();
@@ -230,7 +227,7 @@ impl View for SegmentMap {
 }
 
 impl SegmentMap {
-    /// Order, scale and height of the rows, in one menu.
+    /// A menu for order, scale and height of the rows.
     fn arrangement(&mut self, ui: &mut Ui) {
         let order = Order::ALL.iter().position(|o| *o == self.order).unwrap_or(0);
         let span = self.span();
@@ -252,7 +249,7 @@ impl SegmentMap {
         });
     }
 
-    /// The field for an address; true once it led to a block.
+    /// The address field; true once it led to a block.
     fn address_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) -> (egui::Response, bool) {
         let field = Field::new("Address").hint("0x… find a block").icon(Icon::Search).small().mono().width(148.0);
         let response = field.invalid(self.search_failed.is_some()).show(ui, &mut self.search);
@@ -262,11 +259,11 @@ impl SegmentMap {
         let is_entered = response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter));
         let is_found = is_entered && self.find(cx);
         if is_entered && !is_found {
-            // To mend what was typed.
+            // So that the user can correct the input.
             response.request_focus();
         }
         if let Some(sentence) = &self.search_failed {
-            // Said where one looks, until something else is typed or done.
+            // The message stays beside the field until the user types or clicks.
             if ui.input(|i| i.pointer.any_click()) && !response.hovered() {
                 self.search_failed = None;
             } else {
@@ -280,7 +277,7 @@ impl SegmentMap {
         self.span.or(self.picture.latest().map(|p| p.span)).unwrap_or_default()
     }
 
-    /// Selects the block that holds the address typed; false when there is none, and says why.
+    /// Selects the block at the typed address. Returns false, and sets the message, when there is none.
     fn find(&mut self, cx: &ViewContext<'_>) -> bool {
         let Some(Address(address)) = Address::parse(&self.search) else {
             self.search_failed = Some(format!("\"{}\" is not an address: write it as 0x7f1dca2b7000", self.search.trim()));
@@ -334,7 +331,7 @@ impl SegmentMap {
         shown.value
     }
 
-    /// Scrolls to what another view selected.
+    /// Scrolls to an item that another view selected.
     fn follow_selection(&mut self, cx: &ViewContext<'_>, picture: &Picture, places: &Places, room: f32) {
         let selected = cx.shared.selected();
         if selected == self.shown_selection && !self.wants_scroll {
@@ -435,12 +432,12 @@ impl SegmentMap {
             if let Some((value, text)) = ticks.ticks.first() {
                 free_to = free_to.min(scale.at(*value) - label::width(painter, text, Type::Mono) / 2.0 - 4.0);
             }
-            // The words over the bars begin where the bars do.
+            // Ticks end where the labels over the bars begin.
             let end = if areas.bars.is_positive() { areas.bars.left() - 8.0 } else { painter.clip_rect().right() };
             let inside = painter.with_clip_rect(painter.clip_rect().with_max_x(end));
             ticks.paint_across(&inside, tokens, &scale, areas.axis, UnitAt::Last);
         }
-        // The first tick reaches into the gutter by half of its label.
+        // Half of the first tick's label reaches into the gutter.
         let right = free_to.min(areas.gutter.right() - 8.0);
         if areas.gutter.width() >= paint::GUTTER
             && right - label::width(painter, "seg", Type::Caption) >= areas.gutter.left() + 2.0
@@ -450,7 +447,7 @@ impl SegmentMap {
         }
     }
 
-    /// The selected and the hovered block, and the mark of the selection's row.
+    /// Outlines the selected and the hovered block, and marks the selection's row.
     fn outlines(&self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas) {
         let painter = ui.painter().with_clip_rect(areas.rows.expand2(egui::vec2(4.0, 0.0)));
         let mut batch = Batch::new(&painter);
@@ -469,7 +466,7 @@ impl SegmentMap {
                 mark = mark.or(Some(row));
                 batch.selection(rect, cx.tokens.text1, cx.tokens.s1);
             }
-            // A block that is not there at the cursor still has a place.
+            // A block that is not live at the cursor is still marked by its address.
             mark = mark.or_else(|| address_of(cx, item).and_then(|a| picture.plan.row_of(a)));
         }
         batch.paint(&painter);
@@ -548,7 +545,7 @@ impl SegmentMap {
     }
 }
 
-/// A captioned part of a menu; the choice that was clicked.
+/// A menu section of choices. Returns the one that was clicked.
 fn choose(ui: &mut Ui, title: &str, names: &[&str], chosen: usize) -> Option<usize> {
     let t = Tokens::of(ui);
     ui.add_space(6.0);
@@ -592,7 +589,7 @@ fn subtitle(cx: &ViewContext<'_>, state: &State) -> String {
     format!("{instant} · {sizes}")
 }
 
-/// The request that failed at an event.
+/// Bytes of the request that failed at an event.
 fn oom_at(cx: &ViewContext<'_>, event: u32) -> Option<u64> {
     let events = &cx.data.device().events;
     (events.action.get(event as usize) == Some(&EventAction::Oom)).then(|| events.size[event as usize])

@@ -1,4 +1,4 @@
-//! The segment map's picture: rows as one mesh, and what lies over them.
+//! Paints the segment map: rows as one mesh, and the overlays.
 
 use egui::{Align2, Color32, Painter, Rangef, Rect, Shape, pos2};
 
@@ -12,26 +12,23 @@ use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::term::Term;
 use vramscope_core::units::{Bytes, count, counted};
 
-/// Where the parts of the map lie on screen.
+/// The parts of the map on screen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Areas {
     /// Row numbers.
     pub gutter: Rect,
-    /// Blocks, below the axis.
     pub rows: Rect,
     /// The axis over the rows.
     pub axis: Rect,
-    /// Bars of the largest hole; not positive when there is no room.
+    /// Bars of the largest holes; an empty rectangle when there is no room.
     pub bars: Rect,
 }
 
-/// Height of the axis strip.
 pub const AXIS: f32 = 20.0;
-/// Width of the gutter.
 pub const GUTTER: f32 = 36.0;
 
 impl Areas {
-    /// Divides a pane. The bars go first, then the gutter, when it gets narrow.
+    /// Divides a pane. A narrow pane drops first the bars and then the gutter.
     pub fn new(pane: Rect) -> Self {
         let gutter = if pane.width() >= 160.0 { GUTTER } else { 8.0 };
         let bars = if pane.width() >= 300.0 { (pane.width() * 0.17).clamp(60.0, 110.0) } else { 0.0 };
@@ -47,7 +44,6 @@ impl Areas {
         }
     }
 
-    /// The rectangle of a row's blocks.
     pub fn row(&self, places: &Places, row: usize, scroll: f32) -> Rect {
         let top = self.rows.top() - scroll + places.tops.get(row).copied().unwrap_or(0.0);
         let gap = if places.pitch >= 3.0 { 1.0 } else { 0.0 };
@@ -55,10 +51,10 @@ impl Areas {
     }
 }
 
-/// Set on the class of a block that is not in focus.
+/// Flag on the class of a block outside the focus.
 pub const DIM: u8 = 0x80;
 
-/// The blocks of the visible rows as one mesh.
+/// Paints the blocks of the visible rows as one mesh.
 pub fn rows(
     painter: &Painter,
     tokens: &Tokens,
@@ -97,7 +93,7 @@ pub fn rows(
                     if rect.height() >= 8.0 {
                         batch.hole(rect, tokens.s1, tokens.hatch, tokens.line2);
                     } else {
-                        // No room for an outline: the end is marked, so that a free segment has one.
+                        // Too narrow for an outline, so its end is marked; a free segment then still has an edge.
                         batch.hatch(rect, tokens.hatch);
                         batch.vline(rect.right() - 0.5, rect.y_range(), 1.0, tokens.hatch);
                     }
@@ -109,7 +105,7 @@ pub fn rows(
     batch.into_shape()
 }
 
-/// Where a run lies in its row; a pixel is left free after each block of three pixels or more.
+/// The rectangle of a run in its row, with a gap of one pixel after each block that is at least three pixels wide.
 fn run_rect(run: &Run, strip: Rect, px: f32, gaps: bool) -> Rect {
     let left = strip.left() + f32::from(run.from) * px;
     let mut right = strip.left() + f32::from(run.to) * px;
@@ -119,20 +115,20 @@ fn run_rect(run: &Run, strip: Rect, px: f32, gaps: bool) -> Rect {
     Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom()))
 }
 
-/// How long the bars of the largest holes are.
+/// The scale of the bars of largest holes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct BarScale {
-    /// Bytes of the whole width.
+    /// Bytes for the whole width.
     full: f64,
-    /// The request is so much larger than every hole that the bars are to the scale of the holes.
+    /// The request is too large for this scale, so the bars are scaled to the holes.
     is_beyond: bool,
 }
 
 impl BarScale {
-    /// A request this many times larger than the largest hole would leave bars too short to compare.
+    /// A request this many times the largest hole would make the bars too short to compare.
     const BEYOND: u64 = 8;
 
-    /// The request, or where it is beyond the scale the largest hole, ends at 85 % of the width.
+    /// The request ends at 85 % of the width, or the largest hole if the request is beyond the scale.
     fn new(largest: u64, request: Option<u64>) -> Self {
         let is_beyond = largest > 0 && request.is_some_and(|size| size > largest.saturating_mul(Self::BEYOND));
         let full = match request {
@@ -148,7 +144,8 @@ impl BarScale {
     }
 }
 
-/// Row numbers, group headers, the bars of the largest holes and the failed request. Gives the words that explain themselves.
+/// Paints row numbers, group headers, the bars of the largest holes and the failed request. Returns the labels that have a
+/// glossary entry.
 pub fn around(
     painter: &Painter,
     tokens: &Tokens,
@@ -170,7 +167,7 @@ pub fn around(
     let scale = BarScale::new(largest, request);
     let bar_end = |bytes: u64| areas.bars.left() + scale.share(bytes) * areas.bars.width();
     let every = if places.pitch >= 15.0 { 1 } else { (64.0 / places.pitch).ceil() as usize };
-    // By address each group's rows ascend: those are numbered that pass a round number, so that the same ones keep their labels
+    // When rows are sorted by address, the rows that pass a multiple of a round number are labelled, so that labels stay the same
     // while the cursor moves and segments come and go.
     let is_ascending = plan.rows.is_sorted_by_key(|r| (r.group, r.named.start));
     let step = round_step(plan.rows.len(), plan.rows.iter().map(|r| r.named.end).max().unwrap_or(0) as usize, places.pitch);
@@ -185,13 +182,13 @@ pub fn around(
         if areas.gutter.width() >= GUTTER {
             let first_of_group = row == 0 || plan.rows[row - 1].group != shown.group;
             let number = row - plan.rows.partition_point(|r| r.group < shown.group);
-            // A wrapped segment is numbered where it begins, an expandable one at each of its mapped parts.
+            // A wrapped segment is labelled where it begins, an expandable one at each mapped part.
             let is_due = match (is_ascending, plan.is_wrapped) {
                 (true, _) => shown.is_start && passes(row),
                 (false, true) => shown.is_start,
                 (false, false) => number.is_multiple_of(every),
             };
-            // Also the label of the first and of the last row is seen whole.
+            // Keeps the labels of the first and last row fully visible.
             let y = strip.center().y.clamp(areas.rows.top() + 6.0, (areas.rows.bottom() - 6.0).max(areas.rows.top() + 6.0));
             if (is_due || first_of_group) && y - last_label >= 12.0 {
                 last_label = y;
@@ -217,7 +214,7 @@ pub fn around(
             let strip = areas.row(places, row, scroll);
             if served.get(plan.rows[row].group as usize) == Some(&true) {
                 let y = Rangef::new(strip.top().max(areas.rows.top()), (strip.top() + places.pitch).min(areas.rows.bottom()));
-                // Beyond the scale: a line behind the bars' end, to which the arrow at its figure points.
+                // Beyond the scale: a line behind the end of the bars, to which the arrow at its figure points.
                 let x = if scale.is_beyond { areas.bars.right() + 5.0 } else { bar_end(size) };
                 batch.dashed_vline(x, y, 1.0, DASH_LIMIT, tokens.red);
             }
@@ -264,7 +261,7 @@ pub fn around(
         let is_longer = plan.is_wrapped && plan.units.iter().any(|u| u.group == index && u.span() > plan.longest);
         let (scales, figures) = header_words(group, plan.longest, is_longer);
         let width = |text: &str, kind: Type| if text.is_empty() { 0.0 } else { label::width(&body, text, kind) + 12.0 };
-        // What says of the rows that they are not as the axis has them comes before all figures but the shortest.
+        // A note that the scale differs from the axis matters more than all figures but the shortest.
         let pairs = figures.iter().flat_map(|f| scales.iter().map(move |s| (s, f)));
         let fits = |(s, f): &(&String, &String)| width(s, Type::Caption) + width(f, Type::Mono) <= rest.width() + 12.0;
         let least = (scales.last(), figures.last());
@@ -279,10 +276,10 @@ pub fn around(
     terms
 }
 
-/// What the header of a group says of its rows' scale, and its figures, each from the longest to the shortest wording.
+/// The header of a group: wordings about the scale of its rows, and of its figures, each from longest to shortest.
 fn header_words(group: &Group, longest: u64, is_longer: bool) -> (Vec<String>, Vec<String>) {
     let scales = if group.across < longest {
-        // A row that looks as long as the axis has to say that it is not.
+        // These rows look as long as the axis but are not.
         vec![format!("on a scale of its own, {} across", Bytes(group.across)), format!("{} across", Bytes(group.across))]
     } else if is_longer {
         vec![format!("{} a row", Bytes(longest))]
@@ -300,7 +297,7 @@ fn header_words(group: &Group, longest: u64, is_longer: bool) -> (Vec<String>, V
     (scales, figures)
 }
 
-/// Every how many segments one is numbered, a round number: so many rows of this height hold so many segments.
+/// Every how many segments a label is shown: a round number that keeps labels apart at this row height.
 fn round_step(rows: usize, segments: usize, pitch: f32) -> usize {
     let apart: f64 = if pitch >= 15.0 { 15.0 } else { 40.0 };
     let wanted = apart * segments as f64 / (rows.max(1) as f64 * f64::from(pitch.max(0.1)));
@@ -308,20 +305,20 @@ fn round_step(rows: usize, segments: usize, pitch: f32) -> usize {
     steps.into_iter().find(|&step| step as f64 >= wanted).unwrap_or(1)
 }
 
-/// What the gutter says of a row: the number of its segment, counted from 1 by address over all pools, as the inspector, the palette
-/// and every tooltip name it, whatever the order of the rows.
+/// The label of a row: its segment's number, counted from 1 by address over all pools. The inspector, the palette and all
+/// tooltips use the same number, whatever the order of the rows.
 fn row_label(row: &Row) -> String {
     let (first, last) = (u64::from(row.named.start) + 1, u64::from(row.named.end));
     match last {
         _ if row.named.is_empty() => String::new(),
         _ if row.units.len() > 1 || first == last => count(first),
-        // Two figures and a dash are what the gutter has room for.
+        // The gutter has room for two figures and a dash.
         ..10 => format!("{first}–{last}"),
         _ => format!("{}…", count(first)),
     }
 }
 
-/// The 3 px mark of the selection in the gutter.
+/// The 3 px mark of the selected row in the gutter.
 pub fn mark(painter: &Painter, tokens: &Tokens, areas: &Areas, strip: Rect) {
     let grow = ((5.0 - strip.height()) / 2.0).max(0.0);
     let rect = Rect::from_min_max(

@@ -1,29 +1,28 @@
-//! Where each row of the segment map stands. Pure: nothing here knows a screen.
+//! Vertical positions of the segment map's rows.
 
 use std::ops::Range;
 
 use super::layout::{GROUP_HEIGHT, Plan, ROW_HEIGHTS};
 
-/// Up to this many rows may be higher.
+/// With up to this many rows, rows may be higher than usual.
 const FEW_ROWS: usize = 8;
-/// How high they may be.
+/// Greatest height of such rows.
 const FEW_ROWS_HEIGHT: f32 = 36.0;
 
-/// Where rows and group headers stand, in points from the top of the scrolled area.
+/// Positions of rows and group headers, in points from the top of the scrolled area.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Places {
     /// Top of each row.
     pub tops: Vec<f32>,
-    /// Top of each group's header, where groups are named.
+    /// Top of each group header and the index of the group; empty when groups are not named.
     pub headers: Vec<(f32, u32)>,
-    /// Height of a row, its gap included.
+    /// Height of a row including its gap.
     pub pitch: f32,
-    /// Height of everything.
     pub height: f32,
 }
 
 impl Places {
-    /// Stacks the rows of a plan; `pitch` is the height of a row with its gap.
+    /// Stacks the rows of a plan. `pitch` is the height of a row including its gap.
     pub fn new(plan: &Plan, pitch: f32) -> Self {
         let mut places = Places { pitch, ..Places::default() };
         let mut y = 0.0;
@@ -41,7 +40,7 @@ impl Places {
         places
     }
 
-    /// The height of a row that fills `room`, gap included: between 3 and 18 points, or more where there are few rows.
+    /// The row height that fills `room`, including the gap: 3 to 18 points, or more when there are few rows.
     pub fn automatic_pitch(plan: &Plan, room: f32) -> f32 {
         let headers = if plan.names_groups() { plan.groups.len() as f32 * GROUP_HEIGHT } else { 0.0 };
         let each = (room - headers) / plan.rows.len().max(1) as f32;
@@ -49,14 +48,13 @@ impl Places {
         each.clamp(ROW_HEIGHTS.0, most).floor()
     }
 
-    /// The rows between two heights.
+    /// The rows that intersect a vertical range.
     pub fn between(&self, top: f32, bottom: f32) -> Range<usize> {
         let from = self.tops.partition_point(|&t| t + self.pitch <= top);
         let to = self.tops.partition_point(|&t| t < bottom);
         from..to.max(from)
     }
 
-    /// The row at a height.
     pub fn at(&self, y: f32) -> Option<usize> {
         let row = self.tops.partition_point(|&t| t <= y).checked_sub(1)?;
         (y < self.tops[row] + self.pitch).then_some(row)

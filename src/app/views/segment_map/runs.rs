@@ -1,7 +1,6 @@
-//! Rows to pixels: each row becomes runs of whole pixels, so that a picture costs what it shows and not what it holds.
+//! Converts rows to runs of whole pixels, so that the cost of painting depends on the pixels and not on the number of blocks.
 //!
-//! A block thinner than a pixel shares its pixel with its neighbours: the pixel shows what most of its bytes are, and the
-//! largest hole of a row always shows.
+//! Blocks thinner than a pixel share it: the pixel shows the kind with most bytes. The largest hole of a row is always visible.
 
 use std::ops::Range;
 
@@ -12,15 +11,15 @@ use vramscope_core::tables::{BlockAt, LifetimeId, State};
 /// What a run of pixels shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
-    /// A live block of a class.
+    /// A live block, with its class.
     Live(u8),
-    /// A freed block that waits for another stream.
+    /// A freed block that waits for another stream, with its class.
     Pending(u8),
-    /// The end of a live block that rounding added.
+    /// The rounding at the end of a live block, with its class.
     Rounding(u8),
-    /// Free inside what is reserved.
+    /// Reserved but free.
     Hole,
-    /// Address space of an expandable segment without memory behind it.
+    /// Address space of an expandable segment that is not mapped.
     Unmapped,
 }
 
@@ -31,39 +30,36 @@ pub struct Run {
     pub from: u16,
     /// One past the last pixel.
     pub to: u16,
-    /// What it shows.
     pub kind: RunKind,
-    /// True when the run ends where its block ends: a gap is drawn there.
+    /// The run ends where its block ends, so a gap is drawn there.
     pub ends: bool,
 }
 
-/// The visible part of rows: shares of the row's scale.
+/// The visible part of all rows, as shares of the row's scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Left edge, 0 to 1.
     pub from: f64,
     /// Right edge, 0 to 1.
     pub to: f64,
-    /// Pixels between them.
+    /// Width in pixels.
     pub pixels: u16,
 }
 
-/// Every row of a plan as runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Runs {
-    /// For each row, its runs.
+    /// For each row, the range of its runs.
     pub rows: Vec<Range<u32>>,
-    /// All runs, row by row, left to right; runs of one pixel may lie on top of the start of the next.
+    /// All runs, row by row and left to right. Runs of one pixel may overlap the start of the next.
     pub runs: Vec<Run>,
 }
 
 impl Runs {
-    /// The runs of a row.
     pub fn of(&self, row: usize) -> &[Run] {
         self.rows.get(row).and_then(|r| self.runs.get(r.start as usize..r.end as usize)).unwrap_or(&[])
     }
 
-    /// Draws every row of a plan into pixels; `class` gives the colour class of an allocation. O(blocks + pixels).
+    /// Converts every row of a plan. `class` is the colour class of an allocation. O(blocks + pixels).
     pub fn new(plan: &Plan, state: &State, span: Span, window: Window, class: impl Fn(LifetimeId) -> u8) -> Self {
         let mut out = Runs::default();
         for row in &plan.rows {
@@ -82,19 +78,18 @@ impl Runs {
     }
 }
 
-/// How the bytes of a row map to pixels.
+/// Maps the bytes of a row to pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowScale {
-    /// Offset in the unit of the row's left edge.
+    /// Offset in the unit of the start of the row.
     start: f64,
-    /// Offset of the leftmost visible byte.
+    /// Offset in the unit of the leftmost visible byte.
     left: f64,
     per_pixel: f64,
     pixels: f64,
 }
 
 impl RowScale {
-    /// The scale of a row.
     pub fn new(plan: &Plan, row: &Row, span: Span, window: Window) -> Self {
         let whole = match span {
             Span::Normalised => row.to - row.from,
@@ -109,18 +104,18 @@ impl RowScale {
         }
     }
 
-    /// The pixel of an offset in the unit, inside the visible part.
+    /// The pixel of an offset in the unit, clamped to the visible part.
     pub fn pixel(&self, offset: u64) -> f64 {
         ((offset as f64 - self.left) / self.per_pixel).clamp(0.0, self.pixels)
     }
 
-    /// The offset in the unit at a pixel; `None` left of the row's start.
+    /// The offset in the unit at a pixel; `None` left of the start of the row.
     pub fn offset(&self, pixel: f64) -> Option<u64> {
         let offset = self.left + pixel * self.per_pixel;
         (offset >= self.start).then_some(offset as u64)
     }
 
-    /// Bytes of a pixel.
+    /// Bytes per pixel.
     pub fn per_pixel(&self) -> f64 {
         self.per_pixel
     }
@@ -147,7 +142,7 @@ impl Pixel {
     }
 
     fn flush(&mut self, out: &mut Vec<Run>) {
-        // The first of equal ones, so that a picture does not depend on the way ties are broken.
+        // Of equal kinds the first wins, so that pictures are deterministic.
         let most = self.kinds.iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(k, _)| *k);
         if let Some(kind) = most {
             push(out, Run { from: self.at, to: self.at + 1, kind, ends: false });
@@ -157,7 +152,7 @@ impl Pixel {
     }
 }
 
-/// Appends a run, lengthening the last one when it says the same.
+/// Appends a run, or extends the last one when it is of the same kind.
 fn push(out: &mut Vec<Run>, run: Run) {
     match out.last_mut() {
         Some(last) if last.to == run.from && last.kind == run.kind && !last.ends && last.to > last.from => {
@@ -185,7 +180,7 @@ fn draw_unit(out: &mut Vec<Run>, state: &State, unit: &Unit, row: &Row, scale: &
     let base = out.len();
     let (visible_from, visible_to) = (scale.left.max(row.from as f64), scale.left + scale.per_pixel * scale.pixels);
     let first = blocks.partition_point(|b| ((b.address + b.size - unit.address) as f64) <= visible_from);
-    // Thin blocks lie over the ends of thick ones, so that a blocker of no width is still seen.
+    // Thin blocks are drawn over the ends of thick ones, so that a blocker thinner than a pixel is visible.
     let mut over = Vec::new();
     let mut thin = Pixel::default();
     let last_pixel = scale.pixels.max(1.0) as u16 - 1;
@@ -224,7 +219,7 @@ fn draw_unit(out: &mut Vec<Run>, state: &State, unit: &Unit, row: &Row, scale: &
         }
     }
     thin.flush(&mut over);
-    // What is not mapped may run on to the end of the row.
+    // An unmapped part may continue to the end of the row.
     let row_end = unit.address + row.to;
     if row_end > cursor && ((cursor - unit.address) as f64) < visible_to {
         span(out, scale, cursor - unit.address, row.to, RunKind::Unmapped, true);
@@ -242,7 +237,7 @@ fn span(out: &mut Vec<Run>, scale: &RowScale, from: u64, to: u64, kind: RunKind,
     }
 }
 
-/// Puts the largest hole on top when folding has hidden it.
+/// Draws the largest hole on top if folding hid it.
 fn keep_hole(out: &mut Vec<Run>, base: usize, scale: &RowScale, offset: u64, size: u64) {
     let (a, b) = (scale.pixel(offset), scale.pixel(offset + size));
     if a >= scale.pixels || b <= 0.0 {
@@ -250,7 +245,7 @@ fn keep_hole(out: &mut Vec<Run>, base: usize, scale: &RowScale, offset: u64, siz
     }
     let (a, b) = (a.round().min(scale.pixels - 1.0) as u16, b.round() as u16);
     if b > a {
-        // As wide as a pixel: drawn already.
+        // The hole is at least a pixel wide, so it was drawn.
         return;
     }
     if !out[base..].iter().any(|r| r.kind == RunKind::Hole && (r.from..r.to).contains(&a)) {
@@ -258,7 +253,7 @@ fn keep_hole(out: &mut Vec<Run>, base: usize, scale: &RowScale, offset: u64, siz
     }
 }
 
-/// Several units of equal size over each other: each pixel shows what most of them have there.
+/// Overlays several units of equal size: each pixel shows the kind that most of them have there.
 fn draw_folded(out: &mut Vec<Run>, plan: &Plan, state: &State, row: &Row, scale: &RowScale, class: &impl Fn(LifetimeId) -> u8) {
     let base = out.len();
     let pixels = scale.pixels as usize;
@@ -385,7 +380,7 @@ mod tests {
         };
         let block = |address, size| BlockAt { address, size, requested: size, state: Active, lifetime: LifetimeId(0) };
         let mut state = State::default();
-        // Three MiB mapped, four not, one mapped.
+        // 3 MiB mapped, 4 MiB unmapped, 1 MiB mapped.
         state.segments = vec![run(2 * MIB, 3 * MIB, 0), run(9 * MIB, MIB, 1)];
         state.blocks = vec![block(2 * MIB, 3 * MIB), block(9 * MIB, MIB)];
         let choice = Choice { order: Order::Address, span: Span::Wrapped, fold: true };

@@ -1,4 +1,4 @@
-//! What the segment map says of a thing under the pointer.
+//! Tooltips of the segment map.
 
 use super::Picture;
 use super::layout::Row;
@@ -9,7 +9,7 @@ use vramscope_core::model::BlockState;
 use vramscope_core::tables::BlockAt;
 use vramscope_core::units::{Address, Bytes, count, counted};
 
-/// A block or a hole.
+/// Tooltip of a block or hole.
 pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt) -> Tip {
     let mut tip = if block.lifetime.is_some() {
         let device = cx.data.device();
@@ -45,14 +45,14 @@ pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt
     tip
 }
 
-/// Address space of an expandable segment without memory behind it.
+/// Tooltip of unmapped address space.
 pub fn unmapped(from: u64, size: u64) -> Tip {
     Tip::new(format!("Not mapped, {}", Bytes(size)))
         .row("address", Address(from).to_string())
         .note("Address space of an expandable segment with no memory behind it: it costs nothing, and the segment can grow here.")
 }
 
-/// A segment, by its index, as a row shows it.
+/// Tooltip of a segment, given by index, in a row.
 pub fn segment(cx: &ViewContext<'_>, picture: &Picture, row: &Row, at: usize) -> Tip {
     let state = &picture.state;
     let segment = &state.segments[at];
@@ -67,7 +67,7 @@ pub fn segment(cx: &ViewContext<'_>, picture: &Picture, row: &Row, at: usize) ->
         .row("blocks", count((blocks.len() - holes) as u64))
         .row("free", format!("{} in {}", Bytes(free), counted(holes as u64, "hole", "holes")))
         .row("largest hole", Bytes(largest).to_string());
-    // The bar is of the row, the figures are of the segment.
+    // The bar shows the largest hole of the row, the other figures are about the segment.
     if picture.plan.is_wrapped && row.largest_hole != largest {
         tip = tip.row("largest in this row", Bytes(row.largest_hole).to_string());
     }

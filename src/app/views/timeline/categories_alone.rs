@@ -1,4 +1,4 @@
-//! Bytes by category where a memory timeline has nothing else.
+//! The timeline of a file that has only bytes by category.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use vramscope_core::model::CategoryBands;
 use vramscope_core::units::Micros;
 
-/// The picture of a memory timeline that was exported as a plot: categories and their sums, no allocations.
+/// Draws a memory timeline that was exported as a plot: sums by category, no allocations.
 #[derive(Default)]
 pub(super) struct CategoriesAlone {
     range: Option<PanZoom>,
@@ -26,7 +26,7 @@ pub(super) struct CategoriesAlone {
 }
 
 impl CategoriesAlone {
-    /// Fills the pane. The time axis is this picture's own: there are no events that other views could follow.
+    /// Draws the pane. It has its own time axis, because there are no events that other views could follow.
     pub fn ui(&mut self, ui: &Ui, cx: &ViewContext<'_>, pane: Rect, bands: &CategoryBands) {
         let (Some(&first), Some(&last)) = (bands.time_us.first(), bands.time_us.last()) else { return };
         let range = self.range.get_or_insert_with(|| PanZoom::new(0.0, ((last - first) as f64).max(1.0)).with_least(20.0));

@@ -1,18 +1,18 @@
-//! Times of places on the axis, and places of times: what did not happen at an event stands between two.
+//! Converts between places on the axis and times. Needed for things that happen between two events, such as samples.
 
 use super::picture::Window;
 use crate::app::state::shared::Axis;
 use vramscope_core::model::DeviceRecording;
 
 impl Window {
-    /// The times of the column borders, nanoseconds since the epoch. Between two events the event axis goes on evenly.
+    /// Times of the column borders in nanoseconds since the epoch. On the event axis, time is interpolated between events.
     pub fn times_ns(&self, device: &DeviceRecording) -> Vec<i64> {
         let step = (self.to - self.from) / self.columns.max(1) as f64;
         (0..=self.columns).map(|i| time_ns(device, self.axis, self.from + step * i as f64)).collect()
     }
 }
 
-/// The time of a place on the axis, nanoseconds since the epoch.
+/// The time at a place on the axis, in nanoseconds since the epoch.
 pub(super) fn time_ns(device: &DeviceRecording, axis: Axis, x: f64) -> i64 {
     let times = &device.events.time_us;
     let first = times.first().copied().unwrap_or(0);
@@ -29,7 +29,7 @@ pub(super) fn time_ns(device: &DeviceRecording, axis: Axis, x: f64) -> i64 {
     }
 }
 
-/// Where a time stands on the axis.
+/// The place of a time on the axis.
 pub(super) fn place_of_ns(device: &DeviceRecording, axis: Axis, ns: i64) -> f64 {
     let times = &device.events.time_us;
     let first = times.first().copied().unwrap_or(0);

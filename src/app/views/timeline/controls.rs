@@ -1,4 +1,4 @@
-//! What can be pressed in the timeline: the legend, the menu of a right click, the offer to zoom to a range.
+//! Controls of the timeline: the legend, the context menu, the button that zooms to the range.
 
 use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 
@@ -19,7 +19,7 @@ use crate::app::widgets::label;
 use vramscope_core::tables::stack_text;
 use vramscope_core::units::{Address, counted};
 
-/// Says which lanes a low pane has no room for, where lanes have their names. The strata's lowest label stands below it.
+/// Names the lanes that a low pane has no room for, in the gutter above the lowest label of the strata.
 pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, lanes: &Lanes, hidden: &[Track]) {
     let strata = canvas.tracks.strata;
     if hidden.is_empty() || strata.height() < 52.0 {
@@ -45,7 +45,7 @@ pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, lanes: &Lanes, hidden:
 }
 
 impl Timeline {
-    /// A chosen range offers to be zoomed to.
+    /// A button that zooms to the chosen range.
     pub(super) fn range_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         let Some((first, last)) = cx.shared.range else { return };
         let device = cx.data.device();
@@ -73,7 +73,7 @@ impl Timeline {
         });
     }
 
-    /// While the strata are zoomed in bytes, one click shows all of them again.
+    /// While the strata are zoomed in bytes, a button that shows all of them again.
     pub(super) fn bytes_ui(&mut self, ui: &mut Ui, canvas: &Canvas<'_>) {
         if self.bytes.is_none() {
             return;
@@ -88,7 +88,7 @@ impl Timeline {
         });
     }
 
-    /// The name of a track folds and opens it.
+    /// A click on the name of a track folds or opens it.
     pub(super) fn fold_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         for track in Track::ALL {
             let i = track as usize;
@@ -99,7 +99,7 @@ impl Timeline {
             };
             let top = match track {
                 Track::Overview => rect.center().y - 8.0,
-                // Their own legend stands above them.
+                // These lanes have their legend at the top.
                 Track::Bands | Track::Card if is_open => rect.top() + NAMES,
                 _ => rect.top(),
             };

@@ -1,4 +1,4 @@
-//! Pennants on the curves: snapshots, and bursts of releases.
+//! Pennants on the curves, for snapshots and bursts of releases.
 
 use egui::{Align2, Rect, Shape, pos2};
 
@@ -11,7 +11,8 @@ use crate::app::widgets::mesh::Batch;
 use vramscope_core::units::Bytes;
 
 impl Canvas<'_> {
-    /// Pennants of snapshots and of bursts of releases, at the top of the curves; their names where nothing is `taken`.
+    /// Draws pennants of snapshots and of bursts of releases at the top of the curves, with names where they do not cover
+    /// `taken`.
     pub fn pennants(&self, rect: Rect, marks: &Marks, taken: &mut Vec<Rect>) -> Pennants {
         let t = self.tokens;
         let device = self.data.device();
@@ -24,13 +25,13 @@ impl Canvas<'_> {
             &marks.bursts[marks.bursts.partition_point(|b| b.last < from)..marks.bursts.partition_point(|b| b.first <= to)];
         let snapshots =
             &marks.snapshots[marks.snapshots.partition_point(|&s| s < from)..marks.snapshots.partition_point(|&s| s <= to)];
-        // More than a pennant every few pixels says nothing; the device lane counts them.
+        // Pennants every few pixels would be noise, so some are skipped; the device lane counts all calls.
         let every = (bursts.len() / 200).max(1);
         all.extend(bursts.iter().step_by(every).filter(|b| visible(b.last)).map(|b| (place(b.last), Pennant::Burst(*b))));
         let every = (snapshots.len() / 200).max(1);
         all.extend(snapshots.iter().step_by(every).filter(|&&s| visible(s)).map(|&s| (place(s), Pennant::Snapshot(s))));
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Under the limit's line and its name.
+        // Below the limit's line and its name.
         let top = rect.top() + if marks.cap.is_some() { 18.0 } else { 0.0 };
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
@@ -57,24 +58,24 @@ impl Canvas<'_> {
     }
 }
 
-/// The marks on the curves, left to right, and the upper edge of their heads.
+/// The pennants from left to right, and the upper edge of their heads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pennants {
     pub top: f32,
     pub marks: Vec<(f32, Pennant)>,
 }
 
-/// A mark on the curves that is not an out-of-memory error.
+/// A mark on the curves other than an out-of-memory event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pennant {
-    /// Segments given back one after the other.
+    /// Segments released one after the other.
     Burst(super::marks::Burst),
     /// The user took a snapshot.
     Snapshot(u32),
 }
 
 impl Pennant {
-    /// What it is, in a few words.
+    /// A short description.
     pub fn text(&self) -> String {
         match self {
             Pennant::Burst(b) => match b.why {

@@ -1,4 +1,4 @@
-//! What the pointer does to the timeline.
+//! Pointer gestures of the timeline.
 
 use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
@@ -21,7 +21,7 @@ impl Timeline {
         let gesture = Gesture::read(response);
         let cursor_x = canvas.x.at(shared::position(device, cx.shared.axis, cx.shared.cursor));
         let on_cursor = |p: Pos2| canvas.tracks.axis.is_some_and(|a| a.contains(p)) || (p.x - cursor_x).abs() <= 4.0;
-        // A flag is caught where it is drawn; its line only where the cursor does not stand on it.
+        // A flag can be grabbed where it is drawn, its line only where the cursor's line does not cover it.
         let on_marker = |p: Pos2| {
             let flag = canvas.tracks.axis.is_some_and(|a| (a.bottom() - 15.0..=a.bottom() + 4.0).contains(&p.y));
             (0..2).find(|&i| {
@@ -33,7 +33,7 @@ impl Timeline {
         if response.drag_started()
             && let Some(start) = ui.input(|i| i.pointer.press_origin())
         {
-            // What stands on the axis is moved by the first button alone; the second draws a box wherever it goes down.
+            // Only the primary button moves things on the axis. The secondary button draws a zoom box anywhere.
             let is_plain = !ui.input(|i| i.modifiers.shift) && !response.dragged_by(egui::PointerButton::Secondary);
             self.grip = Some(match on_marker(start) {
                 Some(which) if is_plain => Grip::Marker(which),
@@ -75,7 +75,7 @@ impl Timeline {
         }
     }
 
-    /// The wheel's motion runs out over some frames; when Ctrl is let go meanwhile, the rest still means bytes.
+    /// egui smooths the wheel over several frames. When Ctrl is released meanwhile, the remaining motion still zooms bytes.
     fn still_bytes(&mut self, intent: Intent, now: f64) -> Intent {
         match intent {
             Intent::ZoomBytes { .. } => self.zoomed_bytes_at = now,
@@ -182,7 +182,7 @@ impl Timeline {
         }
     }
 
-    /// Back in the window in which a box was drawn, its bytes are shown again.
+    /// When the user goes back to a window in which a box was drawn, its bytes are restored too.
     pub(super) fn bytes_of_window(&mut self, shown: (Axis, f64, f64)) {
         let Some(before) = self.before_boxes.last_mut() else { return };
         before.is_left |= before.window != shown;
@@ -191,7 +191,7 @@ impl Timeline {
         }
     }
 
-    /// A tooltip once the pointer has been on a thing for 120 ms.
+    /// Shows a tooltip when the pointer has been on a thing for 120 ms.
     pub(super) fn tooltip(
         &mut self,
         ui: &Ui,
@@ -221,13 +221,13 @@ impl Timeline {
             ui.request_repaint_after(std::time::Duration::from_millis(130));
         } else if !egui::Popup::is_any_open(ui) {
             let tip = scene.tip(under, event_at(at), at, cx.colours, cx.roles.map(AsRef::as_ref));
-            // The legend below the plots stays readable.
+            // Tooltips keep the legend below the plots readable.
             let floor = scene.canvas.tracks.legend.map_or(f32::INFINITY, |l| l.top());
             tip.show_above(response, response.id.with("tip"), at, floor);
         }
     }
 
-    /// The overview: drag the window or its edges, click to bring it elsewhere, wheel to zoom.
+    /// Gestures of the overview: drag the window or its edges, click to move it, wheel to zoom.
     pub(super) fn overview_ui(&mut self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect) {
         let (first, last) = shared::domain(cx.data.device(), cx.shared.axis);
         let x = Scale::horizontal(first, last, rect.x_range());
@@ -266,7 +266,7 @@ impl Timeline {
                 match self.grip {
                     Some(Grip::OverviewLeft) => show((cx.shared.from + by).clamp(first, cx.shared.to), cx.shared.to),
                     Some(Grip::OverviewRight) => show(cx.shared.from, (cx.shared.to + by).clamp(cx.shared.from, last)),
-                    // A wheel that pans moves the other way than a hand.
+                    // A drag moves the window with the pointer; a pan with the wheel (below) moves it the other way.
                     Some(Grip::OverviewWindow) => {
                         let from = (cx.shared.from + by).clamp(first, (last - span).max(first));
                         show(from, from + span);
@@ -300,7 +300,7 @@ impl Timeline {
         }
     }
 
-    /// The line under the curves can be dragged.
+    /// Lets the user drag the line below the curves.
     pub(super) fn resize_curves(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         let Some(rect) = canvas.tracks.curves else { return };
         let edge =
@@ -318,7 +318,7 @@ impl Timeline {
     }
 }
 
-/// What a box that is drawn between two corners zooms to: bytes and time on the live blocks, time elsewhere.
+/// The part that a zoom box covers: bytes and time on the strata, time elsewhere.
 fn box_of(canvas: &Canvas<'_>, from: Pos2, to: Pos2) -> Option<Rect> {
     let strata = canvas.tracks.strata;
     if strata.contains(from) {

@@ -1,4 +1,4 @@
-//! The strata as pixels: which class covers each, with seams and tones that tell neighbours apart; and what the legend counts.
+//! The strata as pixels: the class of each pixel, with seams and tones that separate neighbours, and the legend's counts.
 
 use std::sync::Arc;
 
@@ -14,35 +14,34 @@ use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
 /// The strata as an image.
 pub(super) struct StrataImage {
-    /// What it was made from: for its window and heights, and so that its address can serve as a key.
+    /// The picture it was made from. Kept for its window and heights, and because its address is a cache key that must not be
+    /// reused.
     pub picture: Arc<StrataPicture>,
-    /// The colours it was made with, kept for the same reason.
+    /// The colours it was made with. Kept because their address is a cache key too.
     _colours: Arc<Colours>,
-    /// Row by row from the top.
     pub pixels: Vec<Color32>,
     pub size: [usize; 2],
 }
 
-/// How a pixel is kept before it gets its colour: nothing, or a class.
+/// Before colouring, a pixel is a class with flags, or this value for nothing.
 const EMPTY: u16 = 0;
-/// Set on the lowest pixel of a block of three pixels or more.
+/// Flag of the lowest pixel of a block that is at least three pixels high.
 const SEAM: u16 = 0x80;
-/// Set on what is not in focus.
+/// Flag of pixels outside the focus.
 const DIM: u16 = 0x40;
-/// The class itself, counted from 1.
+/// Mask of the class, counted from 1.
 const CLASS: u16 = 0x3f;
-/// The lightness of a block, so that neighbours of one class can be told apart where they are too thin for a seam.
+/// Mask of the tone: the lightness of a block, which separates neighbours of one class that are too thin for a seam.
 const TONE: u16 = 0x300;
-/// How much of the surface shines through from one tone to the next.
+/// How much more of the surface colour each tone mixes in.
 const TONE_STEP: f32 = 0.08;
 
-/// The tone of an allocation, the same in every column. Two that were allocated one after the other never share one.
+/// The tone of an allocation, the same in every column. Consecutive allocations never have the same tone.
 fn tone(id: LifetimeId) -> u16 {
     ((id.0.wrapping_mul(0x9e37_79b9) >> 30) as u16) << 8
 }
 
 impl StrataImage {
-    /// Paints it.
     pub fn compute(
         data: &DeviceData,
         picture: Arc<StrataPicture>,
@@ -86,13 +85,13 @@ impl StrataImage {
     }
 }
 
-/// Turns columns into classes by pixel, bottom up; remembers the classes of the column before, which mostly holds the same
+/// Turns columns into classes per pixel, bottom up. Caches the classes of the previous column, which mostly holds the same
 /// allocations.
 #[derive(Default)]
 struct ColumnPainter {
     before: Vec<(LifetimeId, u16)>,
     now: Vec<(LifetimeId, u16)>,
-    /// Class, how much of the pixel it covers, and the most that one block of it does.
+    /// Class, how much of the pixel it covers, and the largest part covered by one of its blocks.
     cover: Vec<(u16, f64, f64)>,
 }
 
@@ -108,17 +107,17 @@ impl ColumnPainter {
     ) {
         let event = picture.strata.columns[column].event;
         let by_age = colours.by() == ColourBy::Age;
-        // Where colours are a ramp, lightness has a meaning of its own.
+        // With a ramp, lightness already has a meaning, so tones are left out.
         let has_tones = !matches!(colours.by(), ColourBy::Age | ColourBy::SizeClass);
         let scale = pixels.len() as f64 / (picture.high - picture.low);
         let rows = pixels.len();
         let mut known = 0;
-        // The pixel that is being filled, and what covers it so far.
+        // The pixel being filled, and what covers it so far.
         let mut open = 0;
         self.now.clear();
         self.cover.clear();
         for run in picture.strata.runs_of(column) {
-            // Of several, folded because they are far thinner than a pixel, the largest stands for all.
+            // Folded allocations are far thinner than a pixel, so the largest one decides.
             let shown = run.largest;
             while !run.is_beyond() && self.before.get(known).is_some_and(|b| b.0 < shown) {
                 known += 1;
@@ -126,7 +125,7 @@ impl ColumnPainter {
             let is_grey = run.is_beyond()
                 && matches!(colours.by(), ColourBy::SizeClass | ColourBy::Stream | ColourBy::Pool | ColourBy::Segment);
             let class = match self.before.get(known) {
-                // Of what is older than a trace neither size nor stream nor place is known: it takes the colour of none of them.
+                // Memory older than the trace has no known size, stream or segment, so it stays grey.
                 _ if is_grey => CLASS,
                 Some(&(id, class)) if id == shown && !by_age => class,
                 _ => {
@@ -159,7 +158,7 @@ impl ColumnPainter {
             open = last;
             self.add(class, top - last as f64);
             if last - first >= 3 {
-                // The seam goes to the first pixel that this block has for itself or most of.
+                // The seam goes to the first pixel that this block covers mostly or alone.
                 let seam = if pixels[first] == class { first } else { first + 1 };
                 pixels[seam] |= SEAM;
             }
@@ -170,7 +169,7 @@ impl ColumnPainter {
         std::mem::swap(&mut self.before, &mut self.now);
     }
 
-    /// Blocks of one class count together, whatever their tones; the largest of them gives its own.
+    /// Adds up blocks of one class, whatever their tones. The largest of them decides the tone.
     fn add(&mut self, class: u16, share: f64) {
         match self.cover.iter_mut().find(|c| c.0 & !TONE == class & !TONE) {
             Some(c) => {
@@ -183,7 +182,7 @@ impl ColumnPainter {
         }
     }
 
-    /// The class that covers most of a pixel takes it; a pixel less than half covered stays empty.
+    /// Gives a pixel to the class that covers most of it. A pixel less than half covered stays empty.
     fn close(&mut self, pixel: &mut u16) {
         let sum: f64 = self.cover.iter().map(|c| c.1).sum();
         if sum >= 0.5
@@ -243,7 +242,7 @@ mod tests {
     fn blocks_far_thinner_than_a_pixel_keep_their_colour_in_a_low_pane() {
         let data = sample();
         let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
-        // A ramp of sizes: no class of it is grey.
+        // In a size ramp no class is grey.
         let colours = Arc::new(Colours::build(&data, ColourBy::SizeClass));
         let high = data.tables.curves.peak(Quantity::Active).0 as f64;
         let picture = Arc::new(StrataPicture::compute(&data, window, 0.0, high, 6, &Progress::new()).unwrap());

@@ -1,4 +1,4 @@
-//! Where the tracks of the timeline stand, and which values they span. Pure arithmetic.
+//! Layout of the timeline's tracks and ranges of their values. Only arithmetic.
 
 use egui::{Rangef, Rect, pos2};
 
@@ -7,54 +7,51 @@ use vramscope_core::tables::Cell;
 
 /// Height of the overview.
 const OVERVIEW: f32 = 34.0;
-/// Its height where the pane is low: where one is in the recording can still be seen and dragged.
+/// Height of the overview in a low pane, enough to see and drag the window.
 const OVERVIEW_LOW: f32 = 18.0;
-/// What is kept free above and below it, and where the pane is low.
+/// Space above and below the overview; the second value is for a low pane.
 const OVERVIEW_MARGIN: f32 = 6.0;
 const OVERVIEW_MARGIN_LOW: f32 = 4.0;
-/// Height of one line of axis labels with its ticks.
 const AXIS: f32 = 20.0;
-/// What a second line of axis labels adds.
+/// Additional height for a second line of axis labels.
 const AXIS_SECOND: f32 = 14.0;
-/// Height of the curves, unless the pane is low or very high.
+/// Usual height of the curves.
 const CURVES: f32 = 96.0;
-/// Height of the curves where operators want room.
+/// Least usual height of the curves when there are operators.
 const CURVES_BESIDE_OPS: f32 = 60.0;
-/// A pane this low shows a level of annotations less above its operators.
+/// Below this height a pane with operators shows one level of annotations less, and no phases.
 const LOW_PANE: f32 = 400.0;
-/// The least height the strata are worth drawing at.
+/// Least height of the strata.
 const STRATA_LEAST: f32 = 56.0;
-/// The height the strata keep before other lanes where the pane allows it: single blocks can be told apart.
+/// Height that the strata keep before other lanes, where the pane allows it. Single blocks can then be told apart.
 const STRATA_COMFORT: f32 = 120.0;
-/// The height they keep before steps and phases.
+/// The same when there are steps and phases.
 const STRATA_BESIDE_PHASES: f32 = 100.0;
-/// The height the strata keep before categories, and more than a few operators, are shown under them.
+/// Height that the strata keep before categories and additional operator lines.
 const STRATA_WANTED: f32 = 72.0;
-/// The least height of a pane that has room for a second line of axis labels.
+/// Least pane height for a second line of axis labels.
 const TWO_LINES_LEAST: f32 = 160.0;
 /// Height of one level of annotations.
 pub(super) const STEP: f32 = 16.0;
-/// What is free between lanes of boxes.
+/// Space between lanes of boxes.
 const LANE_GAP: f32 = 6.0;
 /// Height of the lane of device calls.
 const DEVICE: f32 = 14.0;
 /// Height of a line of operators.
 pub(super) const OP_LINE: f32 = 13.0;
-/// Height of the words under the operators: how many are folded.
+/// Height of the text under the operators that counts folded ones.
 pub(super) const OP_WORDS: f32 = 14.0;
-/// Lines of operators that are worth having.
+/// Least number of operator lines.
 const OP_LINES_LEAST: usize = 2;
-/// Lines of operators that are shown before the strata get more than they need: two threads' first levels, launches, a stream.
+/// Operator lines that come before additional height of the strata: two threads' first levels, launches, a stream.
 const OP_LINES_WANTED: usize = 6;
 /// Height of the legend.
 pub(super) const LEGEND: f32 = 24.0;
-/// Levels of annotations drawn; deeper ones are counted.
+/// Levels of annotations that are drawn; deeper ones are counted.
 pub(super) const STEP_LEVELS: usize = 3;
 
-/// How many tracks can be folded.
 pub(super) const TRACKS: usize = 8;
 
-/// A track that can be folded to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Track {
     Overview,
@@ -71,7 +68,7 @@ impl Track {
     pub const ALL: [Track; TRACKS] =
         [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands, Track::Card, Track::Phases];
 
-    /// What stands in the gutter.
+    /// The name in the gutter.
     pub fn name(self) -> &'static str {
         match self {
             Track::Overview => "Overview",
@@ -92,7 +89,6 @@ pub(super) fn folded_of(layout: &TrackLayout) -> [bool; TRACKS] {
     [overview, curves, steps, device, layout.fold_ops, layout.fold_bands == Some(true), layout.fold_card, layout.fold_phases]
 }
 
-/// Folds or opens a track.
 pub(super) fn set_folded(layout: &mut TrackLayout, track: Track, is_folded: bool) {
     match track {
         Track::Overview | Track::Curves | Track::Steps | Track::Device => layout.folded[track as usize] = is_folded,
@@ -103,57 +99,53 @@ pub(super) fn set_folded(layout: &mut TrackLayout, track: Track, is_folded: bool
     }
 }
 
-/// The least height of the categories where they are asked for: their names and a low plot.
+/// Least height of the categories when the user opened them: their names and a low plot.
 const BANDS_LEAST: f32 = 56.0;
-/// The least height of the curves when the pane is low.
+/// Least height of the curves in a low pane.
 const CURVES_LEAST: f32 = 48.0;
-/// The place of the curves among what may go, and from which place on they get lower first.
+/// Index of the curves among the parts that a low pane drops in order. From [`LOWER_CURVES_FROM`] on, the curves shrink before
+/// more is dropped.
 const CURVES_PART: usize = 6;
-/// Where the steps stand among them, the phases, the overview, and the axis.
+/// Indices of steps, phases, overview and axis in the same order.
 const STEPS_PART: usize = CURVES_PART - 1;
 const PHASES_PART: usize = CURVES_PART - 2;
 const OVERVIEW_PART: usize = CURVES_PART + 1;
 const AXIS_PART: usize = CURVES_PART + 3;
 const LOWER_CURVES_FROM: usize = 2;
-/// Where the categories stand.
+/// Index of the categories.
 const BANDS_PART: usize = 0;
 
-/// Height of the line of names and values above the bands of categories and of the card.
+/// Height of the legend line above the bands of categories and of the card.
 pub(super) const NAMES: f32 = 18.0;
-/// Height of a folded track: its name.
 pub(super) const FOLDED: f32 = 16.0;
 
-/// What there is to show.
+/// What the recording has to show, and what the user chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Contents {
-    /// Tracks folded to their names, in the order of [`Track::ALL`].
+    /// Which tracks are folded, in the order of [`Track::ALL`].
     pub folded: [bool; TRACKS],
-    /// Labels of the axis take two lines: event and time.
+    /// The axis has two lines of labels: event and time.
     pub two_line_axis: bool,
-    /// Levels of annotations; 0 leaves the lane out.
+    /// Levels of annotations; 0 means no lane.
     pub step_levels: usize,
-    /// Stacks tell what the program did.
+    /// Phases could be derived from call stacks.
     pub phases: bool,
-    /// There are device calls.
     pub device_calls: bool,
-    /// Height the user gave the curves.
+    /// Height that the user gave the curves.
     pub curves_height: Option<f32>,
-    /// Lines of operators there are; 0 leaves the lane out.
+    /// Number of operator lines; 0 means no lane.
     pub op_lines: usize,
-    /// Height the user gave the operators.
+    /// Height that the user gave the operators.
     pub ops_height: Option<f32>,
-    /// There are bytes by category.
     pub bands: bool,
-    /// They are what the file was written for: a memory timeline, which has no segments.
+    /// The file is a memory timeline: it was written for its categories and has no segments.
     pub bands_lead: bool,
-    /// The user opened them.
+    /// The user opened the categories.
     pub bands_opened: bool,
-    /// There are samples of the whole card.
     pub card: bool,
 }
 
 impl Contents {
-    /// True for a track that has something to show.
     fn has(&self, track: Track) -> bool {
         match track {
             Track::Overview | Track::Curves => true,
@@ -167,22 +159,18 @@ impl Contents {
     }
 }
 
-/// The rectangles of the tracks. A track that does not fit has none.
+/// The rectangles of the tracks. A track without room has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tracks {
     /// The horizontal extent of every plot.
     pub x: Rangef,
-    /// The whole recording, small.
+    /// The overview of the whole recording.
     pub overview: Option<Rect>,
-    /// Ticks and labels.
     pub axis: Option<Rect>,
     /// Reserved, active, requested.
     pub curves: Option<Rect>,
-    /// The stacked allocations.
     pub strata: Rect,
-    /// Annotations, a level under the other.
     pub steps: Option<Rect>,
-    /// What the program did.
     pub phases: Option<Rect>,
     /// cudaMalloc and cudaFree.
     pub device: Option<Rect>,
@@ -192,14 +180,12 @@ pub(super) struct Tracks {
     pub bands: Option<Rect>,
     /// The whole card, by samples.
     pub card: Option<Rect>,
-    /// Classes with counts.
     pub legend: Option<Rect>,
-    /// Where the names of folded tracks stand, in the order of [`Track::ALL`]; such a track has no rectangle of its own.
+    /// The names of folded tracks, in the order of [`Track::ALL`]. A folded track has no other rectangle.
     pub folded: [Option<Rect>; TRACKS],
 }
 
 impl Tracks {
-    /// The rectangle of a track, when it is open.
     pub fn open(&self, track: Track) -> Option<Rect> {
         match track {
             Track::Overview => self.overview,
@@ -213,13 +199,13 @@ impl Tracks {
         }
     }
 
-    /// Tracks that have something to show and no room for it, not even for their names.
+    /// Tracks that have contents but no room, not even for their names.
     pub fn hidden(&self, contents: &Contents) -> Vec<Track> {
         let is_hidden = |t: &Track| contents.has(*t) && self.open(*t).is_none() && self.folded[*t as usize].is_none();
         Track::ALL.into_iter().filter(is_hidden).collect()
     }
 
-    /// One plot and nothing around it.
+    /// A single plot without any other track.
     pub fn of_one(x: Rangef, plot: Rect) -> Self {
         Tracks {
             x,
@@ -238,12 +224,12 @@ impl Tracks {
         }
     }
 
-    /// Lines of operators that have room.
+    /// Number of operator lines that fit.
     pub fn op_lines(&self) -> usize {
         self.ops.map_or(0, |rect| ((rect.height() - OP_WORDS) / OP_LINE + 0.01).max(0.0) as usize)
     }
 
-    /// From the axis down to the last lane: where the pointer means a time.
+    /// From the axis to the last lane: where a horizontal position means a time.
     pub fn canvas(&self) -> Rect {
         let top = self.axis.or(self.curves).unwrap_or(self.strata).top();
         let lanes = [self.ops, self.device, self.phases, self.steps, self.bands, self.card];
@@ -252,25 +238,26 @@ impl Tracks {
     }
 }
 
-/// Divides a pane. What has to go when it is low goes in this order: categories, the whole card, operators (which get as many
-/// lines as fit), device calls, phases, annotations (which both come back where the curves gave up enough), curves (after they, the overview and
-/// the axis got lower), overview, the legend without which colours mean nothing, axis. Categories that the user opened, or that are what the
-/// file was written for, get lower and go only before the legend; others leave their name.
+/// Divides a pane into tracks. A low pane drops parts in this order: categories, the whole card, operators (which get as many
+/// lines as fit), device calls, phases, annotations, curves (after the overview and the axis shrank), overview, legend (late,
+/// because colours mean nothing without it), axis. Phases and annotations return when shrinking the curves made room. Categories
+/// that the user opened, or that the file was written for, shrink and are dropped only before the legend; otherwise their name
+/// stays.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
     let is_two_lines = contents.two_line_axis && pane.height() >= TWO_LINES_LEAST;
     let mut axis_height = AXIS + if is_two_lines { AXIS_SECOND } else { 0.0 };
-    // A trace is opened for its operators: the rest makes room for them.
+    // Users open such a trace for its operators, so the other tracks make room for them.
     let has_ops = contents.op_lines > 0 && !contents.folded[Track::Ops as usize];
     let levels = if has_ops && pane.height() < LOW_PANE { STEP_LEVELS - 1 } else { STEP_LEVELS };
     let steps_height = STEP * contents.step_levels.min(levels) as f32;
-    // Operators tell more of what the program did.
+    // Operators say more than phases about what the program did.
     let has_phases = contents.phases && !(has_ops && pane.height() < LOW_PANE);
     let usual = if has_ops {
         (pane.height() * 0.16).clamp(CURVES_BESIDE_OPS, CURVES)
     } else if contents.bands && contents.bands_lead {
-        // One curve, which is the upper edge of the bands.
+        // There is only one curve, the upper edge of the bands.
         (pane.height() * 0.12).clamp(CURVES_LEAST, CURVES)
     } else {
         (pane.height() * 0.18).clamp(CURVES, 1.75 * CURVES)
@@ -303,12 +290,12 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         (true, LEGEND + 6.0),
         (true, axis_height + 1.0),
     ];
-    // What was opened for other lanes shows them; else the live blocks are what is looked at.
+    // With other lanes the strata may be low; without them they are the main picture.
     let has_more = has_ops || contents.bands || contents.card;
-    // Steps and phases say what the stack shows: they are worth a few of its points.
+    // Steps and phases explain the strata and are worth some of their height.
     let comfort = if has_phases { STRATA_BESIDE_PHASES } else { STRATA_COMFORT };
     let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, comfort) };
-    // Six points under the last lane are kept when the legend goes.
+    // Keeps six points under the last lane when the legend is dropped.
     let room = pane.height() - least - 6.0;
     for i in 0..parts.len() {
         let mut used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
@@ -326,12 +313,12 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             used += parts[OVERVIEW_PART].1;
         }
         if i == CURVES_PART && used > room && is_two_lines {
-            // Events alone, without their times.
+            // Drop the line of times and keep the events.
             axis_height = AXIS;
             used -= AXIS_SECOND;
             parts[AXIS_PART].1 = axis_height + 1.0;
         }
-        // Categories and the card tell more of the strata; they do not take their room.
+        // Categories and the card add detail to the strata, so they must not take the height that the strata want.
         let missing = used - (room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 });
         if missing <= 0.0 {
             break;
@@ -342,7 +329,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             continue;
         }
         if i == BANDS_PART && parts[BANDS_PART].0 && bands_height - FOLDED >= missing {
-            // Its name is a way to open it.
+            // A click on the name opens it again.
             bands_height = FOLDED;
             folded[Track::Bands as usize] = true;
             parts[BANDS_PART].1 = bands_height + 8.0;
@@ -356,7 +343,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         }
         parts[i].0 = false;
     }
-    // Without steps and phases the stack is a mountain without names: overview, axis and curves get lower for them.
+    // Strata without steps and phases are hard to read, so overview, axis and curves shrink to make room for them.
     if has_phases && !parts[PHASES_PART].0 && parts[OVERVIEW_PART].0 {
         let steps_low = if contents.step_levels > 0 { steps_height.min(STEP) } else { 0.0 };
         let low = [
@@ -376,7 +363,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
             low.iter().for_each(|&(part, height)| parts[part] = (height > 0.0, height));
         }
     }
-    // What a low pane gave up besides makes room again for the steps, or for their first level.
+    // Other parts that were dropped may leave room for the steps, or for their first level.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
     let fitting = [steps_height, steps_height.min(STEP)].into_iter().find(|height| used + height + 8.0 <= room);
     if !parts[STEPS_PART].0
@@ -387,7 +374,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
         steps_height = height;
         parts[STEPS_PART] = (true, height + 8.0);
     }
-    // What went leaves room for the second line of the axis and for the curves again.
+    // They may also leave room for the second axis line and for higher curves.
     let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
     if is_two_lines && axis_height <= AXIS && parts[AXIS_PART].0 && used + AXIS_SECOND <= room {
         axis_height += AXIS_SECOND;
@@ -400,7 +387,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     }
     let left_over = room - parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>();
     let [bands, card, ops, device, phases, steps, curves, overview, legend, axis] = parts.map(|(is_there, _)| is_there);
-    // What is left goes to the operators until the wanted lines are there, then half of it to either; or as the user wants it.
+    // Remaining height goes to the operators until the wanted lines fit, then half of it; or as much as the user chose.
     let spare = (left_over - (STRATA_WANTED - STRATA_LEAST)).max(0.0);
     let wanted = OP_LINES_WANTED - OP_LINES_LEAST;
     let lines_of = |height: f32| (height / OP_LINE).max(0.0) as usize;
@@ -419,7 +406,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let overview = overview.then(|| take(&mut top, overview_margin, overview_height, overview_margin));
     let axis = axis.then(|| take(&mut top, 0.0, axis_height, 1.0));
     let curves = curves.then(|| take(&mut top, 0.0, curves_height, 10.0));
-    // Without a legend the last lane still keeps off the edge.
+    // Without a legend the last lane keeps a distance from the edge.
     let mut bottom = pane.bottom() - if legend { 0.0 } else { 6.0 };
     let legend = legend.then(|| {
         bottom -= LEGEND;
@@ -482,21 +469,21 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     tracks
 }
 
-/// Where a limit stands relative to a range of values.
+/// Position of a limit relative to the visible values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CapAt {
-    /// Inside: drawn as a line.
+    /// In the range: drawn as a line.
     Inside,
-    /// Far above: named, not drawn.
+    /// Far above the range: only named.
     Above,
 }
 
-/// Is a limit near enough to `top` to be worth the room?
+/// Whether a limit is close enough to `top` to extend the range for it.
 pub(super) fn cap_at(cap: u64, top: u64) -> CapAt {
     if cap as f64 <= top as f64 * 1.3 { CapAt::Inside } else { CapAt::Above }
 }
 
-/// The range of bytes the curves span: fitted to the window, from zero only when the curves come near it.
+/// The range of the curves' axis in bytes, fitted to the window. It starts at zero only when the curves come near it.
 pub(super) fn curves_range(reserved: &[Cell], active: &[Cell], requested: &[Cell], cap: Option<u64>) -> (f64, f64) {
     let all = || reserved.iter().chain(active).chain(requested);
     let top = all().map(|c| c.max).max().unwrap_or(0);
@@ -511,8 +498,8 @@ pub(super) fn curves_range(reserved: &[Cell], active: &[Cell], requested: &[Cell
     (low, high + pad.max(high * 0.004))
 }
 
-/// The bytes at the top of the strata: what is reserved in the window (and a limit near it), rounded up a little so that
-/// panning does not rescale the picture at every step.
+/// Bytes at the top of the strata: the most reserved in the window (and a limit near it), rounded up so that panning does not
+/// rescale the picture at every step.
 pub(super) fn strata_top(reserved: &[Cell], active: &[Cell], cap: Option<u64>) -> f64 {
     let top = reserved.iter().chain(active).map(|c| c.max).max().unwrap_or(0).max(512);
     let top = match cap {
@@ -523,14 +510,14 @@ pub(super) fn strata_top(reserved: &[Cell], active: &[Cell], cap: Option<u64>) -
     (top + top / 50).div_ceil(grain.max(1)) as f64 * grain.max(1) as f64
 }
 
-/// A place for a label `width` columns wide and `height` high between two profiles (screen y, one entry a column): the
-/// left column of the first stretch, from `from` on, that holds it with room to spare; and the y of its middle.
+/// Finds a place for a label `width` columns wide and `height` high between two profiles (screen y, one entry per column).
+/// Returns the left column of the first stretch from `from` on that is large enough, and the y of its middle.
 pub(super) fn label_place(tops: &[f32], bottoms: &[f32], from: usize, width: usize, height: f32) -> Option<(usize, f32)> {
     let n = tops.len().min(bottoms.len());
     if width == 0 {
         return None;
     }
-    // A coarse search: labels need not stand at the very first pixel that would do.
+    // Tests every eighth column, because a label need not be at the first possible pixel.
     (from..n.saturating_sub(width)).step_by(8).find_map(|i| {
         let top = tops[i..i + width].iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let bottom = bottoms[i..i + width].iter().copied().fold(f32::INFINITY, f32::min);

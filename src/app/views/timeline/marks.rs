@@ -1,5 +1,5 @@
-//! What happened at an instant or over a range: device calls, bursts of releases, snapshots, annotations. Found once for a
-//! recording; a window picks its part by binary search.
+//! Marks: device calls, bursts of releases, snapshots, annotations. Found once per recording; a window finds its part by binary
+//! search.
 
 use crate::app::data::device::DeviceData;
 use vramscope_core::anatomy::steps::{StepSource, Steps};
@@ -7,94 +7,90 @@ use vramscope_core::anatomy::{Anatomy, Phase};
 use vramscope_core::inference::{CapFrom, CapRange, Caps};
 use vramscope_core::model::{Action, DeviceRecording, Progress, StrId};
 
-/// A cudaMalloc, a cudaFree, or their counterparts of expandable segments.
+/// A cudaMalloc, a cudaFree, or the corresponding map and unmap of expandable segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeviceCall {
     pub event: u32,
-    /// Memory was taken; otherwise it was given back.
+    /// True for taking memory, false for giving it back.
     pub takes: bool,
 }
 
-/// What made the allocator give segments back, as far as the trace tells.
+/// Why the allocator released segments, as far as the trace tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// The very next event takes memory or fails for want of it: the cache was emptied to try again.
+    /// The next event takes memory or fails, so the allocator emptied its cache to retry.
     Retry,
-    /// The same, with garbage collection switched on: it too runs just before a segment is taken.
+    /// The same with garbage collection switched on, which also runs just before a segment is taken.
     Collection,
-    /// Anything else follows: the program emptied the cache.
+    /// Something else follows, so the program emptied the cache.
     Emptied,
 }
 
-/// Segments given back one after the other with nothing between.
+/// Segments released one after the other without an event in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Burst {
     pub first: u32,
     pub last: u32,
-    /// Segments.
     pub count: u32,
     pub bytes: u64,
     pub why: Why,
 }
 
-/// What a range of the steps lane is.
+/// What a box in a lane of ranges stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
-    /// An annotation: its index in the device's, its name.
+    /// An annotation: its index on the device, its name.
     Annotation(u32, StrId),
-    /// A training step, by its index.
+    /// A training step, by index.
     Step(u32),
-    /// What the program did.
     Phase(Phase),
 }
 
-/// An annotation, a training step or a phase with its place among the events.
+/// An annotation, a training step or a phase, with its range of events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     pub named: Named,
     pub depth: u16,
-    /// The first event at or after its start.
+    /// The first event at or after the start.
     pub first: u32,
-    /// The event after its end.
+    /// The event after the end.
     pub end: u32,
-    /// Microseconds since the first event.
+    /// Start in microseconds since the first event.
     pub from_us: i64,
-    /// Its end, or its start when it never ended.
+    /// End in microseconds since the first event, or the start when it never ended.
     pub to_us: i64,
 }
 
-/// Everything of a device that is drawn as a mark.
+/// All marks of a device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     pub calls: Vec<DeviceCall>,
     pub bursts: Vec<Burst>,
     pub snapshots: Vec<u32>,
     pub ranges: Vec<Range>,
-    /// Levels of ranges.
     pub levels: usize,
-    /// What the program did, in order.
+    /// Phases in order.
     pub phases: Vec<Range>,
-    /// The steps were inferred from a call stack that repeats.
+    /// The steps were inferred from a repeating call stack.
     pub is_inferred: bool,
-    /// The steps that annotations mark, where a call stack continues them; the others are inferred.
+    /// The steps that annotations mark, when a call stack continues them. The other steps are inferred.
     pub continued: Option<std::ops::Range<u32>>,
-    /// The limit of this process or of the device.
     pub cap: Option<Cap>,
 }
 
 /// A limit on reserved memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cap {
-    /// Where the line is drawn: the cap, the upper end of what it may be, or the size of the device.
+    /// The bytes at which the line is drawn: the cap, the upper end of its range, or the size of the device.
     pub bytes: u64,
-    /// The lower end of what it may be, where it is not known exactly.
+    /// The lower end of the range, when the cap is not known exactly.
     pub least: Option<u64>,
-    /// What stands before the figure.
+    /// The text before the figure.
     pub name: &'static str,
 }
 
 impl Cap {
-    /// The most this process may reserve, as far as that is known; else what the device has.
+    /// The cap of the process as far as it is known, or else the size of the device.
     fn of(data: &DeviceData, caps: &Caps) -> Option<Cap> {
         let device = data.device();
         match caps.first().filter(|cap| cap.from != CapFrom::Device) {
@@ -111,16 +107,16 @@ impl Cap {
 }
 
 impl Marks {
-    /// Everything: the trace read once, the steps, the limit.
+    /// Reads the trace once and collects all marks.
     pub fn of(data: &DeviceData) -> Self {
         let mut marks = Self::of_trace(data.device(), data.steps());
         marks.phases = phases(data.device(), data.anatomy());
-        // A cap is a line of its own; marks do without it when the reading of it was stopped.
+        // A cancelled computation leaves out the cap; the other marks do not depend on it.
         marks.cap = data.caps(&Progress::new()).ok().and_then(|caps| Cap::of(data, &caps));
         marks
     }
 
-    /// True for a step beyond those that annotations mark.
+    /// True for a step that no annotation marks.
     pub fn is_continued(&self, step: u32) -> bool {
         self.continued.as_ref().is_some_and(|marked| !marked.contains(&step))
     }
@@ -137,7 +133,8 @@ impl Marks {
                     Some(Action::SegmentAlloc | Action::SegmentMap) => taking,
                     _ => Why::Emptied,
                 };
-                // A single segment given back is what an expandable segment does every day; the device lane shows it.
+                // Expandable segments release single pieces all the time, so only bursts get a pennant. The device lane shows
+                // all.
                 if burst.count > 1 {
                     bursts.push(burst);
                 }
@@ -162,9 +159,9 @@ impl Marks {
             close(&mut open, Some(action), &mut marks.bursts);
         }
         close(&mut open, None, &mut marks.bursts);
-        // A profiler's steps, and the user's own ranges, are annotations already.
+        // Steps of a profiler and ranges of the user are annotations already.
         let is_annotated = match &steps.source {
-            // Steps continued beyond the annotated ones are in no annotation.
+            // Continued steps have no annotation.
             _ if steps.continued_by.is_some() => false,
             StepSource::Annotation(name) => name == "ProfilerStep",
             StepSource::Range(_) => true,
@@ -200,15 +197,15 @@ impl Marks {
     }
 }
 
-/// The time of an event, or of the last one, in microseconds since the first.
+/// Converts an event to microseconds since the first one; later events than the last get the last one's time.
 fn since_first(device: &DeviceRecording) -> impl Fn(u32) -> i64 {
     let times = &device.events.time_us;
     let first = device.events.time_range().map_or(0, |(first, _)| first);
     move |event| times.get((event as usize).min(times.len().saturating_sub(1))).map_or(0, |t| t - first)
 }
 
-/// Phases as ranges of one level. A pass that goes on from one step to the next, as where nothing but forward passes follow each other,
-/// is one in each step.
+/// Phases as ranges on one level. A phase that continues across a step boundary (as with forward passes only) becomes one range
+/// per step.
 fn phases(device: &DeviceRecording, anatomy: &Anatomy) -> Vec<Range> {
     let time = since_first(device);
     let bounds = &anatomy.steps.bounds;
@@ -225,19 +222,17 @@ fn phases(device: &DeviceRecording, anatomy: &Anatomy) -> Vec<Range> {
     found
 }
 
-/// Marks too close to be told apart, as one: `count` of them between `left` and `right`.
+/// Marks too close to be drawn apart: `count` of them between `left` and `right`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cluster<T> {
     pub left: f32,
     pub right: f32,
     pub count: u32,
-    /// The first of them.
     pub first: T,
-    /// The last of them.
     pub last: T,
 }
 
-/// Merges marks that stand closer than `gap` columns. `marks` ascend.
+/// Merges marks that are closer than `gap` columns. `marks` must be ascending.
 pub(super) fn clusters<T: Copy>(marks: impl Iterator<Item = (f32, T)>, gap: f32) -> Vec<Cluster<T>> {
     let mut out: Vec<Cluster<T>> = Vec::new();
     for (x, mark) in marks {
@@ -297,7 +292,7 @@ mod tests {
         assert_eq!(m.calls.iter().filter(|c| c.takes).count(), 1);
     }
 
-    /// One cap, told in four places: autopsy, findings, what-if and here.
+    /// Autopsy, findings, what-if and the timeline must name the same cap.
     #[test]
     fn every_view_tells_the_same_cap() {
         use vramscope_core::anatomy::roles::Rules;

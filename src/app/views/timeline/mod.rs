@@ -1,8 +1,8 @@
-//! The timeline: the whole recording small, the curves, every live allocation stacked in order of allocation, annotations
-//! and device calls, over events or wall clock.
+//! The timeline: an overview of the whole recording, the curves, every live allocation stacked in order of allocation,
+//! annotations and device calls, over events or time.
 //!
-//! Everything that depends on the number of events is computed off the UI thread for a window and a number of pixel columns
-//! (`picture`); a frame paints what there is, stretched to its own range until the new picture arrives.
+//! Everything whose cost depends on the number of events is computed off the UI thread for a window and a number of pixel columns
+//! (`picture`). Each frame paints the newest picture, stretched to the present window.
 
 mod categories_alone;
 mod clock;
@@ -54,7 +54,6 @@ use under::{Scene, Under};
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{count, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Timeline,
     legend: &[
@@ -104,7 +103,7 @@ struct StrataKey {
     rows: usize,
 }
 
-/// What an image was made of.
+/// Cache key of an image.
 #[derive(Clone, Debug, PartialEq)]
 struct ImageKey {
     picture: Identity,
@@ -114,36 +113,33 @@ struct ImageKey {
     rows: usize,
 }
 
-/// What a drag that began in the timeline moves.
+/// What a drag in the timeline moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Grip {
-    /// The visible window, or a range: as the gesture says.
+    /// The visible window, or a new range, depending on the gesture.
     Plot,
-    /// The cursor.
     Cursor,
-    /// The marker A (0) or B (1).
+    /// Marker A (0) or B (1).
     Marker(usize),
     /// The window in the overview.
     OverviewWindow,
-    /// Its left edge.
     OverviewLeft,
-    /// Its right edge.
     OverviewRight,
 }
 
-/// What the right-click menu is about.
+/// The target of the context menu.
 #[derive(Clone, Copy, Debug, Default)]
 struct MenuTarget {
     item: Option<Item>,
     event: u32,
 }
 
-/// The window and the bytes that a box was drawn in.
+/// The window and the byte range before a zoom box was used.
 #[derive(Clone, Copy, Debug)]
 struct BeforeBox {
     window: (Axis, f64, f64),
     bytes: Option<(f64, f64)>,
-    /// Another window has been shown since.
+    /// Another window was shown since.
     is_left: bool,
 }
 
@@ -153,29 +149,29 @@ struct Timeline {
     lanes: Lanes,
     alone: CategoriesAlone,
     samples_alone: SamplesAlone,
-    /// Keyed by where the query's answer lies in memory too.
+    /// Keyed by the identity of the query result too.
     overview: Derived<(Window, Option<Identity>), WindowPicture>,
     window: Derived<(Window, bool, Option<Identity>), WindowPicture>,
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
     legend: BlockLegend,
-    /// The image that is in the texture.
+    /// The image in the texture.
     shown: Option<Arc<StrataImage>>,
     texture: PixelTexture,
     uploads: u64,
-    /// Bytes the strata are zoomed to; all of them when `None`.
+    /// The byte range that the strata are zoomed to; `None` for all.
     bytes: Option<(f64, f64)>,
-    /// What was shown before boxes were zoomed to, oldest first: going back to such a window goes back to its bytes.
+    /// States before each zoom box, oldest first. Going back to such a window restores its byte range too.
     before_boxes: Vec<BeforeBox>,
-    /// When the bytes were last zoomed, in seconds of the context's clock.
+    /// When the bytes were last zoomed, in seconds of egui's clock.
     zoomed_bytes_at: f64,
-    /// [`SharedViewState::fitted`](shared::SharedViewState::fitted) when this was last drawn.
+    /// [`SharedViewState::fitted`](shared::SharedViewState::fitted) at the last frame.
     fitted: u32,
     grip: Option<Grip>,
     menu: MenuTarget,
-    /// What the pointer has been on, and since when.
+    /// What the pointer is on, and since when.
     hovering: Option<(Under, f64)>,
-    /// This view said what is hovered, so it takes it back when the pointer leaves.
+    /// This view set the shared hover, so it must clear it when the pointer leaves.
     said_hover: bool,
 }
 
@@ -195,7 +191,7 @@ impl View for Timeline {
         if cx.shared.from <= first && cx.shared.to >= last {
             return format!("{}{flags}", counted(all, "event", "events"));
         }
-        // The plot is not shaded where all of it is the range, so the header says that there is one.
+        // The plot is not shaded when all of it is the range, so the header mentions the range.
         let range = match cx.shared.range.map(|(a, b)| (cx.shared.position(device, a), cx.shared.position(device, b))) {
             Some(_) if cx.shared.shows_range(device) => ", the chosen range · Esc lets it go",
             Some((a, b)) if a <= cx.shared.from && cx.shared.to <= b => " inside the chosen range · Esc lets it go",
@@ -305,7 +301,7 @@ impl View for Timeline {
         let on_axis = canvas.axis_marks(cx.shared);
         if let Some(rect) = tracks.axis {
             let mut taken = on_axis.taken();
-            // The readout of the pointer comes last and covers what is under it.
+            // The pointer's readout is drawn last, over everything else.
             if let (Some(p), Some(event)) = (pointer, cx.shared.hover_event)
                 && let Some((readout, _)) =
                     canvas.ruler_mark(canvas.ruler_x(Some(event), Some(p)).unwrap_or(p.x), event, &on_axis)
@@ -317,7 +313,7 @@ impl View for Timeline {
         let (low, high) = match &picture {
             Some(p) => {
                 let (low, high) = layout::curves_range(&p.reserved, &p.active, &p.requested, cap_bytes);
-                // The whole of a query's curve is seen, however low it is.
+                // Extends the range so that a query's whole curve is visible, however low it is.
                 let least = p.matching.iter().flatten().map(|c| c.min).min();
                 (least.map_or(low, |least| low.min(least as f64)), high)
             }
@@ -396,7 +392,7 @@ impl Timeline {
         self.overview.get(cx.jobs, "timeline overview", &key, job).value
     }
 
-    /// The newest image of the strata; while a newer one is computed, an older one of another window.
+    /// The newest image of the strata, or one of an older window while it is computed.
     fn strata_image(
         &mut self,
         ui: &Ui,
@@ -430,7 +426,7 @@ impl Timeline {
         Some(image)
     }
 
-    /// Draws the image over the part of the axis and of the bytes that it shows.
+    /// Draws the image over the range of the axis and of the bytes that it was made for.
     fn paint_strata(&self, canvas: &Canvas<'_>, image: &StrataImage, y: &Scale) {
         let have = &image.picture;
         if have.window.axis != canvas.window.axis {
@@ -444,7 +440,7 @@ impl Timeline {
         self.texture.paint(&painter, rect);
     }
 
-    /// Range, selection, rulers, flags, cursor.
+    /// Draws range, selection, rulers, flags and cursor.
     fn overlays(
         &self,
         cx: &ViewContext<'_>,

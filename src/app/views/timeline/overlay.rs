@@ -1,4 +1,4 @@
-//! What is drawn over the tracks each frame: range, selection, ghost line, markers, out-of-memory flags, cursor.
+//! Overlays drawn each frame: range, selection, rulers, markers, out-of-memory flags, cursor.
 
 use egui::{Align2, Color32, Pos2, Rangef, Rect, pos2, vec2};
 
@@ -16,14 +16,14 @@ use crate::app::widgets::viewport::Scale;
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, counted};
 
-/// On which side of the window something lies.
+/// On which side of the window something is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outside {
     Left,
     Right,
 }
 
-/// Where something that lasts `from..=to` lies, when no part of it is in the window.
+/// The side of the window on which `from..=to` lies, when it is completely outside.
 fn outside(window: &Window, from: f64, to: f64) -> Option<Outside> {
     if to < window.from {
         Some(Outside::Left)
@@ -35,15 +35,15 @@ fn outside(window: &Window, from: f64, to: f64) -> Option<Outside> {
 }
 
 impl Canvas<'_> {
-    /// A line through every lane, from the axis down.
+    /// The vertical extent of lines through all lanes, from the axis down.
     fn through(&self) -> Rangef {
         let canvas = self.tracks.canvas();
         let top = self.tracks.axis.map_or(canvas.top(), |a| a.bottom());
         Rangef::new(top, canvas.bottom())
     }
 
-    /// What lies outside the visible window: a mark of 3 px at the nearest edge for the cursor, the out-of-memory events and the
-    /// selection, each in its own track.
+    /// Marks the cursor, the out-of-memory events and the selection when they are outside the window: 3 px at the nearer edge,
+    /// each in its own track.
     pub fn out_of_range(&self, shared: &SharedViewState) {
         let t = self.tokens;
         let device = self.data.device();
@@ -71,7 +71,7 @@ impl Canvas<'_> {
         batch.paint(self.painter);
     }
 
-    /// From where to where on the axis a thing lasts; `None` for what is at no time of its own.
+    /// Start and end of a thing on the axis; `None` for things without a time.
     fn extent_of(&self, item: Item) -> Option<(f64, f64)> {
         let device = self.data.device();
         let of = |e: u32| shared::position(device, self.window.axis, e);
@@ -91,8 +91,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// The chosen range: shaded, its edges in the accent, its figures above the blocks. Where all that is seen is the range, shade and
-    /// figures would only lie over it: its edges are enough.
+    /// Draws the chosen range: shaded, edges in the accent, its figures above the blocks. When the range fills the window only
+    /// the edges are drawn, so that nothing covers the picture.
     pub fn range(&self, from: f32, to: f32, figures: &str) {
         let t = self.tokens;
         let y = self.through();
@@ -100,7 +100,7 @@ impl Canvas<'_> {
         let mut batch = Batch::new(&painter);
         let seen = self.tracks.x;
         if from <= seen.min + 1.0 && to >= seen.max - 1.0 {
-            // An edge at the border of the plot stands whole inside it.
+            // Keeps an edge at the border of the plot fully inside.
             for x in [from.max(seen.min - 1.0), to.min(seen.max + 1.0)] {
                 if (x - x.clamp(seen.min, seen.max)).abs() < 1.0 {
                     batch.vline(x.clamp(seen.min + 0.5, seen.max - 0.5), y, 1.0, t.accent);
@@ -117,14 +117,14 @@ impl Canvas<'_> {
         if !figures.is_empty() {
             let middle = f32::midpoint(from.max(self.tracks.x.min), to.min(self.tracks.x.max));
             let strata = self.tracks.strata;
-            // Under the offer to zoom; where the strata are low it would cover as much there as at the bottom.
+            // Below the zoom button; low strata show it at the bottom, where it covers less.
             let y = if strata.height() >= LOW_STRATA { strata.top() + 40.0 } else { strata.bottom() - 12.0 };
             let at = pos2(middle, y);
             chip::paint_chip_in(&painter, at, Align2::CENTER_CENTER, figures, Type::Mono, t.text1, t.s3);
         }
     }
 
-    /// The box that is being drawn, with what it would show: a part of the axis, of the bytes, or of both.
+    /// Draws a zoom box, labelled with the part of the axis and of the bytes that it would show.
     pub fn zoom_box(&self, area: Rect, time: Option<(f64, f64)>, bytes: Option<(f64, f64)>) {
         let painter = self.within(self.tracks.canvas());
         paint_box(&painter, self.tokens, area);
@@ -143,7 +143,7 @@ impl Canvas<'_> {
         let figures = figures.join(", ");
         let size = chip::chip_rect(&painter, area.center(), Align2::CENTER_CENTER, &figures, Type::Mono).size();
         let room = self.tracks.canvas().shrink(2.0);
-        // Over the box, where nothing of it is covered; inside where the box reaches up.
+        // Above the box so that it covers nothing of it, or inside when there is no room above.
         let y = if area.top() - size.y - 4.0 >= room.top() {
             area.top() - size.y / 2.0 - 4.0
         } else {
@@ -154,7 +154,7 @@ impl Canvas<'_> {
         chip::paint_chip_in(&painter, pos2(x, y), Align2::CENTER_CENTER, &figures, Type::Mono, self.tokens.text1, self.tokens.s3);
     }
 
-    /// The outline of an allocation in the strata through its life.
+    /// Draws the outline of an allocation in the strata over its lifetime.
     pub fn outline(&self, picture: &StrataPicture, y: &Scale, id: LifetimeId, ink: Color32, is_selected: bool) {
         if picture.window.axis != self.window.axis {
             return;
@@ -182,7 +182,7 @@ impl Canvas<'_> {
             batch.curve(&tops, rect.left(), width, colour);
             batch.curve(&bottoms, rect.left(), width, colour);
             batch.curve(&middles, rect.left(), width, colour);
-            // Close the outline where the life begins and ends; a line has a tooth there.
+            // Closes the outline at allocation and free; a single line gets a small tick there.
             for i in 0..drawn.len() {
                 let (top, bottom) = match (edges[i], lines[i]) {
                     (Some(edges), _) => edges,
@@ -199,7 +199,7 @@ impl Canvas<'_> {
             }
         }
         if is_selected && drawn.iter().all(Option::is_none) {
-            // A life shorter than a pixel column may not be in the picture: its place is marked at the floor.
+            // A lifetime shorter than a pixel column may be missing in the picture, so its place is marked at the bottom.
             let lifetimes = &self.data.tables.lifetimes;
             let device = self.data.device();
             let place =
@@ -212,8 +212,7 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// Where the line at the pointer's time stands. Between two events on the time axis that is at the pointer, not at the event
-    /// before.
+    /// Screen x of the line at the hovered time. On the time axis it follows the pointer itself, not the event before it.
     pub fn ruler_x(&self, event: Option<u32>, pointer: Option<Pos2>) -> Option<f32> {
         match (pointer, self.window.axis) {
             (Some(p), Axis::Time) => Some(p.x),
@@ -221,19 +220,19 @@ impl Canvas<'_> {
         }
     }
 
-    /// A height at which the pointer means bytes.
+    /// True at a height where the pointer means a number of bytes.
     pub fn reads_bytes(&self, y: f32) -> bool {
         [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten().any(|r| r.y_range().contains(y))
     }
 
-    /// The track's name stands at the top of the margin; there the figure goes into the plot.
+    /// True where the readout would cover the track's name in the gutter; it is then drawn inside the plot.
     pub fn is_at_name(&self, y: f32) -> bool {
         let tops = [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten().map(|r| r.top());
         tops.into_iter().any(|top| (top - 8.0..top + 34.0).contains(&y))
     }
 
-    /// The line at the pointer's time with its place on the axis, and the line at the pointer's bytes. `event` is what is
-    /// hovered in any view, `pointer` where the pointer is in this one, with the scale of the track it is on.
+    /// Draws the line at the pointer's time with its readout on the axis, and the line at the pointer's bytes. `event` is hovered
+    /// in any view; `pointer` is the pointer in this view, with the scale of its track.
     pub fn rulers(&self, event: Option<u32>, pointer: Option<(Pos2, Option<&Scale>)>, marks: &AxisMarks) {
         let t = self.tokens;
         let mut batch = Batch::new(self.painter);
@@ -262,7 +261,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Flags of out-of-memory events, with a line through all tracks.
+    /// Draws flags of out-of-memory events with a line through all tracks.
     pub fn ooms(&self, marks: &AxisMarks) {
         let t = self.tokens;
         let mut batch = Batch::new(self.painter);
@@ -275,8 +274,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// The markers A and B, and what lies between them: beside the first flag, off what is `taken` where there is room elsewhere.
-    /// Gives what the figures cover.
+    /// Draws markers A and B and the figures between them, beside the first flag and not over `taken` if possible. Returns the
+    /// rectangle of the figures.
     pub fn markers(&self, markers: &[Option<u32>; 2], marks: &AxisMarks, taken: &[Rect]) -> Option<Rect> {
         let t = self.tokens;
         let mut batch = Batch::new(self.painter);
@@ -300,12 +299,12 @@ impl Canvas<'_> {
             x.clamp(self.tracks.x.min, self.tracks.x.max)
         };
         let size = chip::chip_rect(self.painter, Pos2::ZERO, Align2::CENTER_CENTER, &text, Type::Mono).size();
-        // On the lane above the live blocks: on these it would cover what is compared.
+        // In the curves, because in the strata the figures would cover what is compared.
         let curves = self.tracks.curves.filter(|lane| lane.height() >= 40.0);
         let lane = curves.unwrap_or(self.tracks.strata);
         let is_low = curves.is_none() && lane.height() < 120.0;
         let (first, second) = (place(a).min(place(b)), place(a).max(place(b)));
-        // Where a low plot has no room between the flags, it would cover what is compared.
+        // A low plot without room between the flags leaves the figures out for the same reason.
         let has_room = !is_low || second - first > size.x + 8.0;
         if !has_room || places.iter().all(Option::is_none) {
             return None;
@@ -316,24 +315,24 @@ impl Canvas<'_> {
             let x = if inside.min < inside.max { x.clamp(inside.min, inside.max) } else { x };
             Align2::CENTER_CENTER.anchor_size(pos2(x, y), size)
         };
-        // Beside the first flag: in the middle the cursor's figures often stand.
+        // Beside the first flag, because the cursor's figures are often in the middle.
         let half = 6.0 + size.x / 2.0;
         let columns = [first + half, second - half, f32::midpoint(first, second), second + half, first - half];
         let rows = [lane.bottom() - up, lane.bottom() - up - 18.0, lane.top() + 10.0, lane.top() + 28.0];
         let wanted = rows.iter().flat_map(|&y| columns.iter().map(move |&x| (x, y))).map(|(x, y)| at(x, y));
         let is_free = |rect: &Rect| lane.contains_rect(*rect) && !taken.iter().any(|t| t.expand(2.0).intersects(*rect));
         let wanted: Vec<Rect> = wanted.filter(is_free).collect();
-        // Off the flags' lines too, where there is room.
+        // Avoids the lines of the flags as well, when possible.
         let is_clear = |rect: &&Rect| ![first, second].iter().any(|&x| rect.x_range().expand(2.0).contains(x));
         let rect = wanted.iter().find(is_clear).or(wanted.first()).copied().unwrap_or_else(|| at(columns[0], rows[0]));
-        // Inside the plot: the gutter has labels of its own.
+        // Clipped to the plot, because the gutter has its own labels.
         let plot = self.painter.with_clip_rect(lane.intersect(self.painter.clip_rect()));
         chip::paint_chip(&plot, t, rect.center(), Align2::CENTER_CENTER, &text);
         Some(rect)
     }
 
-    /// What A and B are, and what is in use there, beside their lines: A's on the side away from B's. They leave the values alone, and
-    /// the names of the curves as far as there is room elsewhere.
+    /// Names A and B with their bytes in use beside their lines, A's on the side away from B. The labels avoid the value chips,
+    /// and the names of the curves where possible.
     pub fn marker_names(&self, flags: [u32; 2], name: impl Fn(u32) -> String, taken: &[Rect], names: &[(Rect, Term)]) {
         let t = self.tokens;
         let plot = self.tracks.curves.unwrap_or(self.tracks.strata);
@@ -369,12 +368,12 @@ impl Canvas<'_> {
         }
     }
 
-    /// How far apart two events are: `1,204 events, 12.345 ms`.
+    /// The distance of two events: `1,204 events, 12.345 ms`.
     pub fn between(&self, first: u32, last: u32) -> String {
         self.events_and_time(u64::from(last.saturating_sub(first)), first, last)
     }
 
-    /// What a range holds, both its ends included, as the header and other views count: `1,205 events, 12.345 ms`.
+    /// The figures of a range with both ends included, as other views count them: `1,205 events, 12.345 ms`.
     pub fn range_figures(&self, first: u32, last: u32) -> String {
         self.events_and_time(events_of_range((first, last)), first, last)
     }
@@ -390,7 +389,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// The cursor: a line through every lane, its place on the axis, the curves' values beside it.
+    /// Draws the cursor: a line through all lanes, its readout on the axis, and the values of the curves beside it.
     pub fn cursor(&self, shared: &SharedViewState, marks: &AxisMarks, values: &[ValueChip]) {
         let t = self.tokens;
         let Some(x) = self.x_of(shared.cursor) else { return };
@@ -403,7 +402,7 @@ impl Canvas<'_> {
         for value in values {
             let rect = value.rect;
             chip::paint_chip(self.painter, t, rect.center(), Align2::CENTER_CENTER, &value.text);
-            // A small edge in the curve's colour says whose figure it is.
+            // A bar in the curve's colour shows which curve the value belongs to.
             let edge = if value.is_left { rect.right() - 2.0 } else { rect.left() };
             let bar = Rect::from_min_size(pos2(edge, rect.top()), vec2(2.0, rect.height()));
             self.painter.rect_filled(bar, 0, value.ink);
@@ -411,17 +410,17 @@ impl Canvas<'_> {
     }
 }
 
-/// Strata that are lower than this have no room above the blocks.
+/// Strata lower than this have no room above the blocks.
 const LOW_STRATA: f32 = 110.0;
 /// A block less high than this is thinner than its own outline.
 const THIN: f32 = 5.0;
-/// The height that a short life's outline has at least, so that it can be found.
+/// Least height of the outline of a short lifetime, so that it can be found.
 const FINDABLE: f32 = 5.0;
-/// A life is long from this width on: a line along it is found without being high.
+/// From this width on a lifetime is long enough for a line to be found.
 const LONG: f32 = 24.0;
 
-/// How a block is marked in each column, from where it stands (top, bottom): by an outline, or where it is thin and lives long by a
-/// line through its middle, which covers less of the blocks beside it. What is only hovered is outlined as it stands.
+/// How a block is marked in each column, given its top and bottom there: by an outline, or, when it is thin and long, by a line
+/// through its middle, which covers less of its neighbours. A hovered block always gets its exact outline.
 fn outlined(drawn: &[Option<(f32, f32)>], pixel: f32, is_selected: bool) -> (Vec<Option<(f32, f32)>>, Vec<Option<f32>>) {
     let is_long = drawn.iter().flatten().count() as f32 * pixel >= LONG;
     let least = if is_selected { FINDABLE } else { 1.0 };
@@ -435,7 +434,7 @@ fn outlined(drawn: &[Option<(f32, f32)>], pixel: f32, is_selected: bool) -> (Vec
     (drawn.iter().map(outline).collect(), drawn.iter().map(line).collect())
 }
 
-/// A box that is being drawn, to be zoomed to.
+/// Paints a zoom box.
 pub(super) fn paint_box(painter: &egui::Painter, tokens: &Tokens, area: Rect) {
     let mut batch = Batch::new(painter);
     batch.rect(area, Tokens::at(tokens.accent, 0.13));
@@ -455,7 +454,7 @@ mod tests {
         let (edges, lines) = outlined(&[None, thin, thin, None], 1.0, true);
         assert!(lines.iter().all(Option::is_none));
         assert!(edges[1].is_some_and(|(top, bottom)| (bottom - top - FINDABLE).abs() < 1e-3), "{edges:?}");
-        // Where it is high enough it keeps its outline, on the whole of a hovered one.
+        // Where the block is high enough it keeps its outline. A hovered block is outlined everywhere.
         let mixed: Vec<_> = (0..100).map(|i| if i < 50 { thin } else { Some((10.0, 30.0)) }).collect();
         let (edges, lines) = outlined(&mixed, 1.0, true);
         assert!(lines[0].is_some() && lines[50].is_none() && edges[50] == Some((10.0, 30.0)));

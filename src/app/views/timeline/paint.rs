@@ -1,4 +1,4 @@
-//! The tracks of the timeline as meshes and text. Nothing here decides anything; see `layout` and `picture`.
+//! Paints the timeline's tracks as meshes and text. Decisions are made in `layout` and `picture`.
 
 use egui::{Align2, Painter, Rangef, Rect, pos2, vec2};
 
@@ -19,23 +19,22 @@ use crate::app::widgets::{chip, label};
 use vramscope_core::tables::Cell;
 use vramscope_core::units::{Bytes, NBSP};
 
-/// What every track is painted with.
+/// What all tracks need for painting.
 pub(super) struct Canvas<'a> {
-    /// Clipped to the pane.
     pub painter: &'a Painter,
     pub tokens: &'a Tokens,
     pub data: &'a DeviceData,
     pub pane: Rect,
     pub tracks: Tracks,
     pub window: Window,
-    /// From the axis to the screen.
+    /// Maps the axis to the screen.
     pub x: Scale,
     /// Height of the pointer's readout in the gutter.
     pub pointer_y: Option<f32>,
 }
 
 impl Canvas<'_> {
-    /// A painter that keeps inside a track.
+    /// A painter clipped to a track.
     pub(super) fn within(&self, rect: Rect) -> Painter {
         self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()))
     }
@@ -49,14 +48,14 @@ impl Canvas<'_> {
         }
     }
 
-    /// A line over the whole pane under a track.
+    /// Draws a line over the whole pane below a track.
     fn rule(&self, y: f32) {
         let mut batch = Batch::new(self.painter);
         batch.hline(self.pane.x_range(), y, 1.0, self.tokens.line);
         batch.paint(self.painter);
     }
 
-    /// Which column of a picture each pixel column of the window shows.
+    /// For each pixel column of the window, the column of a picture to show.
     pub(super) fn sources(&self, have: &Window) -> Vec<Option<usize>> {
         if *have == self.window {
             return (0..self.window.columns).map(Some).collect();
@@ -68,7 +67,7 @@ impl Canvas<'_> {
         (0..self.window.columns).map(|i| have.column(self.window.from + step * (i as f64 + 0.5))).collect()
     }
 
-    /// The whole recording, with the window in it.
+    /// Draws the overview with the window in it.
     pub fn overview(&self, rect: Rect, picture: Option<&WindowPicture>, cap: Option<Cap>) {
         let t = self.tokens;
         let row = Rect::from_min_max(pos2(rect.left(), rect.center().y - 8.0), rect.right_bottom());
@@ -108,7 +107,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// The ticks of an axis this wide.
+    /// The ticks of an axis of this width.
     fn ticks(&self, width: f32) -> Ticks {
         let most = most_across(width).min((width / 96.0).max(2.0) as usize);
         match self.window.axis {
@@ -117,13 +116,13 @@ impl Canvas<'_> {
         }
     }
 
-    /// A place on the time axis in words, ten times as fine as the ticks beside it.
+    /// A time as text, ten times as precise as the ticks.
     pub(super) fn time_text(&self, us: f64) -> String {
         let step = self.ticks(self.tracks.x.span()).step / 10.0;
         time_label(us.round() as i64, (step as i64).max(1), self.window.to.abs() as i64)
     }
 
-    /// Ticks, labels, grid lines. Labels keep off what is `taken`.
+    /// Draws ticks, labels and grid lines. Labels avoid `taken`.
     pub fn axis(&self, rect: Rect, taken: &[Rect]) {
         let t = self.tokens;
         let device = self.data.device();
@@ -155,7 +154,7 @@ impl Canvas<'_> {
                 device.events.time_us.get(event as usize).map(|t| t - first_us)
             };
             let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?))).collect();
-            // Neighbours of one time have one label: the last tick may stand past the last event.
+            // Ticks with the same time share a label, since the last tick may lie beyond the last event.
             let gap = times.windows(2).map(|w| w[1].1 - w[0].1).filter(|gap| *gap > 0).min().unwrap_or(1);
             let is_again = |i: usize| i > 0 && times[i - 1].1 == times[i].1;
             let far = times.iter().map(|t| t.1.abs()).max().unwrap_or(0);
@@ -177,30 +176,30 @@ impl Canvas<'_> {
         }
     }
 
-    /// Labels and grid of a track of bytes.
+    /// Draws labels and grid of a track in bytes.
     pub(super) fn byte_axis(&self, rect: Rect, y: &Scale, name: &str) {
-        // The name takes the place of the topmost label: a low track has one more to begin with.
+        // The name replaces the topmost label, so a low track starts with one more.
         let most = most_down(rect.height()).clamp(if rect.height() >= 48.0 { 3 } else { 2 }, 8);
         let ticks = byte_ticks(y.start, y.end, most);
         let mut batch = Batch::new(self.painter);
         ticks.grid_down(&mut batch, self.tokens, y, rect);
         batch.paint(self.painter);
-        // No label beside a name that reaches it, nor beside the unit where the gutter is narrow.
+        // No label beside a name that would touch it, nor beside the unit in a narrow gutter.
         let gutter = rect.left() - self.pane.left();
         let is_wide = 12.0 + label::width(self.painter, name, Type::Caption) + 4.0 > gutter - 8.0 - 38.0;
-        // The name takes 16, the unit below it 14 more; a label reaches 6 above its tick.
+        // The name is 16 high, the unit below it 14; a label reaches 6 above its tick.
         let named = if gutter < 100.0 { 36.0 } else { 22.0 * f32::from(u8::from(is_wide)) };
-        // A label at the lower edge needs half its height below it.
+        // A label needs half its height below its tick.
         let labels = Rangef::new(rect.top() + named, rect.bottom().min(self.pane.bottom() - 7.0));
-        // Nor under the readout of the pointer.
+        // No label under the pointer's readout.
         let mut ticks = ticks;
         ticks.ticks.retain(|(value, _)| self.pointer_y.is_none_or(|p| (y.at(*value) - p).abs() >= 15.0));
         ticks.paint_down(self.painter, self.tokens, y, rect.left() - 8.0, labels, UnitAt::Nowhere);
         self.name(rect, name, ticks.unit);
     }
 
-    /// Reserved, active and requested with the free memory between them hatched, and the limit. Gives where they
-    /// run.
+    /// Draws reserved, active and requested, hatches the free memory between them, and draws the limit. Returns the edges of the
+    /// curves.
     pub fn curves(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) -> Edges {
         let t = self.tokens;
         let Some(picture) = picture else {
@@ -216,7 +215,7 @@ impl Canvas<'_> {
             sources.iter().map(|s| s.and_then(|i| cells.get(i)).map(of)).collect()
         };
         let (reserved, active, requested) = (profile(&picture.reserved), profile(&picture.active), profile(&picture.requested));
-        // The accent of a query's curve is a blue too: beside it the others are grey.
+        // A query's curve is in the accent, which is blue too, so the other curves turn grey.
         let blue = if picture.matching.is_some() { t.text3 } else { t.slot(0) };
         let mut batch = Batch::new(&painter).hatch_origin(self.pane.min);
         batch.fill_under(&active, rect.left(), rect.bottom(), Tokens::at(blue, 0.18));
@@ -248,7 +247,7 @@ impl Canvas<'_> {
         Edges { free, requested, has_reserved: picture.has_reserved }
     }
 
-    /// Marks where the allocations of a query held most, and says how much; gives the rectangle covered.
+    /// Marks the peak of the allocations that match the query, with its bytes. Returns the covered rectangle.
     pub fn matching_peak(&self, rect: Rect, y: &Scale, (bytes, event): (u64, u32), taken: &[Rect]) -> Option<Rect> {
         let x = self.x.at(shared::position(self.data.device(), self.window.axis, event));
         if bytes == 0 || !rect.x_range().contains(x) {
@@ -274,7 +273,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Names the limit at the left of its line, where nothing stands; gives the rectangle covered.
+    /// Names the limit at the left of its line where there is room. Returns the covered rectangle.
     pub fn cap_label(&self, rect: Rect, y: &Scale, cap: Cap, edges: &Edges, taken: &[Rect]) -> Option<Rect> {
         let t = self.tokens;
         let (text, ink, centre) = if (y.start..=y.end).contains(&(cap.bytes as f64)) {
@@ -287,7 +286,7 @@ impl Canvas<'_> {
         let painter = self.within(rect);
         let at = pos2(rect.left() + 6.0, centre);
         let wanted = chip::chip_rect(&painter, at, Align2::LEFT_CENTER, &text, Type::Caption);
-        // A note about what is not in view gives way to the curves; the name of a line stands on it.
+        // The label of a limit above the view avoids the curves; the label of a visible line sits on the line.
         let ppp = painter.pixels_per_point();
         let tops: Vec<f32> = edges.free.iter().map(|e| e.0).collect();
         let ceiling = vec![rect.top(); tops.len()];
@@ -310,7 +309,7 @@ impl Canvas<'_> {
         Some(place)
     }
 
-    /// Names the curves where there is room for the names and nothing stands yet; gives what each name covers.
+    /// Names the curves where there is room. Returns the rectangle of each name.
     pub fn curve_names(&self, rect: Rect, edges: &Edges, taken: &[Rect]) -> Vec<(Rect, Term)> {
         let t = self.tokens;
         let painter = self.within(rect);
@@ -323,8 +322,8 @@ impl Canvas<'_> {
         let n = tops.len();
         let start = (8.0 * ppp) as usize;
         let blue = Tokens::over(t.slot(0), t.text2, 0.5);
-        // Reserved, active and requested stand right under their lines, what is free between them. Where little is free, the name of
-        // reserved stands over its line, or in what is under it.
+        // The names are right below their lines, and "free" between reserved and active. When little is free, "reserved" goes
+        // above its line or into the area below.
         let wanted = [
             (Term::Reserved, "reserved", t.text1, &tops, &bottoms, start),
             (Term::Reserved, "reserved", t.text1, &ceiling, &tops, start),
@@ -361,7 +360,7 @@ impl Canvas<'_> {
         named
     }
 
-    /// What stands under the picture of the strata.
+    /// Draws the background of the strata.
     pub fn strata_back(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>) {
         if picture.is_some() {
             self.byte_axis(rect, y, "Live blocks");
@@ -371,12 +370,12 @@ impl Canvas<'_> {
         }
     }
 
-    /// Said in a track whose picture is still computed: an axis without figures would claim something.
+    /// Text in a track whose picture is still being computed. An axis without values would look like a result.
     fn not_yet(&self, rect: Rect, words: &str) {
         label::text(self.painter, rect.center(), Align2::CENTER_CENTER, words, Type::Body, self.tokens.text3);
     }
 
-    /// Reserved bytes and the limit, over the picture of the strata.
+    /// Draws reserved bytes and the limit over the strata.
     pub fn strata_front(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>, cap: Option<Cap>) {
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
@@ -391,7 +390,7 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// The lines between the tracks.
+    /// Draws the lines between the tracks.
     pub fn rules(&self) {
         if let Some(o) = self.tracks.overview {
             self.rule(self.tracks.axis.map_or(o.bottom() + 6.0, |axis| axis.top()) - 0.5);
@@ -411,19 +410,18 @@ impl Canvas<'_> {
     }
 }
 
-/// Where the curves run on the screen, by pixel column.
+/// Screen positions of the curves by pixel column.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edges {
     /// From reserved down to active.
     pub free: Vec<(f32, f32)>,
-    /// The lower edge of the line of requested bytes; empty where the source does not tell them.
+    /// Lower edge of the line of requested bytes; empty when the source does not record them.
     pub requested: Vec<f32>,
-    /// There is a line of reserved bytes.
     pub has_reserved: bool,
 }
 
-/// A time with as many decimals as it takes to tell it from one `gap` microseconds away, in the unit that suits `far`: labels that
-/// stand in one row share it.
+/// A time with enough decimals to tell it from one `gap` microseconds away, in a unit that suits `far`, so that the labels of a
+/// row share a unit.
 pub(super) fn time_label(us: i64, gap: i64, far: i64) -> String {
     let gap_digits = gap.max(1).ilog10() as usize;
     let far = far.abs().max(us.abs());

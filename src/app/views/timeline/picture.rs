@@ -1,4 +1,4 @@
-//! What a window of the timeline shows, computed off the UI thread: curves by pixel column, strata, and their pixels.
+//! The contents of a timeline window, computed off the UI thread: curves by pixel column, strata, their pixels.
 
 use super::marks::{Cluster, DeviceCall, Marks, Named, Range, clusters};
 use crate::app::data::device::DeviceData;
@@ -9,7 +9,7 @@ use vramscope_core::query::matching::Matching;
 
 use vramscope_core::tables::{Cell, LifetimeId, Quantity, Strata, StrataRun, strata};
 
-/// A part of the axis over a number of physical pixel columns.
+/// A part of the axis at a resolution in physical pixel columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
     pub axis: Axis,
@@ -23,19 +23,19 @@ impl Window {
         shared::bounds(device, self.axis, self.from, self.to, self.columns)
     }
 
-    /// The column of a place on the axis, when it is inside.
+    /// The column at a place on the axis, if it is inside.
     pub fn column(&self, x: f64) -> Option<usize> {
         let share = (x - self.from) / (self.to - self.from);
         (0.0..1.0).contains(&share).then(|| (share * self.columns as f64) as usize)
     }
 
-    /// Where a place on the axis stands, in columns from the left edge; may be outside.
+    /// The position of a place on the axis, in columns from the left edge; may be outside.
     pub fn place(&self, x: f64) -> f32 {
         ((x - self.from) / (self.to - self.from) * self.columns as f64) as f32
     }
 }
 
-/// An annotation, or several too narrow to be drawn alone, on one level.
+/// An annotation, or several merged ones that are too narrow, on one level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepBox {
     /// Columns from the window's left edge.
@@ -43,43 +43,40 @@ pub(super) struct StepBox {
     pub right: f32,
     pub depth: u16,
     pub first: Range,
-    /// The last of them.
     pub last: Range,
-    /// Annotations in this box.
+    /// Number of annotations in the box.
     pub count: u32,
-    /// The most bytes in use within it, and the first event that has them; of steps and phases.
+    /// For steps and phases: the highest bytes in use within it, and the first event with them.
     pub peak: Option<(u64, u32)>,
 }
 
 impl StepBox {
-    /// The first and the last event, of steps and phases: what a click chooses.
+    /// For steps and phases: the first and last event, which a click chooses as the range.
     pub fn events(&self) -> Option<(u32, u32)> {
         let is_part = matches!(self.first.named, Named::Step(_) | Named::Phase(_));
         is_part.then_some((self.first.first, self.last.end.saturating_sub(1).max(self.first.first)))
     }
 }
 
-/// The curves and lanes of a window.
 pub(super) struct WindowPicture {
     pub window: Window,
     pub reserved: Vec<Cell>,
-    /// Reserved memory is known: from segments, or from the source's totals.
+    /// Reserved memory is known, from segments or from the source's totals.
     pub has_reserved: bool,
     pub active: Vec<Cell>,
-    /// Empty where the source has whole blocks only: the line would be that of active under another name.
+    /// Empty when the source has only whole blocks, since the line would equal that of active.
     pub requested: Vec<Cell>,
-    /// What the allocations of the query in force hold.
+    /// Bytes held by the allocations that match the query.
     pub matching: Option<Vec<Cell>>,
     pub calls: Vec<Cluster<DeviceCall>>,
-    /// The events of the last device call before the window and of the first after it.
+    /// The last device call before the window and the first one after it.
     pub calls_around: [Option<u32>; 2],
     pub steps: Vec<StepBox>,
-    /// What the program did.
     pub phases: Vec<StepBox>,
 }
 
 impl WindowPicture {
-    /// Computes it: at most 64 events recomputed a column and curve.
+    /// Computes the picture. Recomputes at most 64 events per column and curve.
     pub fn compute(data: &DeviceData, marks: Option<&Marks>, matching: Option<&Matching>, window: Window) -> Self {
         let device = data.device();
         let bounds = window.bounds(device);
@@ -113,8 +110,9 @@ impl WindowPicture {
         WindowPicture { window, reserved, has_reserved, active, requested, matching, calls, calls_around, steps, phases }
     }
 
-    /// The events between which there is no device call, left of the cluster `at`, or right of the last where `at` is their number:
-    /// from the call before it, or the first event, to the call after it, or the last event, wherever the window ends.
+    /// The events that bound a gap between device calls: left of cluster `at`, or right of the last one when `at` is their
+    /// number. The gap reaches from the previous call (or the first event) to the next call (or the last event), also beyond the
+    /// window.
     pub fn gap(&self, device: &DeviceRecording, at: usize) -> (u32, u32) {
         let last = device.events.len().saturating_sub(1) as u32;
         let before = at.checked_sub(1).and_then(|i| self.calls.get(i)).map(|c| c.last.event);
@@ -123,7 +121,7 @@ impl WindowPicture {
     }
 }
 
-/// First and last place of an annotation on an axis.
+/// Start and end of an annotation on an axis.
 pub(super) fn extent(range: &Range, axis: Axis) -> (f64, f64) {
     match axis {
         Axis::Event => (f64::from(range.first), f64::from(range.end)),
@@ -131,14 +129,14 @@ pub(super) fn extent(range: &Range, axis: Axis) -> (f64, f64) {
     }
 }
 
-/// Columns that a box of many annotations takes: enough to say which they are.
+/// Width in columns of a box of merged annotations, enough for a name.
 const FOLDED_BOX: f64 = 80.0;
 
-/// The annotations of a window; those under three columns wide are merged with their neighbours of the same level. Which ones share a
-/// box depends on the zoom alone, so that panning moves the boxes and never cuts them anew.
+/// The annotations of a window as boxes. Annotations under three columns wide are merged with neighbours of the same level. The
+/// grouping depends on the zoom only, so that panning moves boxes and never regroups them.
 fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
     let mut boxes: Vec<StepBox> = Vec::new();
-    // The last box of each level, where a narrow one may be merged.
+    // The last box of each level, into which a narrow one may be merged.
     let mut last: Vec<Option<usize>> = Vec::new();
     let column = (window.to - window.from) / window.columns.max(1) as f64;
     let is_narrow = |(from, to): (f64, f64)| to - from < 3.0 * column;
@@ -170,25 +168,24 @@ fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
     boxes
 }
 
-/// The strata of a window between two heights.
+/// The strata of a window between two byte heights.
 pub(super) struct StrataPicture {
     pub window: Window,
     /// Bytes at the lower edge.
     pub low: f64,
     /// Bytes at the upper edge.
     pub high: f64,
-    /// The distinct columns.
     pub strata: Strata,
     /// For each pixel column, its column in `strata`.
     pub column: Vec<u32>,
 }
 
-/// The strata draw blocks down to this share of a pixel before folding them: a pixel takes the colour that covers most of
-/// it, which needs to know what is in it.
+/// Blocks are folded only below one over this fraction of a pixel: a pixel takes the colour that covers most of it, so its
+/// contents must be known.
 const FOLD_BELOW: f64 = 8.0;
 
 impl StrataPicture {
-    /// Computes it; `None` when cancelled.
+    /// Computes the strata; `None` when cancelled.
     pub fn compute(data: &DeviceData, window: Window, low: f64, high: f64, rows: usize, progress: &Progress) -> Option<Self> {
         let device = data.device();
         let bounds = window.bounds(device);
@@ -203,7 +200,7 @@ impl StrataPicture {
         self.column.get(self.window.column(x)?).map(|&c| c as usize)
     }
 
-    /// What covers most of the bytes `low..high` of a column, and how many allocations reach into them.
+    /// The run that covers most of the bytes `low..high` in a column, and how many allocations reach into them.
     pub fn hit(&self, column: usize, low: f64, high: f64) -> Option<(StrataRun, u32)> {
         let runs = self.strata.runs_of(column);
         let first = runs.partition_point(|r| (r.top as f64) <= low);
@@ -220,8 +217,8 @@ impl StrataPicture {
         best.map(|(run, _)| (run, count))
     }
 
-    /// Where an allocation stands in each pixel column: bytes from the bottom of the stack. `None` where it is not live.
-    /// Inside a folded run the run's extent is given. O(columns · log runs).
+    /// Bytes from the bottom of the stack that an allocation occupies in each pixel column; `None` where it is not live. For a
+    /// folded run it is the extent of the run. O(columns · log runs).
     pub fn profile(&self, data: &DeviceData, id: LifetimeId) -> Vec<Option<(u64, u64)>> {
         let lifetimes = &data.tables.lifetimes;
         let distinct: Vec<Option<(u64, u64)>> = (0..self.strata.columns.len())
@@ -234,19 +231,19 @@ impl StrataPicture {
     }
 }
 
-/// The extent of a live allocation in a column's runs, or of the folded run it is part of. Runs stand in order of allocation.
+/// The extent of a live allocation in a column, or of its folded run. Runs are in order of allocation.
 fn locate(runs: &[StrataRun], id: LifetimeId) -> Option<(u64, u64)> {
     let run = runs.get(runs.partition_point(|r| r.first <= id).checked_sub(1)?)?;
     (run.folded > 0 || run.lifetime == id).then_some((run.bottom, run.top))
 }
 
-/// Pixel columns in which nothing happens show the same state as their neighbours: the distinct columns' bounds, and for
-/// each pixel column which one it shows.
+/// Columns without events show the same state as the column before. Returns the bounds of the distinct columns, and for each
+/// pixel column the index of the one to show.
 fn distinct_columns(bounds: &[u32]) -> (Vec<u32>, Vec<u32>) {
     let Some(&first) = bounds.first() else { return (Vec::new(), Vec::new()) };
     let mut distinct = vec![first];
     let mut column = Vec::with_capacity(bounds.len() - 1);
-    // True while the last distinct column shows the state that an empty column would carry over.
+    // True while the last distinct column shows the state that an empty column inherits.
     let mut carries = false;
     for w in bounds.windows(2) {
         let events = w[1] - w[0];
@@ -307,7 +304,7 @@ pub(super) mod tests {
         assert_eq!((boxes[0].left, boxes[0].right), (0.0, 40.0));
     }
 
-    /// Panning moves boxes and never cuts them anew: what flickers cannot be read.
+    /// Panning moves boxes but never regroups them, because flickering boxes cannot be read.
     #[test]
     fn boxes_of_many_keep_their_members_while_the_window_moves() {
         let ranges: Vec<Range> = (0..4_000).map(|i| range(i * 5, i * 5 + if i % 50 == 0 { 40 } else { 5 }, 0)).collect();
@@ -353,7 +350,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A box of many says which they are, so it has to be wide enough for words; and nothing is left out between two.
+    /// A box of many annotations names them, so it must be wide enough for text, and no annotation between two boxes is lost.
     #[test]
     fn many_narrow_steps_share_boxes_wide_enough_to_be_named() {
         let w = Window { axis: Axis::Event, from: 0.0, to: 10_000.0, columns: 1_000 };
@@ -428,7 +425,7 @@ pub(super) mod tests {
         }
         let text = crate::app::views::timeline::lanes::span_text(device, last_call, last);
         assert_eq!(text.replace(vramscope_core::units::NBSP, " "), "42.010 ms");
-        // What is said of a window is not longer than the window.
+        // The text about a window never names a time longer than the window.
         let said = |axis, from, to| {
             let window = Window { axis, from, to, columns: 900 };
             crate::app::views::timeline::lanes::gap_text(device, &window, (last_call, last))
@@ -443,7 +440,7 @@ pub(super) mod tests {
         let inside =
             crate::app::views::timeline::lanes::span_text(device, middle, last).replace(vramscope_core::units::NBSP, " ");
         assert_eq!(said(Axis::Event, f64::from(middle) + 0.5, events), inside);
-        // A window inside the gap, on the clock's axis, shows no call and still tells the whole gap.
+        // A window inside the gap on the time axis shows no call but still reports the whole gap.
         let (_, end) = shared::domain(device, Axis::Time);
         let window = Window { axis: Axis::Time, from: end - 30.0, to: end - 20.0, columns: 900 };
         let p = WindowPicture::compute(&data, Some(&marks), None, window);
@@ -467,7 +464,8 @@ pub(super) mod tests {
         let every: Vec<u8> = (0..colours.classes.len() as u8).collect();
         let of_classes = paint(Focus::classes(&every));
         assert!(all == of_classes, "with every class in focus nothing is dimmed");
-        // A query that holds for one stack dims what the focus on that stack does; one that holds for all dims nothing.
+        // A query that matches one stack dims the same blocks as a focus on that stack. A query that matches everything dims
+        // nothing.
         let of_rows = |keeps: &dyn Fn(LifetimeId) -> bool| {
             let rows = (0..data.tables.lifetimes.len() as u32).filter(|&i| keeps(LifetimeId(i))).collect();
             let matching = Matching::of(data.device(), &data.tables, rows, &Progress::new()).unwrap();

@@ -1,4 +1,4 @@
-//! Where the small marks stand so that none covers another: flags, markers, the cursor's chips, the names of the curves.
+//! Places the small marks so that none covers another: flags, markers, value chips, names of curves.
 
 use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
 
@@ -13,38 +13,34 @@ use crate::app::widgets::{chip, label};
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count};
 
-/// What stands on the axis: out-of-memory flags first, then the markers, then the cursor's readout beside them.
+/// Marks on the axis, in order of priority: out-of-memory flags, markers, the cursor's readout.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AxisMarks {
-    /// Out-of-memory events: the flag, its text, and the lines below it.
+    /// Flags of out-of-memory events: rectangle, text, and the x of the lines below.
     pub flags: Vec<(Rect, String, [Option<f32>; 2])>,
-    /// The labels A and B.
     pub markers: [Option<Rect>; 2],
     /// The cursor's event, or its time on the time axis.
     pub cursor: Option<(Rect, String)>,
 }
 
 impl AxisMarks {
-    /// Everything that covers a part of the axis.
+    /// All rectangles that are taken on the axis.
     pub fn taken(&self) -> Vec<Rect> {
         let flags = self.flags.iter().map(|f| f.0);
         flags.chain(self.markers.iter().flatten().copied()).chain(self.cursor.iter().map(|c| c.0)).collect()
     }
 }
 
-/// The value of a curve at the cursor.
 #[derive(Clone, Debug)]
 pub(super) struct ValueChip {
     pub rect: Rect,
     pub text: String,
-    /// The curve's colour.
     pub ink: Color32,
-    /// It stands left of the cursor.
+    /// The chip is left of the cursor.
     pub is_left: bool,
 }
 
 impl Canvas<'_> {
-    /// Flags, markers and the cursor's readout on the axis.
     pub fn axis_marks(&self, shared: &SharedViewState) -> AxisMarks {
         let mut marks = AxisMarks::default();
         let Some(axis) = self.tracks.axis else { return marks };
@@ -54,7 +50,7 @@ impl Canvas<'_> {
             let text = if c.count > 1 { format!("{} OOM", c.count) } else { "OOM".to_owned() };
             let size = vec2(label::width(self.painter, &text, Type::Flag).ceil() + 10.0, 14.0);
             let rect = Align2::CENTER_BOTTOM.anchor_size(pos2(f32::midpoint(c.left, c.right), axis.bottom()), size);
-            // The flag stays on the pane when the event is at its very end.
+            // Keeps the flag inside the pane for an event at its very end.
             let rect = beside(rect, &[], across).unwrap_or(rect);
             marks.flags.push((rect, text, [Some(c.left), (c.count > 1).then_some(c.right)]));
         }
@@ -69,7 +65,7 @@ impl Canvas<'_> {
             let low = Align2::CENTER_CENTER.anchor_size(pos2(x, axis.bottom() - 11.0), size);
             let taken = marks.taken();
             let is_crowded = taken.iter().any(|t| t.expand(2.0).intersects(low));
-            // Above the flags where there is a second line, else beside them.
+            // Above the flags when the axis has a second line, otherwise beside them.
             let wanted = if is_crowded && axis.height() > 20.0 {
                 Align2::CENTER_CENTER.anchor_size(pos2(x, axis.top() + 8.0), size)
             } else {
@@ -80,7 +76,7 @@ impl Canvas<'_> {
         marks
     }
 
-    /// An event as the axis counts: its number, or the time since the first event.
+    /// An event as the axis counts it: its number, or the time since the first event.
     fn place_text(&self, event: u32) -> String {
         let events = &self.data.device().events;
         match (self.window.axis, events.time_range(), events.time_us.get(event as usize)) {
@@ -89,14 +85,14 @@ impl Canvas<'_> {
         }
     }
 
-    /// What the ruler at the pointer says on the axis, beside what stands there; nothing where there is no room.
+    /// The readout of the ruler at the pointer, beside other marks; `None` when there is no room.
     pub fn ruler_mark(&self, x: f32, event: u32, marks: &AxisMarks) -> Option<(Rect, String)> {
         let axis = self.tracks.axis?;
         let text = match self.window.axis {
             Axis::Time => self.time_text(self.x.value(x)),
             Axis::Event => count(u64::from(event)),
         };
-        // On the cursor the cursor's own readout says it.
+        // The cursor's own readout already shows this.
         if marks.cursor.as_ref().is_some_and(|(_, cursor)| *cursor == text) {
             return None;
         }
@@ -106,7 +102,7 @@ impl Canvas<'_> {
         beside(wanted, &marks.taken(), across).map(|rect| (rect, text))
     }
 
-    /// The values of the curves at the cursor, one above the other.
+    /// The values of the curves at the cursor, stacked.
     pub fn value_chips(&self, shared: &SharedViewState, y: &Scale) -> Vec<ValueChip> {
         let (Some(x), Some(rect)) = (self.x_of(shared.cursor), self.tracks.curves.filter(|r| r.height() >= 48.0)) else {
             return Vec::new();
@@ -122,7 +118,7 @@ impl Canvas<'_> {
                 continue;
             }
             let bytes = tables.curves.at(device, &tables.lifetimes, q, shared.cursor);
-            // The last chip leaves no room below it, the one before room for the last.
+            // The chip before the last leaves room for one more.
             let lowest = rect.bottom() - if q == Quantity::Active { 9.0 } else { 27.0 };
             let at = y.at(bytes as f64).clamp(free_below, lowest.max(free_below));
             let text = Bytes(bytes).to_string();
@@ -133,14 +129,14 @@ impl Canvas<'_> {
         chips
     }
 
-    /// Where an event stands on the screen; `None` outside the plots.
+    /// Screen x of an event; `None` outside the plots.
     pub fn x_of(&self, event: u32) -> Option<f32> {
         let x = self.x.at(shared::position(self.data.device(), self.window.axis, event));
         self.tracks.x.expand(0.5).contains(x).then_some(x)
     }
 }
 
-/// The place nearest to `rect` in its row, inside `x`, that touches nothing taken. `None` when the row is full.
+/// Moves `rect` horizontally within `x` as little as possible so that it touches nothing taken. `None` when the row is full.
 pub(super) fn beside(rect: Rect, taken: &[Rect], x: Rangef) -> Option<Rect> {
     const GAP: f32 = 3.0;
     let width = rect.width();
@@ -158,7 +154,7 @@ pub(super) fn beside(rect: Rect, taken: &[Rect], x: Rangef) -> Option<Rect> {
         .min_by(|a, b| (a.left() - rect.left()).abs().total_cmp(&(b.left() - rect.left()).abs()))
 }
 
-/// As [`layout::label_place`], at the first stretch where a label of this size touches nothing taken.
+/// Like [`layout::label_place`], but also avoids `taken`.
 pub(super) fn free_place(
     (tops, bottoms): (&[f32], &[f32]),
     (from, width, height): (usize, usize, f32),

@@ -1,4 +1,4 @@
-//! What is under the pointer, what it is called, and what its tooltip says.
+//! What is under the pointer, its name and its tooltip.
 
 use egui::{Pos2, Rect};
 
@@ -21,25 +21,25 @@ use vramscope_core::model::BEFORE_PROFILING;
 use vramscope_core::tables::{NO_EVENT, Quantity, State, StrataRun};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
-/// A thing of the timeline.
+/// A thing in the timeline that can be pointed at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Under {
-    /// A run of the strata at the instant its column shows, and how many allocations share the pixel.
-    Run { run: StrataRun, event: u32, sharing: u32 },
-    /// A thing of a lane.
+    /// A run of the strata at the event of its column, and how many allocations share the pixel.
+    Run {
+        run: StrataRun,
+        event: u32,
+        sharing: u32,
+    },
     Lane(Hit),
-    /// A snapshot or a burst of releases.
     Pennant(Pennant),
-    /// An out-of-memory event.
     Oom(u32),
-    /// The curves.
     Curves,
     /// The name of a curve or of the limit.
     Name(Term),
 }
 
 impl Under {
-    /// What selecting it selects.
+    /// The item that a click selects.
     pub fn item(&self) -> Option<Item> {
         match self {
             Under::Run { run, .. } => run.lifetime.is_some().then_some(Item::Lifetime(run.lifetime)),
@@ -50,12 +50,12 @@ impl Under {
         }
     }
 
-    /// A click does more here than to set the cursor.
+    /// A click does more here than set the cursor.
     pub fn is_clickable(&self) -> bool {
         self.item().is_some() || matches!(self, Under::Lane(hit) if hit.chooses.is_some())
     }
 
-    /// The event that setting the cursor here means, when it is another than the one at the pointer.
+    /// The event to which a click sets the cursor, when it differs from the event at the pointer.
     pub fn event(&self) -> Option<u32> {
         match self {
             Under::Run { event, .. } => (*event != NO_EVENT).then_some(*event),
@@ -74,15 +74,14 @@ pub(super) struct Scene<'a> {
     pub strata_y: Scale,
     pub pennants: &'a Pennants,
     pub lanes: &'a Lanes,
-    /// The names on the curves, and what each stands for.
+    /// The names on the curves and their terms.
     pub names: &'a [(Rect, Term)],
-    /// Segments and blocks at the cursor: the figures of a name's tooltip.
+    /// Segments and blocks at the cursor, for the figures in a name's tooltip.
     pub state: Option<&'a State>,
-    /// The limit, as the timeline knows it.
     pub cap: Option<Cap>,
 }
 
-/// The time at a place on the axis, given the last event there: on the clock's axis it goes on between two events.
+/// The time at a place on the axis, given the last event before it. On the time axis it is the time of the place itself.
 fn time_at(axis: Axis, place: f64, first_us: i64, event_us: i64) -> i64 {
     match axis {
         Axis::Time => first_us.saturating_add(place.round() as i64).max(event_us),
@@ -91,7 +90,7 @@ fn time_at(axis: Axis, place: f64, first_us: i64, event_us: i64) -> i64 {
 }
 
 impl Scene<'_> {
-    /// What is at a point. Binary searches, except over what is drawn as single marks.
+    /// What is at a point. Uses binary search, except for single marks.
     pub fn at(&self, p: Pos2) -> Option<Under> {
         let c = self.canvas;
         let inside = |rect: Option<Rect>| rect.is_some_and(|r| r.contains(p));
@@ -124,7 +123,7 @@ impl Scene<'_> {
         self.lanes.hit(c, p).map(Under::Lane)
     }
 
-    /// What a tooltip says of it; `event` is the one at the pointer, which is at `at`.
+    /// The tooltip. `event` is the event at the pointer, `at` the pointer.
     pub fn tip(&self, under: &Under, event: u32, at: Pos2, colours: &Colours, roles: Option<&Roles>) -> Tip {
         let c = self.canvas;
         let data = c.data;
@@ -225,7 +224,7 @@ impl Scene<'_> {
             NO_EVENT => tip.row("allocated", "before the trace"),
             born => tip.row("allocated", self.canvas.when(born)),
         };
-        // The program lets go first; the block can be reused once other streams are done with it.
+        // The program frees first; the block can be reused when other streams are done with it.
         let freed = if life.free_requested == NO_EVENT { life.gone } else { life.free_requested };
         tip = match freed {
             NO_EVENT => tip.row("freed", "not in the trace"),
@@ -266,7 +265,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// A row with the time of an event, where times are known.
+    /// Adds a row with the time of an event when times are known.
     pub fn with_time(&self, tip: Tip, label: &str, event: u32) -> Tip {
         let events = &self.data.device().events;
         match (events.time_range(), events.time_us.get(event as usize)) {
@@ -282,7 +281,8 @@ mod tests {
 
     #[test]
     fn a_block_ages_between_two_events_too() {
-        // Born at 1,000; the last event before the pointer is at 1,018; the pointer stands 3,450 after the first event, at 1,000.
+        // Born at 1,000; the last event before the pointer is at 1,018; the pointer is 3,450 after the first event, which is at
+        // 1,000.
         assert_eq!(time_at(Axis::Time, 3_450.0, 1_000, 1_018) - 1_000, 3_450);
         assert_eq!(time_at(Axis::Event, 3.5, 1_000, 1_018) - 1_000, 18);
         assert_eq!(time_at(Axis::Time, 17.0, 1_000, 1_018), 1_018, "an event of the same pixel");

@@ -1,4 +1,4 @@
-//! The user's own numbers beside a word, at the instant in force.
+//! The user's own numbers for a glossary term, at the cursor.
 
 use super::Term;
 use crate::app::data::device::DeviceData;
@@ -9,7 +9,7 @@ use vramscope_core::tables::State;
 use vramscope_core::units::{Bytes, count, counted};
 
 impl Term {
-    /// The tooltip: the word, the user's figures, the sentence.
+    /// The tooltip: the term, the user's figures, the explanation.
     pub fn tip(self, f: &Figures, words: &Words) -> Tip {
         let tip = Tip::new(self.name()).width(300.0).note(words.say(self.sentence()));
         let bytes = |n: u64| Bytes(n).to_string();
@@ -100,69 +100,56 @@ impl Term {
     }
 }
 
-/// The user's numbers at an instant. Built while a word is hovered: one pass over the blocks.
+/// The user's numbers at one instant. Computed in one pass over the blocks while a term is hovered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// The instant; `None` before the first event.
+    /// The event; `None` before the first one.
     pub event: Option<u32>,
-    /// Bytes of all segments.
     pub reserved: u64,
-    /// Bytes of blocks that are not reusable.
+    /// Bytes of blocks that cannot be reused yet.
     pub active: u64,
-    /// Bytes of blocks the program holds.
+    /// Bytes of blocks that the program holds.
     pub allocated: u64,
-    /// Bytes asked for.
+    /// Bytes that the program asked for.
     pub requested: u64,
-    /// Bytes of active blocks beyond what was asked for.
+    /// Bytes of active blocks beyond the requested size.
     pub rounding: u64,
-    /// Live blocks.
     pub live: u64,
-    /// Blocks that wait for a stream.
+    /// Blocks that were freed but still wait for a stream.
     pub pending: u64,
-    /// Their bytes.
     pub pending_bytes: u64,
-    /// Inactive blocks.
     pub holes: u64,
-    /// Their bytes.
     pub hole_bytes: u64,
-    /// The largest of them.
+    /// Bytes of the largest hole.
     pub largest_hole: u64,
-    /// Free bytes in segments that hold a live block.
+    /// Free bytes in segments that also hold a live block.
     pub pinned: u64,
-    /// Bytes of segments without one.
+    /// Bytes of segments without a live block.
     pub whole: u64,
-    /// Segments without one.
+    /// Number of segments without a live block.
     pub whole_segments: u64,
-    /// Segments.
     pub segments: u64,
-    /// Segments of the small pool.
     pub small: u64,
-    /// Mapped parts of expandable segments.
+    /// Number of mapped parts of expandable segments.
     pub expandable: u64,
-    /// Segments of private pools.
     pub private: u64,
-    /// Their bytes.
     pub private_bytes: u64,
-    /// The limit on reserved memory, where one is known.
+    /// The limit on reserved bytes, when it is known.
     pub limit: Option<u64>,
-    /// The least the limit can be, where it is known only as a range.
+    /// The smallest value the limit can have, when it is known only as a range.
     pub limit_least: Option<u64>,
-    /// What the device had left, at an out-of-memory event.
+    /// Free bytes of the device at an out-of-memory event.
     pub device_free: Option<u64>,
-    /// What was asked for in vain, at an out-of-memory event.
+    /// Bytes of the failed request at an out-of-memory event.
     pub request: Option<u64>,
-    /// Events of the device.
     pub events: u64,
-    /// Streams of the device.
     pub streams: u64,
-    /// Call stacks of the recording.
     pub stacks: u64,
-    /// Annotations of the device.
     pub annotations: u64,
 }
 
 impl Figures {
-    /// Counts a state. O(blocks).
+    /// Counts a state in O(blocks).
     pub fn of(data: &DeviceData, state: &State) -> Figures {
         let device = data.device();
         let totals = state.totals;
@@ -221,7 +208,7 @@ impl Figures {
         Bytes(self.rounding).to_string()
     }
 
-    /// With the request that failed, at an out-of-memory event.
+    /// Adds the failed request at an out-of-memory event.
     fn with_request(&self, tip: Tip) -> Tip {
         match self.request {
             Some(bytes) => tip.red_row("request", Bytes(bytes).to_string()),

@@ -1,6 +1,6 @@
-//! The glossary: what each word of the field means, said once, with the user's own numbers at the cursor.
+//! The glossary: one explanation of each term of the field, with the user's own numbers at the cursor.
 //!
-//! Every view that writes one of these words shows its [`Term`] on hover, so that nobody has to look up what "inactive" is.
+//! Every view that writes one of these terms shows its [`Term`] on hover, so that nobody has to look up what "inactive" means.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ mod words;
 
 pub use figures::Figures;
 
-/// A word of the field.
+/// A term of the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
-    /// What PyTorch took from the device.
+    /// Memory that PyTorch's allocator holds from the device.
     Reserved,
     /// Blocks that cannot be reused yet.
     Active,
@@ -28,13 +28,13 @@ pub enum Term {
     Requested,
     /// Block sizes beyond what was asked for.
     Rounding,
-    /// Blocks nobody holds.
+    /// Free blocks: reserved, but held by nobody.
     Inactive,
     /// A free block inside a segment.
     Hole,
-    /// The largest of them.
+    /// The largest hole.
     LargestHole,
-    /// Free memory that live blocks keep from being given back.
+    /// Free memory that cannot be given back because live blocks share its segments.
     Pinned,
     /// Whole segments without a live block.
     Cached,
@@ -46,51 +46,51 @@ pub enum Term {
     Block,
     /// A segment that grows.
     Expandable,
-    /// Where requests of one kind are served from.
+    /// The group of segments that serves one kind of request.
     Pool,
     /// A pool of a CUDA graph or a `MemPool`.
     PrivatePool,
     /// A queue of work on the device.
     Stream,
-    /// The most this process may reserve.
+    /// The most that this process may reserve.
     Cap,
     /// All memory of the device.
     Capacity,
-    /// What the device has left.
+    /// Free memory of the device.
     DeviceFree,
     /// A request that failed.
     Request,
     /// A live block between holes.
     Blocker,
-    /// Emptying the cache to try again.
+    /// Emptying the cache and trying again.
     Retry,
-    /// One line of the allocator's trace.
+    /// One entry of the allocator's trace.
     Event,
-    /// Where in the code.
+    /// The call stack.
     Stack,
-    /// A named range.
+    /// A named range in the trace.
     Annotation,
-    /// This process outside PyTorch's allocator.
+    /// Memory of this process outside PyTorch's allocator.
     Outside,
-    /// Other programs on the device.
+    /// Memory of other programs on the device.
     OtherProcesses,
-    /// The driver's own.
+    /// Memory of the driver.
     Driver,
-    /// The least that would have to go.
+    /// The smallest set of blocks to free so that the request fits.
     WhatToFree,
-    /// Blocks of which any one would do.
+    /// Blocks of which freeing any single one would be enough.
     Alone,
-    /// The hole a block keeps from being.
+    /// The hole that appears when a block is freed.
     IfFreed,
     /// How old a block is.
     Age,
     /// Growth from step to step.
     Growth,
-    /// How straight growth is.
+    /// How close growth is to a straight line.
     Fit,
-    /// The requests run again under other settings.
+    /// The same requests, simulated under other settings.
     Served,
-    /// Share of a place that live blocks fill.
+    /// The share of an address range that live blocks fill.
     Occupancy,
     /// Addresses that no segment holds.
     NotReserved,
@@ -140,7 +140,6 @@ impl Term {
     ];
 }
 
-/// The instant whose figures the terms of a pane show.
 #[derive(Clone)]
 struct Instant {
     data: Arc<DeviceData>,
@@ -151,14 +150,14 @@ fn instant_id() -> Id {
     Id::unique("the instant terms speak of")
 }
 
-/// Says which instant the terms drawn from here on speak of, until another is named: each pane names the cursor's, a view of
-/// another instant its own.
+/// Sets the instant that the terms drawn from here on refer to. Each pane sets the cursor's instant; a view of another instant
+/// sets its own.
 pub fn speak_of(ctx: &Context, data: &Arc<DeviceData>, state: Option<&Arc<State>>) {
     let instant = Instant { data: Arc::clone(data), state: state.map(Arc::clone) };
     ctx.data_mut(|d| d.insert_temp(instant_id(), instant));
 }
 
-/// Explains a term while something that names it is hovered, with the figures of the instant in force.
+/// Explains a term while `response` is hovered, with the figures of the instant that was set.
 pub fn explain(response: &Response, term: Term) {
     if !response.hovered() {
         return;
@@ -169,7 +168,7 @@ pub fn explain(response: &Response, term: Term) {
     }
 }
 
-/// Explains a label that is a term; true when it is one.
+/// Explains a label that is a term. True when it is one.
 pub fn explain_label(response: &Response, label: &str) -> bool {
     let term = Term::of(label);
     if let Some(term) = term {
@@ -178,7 +177,7 @@ pub fn explain_label(response: &Response, label: &str) -> bool {
     term.is_some()
 }
 
-/// Explains a painted word: `rect` is what it covers.
+/// Explains a painted word that covers `rect`.
 pub fn explain_at(ui: &Ui, rect: Rect, term: Term) {
     let response = ui.interact(rect, ui.scope_id().with(("term", term, rect.min.x as i32, rect.min.y as i32)), Sense::hover());
     explain(&response, term);

@@ -1,10 +1,9 @@
-//! The words themselves: each term's name, what it means, and the labels of the views it stands behind.
+//! Each term's name and explanation, and the labels under which views show it.
 
 use super::Term;
 use vramscope_core::diagnose::accounting::Part;
 
 impl Term {
-    /// The word.
     pub fn name(self) -> &'static str {
         match self {
             Term::Reserved => "Reserved",
@@ -48,7 +47,6 @@ impl Term {
         }
     }
 
-    /// What it means.
     pub fn sentence(self) -> &'static str {
         match self {
             Term::Reserved => {
@@ -137,7 +135,7 @@ impl Term {
         }
     }
 
-    /// The term behind a label as the views write it: `largest hole`, `pending free`, `device free`.
+    /// The term for a label as views write it: `largest hole`, `pending free`, `device free`.
     pub fn of(label: &str) -> Option<Term> {
         Some(match label.to_ascii_lowercase().as_str() {
             "reserved" | "peak reserved" | "reserved by pytorch" | "reserved at the end" | "as recorded" => Term::Reserved,

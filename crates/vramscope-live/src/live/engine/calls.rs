@@ -1,4 +1,4 @@
-//! The calls themselves, and what each tells.
+//! The calls to the driver and their records.
 
 use super::{CHANGE, Clock, Engine, UNLISTED, Watched};
 use crate::live::rates::Call;
@@ -9,7 +9,7 @@ use vramscope_core::formats::session::{
 use vramscope_core::model::{MarkKind, Reading};
 
 impl Engine {
-    /// Makes one kind of call and tells what it saw.
+    /// Makes one kind of call and records the result.
     pub(super) fn ask(&mut self, d: &mut Watched, place: usize, call: Call, clock: &impl Clock) -> Result<(), GpuError> {
         let time_us = self.time_us(clock);
         let Some(source) = &mut self.source else { return Ok(()) };
@@ -20,7 +20,8 @@ impl Engine {
                 let listing = d.calls.iter().find(|c| c.call == Call::Processes);
                 let is_cheap = listing.is_some_and(|c| !c.cost().is_slowed && c.cost().mean_us < 2000.0);
                 if changed && is_cheap && !d.is_list_new {
-                    // Who it was is known only if the list is read now, and the figure again, so that both are of one instant.
+                    // The process list is read now and memory again, so that both are of the same instant and show who took the
+                    // memory.
                     if let Ok(list) = source.processes(place, ProcessKind::Compute) {
                         d.compute = list;
                         m = source.memory(place)?;
@@ -43,7 +44,8 @@ impl Engine {
             Call::Processes => {
                 let list = source.processes(place, ProcessKind::Compute)?;
                 if list.is_empty() && !d.compute.is_empty() {
-                    // A device that is lost may answer with an empty list first: its processes have not ended.
+                    // A lost device may first answer with an empty list, although its processes have not ended. Reading its
+                    // memory detects that.
                     source.memory(place)?;
                 }
                 d.compute = list;
@@ -107,13 +109,13 @@ impl Engine {
                     self.out.push(Record::Device(d.facts.clone()));
                 }
             }
-            // One set for all devices: asked once a round, not here.
+            // There is one event set for all devices, which is read once per round elsewhere.
             Call::Events => {}
         }
         Ok(())
     }
 
-    /// What the driver reported by itself, for all devices.
+    /// Records the driver's events of all devices.
     pub(super) fn tell_events(&mut self, clock: &impl Clock) {
         let now = clock.now();
         if now < self.events.due {
@@ -133,7 +135,7 @@ impl Engine {
             let d = place.and_then(|p| self.devices.iter().find(|d| d.place == Some(p))).map(|d| d.number);
             self.out.push(Record::Mark(MarkPoint { d, t, kind: MarkKind::Device, text }));
             if event == GpuEvent::MigChanged {
-                // The handles of the old instances are void: ask for all again.
+                // The handles of the old instances are invalid, so all devices are opened again.
                 self.retry_at = now;
                 self.reopen(clock);
                 return;
@@ -141,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Merges the lists by PID (a process in two lists is one process), looks new ones up, and tells the result.
+    /// Merges the lists by PID (a process may be in two), looks up new processes, and records the result.
     fn tell_processes(&mut self, d: &mut Watched, time_us: i64) {
         d.is_list_new = true;
         if std::mem::take(&mut d.is_unlisted) {
@@ -175,7 +177,7 @@ impl Engine {
         }
         d.listed = list.iter().map(|&(pid, started, _)| (pid, started)).collect();
         self.out.push(Record::Processes(ProcessList { d: d.number, t: time_us, p: list }));
-        // After the list: a process that is new has a place only now.
+        // After the list, because the history only knows a new process from then on.
         for (pid, resident) in hosts {
             self.out.push(Record::Host(HostMemory { t: time_us, pid, resident: Some(resident), ..HostMemory::default() }));
         }

@@ -1,4 +1,4 @@
-//! Which devices there are: opening the driver, and asking again after it was lost.
+//! Finds devices: opens the driver, and tries again after it was lost.
 
 use super::{Clock, Engine, RETRY, Watched};
 use crate::live::process::is_wsl;
@@ -7,12 +7,12 @@ use crate::live::source::GpuError;
 use vramscope_core::formats::session::{DeviceFacts, Record, Trouble};
 use vramscope_core::model::Reading;
 
-/// What Windows does with a card under WSL.
+/// What Windows does with the memory of a card under WSL.
 const WSL: &str = "Windows manages the memory under WSL: the bytes of single processes are not told, and what does not fit on the card moves \
                    to host memory, where it is slow, instead of failing. The driver does not tell how much did; PyTorch having reserved \
                    more than the card has is a sure sign.";
 
-/// What the figures of a GPU without memory of its own are.
+/// Explains the figures of a GPU without its own memory.
 const SHARED: &str = "This GPU shares the machine's memory, and the driver has no figure for it: total and free are those of the whole \
                       machine (MemTotal and MemAvailable of /proc/meminfo), so used is everything that runs here.";
 
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// Reads who is there; devices seen before keep their number by their UUID.
+    /// Reads the list of devices. Devices that were seen before keep their number, by UUID.
     fn find_devices(&mut self, clock: &impl Clock) {
         let Some(source) = &mut self.source else { return };
         let driver = source.driver();
@@ -102,7 +102,7 @@ impl Engine {
                     d.number
                 }
                 None => {
-                    // The driver's order while nothing was lost; a number of its own for what came later.
+                    // The driver's index if it is free; devices that came later get a new number.
                     let place_number = u32::try_from(place).unwrap_or(u32::MAX);
                     let taken = self.devices.iter().any(|d| d.number == place_number);
                     let next = self.devices.iter().map(|d| d.number + 1).max().unwrap_or(0);

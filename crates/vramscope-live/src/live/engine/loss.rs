@@ -1,4 +1,4 @@
-//! What failed: a call that is not answered, a device out of reach, the samples it owes.
+//! Failures: calls without an answer, unreachable devices, lost samples.
 
 use super::{COUNT_LOST, Clock, Engine, RETRY, UNLISTED, Watched};
 use crate::live::rates::{Call, Paced};
@@ -6,13 +6,13 @@ use crate::live::source::GpuError;
 use vramscope_core::formats::session::{Lost, Record, Trouble};
 
 impl Engine {
-    /// What a failed call means; true when the device is out of reach.
+    /// Handles a failed call. True when the remaining calls of the device must be skipped in this round.
     pub(super) fn failed(&mut self, d: &mut Watched, call: Call, error: GpuError, clock: &impl Clock) -> bool {
         if error == GpuError::NoData {
             return false;
         }
         if error.is_loss() || call == Call::Memory {
-            // Without its memory there is nothing to draw: the device waits, whatever the reason.
+            // Without its memory there is nothing to draw, so the device is retried later, whatever the reason.
             self.out.push(Record::Trouble(Trouble {
                 d: Some(d.number),
                 t: self.time_us(clock),
@@ -24,7 +24,7 @@ impl Engine {
             return true;
         }
         if call == Call::Processes && (!d.listed.is_empty() || d.is_unlisted) && !d.has_mig {
-            // It could be read before: what is wrong came since, and what was listed no longer holds.
+            // The list was readable before, so the problem is new and the old list is outdated.
             let why = match &error {
                 GpuError::NoPermission => "it answers that this user has no permission (error 4)".to_owned(),
                 other => other.to_string().trim_end_matches('.').to_owned(),
@@ -42,10 +42,10 @@ impl Engine {
             return false;
         }
         if call == Call::OtherProcesses && error == GpuError::NoPermission && !d.listed.is_empty() {
-            // The list that matters was read: when it fails too, that says so.
+            // The compute list was read. When that fails too, it is reported there.
             return false;
         }
-        // The same code means that this user may not use the driver at all; here it gave everything but the list.
+        // The same code can mean that this user may not use the driver at all, but here only the list was denied.
         let is_list = matches!(call, Call::Processes | Call::OtherProcesses);
         let sentence = match (is_list && error == GpuError::NoPermission, d.has_mig) {
             (true, true) => {
@@ -57,13 +57,13 @@ impl Engine {
         self.limit(d, &sentence);
         if error.is_lasting() {
             d.calls.retain(|c| c.call != call);
-            // The walk over the calls goes on by index: this one is gone, the next is asked in the next round.
+            // The caller iterates over the calls by index and one was just removed, so the next ones wait for the next round.
             return true;
         }
         false
     }
 
-    /// Counts the samples that a device out of reach owes, once a second, and at its return.
+    /// Counts the missing samples of an unreachable device, once a second and when it returns.
     pub(super) fn count_lost(&mut self, d: &mut Watched, clock: &impl Clock, is_over: bool) {
         let since = clock.now().saturating_sub(d.counted_to);
         if d.last_sample_us == 0 || (since < COUNT_LOST && !is_over) {

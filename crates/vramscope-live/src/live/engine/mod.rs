@@ -1,5 +1,5 @@
-//! What the sampling thread does, without the thread: which call is due, what came of it. Time is given from outside, so that
-//! lost devices, slow calls and clocks that jump can be rehearsed in a test.
+//! The work of the sampling thread without the thread: which call is due, and its results. Time comes from outside, so that tests
+//! can simulate lost devices, slow calls and clocks that jump.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ mod loss;
 
 /// The two clocks.
 pub(super) trait Clock {
-    /// Since some start, never backward.
+    /// Time since an arbitrary start; never goes back.
     fn now(&self) -> Duration;
     /// Microseconds since the epoch; may jump.
     fn wall_us(&self) -> i64;
@@ -24,22 +24,22 @@ pub(super) trait Clock {
 /// Opens the driver.
 pub(super) type Opener = Box<dyn FnMut() -> Result<Box<dyn GpuSource>, GpuError> + Send>;
 
-/// How long to wait before asking a lost device again.
+/// How long to wait before a lost device is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-/// Samples missing while a device is out of reach are counted this often.
+/// Interval at which missing samples of an unreachable device are counted.
 const COUNT_LOST: Duration = Duration::from_secs(1);
-/// The wall clock differs from the counted one by more than this: it was set, or the machine slept.
+/// When the wall clock and the counted time differ by more than this, the clock was set or the machine slept.
 const JUMP_US: i64 = 1_000_000;
-/// Memory that changed by this much asks for the list of processes at once.
+/// A memory change of this many bytes causes an immediate reading of the process list.
 const CHANGE: u64 = 1 << 20;
-/// How the sentence begins that says that the list of processes failed after it was read.
+/// Beginning of the sentence that says that the process list became unreadable.
 const UNLISTED: &str = "The driver stopped telling which processes use it";
-/// Costs are told this often.
+/// Interval at which the durations of calls are recorded.
 const TELL_COSTS: Duration = Duration::from_secs(5);
 
 /// A device and its schedule.
 struct Watched {
-    /// Its place in the source now; `None` while the source does not have it.
+    /// Its present index in the source; `None` while the source lacks it.
     place: Option<usize>,
     number: u32,
     uuid: String,
@@ -49,21 +49,21 @@ struct Watched {
     limits: Vec<String>,
     facts: DeviceFacts,
     gauge: Reading,
-    /// In use when the list of processes was last read.
+    /// Bytes in use when the process list was last read.
     used_at_list: u64,
-    /// The list was read after the last memory figure.
+    /// The list was read after the last memory reading.
     is_list_new: bool,
-    /// It is divided into instances, which are watched as devices of their own.
+    /// It is divided into MIG instances, which are watched as devices of their own.
     has_mig: bool,
-    /// The list was read before and now fails: what was listed is not told as of now.
+    /// The list was readable before but now fails, so the old list is outdated.
     is_unlisted: bool,
     compute: Vec<GpuProcess>,
     others: Vec<GpuProcess>,
-    /// The processes told last, by PID and start, and their peaks as told last.
+    /// The processes last recorded, by PID and start time, and their last recorded peaks.
     listed: Vec<(u32, u64)>,
     peaks: Vec<(u32, u64, u64)>,
     last_sample_us: i64,
-    /// Up to when samples that were not taken are counted as lost.
+    /// Time up to which missing samples were counted.
     counted_to: Duration,
 }
 
@@ -72,13 +72,13 @@ pub(super) struct Engine {
     opener: Opener,
     source: Option<Box<dyn GpuSource>>,
     rates: Rates,
-    /// Only these places of the driver's list; empty for all.
+    /// Indices in the driver's list to watch; empty for all.
     wanted: Vec<usize>,
     devices: Vec<Watched>,
     trouble: Option<GpuError>,
     retry_at: Duration,
     anchor: Option<(Duration, i64)>,
-    /// How far the wall clock is behind the counted one, since it was set back; 0 or less.
+    /// Difference of the wall clock to the counted time since the clock was set back; 0 or less.
     lag_us: i64,
     events: Paced,
     lookup: ProcessLookup,
@@ -105,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due; returns what was seen.
+    /// Makes the calls that are due. Returns the records.
     pub(super) fn run_due(&mut self, clock: &impl Clock) -> Vec<Record> {
         self.follow_clock(clock);
         if self.source.is_none() && clock.now() >= self.retry_at {
@@ -127,13 +127,13 @@ impl Engine {
         std::mem::take(&mut self.out)
     }
 
-    /// When something is due next, on the monotonic clock.
+    /// When the next call is due, on the monotonic clock.
     pub(super) fn next_due(&self) -> Duration {
         if self.source.is_none() {
             return self.retry_at;
         }
         let due = |d: &Watched| match d.trouble {
-            // A second at most: what is missing is counted while it is missing.
+            // At most a second, because missing samples are counted while the device is unreachable.
             Some(_) => d.retry_at.min(d.counted_to + COUNT_LOST),
             None => d.calls.iter().map(|c| c.due).min().unwrap_or(d.retry_at),
         };
@@ -156,7 +156,7 @@ impl Engine {
             return;
         }
         let (t, text) = if wall > counted {
-            // Set forward, or the machine slept: go along, the time between is a gap.
+            // The clock was set forward or the machine slept. Follow it; the time between is a gap.
             self.anchor = Some((clock.now(), wall));
             self.lag_us = 0;
             if let Some(from) = self.devices.iter().map(|d| d.last_sample_us).max().filter(|t| *t > 0) {
@@ -164,7 +164,8 @@ impl Engine {
             }
             (wall, format!("clock went on by {} s: set, or the machine slept", jump / 1_000_000))
         } else {
-            // A picture whose time runs backward cannot be drawn, so count on. Said once: the lag is expected from now on.
+            // Time that goes back cannot be drawn, so keep counting. Reported once, because the difference is expected from now
+            // on.
             self.lag_us = wall - counted;
             (counted, format!("clock was set by {} s; times here count on", jump / 1_000_000))
         };
@@ -188,7 +189,7 @@ impl Engine {
                 continue;
             }
             let period = d.calls[i].period();
-            // Late by whole periods: those samples were not taken.
+            // Whole periods that passed are samples that were not taken.
             let missed = (now - due).as_nanos() / period.as_nanos().max(1);
             if call == Call::Memory && missed > 0 && d.last_sample_us > 0 {
                 self.out.push(Record::Lost(Lost { d: Some(d.number), n: missed as u64, from: 0, to: 0 }));

@@ -1,4 +1,4 @@
-//! As much of HTTP as a scrape needs: one request at a time, of bounded size and time, each answered and closed.
+//! The part of HTTP that a scrape needs: one request at a time, limited in size and time, answered and closed.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 
-/// The longest request, its headers included.
+/// Longest request in bytes, including its headers.
 const LONGEST: usize = 8 << 10;
-/// What a client has to send its request, and again to take the answer. Another one waits that long at most.
+/// Time for a client to send its request, and again to read the answer. Other clients wait that long at most.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Answers until the process ends.
+/// Answers requests until the process ends.
 pub(super) fn serve(listener: &TcpListener, shared: &Shared) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else {
-            // Too many open files: it may be better in a moment.
+            // Probably too many open files, which may pass.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
         let text = || Arc::clone(&shared.newest().text);
-        // A client that goes away or is slow is its own loss.
+        // Errors of a slow or vanished client are ignored.
         let _ = answer(&mut stream, text);
         let _ = stream.shutdown(Shutdown::Both);
     }
@@ -40,7 +40,7 @@ fn answer(stream: &mut TcpStream, text: impl Fn() -> Arc<str>) -> io::Result<()>
     send(stream, &reply.bytes(), Instant::now() + PATIENCE)
 }
 
-/// Bytes up to the empty line that ends the headers.
+/// Reads up to the empty line that ends the headers.
 fn read_head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut part = [0; 1024];
@@ -52,7 +52,7 @@ fn read_head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
-        // The end may lie across two parts.
+        // The end may be split over two reads.
         let from = head.len().saturating_sub(3);
         head.extend_from_slice(&part[..n]);
         if head[from..].windows(4).any(|w| w == b"\r\n\r\n") || head[from..].windows(2).any(|w| w == b"\n\n") {
@@ -77,7 +77,7 @@ fn send(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<
     Ok(())
 }
 
-/// What is left until then; an error when nothing is. A timeout of zero would mean none at all.
+/// Time left until `until`; an error when there is none, because a timeout of zero would mean no timeout.
 fn left(until: Instant) -> io::Result<Duration> {
     match until.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
@@ -85,12 +85,12 @@ fn left(until: Instant) -> io::Result<Duration> {
     }
 }
 
-/// What goes back.
+/// The response.
 struct Reply {
     status: &'static str,
     kind: &'static str,
     body: Arc<str>,
-    /// HEAD: the length is told, the body is not sent.
+    /// For a HEAD request the length is sent but not the body.
     is_head: bool,
 }
 
@@ -115,7 +115,6 @@ impl Reply {
     }
 }
 
-/// The answer to a request.
 fn respond(head: &[u8], text: impl Fn() -> Arc<str>) -> Reply {
     let head = String::from_utf8_lossy(head);
     let mut lines = head.lines();
@@ -125,7 +124,7 @@ fn respond(head: &[u8], text: impl Fn() -> Arc<str>) -> Reply {
     if !version.starts_with("HTTP/1.") || words.next().is_some() {
         return Reply::error("400 Bad Request", "This is no request that can be read.");
     }
-    // A page in a browser can make any name lead to this machine, but not choose what the browser writes here.
+    // Guards against DNS rebinding: a web page can make any host name resolve to this machine, but cannot choose the Host header.
     let host = lines.filter_map(|l| l.split_once(':')).find(|(key, _)| key.trim().eq_ignore_ascii_case("host"));
     if !host.is_none_or(|(_, value)| is_this_machine(value.trim())) {
         return Reply::error("403 Forbidden", "Ask as localhost or 127.0.0.1.");
@@ -142,7 +141,7 @@ fn respond(head: &[u8], text: impl Fn() -> Arc<str>) -> Reply {
     reply
 }
 
-/// True for the names of this machine to itself, with or without a port.
+/// True for this machine's names for itself, with or without a port.
 fn is_this_machine(host: &str) -> bool {
     let name = if host.starts_with('[') { host.split_inclusive(']').next() } else { host.split(':').next() };
     name.is_some_and(|n| {

@@ -1,12 +1,12 @@
-//! What a watch knows now, for a program that collects figures: Prometheus' text format, over HTTP on this machine alone or as a file.
+//! Exports the present figures of a watch to a metrics collector: Prometheus' text format, over HTTP on this machine only or as a
+//! file.
 //!
 //! ```text
 //!  LiveSession ─▶ text::write ─▶ Publisher (one thread) ─┬─▶ http: one request at a time, on 127.0.0.1
 //!                                                         └─▶ a file that node_exporter reads, replaced whole
 //! ```
 //!
-//! The watch only leaves the newest text with the publisher. Whoever reads it, slowly or never, holds up the publisher's thread and no
-//! other.
+//! The watch only hands the newest text to the publisher. A slow reader delays the publisher's thread and no other.
 
 mod http;
 mod text;
@@ -21,15 +21,15 @@ pub use text::write;
 
 /// How often the file is written.
 const EVERY: Duration = Duration::from_secs(5);
-/// How long the end of a watch waits for a file that does not come to its end.
+/// How long the end of a watch waits for the file to be finished.
 const FOR_END: Duration = Duration::from_secs(1);
 
-/// Where the figures go.
+/// Where the figures are published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outlet {
-    /// A port of 127.0.0.1; 0 for one that is free.
+    /// A port of 127.0.0.1; 0 for any free one.
     Port(u16),
-    /// A file whose name ends in `.prom`, as node_exporter's textfile collector reads it.
+    /// A file with a name in `.prom`, for node_exporter's textfile collector.
     File(PathBuf),
 }
 
@@ -49,7 +49,7 @@ impl std::str::FromStr for Outlet {
     }
 }
 
-/// What the watch and the publisher's thread share.
+/// State shared by the watch and the publisher's thread.
 #[derive(Debug, Default)]
 struct Shared {
     newest: Mutex<Newest>,
@@ -68,7 +68,7 @@ impl Shared {
     }
 }
 
-/// Gives out the newest figures until it is dropped.
+/// Publishes the newest figures until it is dropped.
 #[derive(Debug)]
 pub struct Publisher {
     shared: Arc<Shared>,
@@ -77,10 +77,10 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Begins. A port is taken now, and a file is written once now, so that a mistake is told at once.
+    /// Starts publishing. Opens the port, or writes the file once, right away, so that mistakes are reported at once.
     ///
     /// # Errors
-    /// One sentence: the port is taken or not allowed, the file cannot be written, or the system gives no thread.
+    /// One sentence: the port is taken or not allowed, the file cannot be written, or the system cannot start a thread.
     pub fn start(outlet: &Outlet) -> Result<Self, String> {
         let shared = Arc::new(Shared::default());
         let mine = Arc::clone(&shared);
@@ -107,13 +107,13 @@ impl Publisher {
         }
     }
 
-    /// Where it is served.
+    /// Address of the HTTP server.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Leaves newer figures. Waits for nobody.
+    /// Replaces the figures. Does not block.
     pub fn publish(&self, text: String) {
         self.shared.newest().text = text.into();
         self.shared.changed.notify_all();
@@ -132,7 +132,7 @@ impl Drop for Publisher {
     }
 }
 
-/// Writes the file now and then, and takes it away at the end: old figures would be read as new ones for ever.
+/// Writes the file at intervals, and removes it at the end because old figures would be taken for new ones.
 fn write_on(path: &Path, shared: &Shared) {
     let mut written = Arc::default();
     loop {
@@ -148,7 +148,7 @@ fn write_on(path: &Path, shared: &Shared) {
             tracing::warn!("{}: cannot be written: {error}", path.display());
         }
         written = text;
-        // Until the next time, or the end.
+        // Sleeps until the next write or the end.
         let rest = shared.changed.wait_timeout_while(shared.newest(), EVERY, |n| !n.is_over);
         if rest.is_ok_and(|(n, _)| n.is_over) {
             break;
@@ -157,7 +157,8 @@ fn write_on(path: &Path, shared: &Shared) {
     let _ = std::fs::remove_file(path);
 }
 
-/// Writes beside the file and renames, so that a reader sees the old or the new one whole. The name beside it does not end in `.prom`.
+/// Writes a temporary file and renames it, so that readers see the old or the new contents in full. Its name does not end in
+/// `.prom`.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));

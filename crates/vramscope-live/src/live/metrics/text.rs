@@ -1,4 +1,4 @@
-//! The figures in Prometheus' text format: base units (bytes, seconds, ratios), `_total` for what only grows, names that stay.
+//! The figures in Prometheus' text format: base units (bytes, seconds, ratios), `_total` for counters, stable names.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use vramscope_core::formats::session::{DeviceNow, History};
 use vramscope_core::model::{Bands, HostPoint, ProcessTrack, TorchFigures};
 
-/// Processes of a device that are told one by one, those with the most bytes; a series for each one there ever was would fill a database.
+/// Most processes of a device with their own series, those with most bytes first. One series for every process that ever ran
+/// would fill a database.
 const MOST_PROCESSES: usize = 32;
-/// Characters of a name.
+/// Most characters of a name.
 const MOST_NAME: usize = 64;
 
-/// The parts of a card, in the order of the Live page.
+/// The parts of a card, in the order of the Live view.
 const PARTS: [(&str, fn(&Bands) -> u64); 8] = [
     ("driver", |b| b.driver),
     ("other_processes", |b| b.others),
@@ -48,10 +49,10 @@ const HOST: [(&str, &str, fn(&HostPoint) -> Option<u64>); 3] = [
     ("vramscope_process_pinned_used_bytes", "The part of pinned memory that tensors use.", |h| h.pinned_used),
 ];
 
-/// A series with its label values, for one metric.
+/// The labels of a series.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// Metrics in the order in which they were first named; all series of one stand together, as the format demands.
+/// Metrics in the order of their first use. The format requires that all series of a metric are together.
 #[derive(Default)]
 struct Page {
     order: Vec<&'static str>,
@@ -78,17 +79,17 @@ impl Page {
     }
 }
 
-/// A label's value: what would end it is escaped. Other control characters are allowed there and mean nothing.
+/// Escapes a label value. Other control characters are allowed there.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A name, cut to what fits.
+/// A name, cut to [`MOST_NAME`] characters.
 fn short(name: &str) -> String {
     name.chars().take(MOST_NAME).collect()
 }
 
-/// Everything that is known now. Cost: the processes that are there, not what was before.
+/// The text of all present figures. The cost depends on the present processes only.
 #[must_use]
 pub fn write(history: &History) -> String {
     let mut page = Page::default();
@@ -111,7 +112,7 @@ fn write_device(page: &mut Page, device: &DeviceNow<'_>, gpu: &[(&'static str, &
     page.add("vramscope_gpu_info", "What the GPU is; always 1.", &info, 1);
     page.add("vramscope_gpu_up", "1 while the GPU can be read, else 0.", gpu, u8::from(track.trouble.is_none()));
     page.add("vramscope_gpu_lost_samples_total", "Readings of memory that were due and not taken or not kept.", gpu, track.lost);
-    // What is read no longer holds when the GPU is out of reach.
+    // Old figures are not valid while the GPU is unreachable.
     if track.trouble.is_some() {
         return;
     }
@@ -171,7 +172,7 @@ fn write_device(page: &mut Page, device: &DeviceNow<'_>, gpu: &[(&'static str, &
 fn write_processes(page: &mut Page, device: &DeviceNow<'_>, gpu: &[(&'static str, &str)], told: &mut HashSet<u32>) {
     let last = |p: &ProcessTrack| p.points.last().copied().unwrap_or_default();
     let mut present: Vec<&ProcessTrack> = device.track.processes.iter().filter(|p| p.ended_us.is_none()).collect();
-    // Those that tell of PyTorch come first: they are what is watched.
+    // Processes with PyTorch figures come first, because they are the ones being watched.
     present.sort_by_key(|p| std::cmp::Reverse((p.has_helper, last(p).used, p.pid)));
     let count = present.len();
     page.add("vramscope_gpu_processes", "Processes on the GPU.", gpu, count);
@@ -210,7 +211,7 @@ fn write_processes(page: &mut Page, device: &DeviceNow<'_>, gpu: &[(&'static str
             );
             page.add("vramscope_torch_ooms_total", "Out-of-memory errors.", &labels, torch.ooms);
         }
-        // Host memory is the process's, on however many GPUs it is.
+        // Host memory belongs to the process, on however many GPUs it is.
         if let (Some(host), true) = (process.host.last(), told.insert(process.pid)) {
             for (name, help, bytes) in HOST {
                 if let Some(b) = bytes(host) {

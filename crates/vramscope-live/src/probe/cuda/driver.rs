@@ -1,8 +1,8 @@
-//! The CUDA driver's functions, from the library that cudarc loads.
+//! The functions of the CUDA driver, from the library that cudarc loads.
 //!
-//! cudarc brings the library and the driver's types. Its functions are not called directly: one that the installed driver lacks would be
-//! a panic there, so each is asked for by name first ([`Driver`]) and called only if it is there. Errors are told by their number: asking
-//! the driver for its own text is a call that a stub cannot answer.
+//! cudarc provides the library and the types. Its functions are not called directly, because it panics when the installed driver
+//! lacks one. Instead each is looked up by name ([`Driver`]) and called only when it exists. Errors are reported by number,
+//! because a stub library cannot be asked for the driver's text.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -11,17 +11,16 @@ pub(super) use cudarc::driver::sys::{
     CUmemAccessDesc as AccessDesc, CUmemAllocationProp as AllocationProp, CUmemLocation as Location,
 };
 
-/// A handle of the driver: context, stream, event, pool.
+/// A driver handle: context, stream, event, pool.
 pub(super) type Handle = *mut c_void;
-/// The function that `cuLaunchHostFunc` calls.
+/// The type of function that `cuLaunchHostFunc` calls.
 pub(super) type HostFunction = unsafe extern "C" fn(*mut c_void);
 
-/// Why a call did not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CudaError {
-    /// The driver said no: its code, and the call.
+    /// The driver returned an error: its code, and the function.
     Code(i32, &'static str),
-    /// This driver has no such function.
+    /// This driver lacks the function.
     Missing(&'static str),
 }
 
@@ -31,7 +30,7 @@ impl CudaError {
         matches!(self, CudaError::Code(code, _) if code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32)
     }
 
-    /// One sentence: what happened and what to do.
+    /// One sentence about what happened and what to do.
     pub(super) fn sentence(self) -> String {
         let (code, call) = match self {
             CudaError::Missing(call) => {
@@ -66,18 +65,19 @@ impl CudaError {
 
 macro_rules! driver {
     ($($field:ident $symbol:literal ($($arg:ty),*);)*) => {
-        /// The functions, each `None` where this driver lacks it.
+        /// The functions; `None` where this driver lacks one.
         pub(super) struct Driver {
             $(pub(super) $field: Option<unsafe extern "C" fn($($arg),*) -> c_int>,)*
         }
 
         impl Driver {
-            /// Looks the functions up. To be called only where [`sys::is_culib_present`] said yes: without a library cudarc panics.
+            /// Looks the functions up. Call it only after [`sys::is_culib_present`] returned true, because cudarc panics without
+            /// a library.
             fn of_loaded() -> Self {
-                // SAFETY: loading the driver runs its initialisers, which every CUDA program runs; cudarc never unloads it.
+                // SAFETY: loading runs the driver's initialisers, as in every CUDA program; cudarc never unloads it.
                 let library = unsafe { sys::culib() };
                 Driver {
-                    // SAFETY: the signatures are those of cuda.h for these names.
+                    // SAFETY: the signatures are those of cuda.h.
                     $($field: unsafe { library.get(concat!($symbol, "\0").as_bytes()) }.ok().map(|f| *f),)*
                 }
             }
@@ -136,7 +136,7 @@ impl Driver {
     /// # Errors
     /// One sentence when there is none.
     pub(super) fn load() -> Result<Self, String> {
-        // SAFETY: as above; this asks whether one of the driver's names can be loaded.
+        // SAFETY: this only tries to load the library by its names, as above.
         if unsafe { sys::is_culib_present() } {
             return Ok(Driver::of_loaded());
         }
@@ -147,12 +147,12 @@ impl Driver {
     }
 }
 
-/// Calls a function of the driver, if it has it: `call!(driver, mem_free, (address))`.
+/// Calls a function of the driver if it exists: `call!(driver, mem_free, (address))`.
 macro_rules! call {
     ($driver:expr, $field:ident, ($($arg:expr),*)) => {
         match $driver.$field {
             None => Err($crate::probe::cuda::driver::CudaError::Missing($crate::probe::cuda::driver::names::$field)),
-            // SAFETY: pointers handed over live for the call; handles and addresses came from this driver.
+            // SAFETY: pointers live for the call; handles and addresses came from this driver.
             Some(f) => match unsafe { f($($arg),*) } {
                 0 => Ok(()),
                 code => Err($crate::probe::cuda::driver::CudaError::Code(code, $crate::probe::cuda::driver::names::$field)),

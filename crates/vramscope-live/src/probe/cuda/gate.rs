@@ -1,13 +1,13 @@
-//! [`Gate`]: work on a stream that ends when somebody says so.
+//! [`Gate`]: holds a stream until it is opened.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// No stream is held longer, whatever happens.
+/// Longest time that a stream is held.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// A host function that waits in a stream.
+/// State of a host function that waits in a stream.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     is_open: Mutex<bool>,
@@ -15,7 +15,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Lets the waiting work end.
+    /// Ends the wait.
     pub(super) fn open(&self) {
         if let Ok(mut is_open) = self.is_open.lock() {
             *is_open = true;
@@ -23,21 +23,21 @@ impl Gate {
         }
     }
 
-    /// A share of the gate as the argument of [`wait`], which gives it back.
+    /// A counted reference to the gate as the argument of [`wait`], which releases it.
     pub(super) fn argument(gate: &Arc<Gate>) -> *mut c_void {
         Arc::into_raw(Arc::clone(gate)).cast_mut().cast()
     }
 }
 
-/// The host function: waits until the gate opens. It calls nothing of CUDA, as the driver demands.
+/// The host function: waits until the gate opens. It calls nothing of CUDA, which the driver forbids.
 ///
 /// # Safety
-/// `argument` is one that [`Gate::argument`] gave, and was not used before.
+/// `argument` must come from [`Gate::argument`] and must not have been used before.
 pub(super) unsafe extern "C" fn wait(argument: *mut c_void) {
-    // SAFETY: by the caller's promise this is a share of a gate, which this call takes over.
+    // SAFETY: the caller guarantees a counted reference, which this call takes over.
     let gate = unsafe { Arc::from_raw(argument.cast::<Gate>().cast_const()) };
     if let Ok(is_open) = gate.is_open.lock() {
-        // The end of the longest wait opens it as well; there is nobody to tell.
+        // A timeout ends the wait as well, and there is nobody to report it to.
         let _ = gate.opened.wait_timeout_while(is_open, LONGEST, |open| !*open);
     }
 }

@@ -1,4 +1,4 @@
-//! [`CudaCard`]: a real card, through the driver's own interface. Only ever opened in a child process.
+//! [`CudaCard`]: a real card through the CUDA driver API. Only child processes open it.
 
 mod driver;
 mod gate;
@@ -25,7 +25,7 @@ use vramscope_core::allocator::{DeviceError, DeviceMemory};
 use vramscope_core::model::Sample;
 use vramscope_core::units::{Bytes, MEBIBYTE};
 
-/// What a context takes at most where nobody can tell.
+/// Upper bound of a context's size when it cannot be measured.
 const CONTEXT_ALLOWANCE: u64 = 768 * MEBIBYTE;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD` and `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
 const RELEASE_THRESHOLD: u32 = 4;
@@ -33,12 +33,12 @@ const RESERVED_NOW: u32 = 5;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: i32 = 600;
 
-/// What may be done to the card.
+/// What the run may do to the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Permission {
-    /// Run although others hold more than a twentieth of the card.
+    /// Run although other processes hold more than a twentieth of the card.
     pub is_shared: bool,
-    /// Take the last bytes too.
+    /// Use the last free bytes too.
     pub fills: bool,
 }
 
@@ -52,16 +52,16 @@ pub struct CudaCard {
     total: u64,
     kept_free: u64,
     free_at_start: u64,
-    /// What the context took, where NVML could tell.
+    /// Bytes of the context, when NVML could tell.
     context: u64,
     streams: FxHashMap<u64, Handle>,
     gates: FxHashMap<u64, Arc<Gate>>,
     events: FxHashMap<u64, Handle>,
     next_event: u64,
-    /// Handle of each mapped page.
+    /// The memory handle of each mapped page.
     pages: BTreeMap<u64, u64>,
     outside: Vec<(u64, u64)>,
-    /// Bytes taken through this card, in all.
+    /// Total bytes taken through this card.
     taken: u64,
     pool: Option<Handle>,
     neighbours: Vec<Child>,
@@ -75,10 +75,10 @@ impl std::fmt::Debug for CudaCard {
 }
 
 impl CudaCard {
-    /// Opens a card; `seen` hears each stage of the start with the sample behind it.
+    /// Opens a card. `seen` is called with each stage of the start and the sample after it.
     ///
     /// # Errors
-    /// One sentence: no driver, a stub, no such card, no room for a context, or others hold too much of it.
+    /// One sentence: no driver, a stub, no such card, no room for a context, or other processes hold too much of it.
     pub fn open(index: i32, permission: Permission, seen: &mut dyn FnMut(&str, Sample)) -> Result<Self, String> {
         let at = |sample: Sample| Sample { time_us: now_us(), ..sample };
         let nvml = Nvml::load(index);
@@ -130,7 +130,7 @@ impl CudaCard {
         call!(card.driver, context_set, (context)).map_err(CudaError::sentence)?;
         let (_, total) = card.memory().map_err(CudaError::sentence)?;
         card.total = total;
-        // NVML counts cards by another rule than CUDA where some are hidden: then what it said before is of another one.
+        // NVML may number cards differently from CUDA when some are hidden. Its earlier figures were then about another card.
         let pci = text(|buffer| call!(card.driver, device_pci, (buffer.as_mut_ptr().cast(), buffer.len() as i32, device)));
         let is_same = card.nvml.as_mut().is_some_and(|n| pci.as_deref().is_ok_and(|pci| n.is_at(pci)));
         let before = before.filter(|_| is_same);
@@ -139,7 +139,7 @@ impl CudaCard {
         call!(card.driver, mem_alloc, (&mut first, 1)).map_err(CudaError::sentence)?;
         card.warm_up(first).map_err(CudaError::sentence)?;
         card.stage("first byte", before, seen);
-        // The byte goes back: PyTorch has none, and it would move every small segment behind it.
+        // The byte is freed, because PyTorch makes no such allocation and it would shift every small segment.
         call!(card.driver, mem_free, (first)).map_err(CudaError::sentence)?;
         let (free, _) = card.memory().map_err(CudaError::sentence)?;
         card.context = before.map_or(0, |b| (total - free).saturating_sub(b));
@@ -157,7 +157,7 @@ impl CudaCard {
         Ok(card)
     }
 
-    /// The first use of a stream, an event and a memset may take memory too; none of it belongs to the scenario.
+    /// Uses a stream, an event and a memset once, because their first use may take memory that is not the scenario's.
     fn warm_up(&mut self, byte: u64) -> Result<(), CudaError> {
         let mut stream: Handle = ptr::null_mut();
         let mut event: Handle = ptr::null_mut();
@@ -180,14 +180,14 @@ impl CudaCard {
         seen(name, sample);
     }
 
-    /// Free and total bytes, as the driver says.
+    /// Free and total bytes according to the driver.
     fn memory(&self) -> Result<(u64, u64), CudaError> {
         let (mut free, mut total) = (0usize, 0usize);
         call!(self.driver, mem_info, (&mut free, &mut total))?;
         Ok((free as u64, total as u64))
     }
 
-    /// Remembers the first failure of a call that cannot report one.
+    /// Remembers the first failure of a call that returns no error.
     fn note(&mut self, result: Result<(), CudaError>) {
         if let Err(error) = result {
             self.failure.get_or_insert_with(|| error.sentence());
@@ -198,7 +198,7 @@ impl CudaCard {
         if error.is_out_of_memory() { DeviceError::OutOfMemory } else { DeviceError::Failed(error.sentence()) }
     }
 
-    /// Whether `size` more bytes leave alone what is to be left alone.
+    /// Checks that `size` more bytes leave the protected bytes free.
     fn check_room(&self, size: u64) -> Result<(), DeviceError> {
         let (free, _) = self.memory().map_err(Self::device_error)?;
         if size.saturating_add(self.kept_free) > free { Err(DeviceError::OutOfMemory) } else { Ok(()) }
@@ -212,13 +212,13 @@ impl CudaCard {
             return Ok(handle);
         }
         let mut handle: Handle = ptr::null_mut();
-        // 1: does not wait for the default stream.
+        // 1 is CU_STREAM_NON_BLOCKING: it does not wait for the default stream.
         call!(self.driver, stream_create, (&mut handle, 1))?;
         self.streams.insert(stream, handle);
         Ok(handle)
     }
 
-    /// Calls that wait for the device would wait for held streams for ever.
+    /// Opens all gates, because calls that wait for the device would wait for held streams for ever.
     fn open_gates(&mut self) {
         for (_, gate) in self.gates.drain() {
             gate.open();
@@ -275,7 +275,7 @@ impl CudaCard {
     }
 }
 
-/// A text that a call writes into a buffer.
+/// A string that a driver call writes into a buffer.
 fn text(write: impl FnOnce(&mut [u8]) -> Result<(), CudaError>) -> Result<String, CudaError> {
     let mut buffer = [0u8; 128];
     write(&mut buffer)?;
@@ -288,7 +288,7 @@ impl DeviceMemory for CudaCard {
         self.total
     }
 
-    /// Free bytes by the driver's count, without those the probe leaves alone.
+    /// Free bytes according to the driver, without those that the probe leaves alone.
     fn available(&self) -> u64 {
         self.memory().map_or(0, |(free, _)| free.saturating_sub(self.kept_free))
     }
@@ -335,7 +335,7 @@ impl DeviceMemory for CudaCard {
     }
 
     fn unmap(&mut self, address: u64, size: u64, page: u64) {
-        // Work that still writes to the pages must be over.
+        // Work that writes to the pages must finish first.
         self.open_gates();
         let waited = call!(self.driver, context_sync, ());
         self.note(waited);
@@ -348,7 +348,7 @@ impl DeviceMemory for CudaCard {
         self.next_event += 1;
         let recorded = self.stream(stream).and_then(|handle| {
             let mut event: Handle = ptr::null_mut();
-            // 2: no timing.
+            // 2 is CU_EVENT_DISABLE_TIMING.
             call!(self.driver, event_create, (&mut event, 2))?;
             call!(self.driver, event_record, (event, handle))?;
             self.events.insert(self.next_event, event);
@@ -400,7 +400,7 @@ impl Card for CudaCard {
 
     fn sample(&mut self) -> Sample {
         let used = self.memory().ok().map(|(free, total)| total.saturating_sub(free));
-        // What the context took was measured from outside; what was taken since is known to the byte.
+        // The size of the context was measured from outside, and everything taken since is known exactly.
         let pool = if self.pool.is_some() { self.pool_reserved() } else { 0 };
         let own = (self.context > 0).then_some(self.context + self.taken + pool);
         let process = own.or_else(|| self.nvml.as_ref().and_then(Nvml::own_process));
@@ -418,7 +418,7 @@ impl Card for CudaCard {
         let gate = Arc::new(Gate::default());
         let argument = Gate::argument(&gate);
         if let Err(error) = call!(self.driver, host_function, (handle, gate::wait, argument)) {
-            // SAFETY: the driver did not take the argument, so the share in it is ours again.
+            // SAFETY: the driver refused the argument, so its counted reference is ours again.
             drop(unsafe { Arc::from_raw(argument.cast::<Gate>().cast_const()) });
             return Err(Self::device_error(error));
         }
@@ -520,7 +520,7 @@ impl Card for CudaCard {
     fn clean_up(&mut self) {
         self.open_gates();
         self.give_outside_back();
-        // Closing the pipe ends them; killing makes sure of it.
+        // Closing the pipe asks the neighbours to end; killing makes sure of it.
         let mut leaving = std::mem::take(&mut self.neighbours);
         for child in &mut leaving {
             drop(child.stdin.take());
@@ -546,7 +546,7 @@ impl Card for CudaCard {
 }
 
 impl Drop for CudaCard {
-    /// The context goes, and with it everything that was taken in it. Failures here have nobody to go to.
+    /// Destroys the context with everything allocated in it. Errors cannot be reported here.
     fn drop(&mut self) {
         self.clean_up();
         let _ = call!(self.driver, context_sync, ());

@@ -1,4 +1,4 @@
-//! Requests that fail: by fragmentation, for want of room, by a cap; and the same requests passing.
+//! Requests that fail because of fragmentation, lack of memory or a cap; and the same requests when they succeed.
 
 use super::{Param, Program, Random, Room, SEED, Scenario, Unit, Values};
 use crate::probe::program::Step;
@@ -39,7 +39,7 @@ pub(super) const HEALTHY: Scenario = Scenario {
     build: pieces,
 };
 
-/// Segments that were whole are split into a large part that goes and a small part that stays.
+/// Splits whole segments into a large part that is freed and a small part that stays.
 fn pieces(v: &Values, room: &Room) -> Result<Program, String> {
     const SEGMENT: u64 = 64 * MEBIBYTE;
     let (memory, request) = (v.get("memory"), v.get("request"));
@@ -53,7 +53,7 @@ fn pieces(v: &Values, room: &Room) -> Result<Program, String> {
             Bytes(request)
         ));
     }
-    // What is left under the cap has room for a context, so that the whole process stays below it, and none for the request.
+    // Under the cap there remains room for a context, so that the process stays below the cap, but not for the request.
     let left = (request * 3 / 4).max(576 * MEBIBYTE) / SEGMENT * SEGMENT;
     let mut random = Random::new(v.get("seed"));
     let mut p = Program::new();
@@ -93,7 +93,7 @@ fn pieces(v: &Values, room: &Room) -> Result<Program, String> {
     Ok(p)
 }
 
-/// The sentence for a size that does not fit on the card.
+/// A sentence about a size that does not fit on the card.
 fn too_much(name: &str, bytes: u64, room: &Room) -> String {
     format!("{name} is {}, and {} of the card may be taken; give at most that", Bytes(bytes), Bytes(room.free))
 }

@@ -1,4 +1,4 @@
-//! Memory that grows: a leak, and reference cycles that the collector breaks now and then.
+//! Memory that grows: a leak, and reference cycles that the collector frees now and then.
 
 use super::{Param, Program, Scenario, Unit};
 use vramscope_core::units::{GIBIBYTE, MEBIBYTE};

@@ -1,4 +1,4 @@
-//! The scenarios: each makes one classic problem happen, and Findings must call it by the scenario's name.
+//! The scenarios. Each provokes one typical problem, and the first finding on its recording must have the scenario's name.
 
 mod failures;
 mod growth;
@@ -11,17 +11,17 @@ use vramscope_core::units::Bytes;
 /// What a parameter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes; typed as `64MiB`.
+    /// Bytes, written as `64MiB`.
     Bytes,
     /// A number.
     Count,
     /// Hundredths.
     Percent,
-    /// Start of the random numbers.
+    /// Seed of the random numbers.
     Seed,
 }
 
-/// One parameter of a scenario.
+/// A parameter of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
     /// Its name on the command line.
@@ -30,9 +30,9 @@ pub struct Param {
     pub about: &'static str,
     /// Unit.
     pub unit: Unit,
-    /// Where nothing is given.
+    /// Value when none is given.
     pub default: u64,
-    /// Least and most.
+    /// Smallest and largest value.
     pub range: (u64, u64),
 }
 
@@ -41,7 +41,7 @@ impl Param {
         Param { name, about, unit, default, range }
     }
 
-    /// A value as shown.
+    /// A value as text.
     #[must_use]
     pub fn show(&self, value: u64) -> String {
         match self.unit {
@@ -51,7 +51,7 @@ impl Param {
         }
     }
 
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
     /// One sentence that names the parameter and its range.
@@ -85,10 +85,10 @@ impl Values {
         Values(scenario.params.iter().map(|&p| (p, p.default)).collect())
     }
 
-    /// Sets one from text, `name=value`.
+    /// Sets a parameter from `name=value`.
     ///
     /// # Errors
-    /// One sentence: there is no such parameter, or the value is out of range.
+    /// One sentence: no such parameter, or a value out of range.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         let Some((name, value)) = text.split_once('=') else {
             return Err(format!("\"{text}\" is no parameter; write name=value"));
@@ -102,7 +102,7 @@ impl Values {
         Ok(())
     }
 
-    /// The value of a parameter; 0 for a name that the scenario does not have.
+    /// The value of a parameter; 0 when the scenario lacks it.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
         self.0.iter().find(|(p, _)| p.name == name).map_or(0, |e| e.1)
@@ -113,14 +113,14 @@ impl Values {
         self.0.iter()
     }
 
-    /// `steps 24, size 64.00 MiB`.
+    /// Parameters and values as text: `steps 24, size 64.00 MiB`.
     #[must_use]
     pub fn text(&self) -> String {
         self.0.iter().map(|(p, v)| format!("{} {}", p.name, p.show(*v))).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The room a program is made for.
+/// Memory of the card for which a program is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Total bytes of the card.
@@ -129,30 +129,30 @@ pub struct Room {
     pub free: u64,
 }
 
-/// One scenario.
+/// A built-in scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Its name, which is also what Findings calls its recording.
+    /// The name, which is also the name of the finding on its recording.
     pub name: &'static str,
-    /// A few words.
+    /// A title of a few words.
     pub title: &'static str,
-    /// What to watch while it runs.
+    /// What to watch for while it runs.
     pub watch: &'static str,
     /// What the views must show of its recording.
     pub shows: &'static str,
-    /// The allocator's settings where none are given.
+    /// The allocator's settings when none are given.
     pub conf: &'static str,
     /// Its parameters.
     pub params: &'static [Param],
-    /// Makes the program from exactly these values, or says in one sentence why the card or the scenario cannot.
+    /// Builds the program for exactly these values, or returns one sentence why the card or the scenario cannot.
     pub build: fn(&Values, &Room) -> Result<Program, String>,
 }
 
 impl Scenario {
-    /// The scenario of a name.
+    /// The scenario with a name.
     ///
     /// # Errors
-    /// One sentence that lists the names.
+    /// One sentence that lists all names.
     pub fn find(name: &str) -> Result<&'static Scenario, String> {
         ALL.iter().find(|s| s.name == name).ok_or_else(|| {
             let names: Vec<&str> = ALL.iter().map(|s| s.name).collect();
@@ -161,7 +161,7 @@ impl Scenario {
     }
 }
 
-/// Every scenario, from the first thing to know to the last.
+/// Every scenario, basics first.
 pub const ALL: &[Scenario] = &[
     outside::CONTEXT,
     growth::LEAK,
@@ -179,7 +179,7 @@ pub const ALL: &[Scenario] = &[
     outside::POOL_RETENTION,
 ];
 
-/// Random numbers that are the same everywhere (xorshift).
+/// A deterministic random number generator (xorshift).
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Memory that the caching allocator does not hold: the context, libraries, other processes, the host, the driver's pool.
+//! Memory outside the caching allocator: the context, libraries, other processes, the host, the driver's pool.
 
 use super::{Param, Program, Scenario, Unit};
 use crate::probe::program::Step;
@@ -49,7 +49,7 @@ pub(super) const NON_PYTORCH: Scenario = Scenario {
         }
         p.end();
         let pieces = v.get("pieces");
-        // The library leaves a quarter of what the next request needs.
+        // The library takes so much that only a quarter of the next request fits.
         let piece = room.free.saturating_sub(held + held / 4) / pieces / (2 * MEBIBYTE) * (2 * MEBIBYTE);
         for i in 0..pieces {
             p.begin(format!("communicator {}", i + 1));

@@ -1,4 +1,4 @@
-//! How memory is held: lengths that vary, pools of captured graphs, frees that wait for a stream.
+//! Structure of memory: varying lengths, pools of captured graphs, frees that wait for a stream.
 
 use super::{Param, Program, Random, SEED, Scenario, Unit};
 use crate::probe::program::Step;
@@ -31,7 +31,7 @@ pub(super) const VARIABLE_SIZES: Scenario = Scenario {
         }
         p.end();
         for step in 0..steps {
-            // Lengths grow on the whole, as sorted or curriculum batches do, so that new largest sizes keep coming.
+            // Lengths grow over time, as with sorted or curriculum batches, so that there are always new largest sizes.
             let reach = longest / 8 + (longest - longest / 8) * step / steps;
             let length = random.between((reach / 2).max(64), reach.max(65));
             p.begin(format!("ProfilerStep#{step}"));

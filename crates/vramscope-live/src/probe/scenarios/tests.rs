@@ -1,4 +1,4 @@
-//! Every scenario on simulated memory: Findings calls its recording by its name.
+//! Runs every scenario on simulated memory and checks that the first finding has its name.
 
 use std::sync::atomic::AtomicBool;
 
@@ -92,7 +92,7 @@ fn other_seeds_give_the_same_diagnosis() {
 
 #[test]
 fn the_least_of_each_parameter_still_shows_the_problem() {
-    // A pool that keeps nothing, and batches that need no rounding, are the cure.
+    // A pool that keeps nothing, or batches that need no rounding, avoid the problem.
     let cures = [("pool_retention", "keep"), ("pinned_host", "batch"), ("pinned_host", "prefetched")];
     for scenario in ALL {
         for param in scenario.params.iter().filter(|p| !cures.contains(&(scenario.name, p.name))) {

@@ -1,5 +1,3 @@
-//! Tests of the arrangement of rows.
-
 use super::*;
 use crate::app::views::segment_map::places::Places;
 use vramscope_core::model::StackId;
@@ -35,7 +33,7 @@ fn device() -> DeviceRecording {
 
 const PLAIN: Choice = Choice { order: Order::Address, span: Span::TrueSize, fold: true };
 
-/// `n` segments of 100 bytes; segment i has a hole of i % 50 bytes at its end.
+/// `n` segments of 100 bytes. Segment i has a hole of i % 50 bytes at its end.
 fn many(n: u64) -> State {
     let mut state = State::default();
     for i in 0..n {
@@ -133,7 +131,7 @@ fn an_empty_state_has_no_rows() {
     assert_eq!(Places::new(&plan, 8.0).at(0.0), None);
 }
 
-/// Three runs of one expandable segment: 20 MiB, then 8, then 10 MiB behind a part without memory.
+/// Three runs of one expandable segment: 20 MiB, then 8 MiB, then 10 MiB behind an unmapped part.
 fn three_runs() -> State {
     const MIB: u64 = MEBIBYTE;
     let mut state = State::default();

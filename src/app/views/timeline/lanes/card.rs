@@ -1,4 +1,4 @@
-//! The whole card under the events of one process: what the samples of a watch say of each pixel column, on the same clock.
+//! The lane of the whole card: the samples of a watch per pixel column, on the same clock as the events of one process.
 
 use std::sync::Arc;
 
@@ -25,7 +25,6 @@ use crate::app::widgets::viewport::Scale;
 use vramscope_core::model::{Bands, DeviceRecording, MarkKind, Sample};
 use vramscope_core::units::Bytes;
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct WholeCard {
     summing: Derived<Window, CardPicture>,
@@ -64,22 +63,22 @@ impl Lane for WholeCard {
     }
 }
 
-/// A sample that is older than this no longer holds: the watch had ended, or stood still.
+/// An older sample no longer counts, because the watch had ended or was stuck.
 const HOLDS_US: i64 = 5_000_000;
 
-/// The samples of a window: in each pixel column the one with most in use.
+/// For each pixel column of a window, the sample with the most bytes in use.
 struct CardPicture {
     pub window: Window,
-    /// The bands and the instant of each column; `None` where nothing was sampled.
+    /// The bands and the time of each column; `None` without a sample.
     pub columns: Vec<Option<(Bands, i64)>>,
-    /// The most in use in the window.
+    /// The most bytes in use within the window.
     pub top: u64,
-    /// The card's total; 0 when unknown.
+    /// Size of the card; 0 when unknown.
     pub capacity: u64,
 }
 
 impl CardPicture {
-    /// Cost: the samples of the window, and a search a column.
+    /// Costs the samples of the window and one search per column.
     pub fn compute(device: &DeviceRecording, window: Window) -> Self {
         let bounds: Vec<i64> = window.times_ns(device).into_iter().map(|ns| ns.div_euclid(1_000)).collect();
         let capacity = device.capacity.unwrap_or(0);
@@ -99,7 +98,7 @@ impl CardPicture {
     }
 }
 
-/// The sample with most in use among those of `from..to`, and the one that holds when it begins.
+/// The sample with the most in use among those in `from..to` and the one in force at `from`.
 fn shown(samples: &[Sample], from: i64, to: i64) -> Option<&Sample> {
     let start = samples.partition_point(|s| s.time_us <= from);
     let end = samples.partition_point(|s| s.time_us < to).max(start);
@@ -107,23 +106,23 @@ fn shown(samples: &[Sample], from: i64, to: i64) -> Option<&Sample> {
     holds.into_iter().chain(start..end).filter_map(|i| samples.get(i)).max_by_key(|s| s.used)
 }
 
-/// What the card held at an event, by the sample before it.
+/// What the card held at an event: the last sample before it.
 fn at_event(device: &DeviceRecording, event: u32) -> Option<Bands> {
     let time = *device.events.time_us.get(event as usize)?;
     shown(&device.samples, time, time)?.bands(device.capacity.unwrap_or(0))
 }
 
-/// True when the lane has something to show: samples, and times to put them at.
+/// True when there are samples, and times to place them at.
 fn has_samples(device: &DeviceRecording) -> bool {
     let times = device.events.time_range().filter(|_| device.events.has_time);
     let (Some((first, last)), Some(a), Some(b)) = (times, device.samples.first(), device.samples.last()) else { return false };
-    // A memory timeline's sums tell of its own tensors, not of the card.
+    // The samples of a memory timeline are sums of its own tensors, not of the card.
     let is_of_card = device.live.is_some() || tells_card(Some(a)) || tells_card(Some(b));
     is_of_card && a.time_us <= last && b.time_us.saturating_add(HOLDS_US) >= first
 }
 
 impl Canvas<'_> {
-    /// Draws the lane. `at` is the instant whose values stand beside the names.
+    /// Draws the lane. `at` are the values to show beside the names.
     fn card(&self, rect: Rect, picture: &CardPicture, at: Option<Bands>) {
         let t = self.tokens;
         if picture.window.axis != self.window.axis {
@@ -176,7 +175,7 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// The legend above the lane, with the bytes of an instant.
+    /// Draws the legend above the lane, with the values of one instant.
     fn card_names(&self, row: Rect, at: Option<Bands>) {
         let t = self.tokens;
         let y = row.center().y;
@@ -207,7 +206,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// The band at a point of the lane, the bands of its column and their instant.
+    /// The band at a point of the lane, the bands of its column, and their time.
     fn card_at(&self, rect: Rect, picture: &CardPicture, p: egui::Pos2) -> Option<(Option<Band>, Bands, i64)> {
         let plot = rect.with_min_y(rect.top() + NAMES);
         if !plot.contains(p) || picture.window.axis != self.window.axis {
@@ -244,9 +243,9 @@ mod tests {
             let p = CardPicture::compute(&d, Window { axis, from, to, columns });
             p.columns.iter().map(|c| c.map(|(b, _)| b.used())).collect::<Vec<_>>()
         };
-        // Half a second a column from the first event on: the peak between two events is seen.
+        // Half a second per column from the first event on: the peak between two events is visible.
         assert_eq!(used(Axis::Time, 0.0, 2_000_000.0, 4), [Some(100), Some(700), Some(300), Some(300)]);
-        // One event a column: its time lasts until the next one's.
+        // One event per column: a column lasts until the next event.
         assert_eq!(used(Axis::Event, 0.0, 3.0, 3), [Some(100), Some(700), Some(300)]);
         assert_eq!(at_event(&d, 0).map(|b| b.used()), Some(100));
         assert_eq!(at_event(&d, 3).map(|b| (b.used(), b.free)), Some((300, 700)));

@@ -1,4 +1,4 @@
-//! The lane of categories: bytes by what tensors are for, stacked, from a memory timeline.
+//! The lane of bytes by category, stacked, from a memory timeline.
 
 use std::sync::Arc;
 
@@ -21,7 +21,6 @@ use vramscope_core::anatomy::roles::Role;
 use vramscope_core::model::{CATEGORIES, CategoryBands, DeviceRecording};
 use vramscope_core::units::Bytes;
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct Categories {
     summing: Derived<Window, BandsPicture>,
@@ -39,7 +38,7 @@ impl Lane for Categories {
         contents.bands = !device.bands.is_empty() && device.events.has_time;
         contents.bands_lead = !cx.data.knows_reserved();
         contents.bands_opened = chosen == Some(false);
-        // A snapshot shows its live blocks by category where the user asks; the sums of a timeline beside it say less.
+        // A snapshot shows its live blocks by role on request, which tells more than these sums, so the lane is folded.
         contents.folded[Track::Bands as usize] = chosen.unwrap_or(device.has_final_state);
     }
 
@@ -65,16 +64,16 @@ impl Lane for Categories {
     }
 }
 
-/// Bytes by category in each column of a window: those of the instant in the column with the highest sum.
+/// Bytes by category in each column of a window, at the instant with the highest sum in the column.
 pub(in crate::app::views::timeline) struct BandsPicture {
     pub window: Window,
-    /// `None` before the first row.
+    /// `None` before the first row of the file.
     pub columns: Vec<Option<[u64; CATEGORIES.len()]>>,
-    /// The highest sum of the window.
+    /// The highest sum within the window.
     pub top: u64,
-    /// Categories that ever hold anything in the recording, in stacking order.
+    /// Categories that are ever non-zero in the recording, in stacking order.
     pub used: Vec<usize>,
-    /// The same, largest first: the order of the legend.
+    /// The same categories, largest first, as in the legend.
     pub by_size: Vec<usize>,
 }
 
@@ -83,7 +82,7 @@ impl BandsPicture {
     pub fn compute(bands: &CategoryBands, window: Window, bounds_us: &[i64]) -> Self {
         let sum = |row: &[u64; CATEGORIES.len()]| row.iter().fold(0u64, |s, &b| s.saturating_add(b));
         let column = |w: &[i64]| {
-            // What is in force when the column begins, and every change within it.
+            // The row in force when the column begins, and every change within it.
             let from = bands.time_us.partition_point(|&t| t <= w[0]);
             let to = bands.time_us.partition_point(|&t| t < w[1]).max(from);
             let rows = from.checked_sub(1).into_iter().chain(from..to);
@@ -100,16 +99,16 @@ impl BandsPicture {
     }
 }
 
-/// Categories from the bottom up: what lives long first, so that the rest moves on firm ground.
+/// Categories bottom up. Long-lived ones come first, so that the others are stacked on a steady base.
 const STACKING: [usize; CATEGORIES.len()] = [0, 1, 2, 5, 4, 6, 3, 7];
 
-/// The colour of a category: every view's slots are the same.
+/// The colour of a category: the same slot as in all views.
 fn colour(t: &Tokens, category: usize) -> Color32 {
     const SLOTS: [usize; 7] = [0, 3, 4, 5, 2, 1, 6];
     SLOTS.get(category).map_or(t.other, |&slot| t.slot(slot))
 }
 
-/// What a category is called: as everywhere in the window, where PyTorch's file has the singular.
+/// The name as the rest of the window writes it; PyTorch's file has the singular.
 fn name(category: usize) -> String {
     match CATEGORIES.get(category) {
         Some(&"temporary") => Role::Temporaries.text().to_owned(),
@@ -120,8 +119,7 @@ fn name(category: usize) -> String {
 }
 
 impl Canvas<'_> {
-    /// Draws the track. `at` is the instant whose values stand beside the names.
-    /// `reserved` points at the right of the legend are kept free.
+    /// Draws the track. `at` are the values to show beside the names. `reserved` points at the right of the legend stay free.
     pub fn bands(&self, rect: Rect, picture: &BandsPicture, at: Option<[u64; CATEGORIES.len()]>, reserved: f32) {
         let t = self.tokens;
         if picture.window.axis != self.window.axis {
@@ -149,19 +147,19 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// The legend above the bands, with the bytes of an instant.
+    /// Draws the legend above the bands, with the values of one instant.
     fn band_names(&self, row: Rect, picture: &BandsPicture, at: Option<[u64; CATEGORIES.len()]>) {
         let t = self.tokens;
         let mut x = row.left();
         for (i, &category) in picture.by_size.iter().enumerate() {
-            // What is not there at the instant needs no figure; its name is the legend.
+            // A category without bytes gets no figure, but stays in the legend.
             let value = at.map(|b| b[category]).filter(|&b| b > 0).map(|b| Bytes(b).to_string()).unwrap_or_default();
             let name = name(category);
             let width =
                 16.0 + label::width(self.painter, &name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
             let left = picture.by_size.len() - i;
             let text = format!("+{left}");
-            // The last one needs no room for what is left out after it.
+            // The last one needs no space for a "+n" after it.
             let rest = if left > 1 { 16.0 + label::width(self.painter, &text, Type::Mono) } else { 0.0 };
             if x + width + rest > row.right() {
                 label::text(self.painter, pos2(x, row.center().y), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
@@ -182,7 +180,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// The category at a point of the track, and the bytes of its column.
+    /// The category at a point of the track, and the values of its column.
     pub fn band_at(&self, rect: Rect, picture: &BandsPicture, p: egui::Pos2) -> Option<(Option<usize>, [u64; CATEGORIES.len()])> {
         let plot = rect.with_min_y(rect.top() + NAMES);
         if !plot.contains(p) || picture.window.axis != self.window.axis {
@@ -203,7 +201,7 @@ fn band_scale(picture: &BandsPicture, plot: Rect) -> Scale {
     Scale::vertical(0.0, (picture.top.max(512) as f64) * 1.04, plot.y_range())
 }
 
-/// What the bytes of an instant are, the category under the pointer first.
+/// The values of one instant, the category under the pointer first.
 pub(in crate::app::views::timeline) fn tip(
     t: &Tokens,
     category: Option<usize>,
@@ -225,13 +223,12 @@ pub(in crate::app::views::timeline) fn tip(
     tip.note("A column shows the instant in it with most bytes.")
 }
 
-/// The bands of a window of the timeline.
 fn of_window(device: &DeviceRecording, window: Window) -> BandsPicture {
     let bounds: Vec<i64> = window.times_ns(device).into_iter().map(|ns| ns.div_euclid(1_000)).collect();
     BandsPicture::compute(&device.bands, window, &bounds)
 }
 
-/// The bytes by category in force at an event.
+/// The values in force at an event.
 fn at_event(device: &DeviceRecording, event: u32) -> Option<[u64; CATEGORIES.len()]> {
     let time = *device.events.time_us.get(event as usize)?;
     device.bands.at(time).copied()

@@ -1,4 +1,4 @@
-//! The lane of device calls: what the allocator took from the device and gave back.
+//! The lane of device calls: memory that the allocator took from the device and gave back.
 
 use std::sync::Arc;
 
@@ -20,7 +20,6 @@ use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{DeviceKind, DeviceRecording};
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct DeviceCalls {
     picture: Option<Arc<WindowPicture>>,
@@ -79,19 +78,19 @@ impl Lane for DeviceCalls {
     }
 }
 
-/// `3 device calls`; of pinned memory `3 host calls`.
+/// `3 device calls`, or `3 host calls` for pinned memory.
 fn calls(device: &DeviceRecording, n: u32) -> String {
     let call = Words::of(device).call;
     counted(u64::from(n), call, &format!("{call}s"))
 }
 
-/// What the lane is called: pinned memory comes from the host.
+/// The name of the lane; pinned memory comes from the host.
 fn calls_name(canvas: &Canvas<'_>) -> &'static str {
     if canvas.data.device().id.kind == DeviceKind::Host { "Host" } else { Track::Device.name() }
 }
 
 impl Canvas<'_> {
-    /// cudaMalloc and cudaFree.
+    /// Draws cudaMalloc and cudaFree.
     fn device_calls(&self, rect: Rect, picture: &WindowPicture) {
         let t = self.tokens;
         self.name(Rect::from_center_size(rect.center(), vec2(rect.width(), 16.0)), calls_name(self), "");
@@ -153,7 +152,7 @@ impl Canvas<'_> {
     }
 }
 
-/// How long there is no device call, as far as the window shows it: what is beyond its edges is not what is pointed at.
+/// How long there is no device call, limited to the window, because the user points at what is visible.
 pub(in crate::app::views::timeline) fn gap_text(device: &DeviceRecording, window: &Window, (first, last): (u32, u32)) -> String {
     let place = |e: u32| shared::position(device, window.axis, e);
     if window.axis == Axis::Time {
@@ -164,7 +163,7 @@ pub(in crate::app::views::timeline) fn gap_text(device: &DeviceRecording, window
     span_text(device, first.max(from), last.min(to).max(first.max(from)))
 }
 
-/// What lies between two events in words: time where times are known, else events.
+/// The distance of two events in words: time when times are known, otherwise events.
 pub(in crate::app::views::timeline) fn span_text(device: &DeviceRecording, first: u32, last: u32) -> String {
     let time = |e: u32| device.events.time_us.get(e as usize).copied().unwrap_or(0);
     if device.events.has_time {

@@ -1,4 +1,4 @@
-//! What a lane is.
+//! The interface of lanes.
 
 use std::sync::Arc;
 
@@ -14,64 +14,61 @@ use crate::app::widgets::tooltip::Tip;
 
 /// What lanes share with the curves.
 pub(in crate::app::views::timeline) struct Shared {
-    /// What happened in the whole recording; `None` until it is found.
+    /// Marks of the whole recording; `None` until found.
     pub marks: Option<Arc<Marks>>,
-    /// What the window shows of it; `None` until it is computed.
+    /// The picture of the window; `None` until computed.
     pub picture: Option<Arc<WindowPicture>>,
 }
 
-/// A lane: a strip of the window's width that is folded and opened by its name.
+/// A lane: a strip as wide as the window that is folded and opened by its name.
 pub(in crate::app::views::timeline) trait Lane {
-    /// Its place in the layout, with its name.
+    /// The lane's track in the layout.
     fn track(&self) -> Track;
 
-    /// What stands in the gutter.
+    /// The name in the gutter.
     fn name(&self, _canvas: &Canvas<'_>) -> &'static str {
         self.track().name()
     }
 
-    /// Says what there is to show, by which `layout` finds the lane's height. Without anything it has none.
+    /// Tells `layout` what there is to show, from which it finds the height. Empty lanes get none.
     fn height(&mut self, cx: &ViewContext<'_>, marks: Option<&Marks>, contents: &mut Contents);
 
-    /// Takes the picture of the canvas' window, or asks for it off the window's thread.
+    /// Takes the picture of the window, or requests it off the window's thread.
     fn prepare(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, shared: &Shared);
 
-    /// Draws what was prepared.
+    /// Draws what [`prepare`](Self::prepare) took.
     fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect);
 
-    /// What is at a point.
     fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit>;
 
-    /// What a tooltip says of it.
     fn tooltip(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Tip>;
 
-    /// What can be pressed or dragged besides.
+    /// Handles other controls, such as a draggable edge.
     fn ui(&self, _ui: &Ui, _cx: &ViewContext<'_>, _canvas: &Canvas<'_>, _rect: Rect) {}
 }
 
-/// A thing of a lane, as the pointer means it.
+/// A thing in a lane under the pointer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::app::views::timeline) struct Hit {
-    /// The lane.
     pub lane: Track,
-    /// What a click selects.
+    /// The item that a click selects.
     pub item: Option<Item>,
-    /// The event a click sets the cursor to, when it is another than the one at the pointer.
+    /// The event to which a click sets the cursor, when it differs from the event at the pointer.
     pub event: Option<u32>,
-    /// What a click chooses instead of selecting something.
+    /// What a click chooses instead of selecting an item.
     pub chooses: Option<Choice>,
-    /// Where it begins and ends on the axis: a double click zooms to it.
+    /// Start and end on the axis, to which a double click zooms.
     pub extent: Option<(f64, f64)>,
 }
 
 impl Hit {
-    /// Something that is only told of.
+    /// A hit that only has a tooltip.
     pub fn told(lane: Track) -> Self {
         Hit { lane, item: None, event: None, chooses: None, extent: None }
     }
 }
 
-/// An instant, and the events that counts and findings follow; none where there are not two.
+/// The event to show, and the range that counts and findings cover; `None` when there are fewer than two events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::app::views::timeline) struct Choice {
     pub cursor: u32,

@@ -1,4 +1,4 @@
-//! Lanes under the live blocks, one a file. A new lane is a file here, a variant of [`Track`] and its room in `layout`.
+//! Lanes below the strata, one per file. A new lane is a file here, a variant of [`Track`] and its height in `layout`.
 
 mod card;
 pub(super) mod categories;
@@ -22,12 +22,12 @@ use lane::Lane;
 pub(super) use device::{gap_text, span_text};
 pub(super) use lane::{Hit, Shared};
 
-/// The lanes, in the order they are drawn.
+/// The lanes in drawing order.
 #[derive(Default)]
 pub(super) struct Lanes(Vec<Box<dyn Lane>>);
 
 impl Lanes {
-    /// Makes them where they are missing.
+    /// Creates the lanes on first use.
     pub fn fill(&mut self) {
         if self.0.is_empty() {
             self.0 = vec![
@@ -41,12 +41,12 @@ impl Lanes {
         }
     }
 
-    /// Says what there is to show.
+    /// Collects what the lanes have to show.
     pub fn heights(&mut self, cx: &ViewContext<'_>, marks: Option<&Marks>, contents: &mut Contents) {
         self.0.iter_mut().for_each(|lane| lane.height(cx, marks, contents));
     }
 
-    /// Prepares and draws those that have room.
+    /// Prepares and draws the lanes that have room.
     pub fn paint(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, shared: &Shared) {
         for lane in &mut self.0 {
             if let Some(rect) = canvas.tracks.open(lane.track()) {
@@ -61,19 +61,17 @@ impl Lanes {
         open.into_iter().find(|(_, rect)| rect.contains(at))
     }
 
-    /// What is at a point.
     pub fn hit(&self, canvas: &Canvas<'_>, at: Pos2) -> Option<Hit> {
         let (lane, rect) = self.at(canvas, at)?;
         lane.hit(canvas, rect, at)
     }
 
-    /// What a tooltip says of what is at a point.
     pub fn tooltip(&self, canvas: &Canvas<'_>, at: Pos2) -> Option<Tip> {
         let (lane, rect) = self.at(canvas, at)?;
         lane.tooltip(canvas, rect, at)
     }
 
-    /// What can be pressed or dragged besides.
+    /// Handles other controls of the lanes.
     pub fn ui(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         for lane in &self.0 {
             if let Some(rect) = canvas.tracks.open(lane.track()) {
@@ -82,7 +80,7 @@ impl Lanes {
         }
     }
 
-    /// What stands in the gutter for a track.
+    /// The name of a track in the gutter.
     pub fn name(&self, canvas: &Canvas<'_>, track: Track) -> &'static str {
         self.0.iter().find(|lane| lane.track() == track).map_or(track.name(), |lane| lane.name(canvas))
     }

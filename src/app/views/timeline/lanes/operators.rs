@@ -1,4 +1,4 @@
-//! The lane of operators: boxes by thread and depth, kernels by stream, names where they fit, counts where they do not.
+//! The lane of operators: boxes by thread and depth, kernels by stream, with names or counts.
 
 use std::sync::Arc;
 
@@ -22,11 +22,10 @@ use vramscope_core::model::{DeviceRecording, OpKind, OpTable};
 use vramscope_core::tables::op_lanes::{OpRows, OpSpan, RowKind};
 use vramscope_core::units::{Micros, count, counted};
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct Operators {
     sorting: Derived<(), OpRows>,
-    /// The rows; `None` without operators, and until they are sorted.
+    /// The rows; `None` without operators, or until they are sorted.
     rows: Option<Arc<OpRows>>,
     folding: Derived<(Window, usize), OpsPicture>,
     picture: Option<Arc<OpsPicture>>,
@@ -75,7 +74,7 @@ impl Lane for Operators {
 
     fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {
         let found = self.at(canvas, rect, at)?;
-        // An operator is a time: its events become the range that every view follows.
+        // An operator is a span of time; a click makes its events the range that all views follow.
         let (first, last) = canvas.op_events(&found);
         let cursor = if first <= last { last } else { first };
         let chooses = Some(Choice { cursor, range: (first < last).then_some((first, last)) });
@@ -94,7 +93,7 @@ impl Lane for Operators {
     }
 }
 
-/// The line above the operators can be dragged.
+/// Lets the user drag the line above the operators.
 fn resize(ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
     let edge = Rect::from_min_max(pos2(canvas.pane.left(), rect.top() - 5.0), pos2(canvas.pane.right(), rect.top() + 1.0));
     let id = ui.scope_id().with("operators height");
@@ -105,7 +104,7 @@ fn resize(ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
     if response.dragged()
         && let Some(pointer) = response.interact_pointer_pos()
     {
-        // Whole lines follow the pointer itself: steps of its motion would be lost between them.
+        // The height is set in whole lines from the pointer's position; summing small motions would be lost to rounding.
         resize(Some((rect.bottom() - pointer.y).clamp(OP_WORDS, canvas.pane.height())));
     }
     if response.double_clicked() {
@@ -113,40 +112,40 @@ fn resize(ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
     }
 }
 
-/// A box of the operator lane: where it stands in columns, and what it is.
+/// A box of the operator lane: position in columns and contents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct OpBox {
     pub left: f32,
     pub right: f32,
-    /// Which line of the lane.
+    /// The line of the lane.
     pub line: u16,
     pub span: OpSpan,
-    /// Of several the one that takes longest, where there is room to name it.
+    /// When the box holds several operators, the longest one, if there is room for its name.
     pub longest: Option<u32>,
 }
 
-/// Columns from which on several operators are named by the longest of them.
+/// Least width in columns of a box of several operators that is named after the longest one.
 const NAMED_FROM: f32 = 60.0;
 
 /// The operator lane of a window.
 struct OpsPicture {
     pub window: Window,
-    /// Rows of the [`OpRows`] that are shown, top down.
+    /// Rows of [`OpRows`] that are shown, top down.
     pub lines: Vec<usize>,
-    /// Line by line, left to right.
+    /// Boxes line by line, left to right.
     pub boxes: Vec<OpBox>,
-    /// Where each line's boxes begin in `boxes`, and where the last ones end.
+    /// For each line, the index of its first box; ends with the number of boxes.
     pub starts: Vec<usize>,
-    /// Operators, calls and kernels of the window that share a box with others.
+    /// Operators, calls and kernels in the window that share a box with others.
     pub folded: u64,
-    /// Those of the window in rows that have no line here.
+    /// Operators in the window whose rows are not shown.
     pub hidden: u64,
 }
 
 impl OpsPicture {
-    /// At most `most` lines. O(lines × columns × log operators).
+    /// Computes at most `most` lines. O(lines × columns × log operators).
     pub fn compute(device: &DeviceRecording, ops: &OpTable, rows: &OpRows, window: Window, most: usize) -> Self {
-        // The most telling rows, then in the order of reading: a thread's levels together, streams last.
+        // Takes the most telling rows, then sorts them for reading: the levels of a thread together, streams last.
         let mut lines: Vec<usize> = (0..rows.rows.len().min(most)).collect();
         let first_of = |lane: u16| rows.rows.iter().position(|r| r.lane == lane);
         lines.sort_by_key(|&i| (rows.rows[i].kind, first_of(rows.rows[i].lane), rows.rows[i].depth));
@@ -174,7 +173,7 @@ impl OpsPicture {
         OpsPicture { window, lines, boxes, starts, folded, hidden }
     }
 
-    /// The box of a line at a column. Binary search.
+    /// The box of a line at a column.
     pub fn hit(&self, line: usize, column: f32) -> Option<OpBox> {
         let boxes = self.boxes.get(*self.starts.get(line)?..*self.starts.get(line + 1)?)?;
         let at = boxes.partition_point(|b| b.left <= column).checked_sub(1)?;
@@ -183,7 +182,7 @@ impl OpsPicture {
 }
 
 impl Canvas<'_> {
-    /// Draws the lane; the name of each thread and stream stands in the gutter beside its first line.
+    /// Draws the lane. The gutter names each thread and stream beside its first line.
     fn ops(&self, rect: Rect, rows: &OpRows, picture: &OpsPicture) {
         let t = self.tokens;
         if picture.window.axis != self.window.axis {
@@ -202,7 +201,7 @@ impl Canvas<'_> {
         let mut names = Vec::new();
         for b in &picture.boxes {
             let Some(area) = self.op_rect(rect, b, picture) else { continue };
-            // Several are no operator: pale, so that what has a box of its own stands out.
+            // A box of several operators is pale, so that single operators stand out.
             let fill = if b.span.count > 1 { Tokens::at(t.other, 0.22) } else { Tokens::at(t.other, 0.75) };
             batch.rect_at_least_a_pixel(area, fill);
             let seen = area.intersect(rect);
@@ -224,7 +223,7 @@ impl Canvas<'_> {
                 }
                 continue;
             }
-            // How many, and the longest of them where there is room.
+            // The number, and the longest operator when there is room.
             let number = count(u64::from(span.count));
             let width = label::width(&painter, &number, Type::Mono);
             if area.width() >= width + 40.0 && !text.is_empty() {
@@ -236,12 +235,12 @@ impl Canvas<'_> {
         }
     }
 
-    /// What each group of lines is called in the gutter, where, and whole.
+    /// The gutter's names of groups of lines: rectangle, short name, full name.
     fn op_names(&self, rect: Rect, rows: &OpRows, picture: &OpsPicture) -> Vec<(Rect, String, String)> {
         let lanes = &self.data.recording.ops.lanes;
         let mut before = None;
         let mut out = Vec::new();
-        // A picture of another height may still be there.
+        // The picture may still be that of another height.
         for (line, &row) in picture.lines.iter().take(self.tracks.op_lines()).enumerate() {
             let Some(row) = rows.rows.get(row) else { continue };
             if before.replace((row.lane, row.kind)) == Some((row.lane, row.kind)) {
@@ -266,7 +265,7 @@ impl Canvas<'_> {
         out
     }
 
-    /// Names that the gutter has no room for are whole on hover.
+    /// Shows names that were cut in full on hover.
     fn op_names_ui(&self, ui: &Ui, rect: Rect, rows: &OpRows, picture: &OpsPicture) {
         for (i, (area, _, whole)) in self.op_names(rect, rows, picture).into_iter().enumerate() {
             ui.interact(area, ui.scope_id().with(("op name", i)), Sense::hover()).on_hover_text(whole);
@@ -285,7 +284,7 @@ impl Canvas<'_> {
             .then(|| Rect::from_min_max(pos2(left, top), pos2(right - gap, top + OP_LINE - 1.0)))
     }
 
-    /// What an operator is, or how many stand here.
+    /// The tooltip of an operator, or of a box of several.
     fn op_tip(&self, b: &OpBox, rows: &OpRows) -> Tip {
         let recording = &self.data.recording;
         let ops = &recording.ops;
@@ -333,7 +332,7 @@ impl Canvas<'_> {
         tip.row("memory events", count(inside))
     }
 
-    /// Where a box begins and ends on the axis.
+    /// Start and end of a box on the axis.
     fn op_places(&self, b: &OpBox) -> (f64, f64) {
         let device = self.data.device();
         let ops = &self.data.recording.ops;
@@ -346,7 +345,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// The events within the time of a box, first and last; `last` is before `first` when there are none.
+    /// First and last event within the time of a box; `last` is before `first` when there are none.
     fn op_events(&self, b: &OpBox) -> (u32, u32) {
         let device = self.data.device();
         let ops = &self.data.recording.ops;
@@ -359,21 +358,21 @@ impl Canvas<'_> {
             time_ns(device, self.window.axis, self.window.from + f64::from(b.right) * step)
         };
         let times = &device.events.time_us;
-        // An allocator's clock ticks in whole microseconds.
+        // The allocator's clock counts whole microseconds.
         let from = times.partition_point(|&t| t.saturating_mul(1_000) < start - 1_000) as u32;
         let to = times.partition_point(|&t| t.saturating_mul(1_000) <= end) as u32;
         (from, to.max(from).wrapping_sub(1))
     }
 }
 
-/// A name without what stands before the word: `aten::mm` is mm, and of a kernel's template only the function is said.
+/// A short name: `mm` for `aten::mm`, and only the function for a kernel template.
 fn short(name: &str) -> &str {
     let name = name.strip_prefix("void ").unwrap_or(name);
     let plain = name.split(['<', '(']).next().filter(|n| !n.is_empty()).unwrap_or(name);
     plain.rsplit("::").next().filter(|n| !n.is_empty()).unwrap_or(plain)
 }
 
-/// How many operators have no box of their own, and what to do about it.
+/// How many operators have no box of their own, and how to see them.
 fn folded_words(rows: &OpRows, picture: &OpsPicture) -> String {
     let mut parts = Vec::new();
     if picture.folded > 0 {

@@ -1,4 +1,4 @@
-//! The lane of phases: what the program did, as call stacks tell.
+//! The lane of phases: what the program did, derived from call stacks.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::anatomy::Phase;
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct Phases {
     marks: Option<Arc<Marks>>,
@@ -59,7 +58,7 @@ impl Lane for Phases {
 }
 
 impl Canvas<'_> {
-    /// What the program did: quiet boxes, each with its name where that fits; the one at the cursor stands out.
+    /// Draws phases as quiet boxes with names where they fit. The phase at the cursor stands out.
     fn phases(&self, rect: Rect, boxes: &[StepBox], have: &Window, at: u32) {
         let t = self.tokens;
         self.name(rect, "Phases", "");

@@ -1,4 +1,4 @@
-//! What the lanes of steps and of phases share: boxes of ranges, where they stand, what their tooltips say.
+//! What the lanes of steps and phases share: boxes of ranges, their rectangles, their tooltips.
 
 use egui::{Pos2, Rangef, Rect, pos2};
 
@@ -14,7 +14,7 @@ use vramscope_core::anatomy::Phase;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
-/// What a phase is called in its box: in full, and where that does not fit.
+/// The name of a phase in its box: in full, and abbreviated.
 pub(super) fn lane_names(phase: Phase) -> [&'static str; 2] {
     match phase {
         Phase::Forward => ["forward", "fwd"],
@@ -27,7 +27,6 @@ pub(super) fn lane_names(phase: Phase) -> [&'static str; 2] {
 }
 
 impl Canvas<'_> {
-    /// What a range is called.
     pub(super) fn range_name(&self, range: &Range) -> String {
         match range.named {
             Named::Annotation(_, name) => self.data.recording.stacks.text(name).to_owned(),
@@ -36,9 +35,9 @@ impl Canvas<'_> {
         }
     }
 
-    /// The rectangle of an annotation; `None` when it is too deep or not in the window.
+    /// The rectangle of an annotation; `None` when it is too deep or outside the window.
     pub(super) fn step_rect(&self, lane: Rect, b: &StepBox, have: &Window) -> Option<Rect> {
-        // A low pane has fewer levels than there may be.
+        // A low pane shows fewer levels.
         if usize::from(b.depth) >= layout::STEP_LEVELS || f32::from(b.depth) * layout::STEP + 1.0 > lane.height() {
             return None;
         }
@@ -51,14 +50,13 @@ impl Canvas<'_> {
         (right >= lane.left() && left <= lane.right()).then_some(area)
     }
 
-    /// The box at a point of a lane.
     pub(super) fn box_at(&self, lane: Rect, boxes: &[StepBox], have: &Window, at: Pos2) -> Option<StepBox> {
-        // The gap to the next box is no place of its own.
+        // The gap to the next box belongs to this box.
         let is_at = |b: &&StepBox| self.step_rect(lane, b, have).is_some_and(|r| r.with_max_x(r.right() + 1.0).contains(at));
         boxes.iter().filter(|_| have.axis == self.window.axis).find(is_at).copied()
     }
 
-    /// What a click on a box means: an annotation is selected, a step or a phase is chosen at the instant within it that holds most.
+    /// What a click on a box does: it selects an annotation, or chooses a step or phase as the range with the cursor at its peak.
     pub(super) fn box_hit(&self, lane: Track, b: &StepBox) -> Hit {
         let item = match b.first.named {
             Named::Annotation(i, _) if b.count == 1 => Some(Item::Annotation(i)),
@@ -68,7 +66,7 @@ impl Canvas<'_> {
         Hit { item, chooses: b.events().map(choice), extent: Some(extent(&b.first, self.window.axis)), ..Hit::told(lane) }
     }
 
-    /// What the tooltip of an annotation, a step, a phase or several of them says.
+    /// The tooltip of an annotation, a step, a phase or several of them.
     pub(super) fn range_tip(&self, b: &StepBox, marks: Option<&Marks>) -> Tip {
         let data = self.data;
         let has_time = data.device().events.has_time;
@@ -122,7 +120,7 @@ impl Canvas<'_> {
     }
 }
 
-/// The lower edge of a box that stands for many: teeth, as many as there are things as far as they can be told apart.
+/// The lower edge of a box of many ranges: teeth, one per range as far as they can be drawn apart.
 pub(super) fn comb(batch: &mut Batch, area: Rect, count: u32, ink: egui::Color32) {
     let step = (area.width() / count.max(1) as f32).max(4.0);
     let teeth = (area.width() / step) as u32;

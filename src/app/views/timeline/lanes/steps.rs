@@ -1,4 +1,4 @@
-//! The lane of annotations and steps, a level under the other.
+//! The lane of annotations and steps, one level below the other.
 
 use std::sync::Arc;
 
@@ -19,7 +19,6 @@ use crate::app::widgets::tooltip::Tip;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, NBSP, count};
 
-/// The lane.
 #[derive(Default)]
 pub(super) struct Steps {
     marks: Option<Arc<Marks>>,
@@ -66,7 +65,7 @@ impl Lane for Steps {
 }
 
 impl Canvas<'_> {
-    /// Annotations and steps, a level under the other; steps that are only inferred are pale. `lit` is the annotation to stress.
+    /// Draws annotations and steps by level. Inferred steps are pale. `lit` is the annotation to emphasise.
     fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>, marks: Option<&Marks>) {
         let t = self.tokens;
         let is_continued = |b: &StepBox| match b.first.named {
@@ -97,7 +96,7 @@ impl Canvas<'_> {
             if b.count > 1 {
                 comb(&mut batch, area, b.count, if pale { Tokens::at(t.s1, 0.6) } else { t.s1 });
             }
-            // A name starts where its box can be seen.
+            // A name starts at the visible part of its box.
             let seen = area.intersect(rect).shrink2(vec2(4.0, 0.0));
             let said = if b.count == 1 { vec![self.range_name(&b.first)] } else { self.names_of_many(b) };
             if seen.width() >= 6.0 {
@@ -108,7 +107,7 @@ impl Canvas<'_> {
         batch.paint(&painter);
         self.continued(rect, boxes, have, is_continued);
         for (area, said, is_number, peak, ink) in names {
-            // A number has to be whole; a name may be cut.
+            // A number must be shown whole; a name may be cut.
             let wide = |text: &str| label::width(&painter, text, Type::Mono);
             if is_number {
                 let Some(text) = said.iter().find(|text| wide(text) <= area.width()) else { continue };
@@ -122,7 +121,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// What a box of several annotations may be called, the most telling first: `0–10` of steps, `optimizer ×11` of ranges of one
+    /// Possible names of a box of several annotations, most telling first: `0–10` for steps, `optimizer ×11` for ranges of one
     /// name, `×11`.
     fn names_of_many(&self, b: &StepBox) -> Vec<String> {
         let many = format!("×{}", count(u64::from(b.count)));
@@ -137,7 +136,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Says of steps beyond the annotated ones what they are, below them: no annotation stands there.
+    /// Labels steps beyond the annotated ones as inferred, in the free level below them.
     fn continued(&self, rect: Rect, boxes: &[StepBox], have: &Window, is_continued: impl Fn(&StepBox) -> bool) {
         const WORDS: &str = "continued from the annotations, inferred";
         let line = Rect::from_min_max(pos2(rect.left(), rect.top() + layout::STEP), rect.max);
@@ -162,7 +161,7 @@ impl Canvas<'_> {
             goes_on = inferred;
         }
         for stretch in stretches {
-            // Other annotations may stand there: the words take the first free place.
+            // Other annotations may be there, so the label takes the first free place.
             let mut at = stretch.min;
             for taken in below.iter().filter(|x| x.max > stretch.min && x.min < stretch.max) {
                 if taken.min - at >= needs {

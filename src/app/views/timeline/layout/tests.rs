@@ -31,7 +31,7 @@ fn a_memory_timeline_gives_its_bands_room() {
     let (beside, lead) = (tracks(pane(998.0, 452.0), with), leading(452.0));
     assert!(lead.bands.unwrap().height() > 1.8 * beside.bands.unwrap().height(), "{lead:?}");
     assert!(lead.bands.unwrap().height() > lead.curves.unwrap().height() && lead.strata.height() >= STRATA_LEAST);
-    // A timeline alone in a window of 1280 by 800.
+    // A memory timeline alone in a window of 1280 by 800.
     for height in [340.0, 300.0, 260.0] {
         let t = leading(height);
         assert!(t.bands.is_some_and(|b| b.height() >= BANDS_LEAST) && t.legend.is_some(), "{height}: {t:?}");
@@ -40,7 +40,7 @@ fn a_memory_timeline_gives_its_bands_room() {
     assert!(leading(170.0).bands.is_none());
 }
 
-/// Whatever the height: folded categories open when they are clicked, and fold again.
+/// At any height, folded categories open when clicked, and fold again.
 #[test]
 fn a_click_on_categories_never_makes_them_vanish() {
     const BANDS: usize = Track::Bands as usize;
@@ -58,7 +58,7 @@ fn a_click_on_categories_never_makes_them_vanish() {
             assert!(opened.legend.is_some() && opened.axis.is_some(), "{op_lines} lines, {height}: {opened:?}");
         }
     }
-    // Open by default and without room: the name is there to open them.
+    // Open by default but without room: the name stays, to open them.
     let narrow = tracks(pane(998.0, 380.0), Contents { bands: true, ..ALL });
     assert!(narrow.bands.is_none() && narrow.folded[BANDS].is_some(), "{narrow:?}");
 }
@@ -73,7 +73,7 @@ fn operators_take_what_is_left_and_go_before_the_rest() {
     let usual = tracks(pane(998.0, 452.0), with);
     assert!((2..7).contains(&usual.op_lines()) && usual.bands.is_none(), "{usual:?}");
     assert!(usual.strata.height() >= STRATA_LEAST);
-    // As high as the user wants them, while the strata keep their least.
+    // The user's height is respected while the strata keep their minimum.
     let dragged = |height: f32| {
         let mut contents: Contents = with;
         contents.ops_height = Some(height);
@@ -82,7 +82,7 @@ fn operators_take_what_is_left_and_go_before_the_rest() {
     assert_eq!(dragged(3.0 * OP_LINE + OP_WORDS).op_lines(), 3);
     assert_eq!((dragged(1.0).op_lines(), usual.op_lines()), (2, 5));
     assert!(dragged(4000.0).strata.height() >= STRATA_LEAST);
-    // A window of 1280 by 800 still has some.
+    // A window of 1280 by 800 still has operators.
     assert!(tracks(pane(790.0, 344.0), Contents { step_levels: 3, ..with }).op_lines() >= OP_LINES_LEAST);
     let low = tracks(pane(998.0, 290.0), with);
     assert!(low.ops.is_none() && low.overview.is_some(), "{low:?}");
@@ -104,7 +104,7 @@ fn phases_stand_under_the_steps_and_come_back_before_the_device_calls() {
         assert!(t.device.is_none() || t.phases.is_some(), "{height}: {t:?}");
         assert!(t.strata.height() >= STRATA_LEAST.min(height as f32 * 0.4) - 0.1, "{height}: {t:?}");
     }
-    // The timelines of windows of 1280 by 720 and of 1024 by 700.
+    // The timelines in windows of 1280 by 720 and of 1024 by 700.
     for (width, height) in [(792.0, 299.0), (586.0, 289.0)] {
         let low = tracks(pane(width, height), Contents { step_levels: 2, ..with });
         assert!(low.phases.is_some() && low.curves.is_some() && low.overview.is_some() && low.legend.is_some(), "{low:?}");
@@ -176,7 +176,7 @@ fn what_has_no_room_is_told_and_what_is_folded_or_not_there_is_not() {
     assert_eq!(tracks(pane(998.0, 442.0), folded).hidden(&folded), []);
 }
 
-/// Where one is in the recording is asked most in a small window, where little of it is seen.
+/// In a small window users need the overview most, because little of the recording is visible.
 #[test]
 fn the_overview_is_the_last_lane_to_go() {
     for levels in [0, 1, 3] {
@@ -188,7 +188,7 @@ fn the_overview_is_the_last_lane_to_go() {
             assert!(tops.iter().flatten().collect::<Vec<_>>().windows(2).all(|w| w[0].bottom() <= w[1].top()), "{t:?}");
         }
     }
-    // The timeline of a window of 1000 by 700.
+    // The timeline in a window of 1000 by 700.
     let t = tracks(pane(562.0, 290.0), ALL);
     assert!(t.overview.is_some_and(|o| o.height() >= OVERVIEW_LOW) && t.curves.is_some() && t.legend.is_some(), "{t:?}");
     assert!(t.strata.height() >= STRATA_COMFORT - 0.1, "{t:?}");

@@ -287,9 +287,11 @@ fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTabl
         let mut counts: Vec<usize> = lines.values().map(Vec::len).collect();
         counts.sort_unstable();
         let median = counts[(counts.len() - 1) / 2];
+        let runs: FxHashMap<FrameId, usize> = lines.iter().map(|(&f, starts)| (f, starts.len())).collect();
         if let Some(starts) = lines.into_values().filter(|s| s.len() == median).min_by_key(|s| s[0]) {
             // What a module below keeps is its state: a cache, what a recurrent cell remembers.
-            let is_variable = |row: u32| line(row, depth).is_some() && line(row, depth + 1).is_none();
+            let is_variable =
+                |row: u32| line(row, depth).is_some_and(|f| runs.get(&f) == Some(&median)) && line(row, depth + 1).is_none();
             let kind = |row: u32| (stack_of(row), tables.lifetimes.requested(device, LifetimeId(row)));
             return calls(tables, rows, starts, |row| is_variable(row).then(|| kind(row)));
         }
@@ -304,9 +306,6 @@ fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTabl
 fn calls(tables: &DeviceTables, rows: &[u32], starts: Vec<u32>, variable: impl Fn(u32) -> Option<(StackId, u64)>) -> Vec<u32> {
     let lifetimes = &tables.lifetimes;
     let (born, gone) = (|row: u32| lifetimes.born(LifetimeId(row)), |row: u32| lifetimes.gone(LifetimeId(row)));
-    if starts.first() != rows.first() {
-        return starts;
-    }
     let at = |start: &u32| rows.partition_point(|row| row < start);
     let ends = starts.iter().skip(1).map(at).chain([rows.len()]);
     let iterations: Vec<&[u32]> = starts.iter().map(at).zip(ends).map(|(from, to)| &rows[from..to]).collect();

@@ -45,11 +45,13 @@ pub(super) struct Call {
     pub(super) is_module: bool,
     /// It is a container, which calls what it holds one after the other.
     pub(super) loops: bool,
+    /// It stands for this role, where neither module nor line is known.
+    pub(super) role: Option<Role>,
 }
 
 impl Call {
     fn new(name: String, line: Option<FrameId>) -> Self {
-        Call { name, line, instance: None, is_module: false, loops: false }
+        Call { name, line, instance: None, is_module: false, loops: false, role: None }
     }
 }
 
@@ -87,7 +89,7 @@ impl<'a> Places<'a> {
 
     /// The modules around it, outermost first; where there is none what it is listed under instead: its line, as of a loss, or its role.
     pub(super) fn modules(&self, kind: PlaceKey) -> Vec<Call> {
-        let by_role = || vec![Call::new(kind.role.text().to_owned(), None)];
+        let by_role = || vec![Call { role: Some(kind.role), ..Call::new(kind.role.text().to_owned(), None) }];
         let backward = || vec![Call::new("backward, no stack".to_owned(), None)];
         match kind.role {
             Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown => {}

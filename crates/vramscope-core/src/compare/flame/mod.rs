@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::diff::{Comparison, Held, Instant, Row};
+use super::diff::{Comparison, Held, Instant, Row, purpose_is_probable};
 use crate::anatomy::Phase;
 use crate::anatomy::roles::{Role, Roles};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
@@ -44,6 +44,8 @@ pub struct Entry {
     pub phase: Option<Phase>,
     /// Its weight.
     pub weight: u64,
+    /// Of the larger of `weight` and `before` what is in allocations whose role is inferred.
+    pub probable: u64,
     /// What it weighed before, when two instants are held against each other.
     pub before: u64,
     /// Allocations.
@@ -71,7 +73,7 @@ pub fn weigh_some(
         Size::Block => lifetimes.block_size(id),
         Size::Requested => lifetimes.requested(device, id),
     };
-    let mut sums: FxHashMap<(StackId, Role, Option<Phase>), (u64, u64)> = FxHashMap::default();
+    let mut sums: FxHashMap<(StackId, Role, Option<Phase>), (u64, u64, u64)> = FxHashMap::default();
     let mut add = |id: LifetimeId, weight: u64| {
         if only.is_some_and(|only| !only.contains(id)) {
             return;
@@ -81,6 +83,9 @@ pub fn weigh_some(
         let entry = sums.entry((lifetimes.stack(device, id), role, phase)).or_default();
         entry.0 = entry.0.saturating_add(weight);
         entry.1 += 1;
+        if roles.is_some_and(|r| r.is_probable(device, tables, id)) {
+            entry.2 = entry.2.saturating_add(weight);
+        }
     };
     if let Measure::LiveAt(event) = measure {
         let live = tables.states.live_at(lifetimes, event);
@@ -115,7 +120,7 @@ pub fn weigh_some(
     }
     let mut entries: Vec<Entry> = sums
         .into_iter()
-        .map(|((stack, role, phase), (weight, count))| Entry { stack, role, phase, weight, before: 0, count })
+        .map(|((stack, role, phase), (weight, count, probable))| Entry { stack, role, phase, weight, probable, before: 0, count })
         .collect();
     entries.sort_unstable_by_key(|e| (e.stack, e.role, e.phase));
     entries
@@ -142,7 +147,9 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
                 return of_purposes(comparison, r);
             }
             // The sums by stack do not tell which of its purposes pass.
-            vec![Entry { stack: r.stack, role: r.role, phase: None, weight, before, count: r.b.count }]
+            let more = if r.b.bytes >= r.a.bytes { r.b } else { r.a };
+            let probable = if more.probable * 2 > more.bytes { weight.max(before) } else { 0 };
+            vec![Entry { stack: r.stack, role: r.role, phase: None, weight, probable, before, count: r.b.count }]
         })
         .filter(|e| e.weight > 0 || e.before > 0)
         .collect();
@@ -153,9 +160,13 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
 /// An entry for each purpose of a row. Of two recordings, blocks without a stack that nothing tells to be alike are not set against each other: those
 /// of A and those of B are entries of their own.
 fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
-    let entry = |role, weight, before, count| Entry { stack: row.stack, role, phase: None, weight, before, count };
     let mut entries = Vec::with_capacity(row.purposes.len());
     for &(role, a, b) in &row.purposes {
+        let is_probable = purpose_is_probable(&(role, a, b));
+        let entry = |role, weight: u64, before: u64, count| {
+            let probable = if is_probable { weight.max(before) } else { 0 };
+            Entry { stack: row.stack, role, phase: None, weight, probable, before, count }
+        };
         if comparison.is_told(row) {
             entries.push(entry(role, b.bytes, a.bytes, b.count));
             continue;
@@ -290,8 +301,27 @@ pub struct Node {
     pub stack: StackId,
     /// What everything through here is for; `None` when it differs.
     pub role: Option<Role>,
-    /// The weight of each purpose of what goes through here, in the order they came.
-    pub mix: Vec<(Role, u64)>,
+    /// Each purpose of what goes through here, in the order they came.
+    pub mix: Vec<Share>,
+}
+
+/// What one purpose weighs in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The purpose.
+    pub role: Role,
+    /// Its weight.
+    pub weight: u64,
+    /// Of that, what is in allocations whose role is inferred.
+    pub probable: u64,
+}
+
+impl Share {
+    /// The role, with "probably" where that of most of it is inferred.
+    #[must_use]
+    pub fn words(&self) -> String {
+        self.role.words(self.probable.saturating_mul(2) > self.weight)
+    }
 }
 
 impl Node {
@@ -354,9 +384,12 @@ impl Flame {
                 }
                 let node = &mut nodes[at as usize];
                 node.role = if node.total == 0 || node.role == Some(e.role) { Some(e.role) } else { None };
-                match node.mix.iter_mut().find(|m| m.0 == e.role) {
-                    Some(known) => known.1 = known.1.saturating_add(weight),
-                    None => node.mix.push((e.role, weight)),
+                match node.mix.iter_mut().find(|m| m.role == e.role) {
+                    Some(known) => {
+                        known.weight = known.weight.saturating_add(weight);
+                        known.probable = known.probable.saturating_add(e.probable);
+                    }
+                    None => node.mix.push(Share { role: e.role, weight, probable: e.probable }),
                 }
                 node.total = node.total.saturating_add(weight);
                 node.before = node.before.saturating_add(e.before);
@@ -380,7 +413,7 @@ impl Flame {
     /// The frame where a stack ends, when it is in the graph. O(depth × children).
     #[must_use]
     pub fn leaf_of(&self, stacks: &StackTable, stack: StackId, shape: Shape) -> Option<u32> {
-        let entry = Entry { stack, role: Role::Unknown, phase: None, weight: 0, before: 0, count: 0 };
+        let entry = Entry { stack, role: Role::Unknown, phase: None, weight: 0, probable: 0, before: 0, count: 0 };
         let mut path = path(stacks, &entry, shape).0;
         let mut tops = vec![0u32];
         if matches!(shape.by, By::Role | By::Phase) {
@@ -513,14 +546,17 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     (path, folded)
 }
 
-/// What a frame is called in short, and where it is: `forward` and `model.py:71`. The place may be empty.
+/// What a frame is called in short, and where it is: `forward` and `model.py:71`. The place may be empty. A role that is inferred for most
+/// of the frame's weight is told with "probably".
 #[must_use]
-pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
-    match what {
+pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
+    match node.what {
         What::All => ("all".to_owned(), String::new()),
         What::NoStack => (crate::tables::NO_STACK.to_owned(), String::new()),
         What::NoModule => ("outside modules".to_owned(), String::new()),
-        What::Role(role) => (role.text().to_owned(), String::new()),
+        What::Role(role) => {
+            (node.mix.iter().find(|m| m.role == role).map_or_else(|| role.text().to_owned(), Share::words), String::new())
+        }
         What::Phase(phase) => (phase.map_or("phase unknown", Phase::name).to_owned(), String::new()),
         What::File(file) => {
             let path = stacks.text(file);
@@ -536,7 +572,7 @@ pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
 /// `name (file.py:71)`.
 #[must_use]
 pub fn node_name(stacks: &StackTable, node: &Node) -> String {
-    let (short, place) = node_text(stacks, node.what);
+    let (short, place) = node_text(stacks, node);
     // In full, for other programs and for what is looked for.
     let name = match node.what {
         What::Frame(frame) => stacks.frame(frame).map_or(short, |f| stacks.text(f.name).to_owned()),

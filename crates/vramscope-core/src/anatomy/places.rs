@@ -250,10 +250,11 @@ fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
     }
     let frames = stacks.frames(stack);
     let bits = |f: FrameId| anatomy.phases.bits.get(f.0 as usize).copied().unwrap_or(0);
+    // The compiler stands around the model that it compiled, and calls it from lines of its own.
+    let is_compiler = |f: FrameId| stacks.frame(f).is_some_and(|f| stacks.text(f.file).contains("torch/_dynamo/"));
     // A layer's own `__call__` around the module's, and checkpointing, only hand on what the line outside of them calls.
     let wraps = |f: FrameId| {
-        let hands_on = |file: &str| file.contains("torch/utils/") || file.contains("torch/_dynamo/");
-        stacks.frame(f).is_some_and(|f| stacks.text(f.name) == "__call__" || hands_on(stacks.text(f.file)))
+        stacks.frame(f).is_some_and(|f| stacks.text(f.name) == "__call__" || stacks.text(f.file).contains("torch/utils/"))
     };
     // The innermost line is the operator's: it belongs to the module, and is told by the table of lines.
     let (mut calls, mut last): (Vec<Call>, Option<FrameId>) = (Vec::new(), None);
@@ -266,7 +267,7 @@ fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
             }
         } else if bits(f) & CONTAINER != 0 {
             calls.iter_mut().rev().take(1).for_each(|call| call.loops = true);
-        } else if bits(f) & PYTHON != 0 && (last.is_none() || !wraps(f)) {
+        } else if bits(f) & PYTHON != 0 && !is_compiler(f) && (last.is_none() || !wraps(f)) {
             last = Some(f);
         }
     }

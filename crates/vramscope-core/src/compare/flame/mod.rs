@@ -7,7 +7,7 @@ use crate::anatomy::Phase;
 use crate::anatomy::roles::{Role, Roles};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
 use crate::query::matching::Matching;
-use crate::tables::naming::{function_label, innermost, is_framework};
+use crate::tables::naming::{function_label, innermost, is_framework, is_generated};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
 /// What a frame's width means.
@@ -511,9 +511,12 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     let mut kept: Vec<FrameId> = frames.to_vec();
     let mut folded = 0;
     if shape.folds_framework {
+        let is_own = |f: &FrameId| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f));
         // What allocates is the answer, whoever wrote it: `cross_entropy` says more than the line that calls it.
-        let innermost = innermost(stacks, entry.stack);
-        kept.retain(|&f| Some(f) == innermost || stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)));
+        // What the compiler wrote says nothing: there it is the line that calls the compiled function.
+        let is_written = |f: &FrameId| stacks.frame(*f).is_none_or(|f| !is_generated(stacks.text(f.file)));
+        let innermost = innermost(stacks, entry.stack).filter(|f| is_written(f) || !frames.iter().any(is_own));
+        kept.retain(|f| Some(*f) == innermost || is_own(f));
         folded = (frames.len() - kept.len()) as u64;
     }
     let mut path: Vec<What> = match shape.by {
@@ -525,8 +528,10 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
         }
         By::Module => {
             let module = |f: &FrameId| {
-                let name = stacks.frame(*f).map_or("", |f| stacks.text(f.name));
-                name == "forward" || name.starts_with("nn.Module: ")
+                let (file, name) = stacks.frame(*f).map_or(("", ""), |f| (stacks.text(f.file), stacks.text(f.name)));
+                // Autograd's and the compiler's functions of this name are no modules.
+                let is_function = file.contains("torch/_functorch/") || file.contains("torch/autograd/");
+                (name == "forward" && !is_function) || name.starts_with("nn.Module: ")
             };
             let modules: Vec<What> = frames.iter().filter(|f| module(f)).map(|&f| What::Frame(f)).collect();
             if modules.is_empty() && !frames.is_empty() { vec![What::NoModule] } else { modules }

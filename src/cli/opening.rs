@@ -89,6 +89,13 @@ pub fn open_any(path: &Path) -> Result<Recording, String> {
     if path.is_dir() {
         return Err(is_a_folder(path));
     }
+    match super::mcp::shelf() {
+        Some(shelf) => shelf.open(path, || read_file(path)),
+        None => read_file(path),
+    }
+}
+
+fn read_file(path: &Path) -> Result<Recording, String> {
     formats::open(path, &Progress::new()).map_err(|e| {
         let sentence = e.to_string();
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -71,6 +71,10 @@ pub struct ModuleHeld {
     pub lifetimes: Vec<LifetimeId>,
     /// It is a module, and no group.
     pub is_module: bool,
+    /// The role that it stands for, where it is a group of one.
+    pub role: Option<Role>,
+    /// Of its bytes the ones whose role is inferred from sizes, numbers and lives alone.
+    pub probable: u64,
     /// It is a container, which calls what it holds one after the other.
     loops: bool,
     /// The modules of its class, where they have names of their own.
@@ -151,7 +155,7 @@ impl Composition {
             if line.lifetimes.len() < LISTED {
                 line.lifetimes.push(id);
             }
-            tree.add(path, id, bytes);
+            tree.add(path, id, bytes, probable);
         }
         let modules = counted.iter().filter_map(|(kind, calls)| Some((of_kind.get(kind)?.1.as_slice(), *calls)));
         let counts: Vec<(&[Call], u64)> = modules.filter(|(path, _)| path.iter().all(|call| call.is_module)).collect();
@@ -228,8 +232,9 @@ impl LineHeld {
 }
 
 impl ModuleHeld {
-    fn add(&mut self, calls: &[Call], id: LifetimeId, bytes: u64) {
+    fn add(&mut self, calls: &[Call], id: LifetimeId, bytes: u64, probable: u64) {
         self.bytes += bytes;
+        self.probable += probable;
         self.count += 1;
         if self.lifetimes.len() < LISTED {
             self.lifetimes.push(id);
@@ -237,12 +242,13 @@ impl ModuleHeld {
         let Some((call, inside)) = calls.split_first() else { return };
         let at = self.parts.iter().position(|p| p.name == call.name).unwrap_or_else(|| {
             let path = self.path.iter().chain([&call.name]).cloned().collect();
-            let (name, line, is_module, loops) = (call.name.clone(), call.line, call.is_module, call.loops);
-            self.parts.push(ModuleHeld { name, path, line, is_module, loops, repeats: 1, ..ModuleHeld::default() });
+            let Call { line, is_module, loops, role, .. } = *call;
+            let name = call.name.clone();
+            self.parts.push(ModuleHeld { name, path, line, is_module, loops, role, repeats: 1, ..ModuleHeld::default() });
             self.parts.len() - 1
         });
         self.parts[at].instances.extend(call.instance);
-        self.parts[at].add(inside, id, bytes);
+        self.parts[at].add(inside, id, bytes, probable);
     }
 
     /// Largest first; a module with one part that holds all of it gives way to that part, and what repeats does so once. `counts` are
@@ -285,6 +291,7 @@ impl ModuleHeld {
         let mut rest = ModuleHeld { parts: Vec::new(), is_rest: true, ..model.clone() };
         for part in &model.parts {
             rest.bytes -= part.bytes;
+            rest.probable -= part.probable;
             rest.count -= part.count;
             rest.lifetimes.retain(|id| !part.lifetimes.contains(id));
         }
@@ -308,9 +315,12 @@ impl ModuleHeld {
         !self.instances.is_empty()
     }
 
-    /// `8 × modeling_gpt2.py:608`.
+    /// `8 × modeling_gpt2.py:608`; of a group by role that role, with "probably" where that of most of it is inferred.
     #[must_use]
     pub fn title(&self) -> String {
+        if let Some(role) = self.role {
+            return role.words(self.probable * 2 > self.bytes);
+        }
         if self.repeats > 1 { format!("{} \u{d7} {}", self.repeats, self.name) } else { self.name.clone() }
     }
 }
@@ -320,7 +330,7 @@ mod tests {
     use super::*;
 
     fn call(name: &str, instance: Option<u32>) -> Call {
-        Call { name: name.to_owned(), instance: instance.map(FrameId), line: None, is_module: true, loops: false }
+        Call { name: name.to_owned(), instance: instance.map(FrameId), line: None, is_module: true, loops: false, role: None }
     }
 
     #[test]
@@ -338,16 +348,17 @@ mod tests {
         let mut id = 0;
         for (path, count) in &stacks {
             for _ in 0..*count {
-                tree.add(path, LifetimeId(id), 512);
+                tree.add(path, LifetimeId(id), 512, 0);
                 id += 1;
             }
         }
-        tree.add(&path(&["weights"]), LifetimeId(id), 4096);
+        let weights = Call { is_module: false, role: Some(Role::Weights), ..call("weights", None) };
+        tree.add(&[weights], LifetimeId(id), 4096, 4096);
         let counts: Vec<(&[Call], u64)> = stacks.iter().map(|(path, count)| (path.as_slice(), *count)).collect();
         tree.settle(&counts);
         tree.enter();
         let titles: Vec<String> = tree.parts.iter().map(ModuleHeld::title).collect();
-        assert_eq!(titles, ["8 \u{d7} model.py:20", "weights", "model.py:12"]);
+        assert_eq!(titles, ["8 \u{d7} model.py:20", "probably weights", "model.py:12"]);
         let inside: Vec<String> = tree.parts[0].parts.iter().map(ModuleHeld::title).collect();
         assert_eq!(inside, ["model.py:31", "model.py:30"]);
         assert_eq!(tree.parts.iter().map(|p| p.bytes).sum::<u64>(), tree.bytes, "nothing is lost");
@@ -363,10 +374,10 @@ mod tests {
             for (id, path) in
                 [inside("Linear", 20 + 2 * layer), inside("Linear", 21 + 2 * layer), inside("MLP", 40 + layer)].iter().enumerate()
             {
-                tree.add(path, LifetimeId(layer * 10 + id as u32), 512);
+                tree.add(path, LifetimeId(layer * 10 + id as u32), 512, 0);
             }
         }
-        tree.add(&[call("GPT_0", 0), call("Embedding", 1)], LifetimeId(90), 512);
+        tree.add(&[call("GPT_0", 0), call("Embedding", 1)], LifetimeId(90), 512, 0);
         tree.settle(&[]);
         tree.enter();
         let titles = |parts: &[ModuleHeld]| -> Vec<String> { parts.iter().map(ModuleHeld::title).collect() };

@@ -61,6 +61,10 @@ pub(super) const APPLIES: u32 = 1 << 26;
 /// Computes on activations alone, without weights that autocast would copy.
 pub(super) const WEIGHTLESS: u32 = 1 << 27;
 
+/// A function that reads a prompt in, or goes on from it token by token. Without a key-value cache `decode` is half of an autoencoder.
+pub(super) const PREFILLS: u32 = 1 << 28;
+pub(super) const DECODES: u32 = 1 << 29;
+
 /// Functions that make or load weights.
 const LOADERS: &[&str] = &[
     "reset_parameters",
@@ -111,6 +115,9 @@ const FSDP: &[&str] =
     &["_fsdp_collectives.py", "_fsdp_param.py", "_fsdp_param_group.py", "fsdp/_flat_param.py", "fsdp/_runtime_utils.py"];
 const COLLECTIVES: &[&str] =
     &["distributed/distributed_c10d", "distributed/_functional_collectives", "nn/parallel/comm.py", "deepspeed/comm"];
+
+/// Inference servers.
+const SERVERS: [&str; 3] = ["vllm/", "sglang/", "text_generation_server/"];
 
 /// The bits of a frame.
 pub(super) fn bits(stacks: &StackTable, frame: Frame) -> u32 {
@@ -184,7 +191,8 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let is_shard = has(FSDP) && named(&["_init_sharded_param", "to_sharded_param", "reset_sharded_param", "__init__"]);
     let makes = has(&["torch/nn/parameter.py", "torch/nn/init.py", "safetensors/", "core_model_loading.py"]);
     set(LOADS, makes || is_shard || named(LOADERS) || (in_module && named(MOVERS)) || (has(MODELS) && name == "__init__"));
-    set(BUILDS, !is_library && named(BUILDERS));
+    let prepares = ["initialize_kv_cache", "_allocate_kv_cache_tensors", "init_memory_pool", "initialize_cache"];
+    set(BUILDS, (!is_library && named(BUILDERS)) || (has(&SERVERS) && named(&prepares)));
     set(FUNCTIONAL, has(&["torch/nn/functional.py", "torch/functional.py"]));
     set(CONTAINER, file.ends_with("nn/modules/container.py"));
     let caches = ["cache_utils.py", "kv_cache", "kvcache", "KVCache", "cache_engine.py", "mem_cache/memory_pool.py"];
@@ -201,8 +209,14 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let tuners = ["triton_heuristics.py", "runtime/benchmarking.py", "autotune_process.py", "triton/testing.py"];
     set(TUNING, has(&tuners) || named(&["do_bench", "autotune"]));
     set(GENERATES, has(&["transformers/generation/"]) || named(&["generate", "_sample", "p_sample_loop", "ddim_sample"]));
-    set(CAPTURES, has(&["torch/cuda/graphs.py", "cudagraph_trees.py"]));
     let low = name.to_ascii_lowercase();
+    let says = |words: &[&str]| low.split('_').any(|word| words.contains(&word));
+    let captures = (file.contains("cuda_graph") || file.contains("cudagraph") || has(&SERVERS)) && says(&["capture"]);
+    set(CAPTURES, captures || has(&["torch/cuda/graphs.py", "cudagraph_trees.py"]));
+    let serves = has(&SERVERS) && named(&["execute_model", "forward_batch_generation", "run_batch", "generate_token"]);
+    set(GENERATES, serves);
+    set(PREFILLS, says(&["prefill"]) || (has(&SERVERS) && name == "forward_extend"));
+    set(DECODES, says(&["decode", "decoding"]) && !says(&["encode"]));
     let attends = low.contains("attention") || low.contains("attn") || (name == "forward" && short.contains("attention"));
     set(ATTENDS, attends && !file.contains("torch/nn/functional.py"));
     let tests = low.starts_with("eval")

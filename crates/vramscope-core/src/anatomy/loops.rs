@@ -287,12 +287,40 @@ fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTabl
         let mut counts: Vec<usize> = lines.values().map(Vec::len).collect();
         counts.sort_unstable();
         let median = counts[(counts.len() - 1) / 2];
+        let runs: FxHashMap<FrameId, usize> = lines.iter().map(|(&f, starts)| (f, starts.len())).collect();
         if let Some(starts) = lines.into_values().filter(|s| s.len() == median).min_by_key(|s| s[0]) {
-            return starts;
+            // What a module below keeps is its state: a cache, what a recurrent cell remembers.
+            let is_variable =
+                |row: u32| line(row, depth).is_some_and(|f| runs.get(&f) == Some(&median)) && line(row, depth + 1).is_none();
+            let kind = |row: u32| (stack_of(row), tables.lifetimes.requested(device, LifetimeId(row)));
+            return calls(tables, rows, starts, |row| is_variable(row).then(|| kind(row)));
         }
     }
     let is_entry = |i: &usize| *i == 0 || rows[*i - 1] + 1 != rows[*i];
     (0..rows.len()).filter(is_entry).map(|i| rows[i]).collect()
+}
+
+/// The first rows of calls, of the first rows of iterations: a loop inside of `forward` shows the same lines as a loop that calls it. What
+/// one iteration of an inner loop leaves to the next in a variable of `forward` is freed in the middle of that, where the next makes a
+/// block like it. A call leaves no variables: what it returns is freed between two calls or, for a new value of the same variable, after the next.
+fn calls(tables: &DeviceTables, rows: &[u32], starts: Vec<u32>, variable: impl Fn(u32) -> Option<(StackId, u64)>) -> Vec<u32> {
+    let lifetimes = &tables.lifetimes;
+    let (born, gone) = (|row: u32| lifetimes.born(LifetimeId(row)), |row: u32| lifetimes.gone(LifetimeId(row)));
+    let at = |start: &u32| rows.partition_point(|row| row < start);
+    let ends = starts.iter().skip(1).map(at).chain([rows.len()]);
+    let iterations: Vec<&[u32]> = starts.iter().map(at).zip(ends).map(|(from, to)| &rows[from..to]).collect();
+    let feeds = |one: &[u32], next: &[u32]| {
+        let (Some(&first), Some(&last)) = (next.first(), next.last()) else { return false };
+        let is_left = |row: u32| (born(first)..born(last)).contains(&gone(row));
+        let comes_again = |kind| next.iter().any(|&row| variable(row) == Some(kind));
+        one.iter().any(|&row| is_left(row) && variable(row).is_some_and(comes_again))
+    };
+    let fed: Vec<bool> = iterations.windows(2).map(|w| feeds(w[0], w[1])).collect();
+    if fed.iter().filter(|&&is| is).count() * 2 <= fed.len() {
+        return starts;
+    }
+    let is_call = |i: usize| i == 0 || !fed[i - 1];
+    starts.iter().enumerate().filter(|&(i, _)| is_call(i)).map(|(_, &row)| row).collect()
 }
 
 /// The shortest period in requests: stacks tell one line from another, sizes do not tell a step from the layers of one.

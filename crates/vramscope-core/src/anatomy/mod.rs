@@ -94,16 +94,20 @@ impl Anatomy {
     #[must_use]
     pub fn words_at(&self, event: u32) -> String {
         let Some(phase) = self.phases.at(event) else { return String::new() };
+        let words = match self.phases.detail_at(event) {
+            Some(detail) => format!("{} ({detail})", phase.in_words()),
+            None => phase.in_words().to_owned(),
+        };
         match self.steps.of(event) {
             Some(step) if self.steps.len() > 1 => match phase {
                 Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Evaluation => {
-                    format!("{} of step {}", phase.in_words(), number(step))
+                    format!("{words} of step {}", number(step))
                 }
                 Phase::Load | Phase::Generation | Phase::Capture | Phase::Between => {
-                    format!("in step {}, {}", number(step), phase.in_words())
+                    format!("in step {}, {words}", number(step))
                 }
             },
-            _ => phase.in_words().to_owned(),
+            _ => words,
         }
     }
 

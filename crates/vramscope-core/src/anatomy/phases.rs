@@ -1,6 +1,7 @@
 //! [`Phases`]: the parts of the program as runs of allocations, one after the other.
 
-use super::frame::{ATTENDS, CAPTURES, EVALUATES, GENERATES};
+use super::cache;
+use super::frame::{ATTENDS, CACHE, CAPTURES, DECODES, EVALUATES, GENERATES, PREFILLS};
 use super::sense::{self, Part, Sense};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
@@ -16,6 +17,8 @@ pub struct Run {
     pub rows: (u32, u32),
     /// Its first event, and the one after its last: what is freed after its last allocation belongs to it, but at the exit.
     pub events: (u32, u32),
+    /// A CUDA graph was captured in it.
+    pub(super) captures: bool,
     /// The bits of all its stacks.
     pub(super) bits: u32,
 }
@@ -112,25 +115,56 @@ impl Phases {
         let lines = (0..stacks.frame_count()).map(line).collect();
         let mut phases = Phases { senses, bits, lines, without_stack, first_row: first, has_stacks, ..Phases::default() };
         let mut parts: Vec<Part> = (first..end).map(|row| phases.of_row(device, tables, row).part).collect();
+        if let Some(pass) = parts.iter().position(|&part| part == Part::Forward) {
+            // Once the program works, its own constructors build what it works on: a request of a server.
+            for (row, part) in (first..end).zip(&mut parts).skip(pass) {
+                if *part == Part::Load && !phases.of_row(device, tables, row).makes_weights {
+                    *part = Part::Unknown;
+                }
+            }
+        }
         settle(&mut parts, tables, first);
+        // What a graph is captured from is made in a pool of its own; the passes before the capture, which warm up, are not.
+        let is_private = |row: u32| {
+            let pool = lifetimes.get(device, LifetimeId(row)).map(|life| life.pool);
+            pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0))
+        };
+        let has_captures = phases.senses.iter().any(|s| s.bits & CAPTURES != 0);
+        let has_pools = has_captures && (first..end).any(is_private);
+        let captures = |row: u32, bits: u32| if has_pools { is_private(row) } else { bits & CAPTURES != 0 };
         let events = device.events.len() as u32;
         for (row, part) in (first..end).zip(parts) {
             let (bits, born) = (phases.of_row(device, tables, row).bits, lifetimes.born(LifetimeId(row)));
+            let captures = captures(row, bits);
+            let goes_on = |run: &Run| {
+                let is_other = |bit: u32| run.bits & bit != 0 && bits & (PREFILLS | DECODES) & !bit != 0;
+                run.part == part
+                    && !(has_pools && run.captures != captures)
+                    && !(bits & GENERATES != 0 && (is_other(PREFILLS) || is_other(DECODES)))
+            };
             match phases.runs.last_mut() {
-                Some(run) if run.part == part => {
+                Some(run) if goes_on(run) => {
                     run.rows.1 = row + 1;
                     run.bits |= bits;
+                    run.captures |= captures;
                 }
                 last => {
                     if let Some(run) = last {
                         run.events.1 = born;
                     }
                     let from = if phases.runs.is_empty() { 0 } else { born };
-                    phases.runs.push(Run { part, phase: Phase::Between, rows: (row, row + 1), events: (from, events), bits });
+                    let (rows, events) = ((row, row + 1), (from, events));
+                    phases.runs.push(Run { part, phase: Phase::Between, rows, events, captures, bits });
                 }
             }
         }
         phases.leave_out_the_exit(tables);
+        let of_cache = (first..end).filter(|&row| phases.of_row(device, tables, row).bits & CACHE != 0).map(LifetimeId);
+        if !phases.has(Part::Backward) && cache::grows(device, tables, of_cache) {
+            for run in phases.runs.iter_mut().filter(|run| run.part == Part::Forward && run.bits & CACHE != 0) {
+                run.bits |= GENERATES;
+            }
+        }
         for run in 0..phases.runs.len() {
             phases.runs[run].phase = phases.decide(run);
         }
@@ -205,16 +239,35 @@ impl Phases {
     fn decide(&self, run: usize) -> Phase {
         let r = &self.runs[run];
         let trains = self.runs.get(run + 1..).and_then(|rest| rest.iter().find(|r| r.part != Part::Unknown));
+        let generates = |at: Option<usize>| {
+            let of = at.and_then(|at| self.runs.get(at));
+            of.is_some_and(|run| run.part == Part::Forward && run.bits & GENERATES != 0)
+        };
+        let before = run.checked_sub(1);
         let leads_to_backward = trains.is_some_and(|r| r.part == Part::Backward);
         match r.part {
-            _ if r.bits & CAPTURES != 0 => Phase::Capture,
+            _ if r.captures => Phase::Capture,
             Part::Load => Phase::Load,
             Part::Forward if r.bits & GENERATES != 0 => Phase::Generation,
             Part::Forward if r.bits & EVALUATES != 0 && !leads_to_backward => Phase::Evaluation,
             Part::Forward => Phase::Forward,
             Part::Backward => Phase::Backward,
             Part::Optimizer => Phase::Optimizer,
+            // What a server does between two requests belongs to its work.
+            Part::Unknown if generates(before) && generates(run.checked_add(1)) => Phase::Generation,
             Part::Unknown => Phase::Between,
+        }
+    }
+
+    /// Of a run that generates, what it does: `prefill` or `decode`; `None` where nothing or both tell.
+    #[must_use]
+    pub fn detail_at(&self, event: u32) -> Option<&'static str> {
+        let run = &self.runs[self.run_at(event)?];
+        match run.bits & (PREFILLS | DECODES) {
+            _ if run.phase != Phase::Generation => None,
+            PREFILLS => Some("prefill"),
+            DECODES => Some("decode"),
+            _ => None,
         }
     }
 

@@ -45,11 +45,13 @@ pub(super) struct Call {
     pub(super) is_module: bool,
     /// It is a container, which calls what it holds one after the other.
     pub(super) loops: bool,
+    /// It stands for this role, where neither module nor line is known.
+    pub(super) role: Option<Role>,
 }
 
 impl Call {
     fn new(name: String, line: Option<FrameId>) -> Self {
-        Call { name, line, instance: None, is_module: false, loops: false }
+        Call { name, line, instance: None, is_module: false, loops: false, role: None }
     }
 }
 
@@ -87,7 +89,7 @@ impl<'a> Places<'a> {
 
     /// The modules around it, outermost first; where there is none what it is listed under instead: its line, as of a loss, or its role.
     pub(super) fn modules(&self, kind: PlaceKey) -> Vec<Call> {
-        let by_role = || vec![Call::new(kind.role.text().to_owned(), None)];
+        let by_role = || vec![Call { role: Some(kind.role), ..Call::new(kind.role.text().to_owned(), None) }];
         let backward = || vec![Call::new("backward, no stack".to_owned(), None)];
         match kind.role {
             Role::Activations | Role::Temporaries | Role::AutocastCopies | Role::KvCache | Role::Unknown => {}
@@ -248,10 +250,11 @@ fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
     }
     let frames = stacks.frames(stack);
     let bits = |f: FrameId| anatomy.phases.bits.get(f.0 as usize).copied().unwrap_or(0);
+    // The compiler stands around the model that it compiled, and calls it from lines of its own.
+    let is_compiler = |f: FrameId| stacks.frame(f).is_some_and(|f| stacks.text(f.file).contains("torch/_dynamo/"));
     // A layer's own `__call__` around the module's, and checkpointing, only hand on what the line outside of them calls.
     let wraps = |f: FrameId| {
-        let hands_on = |file: &str| file.contains("torch/utils/") || file.contains("torch/_dynamo/");
-        stacks.frame(f).is_some_and(|f| stacks.text(f.name) == "__call__" || hands_on(stacks.text(f.file)))
+        stacks.frame(f).is_some_and(|f| stacks.text(f.name) == "__call__" || stacks.text(f.file).contains("torch/utils/"))
     };
     // The innermost line is the operator's: it belongs to the module, and is told by the table of lines.
     let (mut calls, mut last): (Vec<Call>, Option<FrameId>) = (Vec::new(), None);
@@ -264,7 +267,7 @@ fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
             }
         } else if bits(f) & CONTAINER != 0 {
             calls.iter_mut().rev().take(1).for_each(|call| call.loops = true);
-        } else if bits(f) & PYTHON != 0 && (last.is_none() || !wraps(f)) {
+        } else if bits(f) & PYTHON != 0 && !is_compiler(f) && (last.is_none() || !wraps(f)) {
             last = Some(f);
         }
     }

@@ -56,8 +56,14 @@ pub(super) fn without_stack(others_tell: bool) -> Sense {
 
 /// What every stack says, and the bits of every frame. O(frames of all stacks).
 pub(super) fn read(stacks: &StackTable) -> (Vec<Sense>, Vec<u32>) {
-    let bits: Vec<u32> =
+    let mut bits: Vec<u32> =
         (0..stacks.frame_count()).map(|i| stacks.frame(FrameId(i as u32)).map_or(0, |f| frame::bits(stacks, f))).collect();
+    let has_cache = bits.iter().any(|b| b & (CACHE | NAMED_CACHE) != 0);
+    for b in &mut bits {
+        if has_cache && *b & (PREFILLS | DECODES) != 0 {
+            *b |= GENERATES;
+        }
+    }
     ((0..stacks.len()).map(|i| sense(stacks, &bits, StackId(i as u32))).collect(), bits)
 }
 

@@ -18,7 +18,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::anatomy::roles::Role;
-use vramscope_core::compare::flame::{Node, What, node_name, node_text};
+use vramscope_core::compare::flame::{Node, Share, What, node_name, node_text};
 use vramscope_core::model::{StackId, StackTable};
 use vramscope_core::tables::{is_framework, stack_text};
 use vramscope_core::units::{Bytes, NBSP, count, counted};
@@ -86,7 +86,7 @@ impl FlameView {
                     }
                     continue;
                 }
-                let (name, _) = node_text(stacks, built.flame.nodes[node as usize].what);
+                let (name, _) = node_text(stacks, &built.flame.nodes[node as usize]);
                 if i + 1 == path.len() {
                     ui.label(Type::Strong.text(name).color(cx.tokens.text1));
                 } else {
@@ -151,7 +151,7 @@ impl FlameView {
         for (r, node, hit) in labels {
             let inner = r.shrink2(vec2(6.0, 0.0));
             let ink = if hit { t.text1 } else { t.text3 };
-            let (name, place) = node_text(canvas.stacks, node.what);
+            let (name, place) = node_text(canvas.stacks, node);
             let mut right = inner.right();
             if inner.width() > 150.0 {
                 let text = match (&canvas.built.compared, node.after) {
@@ -329,7 +329,7 @@ impl FlameView {
                 let node = &built.flame.nodes[cell.node as usize];
                 // Allocations that end in a frame of mixed roles have no frame of their own to show their colour.
                 let ends_here = if node.own > 0 { node.mix.as_slice() } else { &[] };
-                for c in node.role.into_iter().chain(ends_here.iter().map(|m| m.0)) {
+                for c in node.role.into_iter().chain(ends_here.iter().map(|m| m.role)) {
                     if c != Role::Unknown && !seen.contains(&c) {
                         seen.push(c);
                     }
@@ -368,7 +368,7 @@ impl Canvas<'_> {
             return self.t.other;
         }
         if self.by_role {
-            let most = || node.mix.iter().max_by_key(|m| m.1).filter(|_| node.own == node.total).map(|m| m.0);
+            let most = || node.mix.iter().max_by_key(|m| m.weight).filter(|_| node.own == node.total).map(|m| m.role);
             return node.role.or_else(most).map_or(self.t.other, |c| role_paint(c).colour(self.t));
         }
         match node.what {
@@ -389,9 +389,9 @@ impl Canvas<'_> {
             return;
         }
         let mut mix = node.mix.clone();
-        mix.sort_by_key(|m| std::cmp::Reverse(m.1));
+        mix.sort_by_key(|m| std::cmp::Reverse(m.weight));
         let mut left = rect.left();
-        for (role, weight) in mix {
+        for Share { role, weight, .. } in mix {
             let right = (left + (weight as f64 / node.total as f64) as f32 * rect.width()).min(rect.right());
             let part = Rect::from_min_max(pos2(left, rect.bottom() - 4.0), pos2(right, rect.bottom()));
             batch.rect(part, Tokens::over(role_paint(role).colour(self.t), self.t.s1, strength));
@@ -410,7 +410,7 @@ impl Canvas<'_> {
 
     /// The tooltip of a frame.
     pub fn tip(&self, node: &Node, figure: impl Fn(u64) -> String) -> Tip {
-        let (name, place) = node_text(self.stacks, node.what);
+        let (name, place) = node_text(self.stacks, node);
         let all = &self.built.flame.nodes[0];
         let mut tip = Tip::new(name).place(place).width(300.0).swatch(self.colour(node));
         let blocks = counted(node.count, "block", "blocks");
@@ -427,16 +427,16 @@ impl Canvas<'_> {
                 .row("ends here", figure(node.own))
                 .row("allocations", count(node.count))
         };
-        if let Some(role) = node.role.filter(|c| *c != Role::Unknown) {
-            tip = tip.row("for", role.text());
+        if let ([share], Some(_)) = (node.mix.as_slice(), node.role.filter(|c| *c != Role::Unknown)) {
+            tip = tip.row("for", share.words());
         } else if node.role.is_none() {
             let mut mix = node.mix.clone();
-            mix.sort_by_key(|m| std::cmp::Reverse(m.1));
-            for (role, weight) in mix.iter().take(4) {
-                tip = tip.row(format!("of it {}", role.text()), figure(*weight));
+            mix.sort_by_key(|m| std::cmp::Reverse(m.weight));
+            for share in mix.iter().take(4) {
+                tip = tip.row(format!("of it {}", share.words()), figure(share.weight));
             }
             if mix.len() > 4 {
-                let rest = mix[4..].iter().fold(0u64, |sum, m| sum.saturating_add(m.1));
+                let rest = mix[4..].iter().fold(0u64, |sum, m| sum.saturating_add(m.weight));
                 tip = tip.row(format!("of it {} other roles", mix.len() - 4), figure(rest));
             }
         }

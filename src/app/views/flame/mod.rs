@@ -21,7 +21,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
 use layout::{Order, TreeRow};
 use vramscope_core::compare::flame::{
-    By, Flame, Measure, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
+    By, Flame, Measure, Node, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
 };
 use vramscope_core::model::StackTable;
 use vramscope_core::tables::Quantity;
@@ -236,11 +236,11 @@ impl FlameView {
         self.found
             .get(cx.jobs, "find frames", &key, move |_| {
                 let table = built.compared.as_ref().map_or(&stacks.stacks, |c| c.flame_stacks());
-                let matches = |what: What| {
-                    let (name, place) = node_text(table, what);
+                let matches = |node: &Node| {
+                    let (name, place) = node_text(table, node);
                     name.to_lowercase().contains(&needle) || place.to_lowercase().contains(&needle)
                 };
-                let hits: Vec<bool> = built.flame.nodes.iter().map(|n| matches(n.what)).collect();
+                let hits: Vec<bool> = built.flame.nodes.iter().map(matches).collect();
                 let (weights, frames) = built.flame.matched_by(&hits, |n| [n.total, n.before, n.after]);
                 Some(Found { hits, weights, frames, is_query: false })
             })

@@ -170,7 +170,7 @@ impl FlameView {
                             }
                             let swatch = Swatch::Fill(Tokens::over(canvas.colour(node), t.s1, if hit { 0.8 } else { 0.3 }));
                             let swatch = swatch.paint(p, t, pos2(x + 16.0, cell.center().y));
-                            let (name, place) = node_text(canvas.stacks, node.what);
+                            let (name, place) = node_text(canvas.stacks, node);
                             let room = Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max);
                             let named = label::text_in(p, room, &name, Type::Strong, ink);
                             let room = Rect::from_min_max(pos2(named.right() + 8.0, cell.top()), cell.max);

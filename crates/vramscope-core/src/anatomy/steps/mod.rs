@@ -30,7 +30,7 @@ pub enum StepSource {
     Backward,
     /// Each is so many calls of the model, from here: `eval.py:30`.
     Call(String, u32),
-    /// Each is one call of `generate`, from here.
+    /// Each is one call of `generate`, or one round of a loop that generates, from here.
     Generation(String),
     /// The same requests come again in the same order. Inferred, and to be shown as such.
     Period,
@@ -88,7 +88,7 @@ impl Steps {
             StepSource::Backward => "each is a forward and a backward pass".to_owned(),
             StepSource::Call(place, 0 | 1) => format!("each is one call of the model{}", at(place)),
             StepSource::Call(place, calls) => format!("each is {calls} calls of the model{}", at(place)),
-            StepSource::Generation(place) => format!("each is one call of generate{}", at(place)),
+            StepSource::Generation(place) => format!("each is one round of generation{}", at(place)),
             StepSource::Period => "guessed from allocations that repeat".to_owned(),
         }
     }

@@ -125,9 +125,11 @@ impl Places {
                 out.push(entry);
                 continue;
             };
-            let sum = sums.entry((stack, entry.role)).or_insert(Entry { stack, weight: 0, before: 0, count: 0, ..entry });
+            let sum =
+                sums.entry((stack, entry.role)).or_insert(Entry { stack, weight: 0, probable: 0, before: 0, count: 0, ..entry });
             sum.weight += entry.weight;
             sum.before += entry.before;
+            sum.probable += entry.probable;
             sum.count += entry.count;
         }
         out.extend(sums.into_values());

@@ -2,12 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::diff::{Comparison, Held, Instant, Row};
+use super::diff::{Comparison, Held, Instant, Row, purpose_is_probable};
 use crate::anatomy::Phase;
 use crate::anatomy::roles::{Role, Roles};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable, StrId};
 use crate::query::matching::Matching;
-use crate::tables::naming::{function_label, innermost, is_framework};
+use crate::tables::naming::{function_label, innermost, is_framework, is_generated};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
 /// What the width of a frame means.
@@ -44,6 +44,8 @@ pub struct Entry {
     pub phase: Option<Phase>,
     /// Weight according to the [`Measure`].
     pub weight: u64,
+    /// The part of `weight` or `before`, whichever is larger, that is in allocations whose role is inferred.
+    pub probable: u64,
     /// Weight in A when two instants are compared; otherwise 0.
     pub before: u64,
     /// Number of allocations.
@@ -72,7 +74,7 @@ pub fn weigh_some(
         Size::Block => lifetimes.block_size(id),
         Size::Requested => lifetimes.requested(device, id),
     };
-    let mut sums: FxHashMap<(StackId, Role, Option<Phase>), (u64, u64)> = FxHashMap::default();
+    let mut sums: FxHashMap<(StackId, Role, Option<Phase>), (u64, u64, u64)> = FxHashMap::default();
     let mut add = |id: LifetimeId, weight: u64| {
         if only.is_some_and(|only| !only.contains(id)) {
             return;
@@ -82,6 +84,9 @@ pub fn weigh_some(
         let entry = sums.entry((lifetimes.stack(device, id), role, phase)).or_default();
         entry.0 = entry.0.saturating_add(weight);
         entry.1 += 1;
+        if roles.is_some_and(|r| r.is_probable(device, tables, id)) {
+            entry.2 = entry.2.saturating_add(weight);
+        }
     };
     if let Measure::LiveAt(event) = measure {
         let live = tables.states.live_at(lifetimes, event);
@@ -116,7 +121,7 @@ pub fn weigh_some(
     }
     let mut entries: Vec<Entry> = sums
         .into_iter()
-        .map(|((stack, role, phase), (weight, count))| Entry { stack, role, phase, weight, before: 0, count })
+        .map(|((stack, role, phase), (weight, count, probable))| Entry { stack, role, phase, weight, probable, before: 0, count })
         .collect();
     entries.sort_unstable_by_key(|e| (e.stack, e.role, e.phase));
     entries
@@ -143,7 +148,9 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
                 return of_purposes(comparison, r);
             }
             // The sums by stack do not say which of its roles pass the filter.
-            vec![Entry { stack: r.stack, role: r.role, phase: None, weight, before, count: r.b.count }]
+            let more = if r.b.bytes >= r.a.bytes { r.b } else { r.a };
+            let probable = if more.probable * 2 > more.bytes { weight.max(before) } else { 0 };
+            vec![Entry { stack: r.stack, role: r.role, phase: None, weight, probable, before, count: r.b.count }]
         })
         .filter(|e| e.weight > 0 || e.before > 0)
         .collect();
@@ -154,9 +161,13 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
 /// One entry per role of a row. Between two recordings, blocks without a stack that cannot be matched are not compared: A and B
 /// get separate entries.
 fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
-    let entry = |role, weight, before, count| Entry { stack: row.stack, role, phase: None, weight, before, count };
     let mut entries = Vec::with_capacity(row.purposes.len());
     for &(role, a, b) in &row.purposes {
+        let is_probable = purpose_is_probable(&(role, a, b));
+        let entry = |role, weight: u64, before: u64, count| {
+            let probable = if is_probable { weight.max(before) } else { 0 };
+            Entry { stack: row.stack, role, phase: None, weight, probable, before, count }
+        };
         if comparison.is_told(row) {
             entries.push(entry(role, b.bytes, a.bytes, b.count));
             continue;
@@ -292,7 +303,26 @@ pub struct Node {
     /// The role of everything through this frame; `None` if there are several.
     pub role: Option<Role>,
     /// Weight per role of everything through this frame, in order of occurrence.
-    pub mix: Vec<(Role, u64)>,
+    pub mix: Vec<Share>,
+}
+
+/// The weight of one role in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The role.
+    pub role: Role,
+    /// Its weight.
+    pub weight: u64,
+    /// The part of it in allocations whose role is inferred.
+    pub probable: u64,
+}
+
+impl Share {
+    /// The role, with "probably" where that of most of it is inferred.
+    #[must_use]
+    pub fn words(&self) -> String {
+        self.role.words(self.probable.saturating_mul(2) > self.weight)
+    }
 }
 
 impl Node {
@@ -355,9 +385,12 @@ impl Flame {
                 }
                 let node = &mut nodes[at as usize];
                 node.role = if node.total == 0 || node.role == Some(e.role) { Some(e.role) } else { None };
-                match node.mix.iter_mut().find(|m| m.0 == e.role) {
-                    Some(known) => known.1 = known.1.saturating_add(weight),
-                    None => node.mix.push((e.role, weight)),
+                match node.mix.iter_mut().find(|m| m.role == e.role) {
+                    Some(known) => {
+                        known.weight = known.weight.saturating_add(weight);
+                        known.probable = known.probable.saturating_add(e.probable);
+                    }
+                    None => node.mix.push(Share { role: e.role, weight, probable: e.probable }),
                 }
                 node.total = node.total.saturating_add(weight);
                 node.before = node.before.saturating_add(e.before);
@@ -381,7 +414,7 @@ impl Flame {
     /// The node where a stack ends; `None` if it is not in the graph. O(depth × children).
     #[must_use]
     pub fn leaf_of(&self, stacks: &StackTable, stack: StackId, shape: Shape) -> Option<u32> {
-        let entry = Entry { stack, role: Role::Unknown, phase: None, weight: 0, before: 0, count: 0 };
+        let entry = Entry { stack, role: Role::Unknown, phase: None, weight: 0, probable: 0, before: 0, count: 0 };
         let mut path = path(stacks, &entry, shape).0;
         let mut tops = vec![0u32];
         if matches!(shape.by, By::Role | By::Phase) {
@@ -479,9 +512,12 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     let mut kept: Vec<FrameId> = frames.to_vec();
     let mut folded = 0;
     if shape.folds_framework {
+        let is_own = |f: &FrameId| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f));
         // Keep the allocating frame, even a framework's: `cross_entropy` says more than the line that calls it.
-        let innermost = innermost(stacks, entry.stack);
-        kept.retain(|&f| Some(f) == innermost || stacks.frame(f).is_some_and(|f| !is_framework(stacks, f)));
+        // Code that the compiler wrote says nothing: keep the line that calls the compiled function instead.
+        let is_written = |f: &FrameId| stacks.frame(*f).is_none_or(|f| !is_generated(stacks.text(f.file)));
+        let innermost = innermost(stacks, entry.stack).filter(|f| is_written(f) || !frames.iter().any(is_own));
+        kept.retain(|f| Some(*f) == innermost || is_own(f));
         folded = (frames.len() - kept.len()) as u64;
     }
     let mut path: Vec<What> = match shape.by {
@@ -493,8 +529,10 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
         }
         By::Module => {
             let module = |f: &FrameId| {
-                let name = stacks.frame(*f).map_or("", |f| stacks.text(f.name));
-                name == "forward" || name.starts_with("nn.Module: ")
+                let (file, name) = stacks.frame(*f).map_or(("", ""), |f| (stacks.text(f.file), stacks.text(f.name)));
+                // Autograd's and the compiler's functions of this name are no modules.
+                let is_function = file.contains("torch/_functorch/") || file.contains("torch/autograd/");
+                (name == "forward" && !is_function) || name.starts_with("nn.Module: ")
             };
             let modules: Vec<What> = frames.iter().filter(|f| module(f)).map(|&f| What::Frame(f)).collect();
             if modules.is_empty() && !frames.is_empty() { vec![What::NoModule] } else { modules }
@@ -514,14 +552,17 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     (path, folded)
 }
 
-/// Short name and place of a frame: `forward` and `model.py:71`. The place may be empty.
+/// Short name and place of a frame: `forward` and `model.py:71`. The place may be empty. The role has "probably" where it is inferred
+/// for most of the weight.
 #[must_use]
-pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
-    match what {
+pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
+    match node.what {
         What::All => ("all".to_owned(), String::new()),
         What::NoStack => (crate::tables::NO_STACK.to_owned(), String::new()),
         What::NoModule => ("outside modules".to_owned(), String::new()),
-        What::Role(role) => (role.text().to_owned(), String::new()),
+        What::Role(role) => {
+            (node.mix.iter().find(|m| m.role == role).map_or_else(|| role.text().to_owned(), Share::words), String::new())
+        }
         What::Phase(phase) => (phase.map_or("phase unknown", Phase::name).to_owned(), String::new()),
         What::File(file) => {
             let path = stacks.text(file);
@@ -537,7 +578,7 @@ pub fn node_text(stacks: &StackTable, what: What) -> (String, String) {
 /// `name (file.py:71)`.
 #[must_use]
 pub fn node_name(stacks: &StackTable, node: &Node) -> String {
-    let (short, place) = node_text(stacks, node.what);
+    let (short, place) = node_text(stacks, node);
     // The full name, for other programs and for searches.
     let name = match node.what {
         What::Frame(frame) => stacks.frame(frame).map_or(short, |f| stacks.text(f.name).to_owned()),

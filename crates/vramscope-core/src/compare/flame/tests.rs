@@ -12,7 +12,7 @@ fn example() -> (StackTable, Vec<Entry>) {
     let g = frame("linear", "/venv/lib/python3.12/site-packages/torch/nn/functional.py");
     let s1 = b.stack(&[f, main]);
     let s2 = b.stack(&[g, f, main]);
-    let entry = |stack, role, phase, before, weight, count| Entry { stack, role, phase, weight, before, count };
+    let entry = |stack, role, phase, before, weight, count| Entry { stack, role, phase, weight, probable: 0, before, count };
     let entries = vec![
         entry(s1, Role::Activations, Some(Phase::Forward), 6, 10, 1),
         entry(s2, Role::Workspaces, Some(Phase::Backward), 8, 5, 2),
@@ -54,6 +54,16 @@ fn totals_add_up_from_either_end_whatever_the_frames_are() {
     assert_eq!((all.nodes[0].before, all.nodes[0].common, all.nodes[0].role), (14, 11, None));
     let text = Flame::build(&table, &entries[..1], Shape::default()).collapsed(&table);
     assert_eq!(text, "main (a.py:1);forward (a.py:1) 10\n");
+}
+
+#[test]
+fn a_role_that_is_inferred_is_told_with_probably() {
+    let (table, mut entries) = example();
+    let by_role = |entries: &[Entry]| Flame::build(&table, entries, Shape { by: By::Role, ..Shape::default() }).collapsed(&table);
+    assert!(!by_role(&entries).contains("probably"));
+    entries[0].probable = 6;
+    let text = by_role(&entries);
+    assert!(text.contains("probably activations;main") && text.contains("\nworkspaces;main"), "{text}");
 }
 
 #[test]

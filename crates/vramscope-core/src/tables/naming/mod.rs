@@ -124,7 +124,27 @@ fn package(file: &str) -> Option<&str> {
 #[must_use]
 pub fn is_of_operators(file: &str) -> bool {
     let is_installed = file.contains("-packages");
-    package(file).is_some_and(|name| OPERATORS.contains(&name)) || (!is_installed && file.contains("/torch/"))
+    is_generated(file) || package(file).is_some_and(|name| OPERATORS.contains(&name)) || (!is_installed && file.contains("/torch/"))
+}
+
+/// True for a file that `torch.compile` wrote: Inductor's cache names each after the hash of what is in it, in a folder of the hash's first
+/// letters, `/tmp/torchinductor_me/no/cnof55….py`. No person wrote its lines.
+#[must_use]
+pub fn is_generated(file: &str) -> bool {
+    const SHORTEST_HASH: usize = 40;
+    let mut parts = file.rsplit(['/', '\\']);
+    let hash = parts.next().and_then(|name| name.strip_suffix(".py")).and_then(|stem| stem.strip_prefix('c'));
+    let is_hash = |hash: &str| hash.len() >= SHORTEST_HASH && hash.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let folder = parts.next().unwrap_or_default();
+    hash.is_some_and(|hash| is_hash(hash) && (folder.is_empty() || hash.starts_with(folder))) || file.contains("torchinductor_")
+}
+
+/// What a compiled backward pass goes by: autograd calls it, and no line of the user's stands in its stacks.
+const COMPILED_BACKWARD: &str = "compiled backward pass";
+
+/// The frame with which autograd enters a compiled backward pass.
+fn enters_compiled_backward(stacks: &StackTable, frame: Frame) -> bool {
+    stacks.text(frame.file).contains("_aot_autograd") && stacks.text(frame.name).ends_with("backward")
 }
 
 /// True for a frame of PyTorch, Python itself or another installed package, or without a source file.
@@ -136,6 +156,7 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
         || package(file).is_some_and(|name| OPERATORS.contains(&name) || PACKAGES.contains(&name))
         || file.is_empty()
         || PARTS.iter().any(|p| file.contains(p))
+        || is_generated(file)
         || is_compiled(stacks, frame)
 }
 
@@ -155,6 +176,9 @@ pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
 /// `train.py:71`; for a frame without a place its function: `AddmmBackward0`, `addmm`.
 #[must_use]
 pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
+    if enters_compiled_backward(stacks, frame) {
+        return COMPILED_BACKWARD.to_owned();
+    }
     // Profiler traces use `<operator>`, `<module>` and `<built-in>` as file names.
     let file = stacks.text(frame.file);
     let is_without = frame.line == 0 && (file.is_empty() || file.starts_with('<'));
@@ -235,8 +259,8 @@ pub fn innermost_operation(stacks: &StackTable, stack: StackId) -> Option<FrameI
     frames.iter().copied().find(|&f| !cpp::is_plumbing(name(f))).or_else(|| frames.first().copied())
 }
 
-/// The innermost frame of the user's own code. Without any, the frame that best says what allocates: the node of the backward
-/// pass, the operator, the thread, else the [`innermost`]. `None` for stacks of allocator and recorder only.
+/// The innermost frame of the user's own code. Without any, the frame that best says what allocates: a compiled backward pass, the
+/// node of the backward pass, the operator, the thread, else the [`innermost`]. `None` for stacks of allocator and recorder only.
 #[must_use]
 pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     own_frame_by(stacks, stack, &mut |id| stacks.frame(id).is_some_and(|f| !is_framework(stacks, f)))
@@ -249,6 +273,7 @@ fn own_frame_by(stacks: &StackTable, stack: StackId, is_own: &mut dyn FnMut(Fram
         .iter()
         .copied()
         .find(|&f| is_own(f))
+        .or_else(|| frames.iter().copied().find(|&f| stacks.frame(f).is_some_and(|f| enters_compiled_backward(stacks, f))))
         .or_else(|| {
             let names = frames.iter().map(|&f| stacks.frame(f).map_or("", |f| stacks.text(f.name)));
             cpp::telling(names).and_then(|at| frames.get(at).copied())

@@ -124,7 +124,9 @@ fn package(file: &str) -> Option<&str> {
 #[must_use]
 pub fn is_of_operators(file: &str) -> bool {
     let is_installed = file.contains("-packages");
-    is_generated(file) || package(file).is_some_and(|name| OPERATORS.contains(&name)) || (!is_installed && file.contains("/torch/"))
+    is_generated(file)
+        || package(file).is_some_and(|name| OPERATORS.contains(&name))
+        || (!is_installed && file.contains("/torch/"))
 }
 
 /// True for a file that `torch.compile` wrote: Inductor's cache names each after the hash of what is in it, in a folder of the hash's first

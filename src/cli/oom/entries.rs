@@ -149,6 +149,9 @@ pub struct OomEntry {
     pub(in crate::cli) way_out: Option<RoomPlanEntry>,
     /// The way out in words, or why none is told.
     pub(in crate::cli) way_out_sentence: String,
+    /// The device was full, and so many blocks stand in the way that no list of them helps: the text says what to make smaller instead.
+    #[serde(skip)]
+    pub(in crate::cli) is_simply_full: bool,
     /// What speaks against it; `null` where nothing does.
     pub(in crate::cli) way_out_needs: Option<String>,
     pub(in crate::cli) top_live: Vec<LiveEntry>,

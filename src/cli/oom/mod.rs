@@ -317,6 +317,7 @@ impl At<'_> {
                 why: w.why(),
             }),
             way_out_sentence: a.room_plan_sentence(state),
+            is_simply_full: a.is_simply_full(),
             way_out_needs: a.room_plan_needs(state, |id| roles.of(id)),
             top_live: live(recording, &a.top_live),
             stacks_total: a.top_live.len(),

@@ -90,18 +90,8 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         let _ = writeln!(out, "  Requested at {place}");
     }
     holders(out, &o.holders);
-    let _ = writeln!(out, "  {}", o.way_out_sentence);
-    if let Some(plan) = &o.way_out {
-        to_free(out, &plan.blocks_to_free);
-    }
-    if let Some(needs) = &o.way_out_needs {
-        let _ = writeln!(out, "  {needs}");
-    }
-    if let Some(alone) = &o.alone_sentence {
-        let _ = writeln!(out, "  {alone}");
-    }
-    if let Some(plan) = &o.way_out {
-        let _ = writeln!(out, "  Why: {}", plan.why);
+    if !o.is_simply_full {
+        way_out(out, o);
     }
     for (label, value, is_told) in [
         ("request", o.requested_bytes, true),
@@ -142,8 +132,27 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
             let _ = writeln!(out, "    {frame}");
         }
     }
-    blockers(out, &o.blockers, o.blockers_total);
+    if !o.is_simply_full {
+        blockers(out, &o.blockers, o.blockers_total);
+    }
     held(out, &o.held);
+}
+
+/// What to free so that the request fits.
+fn way_out(out: &mut String, o: &OomEntry) {
+    let _ = writeln!(out, "  {}", o.way_out_sentence);
+    if let Some(plan) = &o.way_out {
+        to_free(out, &plan.blocks_to_free);
+    }
+    if let Some(needs) = &o.way_out_needs {
+        let _ = writeln!(out, "  {needs}");
+    }
+    if let Some(alone) = &o.alone_sentence {
+        let _ = writeln!(out, "  {alone}");
+    }
+    if let Some(plan) = &o.way_out {
+        let _ = writeln!(out, "  Why: {}", plan.why);
+    }
 }
 
 /// Who holds a full device.

@@ -400,7 +400,7 @@ fn failed(page: &mut Page<'_>, o: &OomEntry, finding: Option<&Finding>) {
         page.raw("<p>Requested at <code>").text(at).raw("</code>.</p>\n");
     }
     for said in [Some(&o.way_out_sentence), o.way_out_needs.as_ref(), o.alone_sentence.as_ref()].into_iter().flatten() {
-        if !said.is_empty() {
+        if !said.is_empty() && !o.is_simply_full {
             page.paragraph(said);
         }
     }

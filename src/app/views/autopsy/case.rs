@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::blockers::Listed;
 use vramscope_core::diagnose::fragmentation::{Blocker, Holes, RoomPlan, Servers};
 use vramscope_core::diagnose::oom::{Autopsy, Closest, LiveByStack};
-use vramscope_core::tables::State;
+use vramscope_core::tables::{LifetimeId, State};
 
 /// What is looked at.
 pub(super) enum CaseKind {
@@ -31,9 +31,19 @@ pub(super) struct Case {
     pub hole_sizes: Vec<u64>,
     /// By stack of what was live: its name, with the caller that tells it from another of that name.
     pub live_names: Vec<String>,
+    /// Likewise its largest block, whose role its bar is coloured by.
+    pub live_largest: Vec<Option<LifetimeId>>,
 }
 
 impl Case {
+    /// The failure, where the device was full and no few blocks were in the way.
+    pub fn simply_full(&self) -> Option<&Autopsy> {
+        match &self.kind {
+            CaseKind::Failure(a) => Some(&**a).filter(|a| a.is_simply_full()),
+            CaseKind::Peak(_) => None,
+        }
+    }
+
     pub fn servers(&self) -> &Servers {
         match &self.kind {
             CaseKind::Failure(a) => &a.servers,

@@ -62,7 +62,9 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, own: bool)
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Link, true, stacks.location(frame)));
     label::text_in(ui.painter(), rect, &index.to_string(), Type::Mono, t.text3);
     let place = if own { t.accent } else { t.text3 };
-    let location = label::text_in_right(ui.painter(), rect, &stacks.location(frame), Type::Mono, place);
+    // The line number at its end tells most.
+    let location = label::without_middle(ui.painter(), &stacks.location(frame), Type::Mono, rect.width() * 0.7);
+    let location = label::text_in_right(ui.painter(), rect, &location, Type::Mono, place);
     let room =
         egui::Rect::from_min_max(egui::pos2(rect.left() + 20.0, rect.top()), egui::pos2(location.left() - 8.0, rect.bottom()));
     label::text_in(ui.painter(), room, stacks.text(frame.name), Type::Mono, if own { t.text1 } else { t.text3 });

@@ -20,6 +20,8 @@ const TABLE: f32 = 190.0;
 pub(super) struct Wanted {
     /// The file tells segments: without them there are no pictures.
     pub has_segments: bool,
+    /// Where the holes are is shown: not of a full device.
+    pub has_holes: bool,
     /// Segments that could serve the request, a row each.
     pub rows: usize,
     /// Height of the words about the cheapest way out.
@@ -48,7 +50,7 @@ pub(super) fn columns(pane: Rect) -> Option<(Rect, Rect)> {
 /// Divides `room`, of which `seen` points can be seen at once.
 pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
     let request = if wanted.has_segments { 250.0f32.min(seen * 0.30).max(REQUEST) } else { 0.0 };
-    let holes = match (wanted.has_segments, wanted.rows) {
+    let holes = match (wanted.has_holes, wanted.rows) {
         (false, _) => 0.0,
         // A header, a sentence and the way out.
         (true, 0) => 28.0 + 34.0 + wanted.room_plan,
@@ -82,7 +84,7 @@ pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
 mod tests {
     use super::*;
 
-    const ALL: Wanted = Wanted { has_segments: true, rows: 4, room_plan: 42.0 };
+    const ALL: Wanted = Wanted { has_segments: true, has_holes: true, rows: 4, room_plan: 42.0 };
 
     fn pane(width: f32, height: f32) -> Rect {
         Rect::from_min_size(pos2(10.0, 20.0), vec2(width, height))
@@ -118,9 +120,9 @@ mod tests {
     #[test]
     fn what_there_is_nothing_of_takes_no_room() {
         let room = pane(1279.0, 912.0);
-        let none = parts(room, 912.0, Wanted { has_segments: false, rows: 0, room_plan: 20.0 });
+        let none = parts(room, 912.0, Wanted { has_segments: false, has_holes: false, rows: 0, room_plan: 20.0 });
         assert_eq!((none.request, none.holes, none.table.top()), (None, None, room.top()));
-        let no_rows = parts(room, 912.0, Wanted { has_segments: true, rows: 0, room_plan: 20.0 });
+        let no_rows = parts(room, 912.0, Wanted { has_segments: true, has_holes: true, rows: 0, room_plan: 20.0 });
         let one = parts(room, 912.0, Wanted { rows: 1, ..ALL }).holes.expect("a row");
         assert!(one.height() < 130.0, "a row and the way out");
         assert!(no_rows.holes.expect("the way out is told").height() < 100.0);

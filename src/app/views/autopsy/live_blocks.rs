@@ -1,5 +1,6 @@
 //! What was live at that instant, by call stack and by role.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use egui::{ScrollArea, Sense, Ui, vec2};
@@ -7,6 +8,7 @@ use egui::{ScrollArea, Sense, Ui, vec2};
 use super::blockers::named;
 use super::case::Case;
 use crate::app::data::colours::role_paint;
+use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
@@ -19,8 +21,8 @@ use crate::app::widgets::row::ListRow;
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::roles::{ByRole, Role};
 use vramscope_core::diagnose::oom::age;
-use vramscope_core::model::BlockState;
-use vramscope_core::tables::State;
+use vramscope_core::model::{BlockState, StackId};
+use vramscope_core::tables::{LifetimeId, State};
 use vramscope_core::units::{Address, Bytes, count};
 
 const ROW: f32 = 24.0;
@@ -41,9 +43,11 @@ fn row(
     let rect = response.rect;
     let p = ui.painter();
     let figures = 250.0f32.min(rect.width() * 0.5);
-    let names = (rect.width() * 0.34).clamp(90.0, 260.0);
+    let names = (rect.width() * 0.42).clamp(90.0, 340.0);
     let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
-    label::text_in(p, cell(rect.left() + 16.0, rect.left() + names), name, Type::Mono, t.text1);
+    // The line number at its end tells most.
+    let room = cell(rect.left() + 16.0, rect.left() + names);
+    label::text_in(p, room, &label::without_middle(p, name, Type::Mono, room.width()), Type::Mono, t.text1);
     let bar = cell(rect.left() + names + 12.0, rect.right() - figures - 12.0);
     if bar.width() > 24.0 {
         Bar::new(greatest.max(1) as f64).part(bytes as f64, colour).paint(p, t, bar);
@@ -84,7 +88,9 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         for i in rows {
             let l = found[i];
             let name = case.live_names.get(i).map_or("", String::as_str);
-            let response = row(ui, cx, name, cx.tokens.slot(0), l.bytes, l.count, total, found[0].bytes);
+            let role = cx.roles.zip(case.live_largest.get(i).copied().flatten()).map(|(roles, id)| roles.of(id));
+            let colour = role.map_or(cx.tokens.other, |role| role_paint(role).colour(cx.tokens));
+            let response = row(ui, cx, name, colour, l.bytes, l.count, total, found[0].bytes);
             if response.clicked() && l.stack.is_some() {
                 cx.actions.send(Action::Select(Some(Item::Stack(l.stack))));
             }
@@ -126,6 +132,19 @@ pub(super) fn largest(state: &State) -> Vec<usize> {
     live.sort_by_key(|&i| (std::cmp::Reverse(state.blocks[i].size), i));
     live.truncate(BLOCKS);
     live
+}
+
+/// The largest block of each stack of [`Case::top_live`]. O(blocks).
+pub(super) fn largest_by_stack(data: &DeviceData, case: &Case) -> Vec<Option<LifetimeId>> {
+    let mut found: HashMap<StackId, (u64, LifetimeId)> = HashMap::new();
+    for block in case.state.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
+        let stack = data.tables.lifetimes.stack(data.device(), block.lifetime);
+        let largest = found.entry(stack).or_insert((block.size, block.lifetime));
+        if block.size > largest.0 {
+            *largest = (block.size, block.lifetime);
+        }
+    }
+    case.top_live().iter().map(|live| found.get(&live.stack).map(|largest| largest.1)).collect()
 }
 
 /// A row a block: what it is called, bar, bytes, age, and what else tells it from others.
@@ -185,15 +204,21 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     });
 }
 
+/// Live memory by role, once it is counted. The roles are those of the whole window, so the user's own rules count here too.
+pub(super) fn held_by_role(
+    cx: &ViewContext<'_>,
+    case: &Case,
+    held: &mut Derived<(u32, Identity), ByRole>,
+) -> Option<Arc<ByRole>> {
+    let roles = cx.roles?;
+    let (data, roles, event) = (Arc::clone(cx.data), Arc::clone(roles), case.state.event);
+    let key = (event, Identity::of(&roles));
+    held.get(cx.jobs, "live by role", &key, move |_| Some(roles.live_by_role(data.device(), &data.tables, event))).value
+}
+
 /// Live memory by what it is for.
 pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, Identity), ByRole>) {
-    // The roles of the whole window, so that the user's own rules count here too.
-    let shown = cx.roles.map(|roles| {
-        let (data, roles, event) = (Arc::clone(cx.data), Arc::clone(roles), case.state.event);
-        let key = (event, Identity::of(&roles));
-        held.get(cx.jobs, "live by role", &key, move |_| Some(roles.live_by_role(data.device(), &data.tables, event)))
-    });
-    let Some(held) = shown.and_then(|s| s.value) else {
+    let Some(held) = held_by_role(cx, case, held) else {
         pane::progress_line(ui, ui.max_rect(), None);
         return;
     };

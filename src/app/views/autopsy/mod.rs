@@ -2,6 +2,7 @@
 //! have helped. A recording without a failure gets the same for its peak.
 
 mod blockers;
+mod card;
 mod case;
 mod frames;
 mod helped;
@@ -115,11 +116,13 @@ impl Case {
             largest: Vec::new(),
             hole_sizes: Vec::new(),
             live_names: Vec::new(),
+            live_largest: Vec::new(),
         };
         let live: Vec<(StackId, &str)> = case.top_live().iter().map(|l| (l.stack, data.names.of_stack(l.stack))).collect();
         let stacks = &data.recording.stacks;
         let apart = tell_apart(stacks, &live);
         case.live_names = live.iter().zip(apart).map(|((_, name), by)| named_by(stacks, name, by)).collect();
+        case.live_largest = live_blocks::largest_by_stack(data, &case);
         case.serving = segments::servers(&case);
         case.drawn = segments::drawn(&case, &case.serving);
         case.listed = blockers::listed(device, &case);
@@ -228,18 +231,44 @@ impl AutopsyView {
     }
 
     /// Pictures and tables, in the width there is; `seen` points of their height can be seen at once.
-    fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &helped::Ready<'_>, is_settled: bool, seen: f32) {
-        let room = Rect::from_min_size(ui.cursor().min, egui::vec2(ui.available_width(), seen));
+    fn right(
+        &mut self,
+        ui: &mut Ui,
+        cx: &ViewContext<'_>,
+        case: &Case,
+        ready: &helped::Ready<'_>,
+        is_settled: bool,
+        mut seen: f32,
+    ) {
+        let mut room = Rect::from_min_size(ui.cursor().min, egui::vec2(ui.available_width(), seen));
+        // A full device: who holds it comes first. Its few holes are not why the request failed.
+        if let Some(a) = case.simply_full() {
+            ui.allocate_ui(egui::vec2(room.width(), card::HEIGHT), |ui| {
+                card::card(ui, cx, a, live_blocks::held_by_role(cx, case, &mut self.by_role).as_deref());
+            });
+            ui.add_space((room.top() + card::HEIGHT - ui.cursor().top()).max(0.0));
+            room.min.y += card::HEIGHT;
+            seen -= card::HEIGHT;
+        }
         let room_plan = segments::room_plan(ui, cx, case, room.width());
         let wanted = layout::Wanted {
             has_segments: case.has_segments(),
+            has_holes: case.has_segments() && case.simply_full().is_none(),
             rows: case.drawn.len(),
             room_plan: room_plan.as_ref().map_or(4.0, |plan| plan.height()),
         };
         let parts = layout::parts(room, seen, wanted);
         ui.allocate_rect(Rect::from_min_size(room.min, egui::vec2(room.width(), parts.height)), egui::Sense::hover());
-        if let (Some(request), Some(holes)) = (parts.request, parts.holes) {
-            self.pictures(ui, cx, case, request, holes, room_plan);
+        if let Some(request) = parts.request {
+            pane::inside(ui, request, "request", |ui| {
+                let is_failure = matches!(case.kind, CaseKind::Failure(_));
+                let title = if is_failure { "Request against holes" } else { "What would have fitted" };
+                PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
+                pictures::request_against_holes(ui, cx, case);
+            });
+        }
+        if let Some(holes) = parts.holes {
+            self.holes(ui, cx, case, holes, room_plan);
         }
         let edge = if parts.settings.left() > parts.table.right() {
             [parts.table.right_top(), parts.table.right_bottom()]
@@ -273,22 +302,8 @@ impl AutopsyView {
         }
     }
 
-    /// The request against the holes, and where these are.
-    fn pictures(
-        &mut self,
-        ui: &mut Ui,
-        cx: &ViewContext<'_>,
-        case: &Case,
-        request: Rect,
-        holes: Rect,
-        room_plan: Option<segments::PlanText>,
-    ) {
-        pane::inside(ui, request, "request", |ui| {
-            let is_failure = matches!(case.kind, CaseKind::Failure(_));
-            let title = if is_failure { "Request against holes" } else { "What would have fitted" };
-            PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
-            pictures::request_against_holes(ui, cx, case);
-        });
+    /// Where the holes are.
+    fn holes(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, holes: Rect, room_plan: Option<segments::PlanText>) {
         let event = case.state.event;
         if self.classes.as_ref().is_none_or(|known| known.0 != event || !Arc::ptr_eq(&known.1, cx.colours)) {
             self.classes = Some((event, Arc::clone(cx.colours), segments::classes(cx, case)));
@@ -310,8 +325,7 @@ impl AutopsyView {
             (false, true) => &["By stack"],
         };
         // Until the user chooses: of a full device what holds it, else the blockers, where there are any.
-        let is_full = matches!(&case.kind, CaseKind::Failure(a) if a.is_simply_full());
-        let first = if case.listed.is_empty() || is_full { "By stack" } else { "Blockers" };
+        let first = if case.listed.is_empty() || case.simply_full().is_some() { "By stack" } else { "Blockers" };
         let chosen = self.table.filter(|name| tables.contains(name)).unwrap_or(first);
         let (title, caption) = match chosen {
             "Blockers" => ("Blockers", format!("{}{}", blockers::caption(case), blockers::left_out(ui.available_width(), case))),

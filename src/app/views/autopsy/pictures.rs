@@ -116,7 +116,8 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
                 detail: "for one more segment".to_owned(),
                 bytes: if is_span { a.room_below() } else { room },
                 figure: if is_span { format!("under {}", Bytes(a.room_below())) } else { Bytes(room).to_string() },
-                note: room_text,
+                // Of a full device the bar above says it.
+                note: if a.is_simply_full() { String::new() } else { room_text },
                 fill: if is_span { Fill::RoomFrom(room) } else { Fill::Room },
             }
         },

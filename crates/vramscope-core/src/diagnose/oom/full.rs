@@ -4,9 +4,16 @@ use super::autopsy::Autopsy;
 use super::helped::{Advice, Support};
 use super::verdict::Verdict;
 use crate::anatomy::{Composition, LineHeld, Role};
-use crate::model::StackTable;
+use crate::model::{StackId, StackTable};
+use crate::tables::naming::{place_or_function, user_frame};
 use crate::units::{Bytes, capital, told_apart};
 
+/// The row of [`Autopsy::holders`] that tensors hold.
+pub const TENSORS: &str = "tensors";
+/// The row of what PyTorch reserved and no tensor holds.
+pub const INSIDE: &str = "free inside PyTorch's segments";
+/// The row of what was free on the device.
+pub const FREE: &str = "free";
 /// What is neither PyTorch's nor free.
 const REST: &str = "other processes, or outside PyTorch";
 
@@ -34,13 +41,13 @@ impl Autopsy {
         let rest = self.capacity.zip(free).map(|(all, free)| all.saturating_sub(self.reserved).saturating_sub(free));
         let rest = rest.map(|rest| rest.saturating_sub(known));
         let rows = [
-            ("tensors", Some(self.allocated)),
+            (TENSORS, Some(self.allocated)),
             ("freed, another stream still uses it", Some(self.pending)),
-            ("free inside PyTorch's segments", Some(cached)),
+            (INSIDE, Some(cached)),
             ("this process, outside PyTorch", self.outside),
             ("other processes", self.others),
             (REST, rest),
-            ("free", free),
+            (FREE, free),
         ];
         let is_unknown = rest.is_none() && known == 0;
         let is_told = |name: &str, bytes: &Option<u64>| bytes.map_or(is_unknown && name == REST, |bytes| bytes > 0);
@@ -101,17 +108,26 @@ pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable
     told.filter_map(|r| {
         let line = held.lines.iter().find(|line| line.role == r.role);
         let what = how(r.role, line.is_some_and(|line| computes_loss(stacks, line)))?;
-        let most = match line {
+        let most = match line.and_then(|line| Some((line, line.stack?))) {
             // Where one line has it all its bytes say nothing more.
-            Some(line) if line.stack.is_some() && line.bytes >= r.bytes => format!(", all from {}", line.place),
-            Some(line) if line.stack.is_some() => format!(", most from {} ({})", line.place, Bytes(line.bytes)),
-            _ => String::new(),
+            Some((line, stack)) if line.bytes >= r.bytes => format!(", all from {}", with_caller(stacks, &line.place, stack)),
+            Some((line, stack)) => format!(", most from {} ({})", with_caller(stacks, &line.place, stack), Bytes(line.bytes)),
+            None => String::new(),
         };
         let hold = if r.role.text().ends_with('s') { "hold" } else { "holds" };
         let sentence = capital(&format!("{} {hold} {}{most}. {what}", r.words(), Bytes(r.bytes)));
         Some(Advice { sentence, setting: None, support: Support::Formula })
     })
     .collect()
+}
+
+/// A line; one of a library with the line of the program that calls it: `attention.py:93, called from train.py:125`.
+fn with_caller(stacks: &StackTable, place: &str, stack: StackId) -> String {
+    let own = user_frame(stacks, stack).map(|frame| place_or_function(stacks, frame));
+    match own.filter(|own| own != place) {
+        Some(own) => format!("{place}, called from {own}"),
+        None => place.to_owned(),
+    }
 }
 
 /// All advice on a failure, with what to make smaller behind what a simulation supports.

@@ -13,7 +13,7 @@ mod why;
 
 pub use self::autopsy::Autopsy;
 pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments, knows_reserved};
-pub use self::full::{what_to_make_smaller, with_what_to_make_smaller};
+pub use self::full::{FREE, INSIDE, TENSORS, what_to_make_smaller, with_what_to_make_smaller};
 pub use self::helped::{
     AUTOMATIC_TRIALS_MOST_EVENTS, Advice, Helped, Support, advice, best_advice, can_be_served_again, what_would_have_helped,
 };

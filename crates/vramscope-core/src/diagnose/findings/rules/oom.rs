@@ -151,7 +151,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     if let Some(cap) = a.limit {
         finding = finding.shows("cap of this process", cap.to_string());
     }
-    if let Some(plan) = &a.room_plan {
+    if let Some(plan) = a.room_plan.as_ref().filter(|_| !a.is_simply_full()) {
         let text = format!("{} in {}", Bytes(plan.bytes), counted(plan.blocks.len() as u64, "block", "blocks"));
         finding = finding.shows(if plan.is_optimal { "smallest set to free" } else { "enough, if freed" }, text);
     }

@@ -26,7 +26,7 @@ fn each_recording_lacks_what_it_lacks_and_the_line_is_told() {
     for (file, want) in [
         (sample("gpt_train.pickle"), vec![watch]),
         (sample("fragment_oom.pickle"), vec![stacks, steps, watch]),
-        (sample("serve_oom.pickle.gz"), vec![steps, watch]),
+        (sample("serve_oom.pickle.gz"), vec![watch]),
         (sample("live.vramscope"), vec![run_it]),
         (jax, vec![("history", Some(peak)), ("segments", None), ("addresses", None)]),
     ] {

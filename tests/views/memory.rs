@@ -201,7 +201,7 @@ fn a_chosen_range_is_looked_at_by_its_own_peak() {
 }
 
 #[test]
-fn a_place_opens_its_source_and_selects_nothing() {
+fn a_place_opens_its_source_and_selects_its_row() {
     let data = sample("gpt_train.pickle");
     let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
     h.get_by_role_and_label(Role::RadioButton, "Lines").click();
@@ -209,8 +209,11 @@ fn a_place_opens_its_source_and_selects_nothing() {
     let first = h.get_all_by_role(Role::Link).find(|n| n.accesskit_node().label().is_some_and(|l| l.starts_with("Open ")));
     let place = first.expect("a line").rect().center();
     click(&mut h, place);
-    assert_eq!(link(&h).selected(), None);
-    assert!(link(&h).own.is_none());
+    h.run_steps(4);
+    assert!(link(&h).own.is_some(), "its blocks stay bright");
+    click(&mut h, place);
+    h.run_steps(4);
+    assert!(link(&h).own.is_some(), "another click opens the source again and keeps the row");
 }
 
 #[test]
@@ -249,6 +252,9 @@ fn the_other_views_are_one_click_away() {
         h.get_by_role_and_label(Role::Link, name).click();
         h.run_steps(6);
         assert!(h.query_by_label(&format!("Explain {name}")).is_some(), "{kind:?}");
+        h.get_by_role_and_label(Role::Link, name).click();
+        h.run_steps(6);
+        assert!(h.query_by_label(&format!("Explain {name}")).is_none(), "a second click closes {kind:?}");
     }
 }
 

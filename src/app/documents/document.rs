@@ -18,7 +18,7 @@ use crate::app::state::colour_by::ColourBy;
 use crate::app::state::document_id::DocumentId;
 use crate::app::state::shared::SharedViewState;
 use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::{Layouts, Workspace};
+use crate::app::state::workspace::{self, Layouts, Workspace};
 use crate::app::views::View;
 use vramscope_core::anatomy::Roles;
 use vramscope_core::anatomy::roles::{Rule, Rules};
@@ -287,6 +287,8 @@ pub struct Document {
     pub left: (Vec<Workspace>, bool),
     /// Arrangement of each workspace.
     pub layouts: Layouts,
+    /// Views that a link of the Overview added: they are of this document, and new ones begin without them.
+    pub visitors: Vec<(Workspace, ViewKind)>,
     /// The live watch, when there is one.
     pub feed: Option<LiveFeed>,
 }
@@ -304,8 +306,18 @@ impl Document {
             workspace: Default::default(),
             left: Default::default(),
             layouts,
+            visitors: Vec::new(),
             feed: None,
         }
+    }
+
+    /// The arrangements for the next document: without the visitors.
+    pub fn lasting_layouts(&self) -> Layouts {
+        let mut layouts = self.layouts.clone();
+        for &(workspace, view) in &self.visitors {
+            workspace::close(layouts.tree(workspace), workspace, view);
+        }
+        layouts
     }
 
     /// Brings a workspace to the front and remembers the previous one.

@@ -110,7 +110,11 @@ pub enum Action {
         /// Line, from 1.
         line: u32,
     },
-    /// The folder that holds the source file that was asked for.
+    /// Show a view in this document alone, or close it where it is in front: the links of the Overview.
+    Visit(ViewKind),
+    /// Ask for the folder that holds the source file that was clicked, which is not where the recording says.
+    AskSourceFolder,
+    /// The folder that holds the source file that was clicked.
     SourcesIn(PathBuf),
     /// Put text on the clipboard.
     Copy(String),

@@ -1,4 +1,4 @@
-//! A source location in a row that has a click of its own: the accent text opens the file, the rest of the row is the row's.
+//! A source location in a row: a click on the accent text opens the file, and does what a click on the row does.
 
 use std::hash::Hash;
 
@@ -17,7 +17,7 @@ pub(super) fn openable(cx: &ViewContext<'_>, frame: Option<FrameId>) -> Option<F
     frame.and_then(|f| stacks.frame(f)).filter(|&f| f.line > 0 && !stacks.frame_is_unresolved(f))
 }
 
-/// Draws `modeling_gpt2.py:240` after `before`, cut in its middle where it does not fit; gives what it covers.
+/// Draws `modeling_gpt2.py:240` after `before`, cut in its middle where it does not fit. Gives what it covers, and whether it was clicked.
 pub(super) fn place_link(
     ui: &Ui,
     cx: &ViewContext<'_>,
@@ -25,7 +25,7 @@ pub(super) fn place_link(
     before: &str,
     room: Rect,
     id: impl Hash + std::fmt::Debug,
-) -> Rect {
+) -> (Rect, bool) {
     let (t, p, stacks) = (cx.tokens, ui.painter(), &cx.data.recording.stacks);
     let before = label::text_in(p, room, before, Type::Body, t.text1);
     let room = if before.width() > 0.0 { room.with_min_x(before.right() + 4.0) } else { room };
@@ -41,8 +41,9 @@ pub(super) fn place_link(
     focus_ring(ui, &link, 3);
     let file = stacks.text(frame.file);
     let link = link.on_hover_cursor(CursorIcon::PointingHand).on_hover_text(format!("Open {file}:{}", frame.line));
-    if link.clicked() {
+    let is_clicked = link.clicked();
+    if is_clicked {
         cx.actions.send(Action::OpenSource { file: file.to_owned(), line: frame.line });
     }
-    covered
+    (covered, is_clicked)
 }

@@ -188,8 +188,7 @@ impl App {
                 if let Some(document) = self.active_document_mut() {
                     let w = document.arrangement();
                     document.layouts.reset(w);
-                    let layouts = document.layouts.clone();
-                    self.settings.layouts = layouts;
+                    self.settings.layouts = document.lasting_layouts();
                 }
             }
             Command::Show(view) => {
@@ -202,6 +201,23 @@ impl App {
                 }
             }
         }
+    }
+
+    /// Shows a view, or closes it where it is in front.
+    pub(in crate::app) fn visit(&mut self, view: ViewKind, ctx: &Context) {
+        let is_hidden = self.hidden.contains(&view);
+        let Some(document) = self.active_document_mut() else { return };
+        let w = document.arrangement();
+        let tree = document.layouts.tree(w);
+        let pane = workspace::find(tree, view);
+        if !is_hidden && pane.is_some_and(|pane| tree.active_tiles().contains(&pane)) {
+            workspace::close(tree, w, view);
+            return;
+        }
+        if pane.is_none() {
+            document.visitors.push((w, view));
+        }
+        self.run(Command::Show(view), ctx);
     }
 
     /// Brings the device that ran out of memory to the front where the one in front did not; it opens at its failure.

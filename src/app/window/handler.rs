@@ -6,6 +6,7 @@ use egui::Context;
 
 use super::{App, Overlay};
 use crate::app::data::device::DeviceData;
+use crate::app::dialogs::sources::Question;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::moving::{clamp_event, go_to, set_axis, set_marker, set_window};
 use crate::app::state::action::Action;
@@ -127,6 +128,8 @@ impl App {
                 }
             }),
             Action::OpenSource { file, line } => self.open_source(file, line),
+            Action::Visit(view) => self.visit(view, ctx),
+            Action::AskSourceFolder => self.overlay = Overlay::Source(Question::Folder(String::new())),
             Action::SourcesIn(folder) => self.look_for_source(folder),
             Action::Copy(text) => {
                 ctx.copy_text(text);

@@ -7,6 +7,7 @@ use super::{App, Overlay};
 use crate::app::dialogs::sources::{Question, Told, spawn};
 use crate::app::platform::editor::place::{Missing, learn, locate, shown};
 use crate::app::platform::editor::{self, ThisMachine};
+use crate::app::state::action::Action;
 
 impl App {
     /// Opens a recorded line in the user's editor, or asks for what is missing.
@@ -42,7 +43,12 @@ impl App {
         match told {
             Told::Started => {}
             Told::Refused(sentence) => self.notices.complain(sentence),
-            Told::NotHere => self.overlay = Overlay::Source(Question::Folder(String::new())),
+            // No dialog: a click on a row's place also selects the row, and that is often all that was wanted.
+            Told::NotHere => {
+                let name = shown(self.sources.asked.0.rsplit(['/', '\\']).next().unwrap_or_default());
+                let text = format!("{name} is not on this machine, so its line cannot be opened.");
+                self.notices.offer(text, "Choose its folder", Action::AskSourceFolder);
+            }
             Told::NoEditor(found) => self.overlay = Overlay::Source(Question::Editor(found)),
             Told::Learned(_, Some(prefix)) => self.overlay = Overlay::Source(Question::Prefix(prefix)),
             Told::Learned(folder, None) => {
@@ -112,6 +118,8 @@ mod tests {
             text
         };
         clicked(&mut app, "/workspace/proj/a.py");
+        assert!(app.notices().any(|text| text.contains("a.py is not on this machine")));
+        app.apply(Action::AskSourceFolder, &egui::Context::default());
         assert!(matches!(&app.overlay, Overlay::Source(Question::Folder(none)) if none.is_empty()));
         app.look_for_source(Path::new("/proc/self/fdinfo").to_path_buf());
         app.poll_source();

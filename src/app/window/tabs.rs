@@ -110,7 +110,7 @@ impl App {
     /// Closes a tab. Its arrangement of views is that of the next one opened.
     pub(in crate::app) fn close(&mut self, id: DocumentId) {
         let Some(document) = self.documents.close(id) else { return };
-        self.settings.layouts = document.layouts.clone();
+        self.settings.layouts = document.lasting_layouts();
         let views = document.parked.values().map(|view| &**view).chain(document.view());
         let data: Vec<_> = views.map(|view| Arc::clone(&view.data)).collect();
         let recording = document.recording.clone();

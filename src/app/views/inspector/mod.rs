@@ -425,12 +425,15 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
         let room = Rect::from_min_max(pos2(inner.left() + 16.0, inner.top()), pos2(counts.left() - 8.0, inner.bottom()));
         let (mark, taken) = guess_mark(p, h.is_probable, label::width(p, &h.name, Type::Body), room.width());
         let names = room.with_max_x(room.right() - taken);
-        let named = match openable(cx, h.frame) {
+        let (named, is_place_clicked) = match openable(cx, h.frame) {
             Some(frame) => place_link(ui, cx, frame, "", names, ("held", i)),
-            None => label::text_in(p, names, &label::without_middle(p, &h.name, Type::Body, names.width()), Type::Body, t.text1),
+            None => {
+                let short = label::without_middle(p, &h.name, Type::Body, names.width());
+                (label::text_in(p, names, &short, Type::Body, t.text1), false)
+            }
         };
         show_guess_mark(p, mark, named.right(), room, t.text3);
-        if response.clicked() {
+        if response.clicked() || is_place_clicked {
             cx.actions.send(Action::Select(Some(h.item)));
         }
         if response.contains_pointer() && cx.shared.hovered != Some(h.item) {

@@ -43,7 +43,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("pointer on a row", "its blocks stay bright in the timeline and the segment map, the others are dimmed"),
         ("click a role", "keeps that, and modules and lines count this role alone; again, or Esc, brings the others back"),
         ("click a row", "keeps that too, and the inspector tells of its blocks; again, or Esc, lets go"),
-        ("click a place", "opens the source line in your editor"),
+        ("click a place", "also opens the source line in your editor"),
     ],
     create: || Box::new(Memory::default()),
 };
@@ -275,11 +275,11 @@ impl Memory {
         };
         let mut over = None;
         for row in &rows {
-            let response = tables::row(ui, cx, row, found.held.bytes);
+            let (response, is_clicked) = tables::row(ui, cx, row, found.held.bytes);
             if response.contains_pointer() {
                 over = over.or(row.which.clone());
             }
-            if response.clicked() {
+            if is_clicked {
                 self.click(cx, row, found.held.event);
             }
         }

@@ -5,6 +5,7 @@ use egui::{Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::found::{Found, Whole};
 use super::layout::{LINKED, LINKS};
 use super::{ViewContext, ViewKind};
+use crate::app::state::action::Action;
 use crate::app::state::command::Command;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
@@ -131,7 +132,7 @@ pub(super) fn draw_links(ui: &mut Ui, cx: &ViewContext<'_>, foot: Rect, rows: &[
             }
             focus_ring(ui, &response, 3);
             if response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_text(kind.about()).clicked() {
-                cx.actions.run(Command::Show(*kind));
+                cx.actions.send(Action::Visit(*kind));
             }
             x += width + gap;
         }

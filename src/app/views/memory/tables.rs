@@ -21,8 +21,8 @@ pub(super) fn is_kept(cx: &ViewContext<'_>, row: &Row) -> bool {
     cx.shared.own.as_ref().is_some_and(|own| Some(&own.which) == row.which.as_ref())
 }
 
-/// A module, a line or a size. A click on its place opens the source; the row is what else was clicked.
-pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> Response {
+/// A module, a line or a size, and whether it was clicked. A click on its place also opens the source.
+pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (Response, bool) {
     let t = cx.tokens;
     // What a trace tells of the time before it began has bytes and no blocks.
     let blocks = if row.count == 0 { "\u{2013}".to_owned() } else { count(row.count) };
@@ -45,20 +45,22 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> R
     columns.figures(ui, [&row.figure, &blocks, &share], [t.text1, t.text3, t.text3]);
     let room =
         Rect::from_min_max(pos2(left + 16.0, response.rect.top()), pos2(columns.names_end(ui, row), response.rect.bottom()));
-    let has_source = named(ui, cx, row, room);
+    let link = named(ui, cx, row, room);
     let tip = Tip::new(&row.name)
         .row("bytes", Bytes(row.bytes).to_string())
         .row("share", format!("{share} %"))
         .row("blocks", if row.count == 0 { "not recorded".to_owned() } else { blocks });
     let click = if row.which.is_some() { "Click shows it in the inspector and dims all other blocks." } else { "" };
-    let source = if has_source { "Its place opens the source." } else { "" };
+    let source = if link.is_some() { "Its place opens the source." } else { "" };
     let note: Vec<&str> = [row.about, click, source].into_iter().filter(|said| !said.is_empty()).collect();
     tip.note(note.join(" ")).show(&response);
-    response
+    // A row that is selected stays so: its place is clicked to open the source.
+    let is_clicked = response.clicked() || (link == Some(true) && !is_kept(cx, row));
+    (response, is_clicked)
 }
 
-/// The name; where it is a line of code, a link to it. Returns whether it is.
-fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> bool {
+/// The name; where it is a line of code, a link to it. Returns whether that was clicked.
+fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
     let (t, p) = (cx.tokens, ui.painter());
     // "8 \u{d7} modeling_gpt2.py:608": the place alone is the link.
     let linked = openable(cx, row.line).and_then(|frame| {
@@ -66,12 +68,11 @@ fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> bool {
         Some((frame, before.trim_end()))
     });
     if let Some((frame, before)) = linked {
-        place_link(ui, cx, frame, before, room, &row.key);
-        return true;
+        return Some(place_link(ui, cx, frame, before, room, &row.key).1);
     }
     let short = label::without_middle(p, &row.name, Type::Body, room.width());
     label::text_in(p, room, &short, Type::Body, if row.depth > 0 { t.text2 } else { t.text1 });
-    false
+    None
 }
 
 /// Where the columns of a row end.

@@ -15,6 +15,7 @@ pub mod findings;
 pub mod flame;
 pub mod guide;
 pub mod helper;
+mod kept;
 pub mod leaks;
 mod machine;
 pub mod manual;

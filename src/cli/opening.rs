@@ -89,7 +89,7 @@ pub fn open_any(path: &Path) -> Result<Recording, String> {
     if path.is_dir() {
         return Err(is_a_folder(path));
     }
-    match super::mcp::shelf() {
+    match super::kept::shelf() {
         Some(shelf) => shelf.open(path, || read_file(path)),
         None => read_file(path),
     }

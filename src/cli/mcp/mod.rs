@@ -6,7 +6,6 @@
 
 mod bound;
 mod folders;
-mod kept;
 mod picture;
 mod tools;
 
@@ -14,15 +13,14 @@ use std::collections::HashSet;
 use std::io::{self, BufRead, Read as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
 use self::folders::Folders;
-use self::kept::Shelf;
 use self::tools::Tools;
 use super::args::McpArgs;
-use super::{Failure, terminal};
+use super::{Failure, kept, terminal};
 
 /// Versions of the protocol that are spoken, the newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -44,13 +42,6 @@ const INSTRUCTIONS: &str = "Answers about GPU memory from recordings of PyTorch 
     `state` shows the memory after any of them. An answer that was cut names in `cut` what is left out: ask again with the same arguments and \
     that `pointer` and `offset`.";
 
-static SHELF: OnceLock<Shelf> = OnceLock::new();
-
-/// What was opened before, where questions come one after the other: a single command opens a file once.
-pub(super) fn shelf() -> Option<&'static Shelf> {
-    SHELF.get()
-}
-
 /// Answers until standard input ends.
 ///
 /// # Errors
@@ -58,7 +49,7 @@ pub(super) fn shelf() -> Option<&'static Shelf> {
 pub fn run(args: &McpArgs) -> Result<(), Failure> {
     let folders = Folders::new(&args.folders).map_err(Failure::Usage)?;
     let tools = Tools::new(folders, args.limit as usize);
-    SHELF.get_or_init(Shelf::default);
+    kept::keep();
     let server = Server { tools, cancelled: Mutex::default() };
     let (sender, receiver) = sync_channel::<Call>(WAITING);
     std::thread::scope(|scope| {

@@ -25,6 +25,15 @@ impl BlockIx {
 /// Index of a pool in the allocator's list.
 pub(crate) type PoolIx = u16;
 
+/// One address range of a pool and stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reservation {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// Pages are mapped and unmapped whole.
+    pub(crate) page: u64,
+}
+
 /// Marks a block of a `cudaMalloc` segment: it belongs to no reservation.
 pub(crate) const NO_RESERVATION: u32 = u32::MAX;
 

@@ -7,14 +7,13 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::block::{BlockIx, Blocks, PoolIx};
+use super::block::{BlockIx, Blocks, PoolIx, Reservation};
 use super::counters::MemoryStats;
-use super::expandable::Reservation;
+use super::error::{AllocError, OutOfMemory};
 use super::memory::DeviceMemory;
-use super::oom::OutOfMemory;
 use super::pool::{Pool, PrivatePool, Route, TieRule};
 use super::reach::Reach;
-use super::streams::Waiting;
+use super::waiting::Waiting;
 use crate::model::{Action, AllocConf, PoolKey, SizeClass, TorchVersion};
 
 /// The default pool's large half.
@@ -36,28 +35,6 @@ pub trait EventSink {
 impl EventSink for () {
     #[inline]
     fn event(&mut self, _: Action, _: u64, _: u64, _: u64, _: PoolKey) {}
-}
-
-/// Why a request was not served.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AllocError {
-    /// Every resort was tried.
-    #[error("{}", .0.message(TorchVersion::REFERENCE))]
-    OutOfMemory(Box<OutOfMemory>),
-    /// Refused before trying (`throw_on_cudamalloc_oom`, PyTorch 2.12 and later).
-    #[error(
-        "CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit. Requested size: {size}"
-    )]
-    Rejected {
-        /// Bytes of the segment that would have been taken.
-        size: u64,
-    },
-    /// The device failed in another way than by being full.
-    #[error("the device failed: {0}")]
-    Device(String),
-    /// A pool was used against PyTorch's rules.
-    #[error("{0}")]
-    Pool(&'static str),
 }
 
 /// PyTorch's caching allocator of one device.
@@ -353,6 +330,25 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
             return Err(self.fail(pool, rounded, stream));
         };
         Ok(self.hand_out(block, size, rounded, expandable))
+    }
+
+    /// Reports the failure and gives the error. Everything the attempt did stays done.
+    fn fail(&mut self, pool: PoolIx, rounded: u64, stream: u64) -> AllocError {
+        let available = self.memory.available();
+        self.emit(Action::Oom, available, rounded, stream, pool);
+        self.stats.num_ooms += 1;
+        let halves = self.private.iter().flat_map(|p| [p.large, p.small]);
+        let private_free = halves.flat_map(|p| self.pools[usize::from(p)].free_blocks()).map(|b| self.blocks[b].size).sum();
+        AllocError::OutOfMemory(Box::new(OutOfMemory {
+            rounded,
+            segment: self.conf.segment_size(rounded),
+            total: self.memory.total(),
+            available,
+            limit: self.limit,
+            allocated: self.stats.allocated_bytes.all.current,
+            private_free,
+            reserved: self.stats.reserved_bytes.all.current,
+        }))
     }
 
     fn let_go(&mut self, block: BlockIx) {

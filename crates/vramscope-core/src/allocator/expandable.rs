@@ -1,19 +1,11 @@
 //! Expandable segments: a range of addresses far larger than needed, with pages mapped where requests want them.
 
-use super::block::{BlockIx, PoolIx};
-use super::caching::{AllocError, CachingAllocator, EventSink};
+use super::block::{BlockIx, PoolIx, Reservation};
+use super::caching::{CachingAllocator, EventSink};
+use super::error::AllocError;
 use super::memory::{DeviceError, DeviceMemory};
 use crate::model::conf::SMALL_SEGMENT;
 use crate::model::{Action, SizeClass};
-
-/// One address range of a pool and stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reservation {
-    pub(crate) address: u64,
-    pub(crate) size: u64,
-    /// Pages are mapped and unmapped whole.
-    pub(crate) page: u64,
-}
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// Maps what a request lacks, lowest hole first. `None` when a page does not fit; pages mapped by then stay.

@@ -1,7 +1,8 @@
 //! Private pools: CUDA graphs and `MemPool`s route requests into pools of their own.
 
 use super::block::{BlockIx, PoolIx};
-use super::caching::{AllocError, CachingAllocator, EventSink, LARGE, SMALL};
+use super::caching::{CachingAllocator, EventSink, LARGE, SMALL};
+use super::error::AllocError;
 use super::memory::DeviceMemory;
 use super::pool::{Pool, PrivatePool, Route};
 use crate::model::{PoolKey, SizeClass};

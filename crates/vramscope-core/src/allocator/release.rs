@@ -1,7 +1,8 @@
 //! Giving memory back: garbage collection, oversize blocks, the whole cache.
 
 use super::block::{BlockIx, PoolIx};
-use super::caching::{AllocError, CachingAllocator, EventSink, LARGE, SMALL};
+use super::caching::{CachingAllocator, EventSink, LARGE, SMALL};
+use super::error::AllocError;
 use super::memory::DeviceMemory;
 use super::pool::FreeKey;
 use crate::model::{Action, PoolKey};

@@ -1,7 +1,8 @@
 //! A new segment from the device, when no free block serves a request.
 
 use super::block::{BlockIx, NO_RESERVATION, PoolIx};
-use super::caching::{AllocError, CachingAllocator, EventSink};
+use super::caching::{CachingAllocator, EventSink};
+use super::error::AllocError;
 use super::memory::{DeviceError, DeviceMemory};
 use crate::model::Action;
 

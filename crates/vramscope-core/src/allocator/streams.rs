@@ -1,40 +1,12 @@
 //! Frees that wait for other streams: `record_stream`, events, and what ends the wait.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 use super::block::BlockIx;
-use super::caching::{AllocError, CachingAllocator, EventSink};
+use super::caching::{CachingAllocator, EventSink};
+use super::error::AllocError;
 use super::memory::DeviceMemory;
 use crate::model::PoolKey;
-
-/// Blocks in the order they came, each of them found at once: thousands may wait for as many streams.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Waiting {
-    next: u64,
-    order: BTreeMap<u64, BlockIx>,
-    places: FxHashMap<BlockIx, u64>,
-}
-
-impl Waiting {
-    pub(crate) fn push(&mut self, block: BlockIx) {
-        self.order.insert(self.next, block);
-        self.places.insert(block, self.next);
-        self.next += 1;
-    }
-
-    /// True when it was there.
-    pub(crate) fn remove(&mut self, block: BlockIx) -> bool {
-        self.places.remove(&block).is_some_and(|place| self.order.remove(&place).is_some())
-    }
-
-    /// All of them, in their order.
-    fn take(&mut self) -> impl Iterator<Item = BlockIx> + use<> {
-        self.places.clear();
-        std::mem::take(&mut self.order).into_values()
-    }
-}
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// `record_stream`: another stream uses the block, so its free waits for that stream's work.

@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::case::{Case, Decided, Sizes, is_cublas_size, is_workspace_size};
 use super::role::{Because, Role};
-use crate::anatomy::assign::{Case, Decided, Sizes, is_cublas_size, is_workspace_size};
 use crate::tables::{LifetimeId, NO_EVENT};
 
 /// A program trains where its gradients are at least one part in so many of what it keeps.

@@ -2,16 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
+use super::case::{Case, Decided};
+use super::copies::{LEAST_COPIES, copied_from};
 use super::frame::NAMED_CACHE;
 use super::role::{Because, Role};
-use crate::anatomy::assign::{Case, Decided};
-use crate::model::{Action, DeviceRecording, StackId};
-use crate::tables::{DeviceTables, LifetimeId};
-
-/// Fewer copies than this are no habit.
-const LEAST_COPIES: usize = 8;
-/// A block takes the place of one that is freed within so many events.
-const SOON: u32 = 8;
+use crate::model::StackId;
+use crate::tables::LifetimeId;
 
 /// Key-value caches whose function is named after a cache and whose blocks take the place of smaller ones that were copied into them.
 /// O(allocations of such functions).
@@ -35,21 +31,4 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             of[id.0 as usize] = (Role::KvCache, Because::GrowsByCopy);
         }
     }
-}
-
-/// True where some of these grow by copies as a habit: a cache that is used from one call to the next.
-pub(super) fn grows(device: &DeviceRecording, tables: &DeviceTables, ids: impl Iterator<Item = LifetimeId>) -> bool {
-    ids.filter(|&id| copied_from(device, tables, id).is_some()).take(LEAST_COPIES).count() == LEAST_COPIES
-}
-
-/// The block that another took the place of: freed within a few events of its birth, smaller, and at least half as large.
-fn copied_from(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<LifetimeId> {
-    let size_of = |id| tables.lifetimes.requested(device, id);
-    let (born, size) = (tables.lifetimes.born(id), size_of(id));
-    let end = born.saturating_add(1 + SOON).min(device.events.len() as u32);
-    let freed = (born + 1..end).filter(|&e| device.events.action[e as usize] == Action::FreeRequested);
-    freed.map(|e| tables.lifetimes.of_event(e)).find(|&old| {
-        let bytes = if old.is_some() && old != id { size_of(old) } else { 0 };
-        bytes < size && bytes.saturating_mul(2) >= size
-    })
 }

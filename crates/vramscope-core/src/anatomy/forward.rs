@@ -2,10 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::case::{Case, Decided, Sizes};
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
-use crate::anatomy::assign::{Case, Decided, Sizes};
 use crate::model::StackId;
 use crate::tables::LifetimeId;
 

@@ -10,7 +10,9 @@
 mod assign;
 mod blind;
 mod cache;
+mod case;
 mod composition;
+mod copies;
 mod forward;
 mod frame;
 mod loops;
@@ -86,7 +88,7 @@ impl Anatomy {
 
     /// Decides what every block is for. O(lifetimes).
     pub(super) fn decide(&self, device: &DeviceRecording, tables: &DeviceTables) -> Decisions {
-        let case = assign::Case { device, tables, phases: &self.phases, steps: &self.steps };
+        let case = case::Case { device, tables, phases: &self.phases, steps: &self.steps };
         Decisions { of: assign::decide(&case) }
     }
 

@@ -2,12 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::case::{Case, Decided, Sizes, by_stack_alone, has_adam, is_cublas_size, is_workspace_size, moved_gradients};
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
-use crate::anatomy::assign::{
-    Case, Decided, Sizes, by_stack_alone, has_adam, is_cublas_size, is_workspace_size, moved_gradients,
-};
 use crate::model::DeviceRecording;
 use crate::tables::{LifetimeId, NO_EVENT};
 

@@ -1,6 +1,6 @@
 //! [`Phases`]: the parts of the program as runs of allocations, one after the other.
 
-use super::cache;
+use super::copies;
 use super::frame::{ATTENDS, CACHE, CAPTURES, DECODES, EVALUATES, GENERATES, PREFILLS};
 use super::sense::{self, Part, Sense};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
@@ -160,7 +160,7 @@ impl Phases {
         }
         phases.leave_out_the_exit(tables);
         let of_cache = (first..end).filter(|&row| phases.of_row(device, tables, row).bits & CACHE != 0).map(LifetimeId);
-        if !phases.has(Part::Backward) && cache::grows(device, tables, of_cache) {
+        if !phases.has(Part::Backward) && copies::grows(device, tables, of_cache) {
             for run in phases.runs.iter_mut().filter(|run| run.part == Part::Forward && run.bits & CACHE != 0) {
                 run.bits |= GENERATES;
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::cap::CapRange;
+use super::cap_range::CapRange;
 use crate::units::{Bytes, count, counted};
 
 /// One thing a trace does not tell, and what was assumed instead. Shown with every result that is not exact.

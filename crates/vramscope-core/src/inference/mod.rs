@@ -6,6 +6,7 @@
 mod agree;
 mod assume;
 mod cap;
+mod cap_range;
 mod curve;
 pub mod effects;
 mod horizon;
@@ -23,7 +24,8 @@ pub mod whatif;
 
 pub use agree::{Agreement, Difference, Happening, agreement};
 pub use assume::Assumption;
-pub use cap::{CapFrom, CapRange, Caps};
+pub use cap::Caps;
+pub use cap_range::{CapFrom, CapRange};
 pub use horizon::Horizon;
 pub use own::{OwnRun, explain};
 pub use questions::Asker;

@@ -2,7 +2,8 @@
 
 use super::agree::{Agreement, Difference, agreement, agreement_and_end};
 use super::assume::Assumption;
-use super::cap::{CapRange, Caps};
+use super::cap::Caps;
+use super::cap_range::CapRange;
 use super::curve::Curve;
 use super::horizon::Horizon;
 use super::replay::{Ended, Replay};

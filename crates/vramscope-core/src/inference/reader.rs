@@ -2,12 +2,13 @@
 //! belonged to a request that was tried again, and which segments to private pools.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::assume::Assumption;
-use super::cap::Bounds;
-use super::requests::{EMPTY_CACHE, Known, LATER, Retry, SKIP, Step, step_of, stream_of};
+use super::cap_range::Bounds;
+use super::requests::{EMPTY_CACHE, Known, LATER, Requests, Retry, SKIP, Step, step_of, stream_of};
 use super::start;
 use crate::allocator::Growth;
 use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, StackId};
@@ -15,11 +16,24 @@ use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, StackI
 /// Pages of an expandable segment's large pool.
 const PAGE: u64 = 20 << 20;
 
-/// Reads the requests of a device.
-///
-/// # Errors
-/// [`Cancelled`] when asked to stop.
-pub(super) fn read(device: &DeviceRecording, from_nothing: bool, progress: &Progress) -> Result<Known, Cancelled> {
+impl<'a> Requests<'a> {
+    /// Reads the requests of a device. One pass with a map of live addresses: about 60 ns an event.
+    ///
+    /// # Errors
+    /// [`Cancelled`] when asked to stop.
+    pub fn read(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
+        let known = read(device, false, progress)?;
+        Ok(Requests::again(device, Arc::new(known)))
+    }
+
+    /// The same, for a trace that saw the first allocation and whose segments are of a later instant, as in a file cut short.
+    pub(crate) fn read_from_nothing(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
+        let known = read(device, true, progress)?;
+        Ok(Requests::again(device, Arc::new(known)))
+    }
+}
+
+fn read(device: &DeviceRecording, from_nothing: bool, progress: &Progress) -> Result<Known, Cancelled> {
     let mut reader = Reader::new(device, from_nothing);
     reader.run(progress)?;
     Ok(reader.finish())

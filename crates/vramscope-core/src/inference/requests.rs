@@ -8,10 +8,9 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::assume::Assumption;
-use super::cap::Bounds;
-use super::untraced::Untraced;
+use super::cap_range::Bounds;
 use crate::allocator::{Growth, StartSegment};
-use crate::model::{Action, Cancelled, DeviceRecording, EventId, PoolKey, Progress};
+use crate::model::{Action, DeviceRecording, EventId, PoolKey};
 
 /// Nothing to do at this event: it follows from another one.
 pub(super) const SKIP: u32 = u32::MAX;
@@ -75,6 +74,16 @@ impl std::ops::DerefMut for Requests<'_> {
     }
 }
 
+/// A block that was there before the recording began, and that no event tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Untraced {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(super) slot: u32,
+    /// The event before which it must be gone; the number of events for the state at the end.
+    pub(super) gone: Option<EventId>,
+}
+
 /// What [`Requests::read`] found out about a trace. Four bytes an event.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -116,21 +125,6 @@ pub struct Known {
 }
 
 impl<'a> Requests<'a> {
-    /// Reads the requests of a device. One pass with a map of live addresses: about 60 ns an event.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
-    pub fn read(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
-        let known = super::reader::read(device, false, progress)?;
-        Ok(Requests { device, known: Arc::new(known) })
-    }
-
-    /// The same, for a trace that saw the first allocation and whose segments are of a later instant, as in a file cut short.
-    pub(crate) fn read_from_nothing(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
-        let known = super::reader::read(device, true, progress)?;
-        Ok(Requests { device, known: Arc::new(known) })
-    }
-
     /// Requests that were read before, with the device they were read from.
     pub(crate) fn again(device: &'a DeviceRecording, known: Arc<Known>) -> Self {
         Requests { device, known }

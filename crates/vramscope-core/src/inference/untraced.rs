@@ -8,20 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::agree::{Difference, Happening};
-use super::requests::Requests;
+use super::requests::{Requests, Untraced};
 use crate::allocator::{StartBlock, StartSegment};
 use crate::model::conf::SMALL_MAX;
 use crate::model::{Action, BlockState, EventId, SizeClass};
-
-/// A block no event tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Untraced {
-    pub(crate) address: u64,
-    pub(crate) size: u64,
-    slot: u32,
-    /// The event before which it must be gone; the number of events for the state at the end.
-    gone: Option<EventId>,
-}
 
 impl Untraced {
     fn overlaps(&self, address: u64, size: u64) -> bool {

@@ -115,7 +115,7 @@ pub(super) fn card(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, by_role: Opti
             let figure = Bytes(part.bytes).to_string();
             let tip = Tip::new(&part.name).row("bytes", figure.clone());
             let tip = if part.about.is_empty() { tip } else { tip.note(part.about) };
-            LegendEntry::new(part.swatch.clone(), &part.name).value(figure).tip(tip)
+            LegendEntry::new(part.swatch, &part.name).value(figure).tip(tip)
         })
         .collect();
     legend_row(ui, "", plot.left() - rect.left(), &entries, "");

@@ -1,7 +1,7 @@
 //! The recordings that were asked about last: an agent asks many questions about one file, and reading it is most of the work.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use vramscope_core::model::Recording;
@@ -35,8 +35,20 @@ struct Kept {
 
 /// The recordings, the one asked about last at the end.
 #[derive(Default)]
-pub(in crate::cli) struct Shelf {
+pub(super) struct Shelf {
     kept: Mutex<Vec<Kept>>,
+}
+
+static SHELF: OnceLock<Shelf> = OnceLock::new();
+
+/// Keeps what is opened from now on: questions will come one after the other. A single command opens a file once.
+pub(super) fn keep() {
+    SHELF.get_or_init(Shelf::default);
+}
+
+/// What was opened before, if it is kept.
+pub(super) fn shelf() -> Option<&'static Shelf> {
+    SHELF.get()
 }
 
 impl Shelf {
@@ -44,11 +56,7 @@ impl Shelf {
     ///
     /// # Errors
     /// That of `read`.
-    pub(in crate::cli) fn open(
-        &self,
-        path: &Path,
-        read: impl FnOnce() -> Result<Recording, String>,
-    ) -> Result<Recording, String> {
+    pub(super) fn open(&self, path: &Path, read: impl FnOnce() -> Result<Recording, String>) -> Result<Recording, String> {
         let Some(stamp) = Stamp::of(path) else { return read() };
         {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,28 @@
-//! The last step: out of memory, and the text that goes with it.
+//! Why a request was not served, and the text that PyTorch raises.
 
-use super::block::PoolIx;
-use super::caching::{AllocError, CachingAllocator, EventSink};
-use super::memory::DeviceMemory;
-use crate::model::{Action, TorchVersion};
+use crate::model::TorchVersion;
+
+/// Why a request was not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AllocError {
+    /// Every resort was tried.
+    #[error("{}", .0.message(TorchVersion::REFERENCE))]
+    OutOfMemory(Box<OutOfMemory>),
+    /// Refused before trying (`throw_on_cudamalloc_oom`, PyTorch 2.12 and later).
+    #[error(
+        "CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit. Requested size: {size}"
+    )]
+    Rejected {
+        /// Bytes of the segment that would have been taken.
+        size: u64,
+    },
+    /// The device failed in another way than by being full.
+    #[error("the device failed: {0}")]
+    Device(String),
+    /// A pool was used against PyTorch's rules.
+    #[error("{0}")]
+    Pool(&'static str),
+}
 
 /// The figures of an out-of-memory error, all in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,26 +90,5 @@ fn size_text(bytes: u64) -> String {
         format!("{:.2} MiB", value / (KIB * KIB))
     } else {
         format!("{:.2} GiB", value / (KIB * KIB * KIB))
-    }
-}
-
-impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// Reports the failure and gives the error. Everything the attempt did stays done.
-    pub(crate) fn fail(&mut self, pool: PoolIx, rounded: u64, stream: u64) -> AllocError {
-        let available = self.memory.available();
-        self.emit(Action::Oom, available, rounded, stream, pool);
-        self.stats.num_ooms += 1;
-        let halves = self.private.iter().flat_map(|p| [p.large, p.small]);
-        let private_free = halves.flat_map(|p| self.pools[usize::from(p)].free_blocks()).map(|b| self.blocks[b].size).sum();
-        AllocError::OutOfMemory(Box::new(OutOfMemory {
-            rounded,
-            segment: self.conf.segment_size(rounded),
-            total: self.memory.total(),
-            available,
-            limit: self.limit,
-            allocated: self.stats.allocated_bytes.all.current,
-            private_free,
-            reserved: self.stats.reserved_bytes.all.current,
-        }))
     }
 }

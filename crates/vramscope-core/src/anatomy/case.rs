@@ -1,0 +1,130 @@
+//! [`Case`]: what every decision about a block's role looks at, and the questions that several of them ask.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::frame::{ADAM, CACHE, GENERATES, WORKSPACE};
+use super::phases::{Phases, Run};
+use super::role::{Because, Role};
+use super::sense::{Part, Sense};
+use crate::anatomy::steps::Steps;
+use crate::model::{DeviceRecording, FrameId};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+use crate::units::MEBIBYTE;
+
+/// Requested bytes of cuBLAS workspaces: `:4096:2:16:8` (8,320 KiB), 4 MiB, Hopper's 32 MiB, and cuBLASLt's 1 MiB.
+const WORKSPACES: [u64; 4] = [CUBLAS_WORKSPACE, 4_194_304, 33_554_432, 1_048_576];
+/// PyTorch's default for cuBLAS: no power of two, so that no weight has it.
+const CUBLAS_WORKSPACE: u64 = 8_519_680;
+
+/// How many blocks there are of each requested size.
+pub(super) type Sizes = FxHashMap<u64, u32>;
+
+/// What was decided of one block.
+pub(super) type Decided = (Role, Because);
+
+/// What all decisions look at.
+pub(super) struct Case<'a> {
+    pub(super) device: &'a DeviceRecording,
+    pub(super) tables: &'a DeviceTables,
+    pub(super) phases: &'a Phases,
+    pub(super) steps: &'a Steps,
+}
+
+impl Case<'_> {
+    pub(super) fn size(&self, id: LifetimeId) -> u64 {
+        self.tables.lifetimes.requested(self.device, id)
+    }
+
+    /// It is as large as one of these. Where only whole blocks are known two tensors of one shape may differ by what the allocator
+    /// does not split off: up to 1 MiB of a block above that.
+    pub(super) fn is_one_of(&self, sizes: &Sizes, size: u64) -> bool {
+        let is_near = |&other: &u64| other.min(size) > MEBIBYTE && other.abs_diff(size) <= MEBIBYTE;
+        sizes.contains_key(&size) || (self.device.events.sizes_are_blocks && sizes.keys().any(is_near))
+    }
+
+    pub(super) fn born(&self, id: LifetimeId) -> u32 {
+        self.tables.lifetimes.born(id)
+    }
+
+    pub(super) fn gone(&self, id: LifetimeId) -> u32 {
+        self.tables.lifetimes.gone(id)
+    }
+
+    pub(super) fn sense(&self, id: LifetimeId) -> &Sense {
+        self.phases.sense(self.tables.lifetimes.stack(self.device, id))
+    }
+
+    /// The event of a run's last allocation.
+    pub(super) fn last_birth(&self, run: &Run) -> u32 {
+        self.born(LifetimeId(run.rows.1 - 1))
+    }
+
+    pub(super) fn rows(&self) -> u32 {
+        self.tables.lifetimes.len() as u32
+    }
+
+    /// It is still held when the program goes on to what follows a run.
+    pub(super) fn outlives(&self, id: LifetimeId, run: &Run) -> bool {
+        self.gone(id) >= run.events.1
+    }
+
+    /// Blocks of a workspace's size are taken once, at the first use, and stay for good.
+    pub(super) fn stays(&self, id: LifetimeId) -> bool {
+        let (born, gone, all) = (self.born(id), self.gone(id), self.device.events.len() as u32);
+        gone == NO_EVENT || u64::from(gone - if born == NO_EVENT { 0 } else { born }) * 2 > u64::from(all)
+    }
+}
+
+/// True for the size of a library's workspace.
+pub(super) fn is_workspace_size(size: u64) -> bool {
+    WORKSPACES.contains(&size)
+}
+
+/// True for the size that is cuBLAS' alone.
+pub(super) fn is_cublas_size(size: u64) -> bool {
+    size == CUBLAS_WORKSPACE
+}
+
+/// The lines of `Module._apply` that move gradients. It moves a weight, then its gradient from a later line, then buffers: that line's
+/// blocks are those of the first once more, while buffers are few or small.
+pub(super) fn moved_gradients(case: &Case<'_>) -> FxHashSet<FrameId> {
+    let mut of: FxHashMap<FrameId, Sizes> = FxHashMap::default();
+    for id in (0..case.rows()).map(LifetimeId) {
+        let sense = case.sense(id);
+        if let Some(line) = sense.applies.filter(|_| sense.makes_weights) {
+            *of.entry(line).or_default().entry(case.size(id)).or_default() += 1;
+        }
+    }
+    let mut lines: Vec<(u32, FrameId, Sizes)> =
+        of.into_iter().map(|(frame, sizes)| (case.phases.line(frame), frame, sizes)).collect();
+    lines.sort_by_key(|l| (l.0, l.1));
+    let Some(((first, _, weights), later)) = lines.split_first() else { return FxHashSet::default() };
+    let bytes = |sizes: &Sizes| sizes.iter().map(|(size, n)| size * u64::from(*n)).sum::<u64>();
+    let again = |sizes: &Sizes| sizes.iter().all(|(size, n)| weights.get(size).is_some_and(|all| n <= all));
+    let is_moved = |l: &&(u32, FrameId, Sizes)| l.0 > *first && again(&l.2) && bytes(&l.2).saturating_mul(2) >= bytes(weights);
+    later.iter().filter(is_moved).map(|l| l.1).collect()
+}
+
+/// The role of a block whose stack the end state tells, where its birth was not recorded; `None` where the stack does not tell enough.
+pub(super) fn by_stack_alone(case: &Case<'_>, id: LifetimeId, weights: &Sizes) -> Option<Decided> {
+    let sense = case.sense(id);
+    let size = case.size(id);
+    let fits = weights.is_empty() || weights.contains_key(&size);
+    let has_phases = case.phases.has(Part::Forward) || case.phases.has(Part::Backward);
+    Some(match sense.part {
+        _ if sense.bits & CACHE != 0 => (Role::KvCache, Because::CacheFrame),
+        _ if sense.bits & WORKSPACE != 0 => (Role::Workspaces, Because::LibraryFrame),
+        _ if sense.makes_weights => (Role::Weights, Because::Loaded),
+        Part::Load => (Role::Weights, Because::Built),
+        Part::Optimizer => (Role::OptimizerState, Because::OutlivesOptimizer),
+        Part::Backward if fits => (Role::Gradients, Because::OutlivesBackward),
+        Part::Backward => (Role::Temporaries, Because::DiesInBackward),
+        Part::Forward if has_phases && sense.bits & GENERATES == 0 => (Role::Activations, Because::LivesToBackward),
+        Part::Forward | Part::Unknown => return None,
+    })
+}
+
+/// The optimizer in the trace keeps two tensors a weight.
+pub(super) fn has_adam(case: &Case<'_>) -> bool {
+    case.phases.runs.iter().any(|r| r.part == Part::Optimizer && r.bits & ADAM != 0)
+}

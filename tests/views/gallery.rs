@@ -71,7 +71,7 @@ fn left(ui: &mut Ui, s: &mut State) {
     for (i, (name, place)) in [("kv_decode", "workloads.py:71"), ("main", "workloads.py:184")].into_iter().enumerate() {
         ListRow::new(name).pad(16.0).selected(i == 1).show(ui, |ui| {
             ui.label(text::mono(i.to_string()).color(t.text3));
-            ui.label(text::mono_strong(name).color(t.text1));
+            ui.label(Type::MonoStrong.text(name).color(t.text1));
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| button::external_link(ui, place));
         });
         if i == 0 {
@@ -168,7 +168,6 @@ fn middle(ui: &mut Ui, s: &mut State) {
             Field::new("limit").mono().invalid(true).width(90.0).show(ui, &mut s.limit);
             button::check(ui, "hide torch internals", &mut s.internals);
             chip::chip(ui, "allocated");
-            chip::key_cap(ui, "Ctrl K");
         });
         ui.add_space(10.0);
         ui.horizontal(|ui| {
@@ -289,18 +288,6 @@ fn right(ui: &mut Ui) {
         Some("torch.cuda.memory._record_memory_history(stacks=\"python\")"),
     );
     ui.advance_cursor_after_rect(rect);
-    pane::section(ui, "Legend as a list", "now, MiB", false);
-    pane::padded(ui, |ui| {
-        legend::legend_list(
-            ui,
-            &[
-                LegendEntry::new(Swatch::Line(t.text1), "reserved").value("1,080"),
-                LegendEntry::new(Swatch::Fill(t.slot(0)), "allocated").value("946.35"),
-                LegendEntry::new(Swatch::Free, "free inside reserved").value("133.65"),
-                LegendEntry::new(Swatch::Outline(t.text2), "only in A").value("891.41"),
-            ],
-        );
-    });
     pane::section(ui, "Facts", "", false);
     for (k, v) in [("requested", "2.13\u{a0}MiB"), ("segment", "17 of 54, offset 2.71\u{a0}MiB"), ("stack", "not recorded")] {
         let row = KeyValue::new(k, v).at(104.0);

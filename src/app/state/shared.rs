@@ -217,16 +217,6 @@ impl SharedViewState {
         }
     }
 
-    /// Axis units per pixel in a plot `width` pixels wide.
-    pub fn units_per_px(&self, width: f32) -> f64 {
-        (self.to - self.from) / f64::from(width.max(1.0))
-    }
-
-    /// Event boundaries of `columns` equal pixel columns: column i covers events `bounds[i]..bounds[i + 1]`.
-    pub fn bounds(&self, device: &DeviceRecording, columns: usize) -> Vec<u32> {
-        bounds(device, self.axis, self.from, self.to, columns)
-    }
-
     /// Place of an event on the axis.
     pub fn position(&self, device: &DeviceRecording, event: u32) -> f64 {
         position(device, self.axis, event)

@@ -97,10 +97,6 @@ pub fn mono(text: impl Into<String>) -> RichText {
     Type::Mono.text(text)
 }
 
-pub fn mono_strong(text: impl Into<String>) -> RichText {
-    Type::MonoStrong.text(text)
-}
-
 pub fn key(text: impl Into<String>) -> RichText {
     Type::Key.text(text)
 }

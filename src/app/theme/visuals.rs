@@ -11,17 +11,12 @@ pub const RADIUS_CONTROL: u8 = 4;
 pub const RADIUS_POPUP: u8 = 6;
 /// Radius of chips and key caps.
 pub const RADIUS_CHIP: u8 = 3;
-/// Height of the menu bar and of the tab bar.
-pub const MENU_HEIGHT: f32 = 32.0;
 /// Height of a pane's header.
 pub const HEADER_HEIGHT: f32 = 28.0;
-pub const STATUS_HEIGHT: f32 = 24.0;
 /// Height of a dense table row.
 pub const ROW_DENSE: f32 = 20.0;
 /// Height of a table row, and of a table's header.
 pub const ROW: f32 = 24.0;
-/// Height of a list row with two lines.
-pub const ROW_TWO_LINES: f32 = 52.0;
 /// Padding inside a pane.
 pub const PAD_PANE: f32 = 16.0;
 /// Padding inside a list row and a pane's header.

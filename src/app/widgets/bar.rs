@@ -11,7 +11,6 @@ pub struct Bar {
     hatched: f64,
     ticks: Vec<(f64, Color32)>,
     thickness: f32,
-    outlined: bool,
 }
 
 impl Bar {
@@ -44,12 +43,6 @@ impl Bar {
         self
     }
 
-    /// Outlines the whole scale, for a bar that stands for the whole card.
-    pub fn outlined(mut self) -> Self {
-        self.outlined = true;
-        self
-    }
-
     /// Paints the bar over the width of `rect`, vertically centred. Parts greater than zero are at least one pixel wide.
     pub fn paint(&self, painter: &Painter, tokens: &Tokens, rect: Rect) {
         let mut batch = Batch::new(painter).hatch_origin(rect.min);
@@ -67,9 +60,6 @@ impl Bar {
         if self.hatched > 0.0 {
             let part = Rect::from_min_max(pos2(x(sum), y.min), pos2(x(sum + self.hatched), y.max));
             batch.hole(part, Color32::TRANSPARENT, tokens.hatch, tokens.line2);
-        }
-        if self.outlined {
-            batch.outline(Rect::from_x_y_ranges(rect.x_range(), y).expand(1.0), 1.0, tokens.line2);
         }
         for &(value, colour) in &self.ticks {
             batch.dashed_vline(x(value), y.expand(3.0), 1.0, (2.0, 1.0), colour);

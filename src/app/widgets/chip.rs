@@ -73,16 +73,6 @@ pub fn chip(ui: &mut Ui, text: &str) -> Response {
     response
 }
 
-/// A key cap: `Ctrl K`.
-pub fn key_cap(ui: &mut Ui, keys: &str) -> Response {
-    let t = Tokens::of(ui);
-    let width = label::width(ui.painter(), keys, Type::Key).ceil() + 10.0;
-    let (rect, response) = ui.allocate_exact_size(vec2(width, 16.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, keys));
-    paint_key_cap(ui.painter(), t, rect.right_center(), keys);
-    response
-}
-
 /// Paints a key cap, 16 high, with the middle of its right edge at `right`. Returns the covered rectangle.
 pub fn paint_key_cap(painter: &Painter, tokens: &Tokens, right: Pos2, keys: &str) -> Rect {
     let galley = label::galley(painter, keys, Type::Key, tokens.text3);

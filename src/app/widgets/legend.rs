@@ -96,19 +96,6 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
     clicked
 }
 
-/// A legend as a list: one entry per row, 20 high, values right aligned. Returns the clicked entry.
-pub fn legend_list(ui: &mut Ui, entries: &[LegendEntry]) -> Option<LegendClick> {
-    let mut clicked = None;
-    for (i, entry) in entries.iter().enumerate() {
-        let width = ui.available_width().max(entry_width(ui, entry));
-        let (place, _) = ui.allocate_exact_size(vec2(width, 20.0), Sense::hover());
-        if let Some(click) = entry_ui(ui, place, entry, i) {
-            clicked = Some(click);
-        }
-    }
-    clicked
-}
-
 fn entry_width(ui: &Ui, entry: &LegendEntry) -> f32 {
     let kind = if entry.mono { Type::Mono } else { Type::Caption };
     let value = if entry.value.is_empty() { 0.0 } else { 6.0 + label::width(ui.painter(), &entry.value, Type::Mono) };

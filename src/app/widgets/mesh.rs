@@ -53,11 +53,6 @@ impl Batch {
         self
     }
 
-    /// Number of rectangles, hatch lines included.
-    pub fn len(&self) -> usize {
-        self.mesh.vertices.len() / 4
-    }
-
     pub fn is_empty(&self) -> bool {
         self.mesh.vertices.is_empty()
     }
@@ -333,6 +328,14 @@ fn dashes(range: Rangef, dash: f32, gap: f32) -> impl Iterator<Item = (f32, f32)
         let (a, b) = (start.max(range.min), (start + dash).min(range.max));
         (b > a).then_some((a, b))
     })
+}
+
+#[cfg(test)]
+impl Batch {
+    /// Number of rectangles, hatch lines included.
+    fn len(&self) -> usize {
+        self.mesh.vertices.len() / 4
+    }
 }
 
 #[cfg(test)]

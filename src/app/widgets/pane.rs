@@ -14,25 +14,18 @@ use egui::{
 pub struct PaneHeader<'a> {
     title: &'a str,
     caption: &'a str,
-    red: bool,
     help: Option<Box<dyn FnOnce(&mut Ui) + 'a>>,
     closing: Option<&'a mut bool>,
 }
 
 impl<'a> PaneHeader<'a> {
     pub fn new(title: &'a str) -> Self {
-        Self { title, caption: "", red: false, help: None, closing: None }
+        Self { title, caption: "", help: None, closing: None }
     }
 
     /// Text beside the title: "at the OOM · 54 segments of 20 MiB".
     pub fn caption(mut self, caption: &'a str) -> Self {
         self.caption = caption;
-        self
-    }
-
-    /// Writes the title in red, for a pane about an out-of-memory error.
-    pub fn red(mut self, red: bool) -> Self {
-        self.red = red;
         self
     }
 
@@ -74,13 +67,12 @@ impl<'a> PaneHeader<'a> {
         }
         controls(&mut right);
         let free = right.min_rect().left().min(inner.right());
-        let ink = if self.red { t.red } else { t.text1 };
         let title = label::text_in(
             ui.painter(),
             Rect::from_min_max(inner.min, pos2((free - 8.0).max(inner.left()), inner.bottom())),
             self.title,
             Type::Title,
-            ink,
+            t.text1,
         );
         let room = Rect::from_min_max(pos2(title.right() + 8.0, inner.top()), pos2(free - 8.0, inner.bottom()));
         if room.width() > 24.0 && !self.caption.is_empty() {

@@ -248,12 +248,6 @@ impl LiveSession {
         &self.sampler
     }
 
-    /// Bytes written to the session file, if there is one.
-    #[must_use]
-    pub fn bytes_written(&self) -> Option<u64> {
-        self.writer.as_ref().map(SessionWriter::bytes)
-    }
-
     /// Continues at other rates. The helpers stay.
     ///
     /// # Errors

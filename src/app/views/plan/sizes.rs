@@ -46,7 +46,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         };
         say(format!("{words} at event {}", count(u64::from(failure.event))), Ink::Red);
         let doing = if failure.doing.is_empty() { String::new() } else { format!(", {}", failure.doing) };
-        say(format!("{doing}: {} is asked for and does not fit. ", Bytes(failure.bytes)), Ink::Plain);
+        say(format!("{doing}: a request of {} does not fit. ", Bytes(failure.bytes)), Ink::Plain);
     }
     if scene.fits == Some((0, 0))
         && let Some((_, least)) = scene.points.first()

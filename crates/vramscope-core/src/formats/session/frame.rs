@@ -14,7 +14,6 @@ pub(super) const LONGEST: u32 = 256 << 20;
 pub struct SessionWriter<W: Write> {
     out: W,
     buffer: Vec<u8>,
-    bytes: u64,
 }
 
 impl<W: Write> SessionWriter<W> {
@@ -24,7 +23,7 @@ impl<W: Write> SessionWriter<W> {
     /// When the first bytes cannot be written.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
-        Ok(SessionWriter { out, buffer: Vec::new(), bytes: MAGIC.len() as u64 })
+        Ok(SessionWriter { out, buffer: Vec::new() })
     }
 
     /// Writes one record with one write call, so that a kill can only truncate the last one. A record that is too long for
@@ -45,9 +44,7 @@ impl<W: Write> SessionWriter<W> {
         let sum = checksum(payload);
         self.buffer[..4].copy_from_slice(&length.to_le_bytes());
         self.buffer[4..8].copy_from_slice(&sum.to_le_bytes());
-        self.out.write_all(&self.buffer)?;
-        self.bytes += self.buffer.len() as u64;
-        Ok(())
+        self.out.write_all(&self.buffer)
     }
 
     fn encode(&mut self, record: &Record) -> io::Result<()> {
@@ -62,12 +59,6 @@ impl<W: Write> SessionWriter<W> {
     /// When it cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
-    }
-
-    /// Bytes written since the session began.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 }
 

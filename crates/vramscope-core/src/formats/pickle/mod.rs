@@ -34,7 +34,6 @@ pub(crate) enum PickleError {
     Truncated { offset: u64 },
     /// More depth or memory than any genuine file needs.
     Limit { offset: u64, what: String },
-    /// The caller cancelled.
     Cancelled,
 }
 

@@ -23,7 +23,7 @@ pub struct StatCheck {
     pub agrees: bool,
 }
 
-/// Counters held against the device they are of.
+/// The counters of one file, compared with the device that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatsVerdict {
     /// The file of counters.
@@ -32,18 +32,18 @@ pub struct StatsVerdict {
     pub kind: &'static str,
     /// Index in [`Recording::devices`] of the device they were held against; `None` when there is none to compare with.
     pub device: Option<usize>,
-    /// Every counter the snapshot can tell.
+    /// One check for each counter that the snapshot can tell; empty without a device.
     pub checks: Vec<StatCheck>,
-    /// Counters that agree.
+    /// Number of checks that agree.
     pub passed: usize,
-    /// Counters that do not.
+    /// Number of checks that do not agree.
     pub failed: usize,
-    /// What it comes to.
+    /// The result in one sentence.
     pub sentence: String,
 }
 
-/// Holds counters against the device of a recording that they are of: the one they name, pinned host memory for
-/// `host_memory_stats`, and where a process has several GPUs the one that agrees most.
+/// Compares counters with the device of a recording that they belong to: the device they name, pinned host memory for
+/// `host_memory_stats`, or, if the process has several GPUs and none is named, the one that agrees most.
 #[must_use]
 pub fn judge_stats(recording: &Recording, file: &str, stats: &MemoryStats) -> StatsVerdict {
     let can_be = |id: DeviceId| match stats.kind {

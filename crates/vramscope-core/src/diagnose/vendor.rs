@@ -40,7 +40,7 @@ pub struct Words {
     pub call: &'static str,
 }
 
-/// NVIDIA.
+/// NVIDIA, and any device without words of its own.
 pub static CUDA: Words = Words {
     visible: "CUDA_VISIBLE_DEVICES=1",
     module: "cuda",
@@ -74,7 +74,7 @@ pub static HIP: Words = Words {
     source: "from the device",
     call: "device call",
 };
-/// Intel.
+/// Intel GPUs, through Level Zero.
 pub static XPU: Words = Words {
     visible: "ZE_AFFINITY_MASK=1",
     module: "xpu",
@@ -91,7 +91,7 @@ pub static XPU: Words = Words {
     source: "from the device",
     call: "device call",
 };
-/// Huawei's Ascend.
+/// Huawei's Ascend, through torch_npu.
 pub static NPU: Words = Words {
     visible: "ASCEND_RT_VISIBLE_DEVICES=1",
     module: "npu",

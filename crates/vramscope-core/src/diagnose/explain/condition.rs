@@ -119,7 +119,7 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
         }
 }
 
-/// `2.1`.
+/// Reads `2.1`.
 fn release(text: &str) -> Option<Release> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -84,7 +84,7 @@ pub struct Explanation {
     pub parts: Vec<Part>,
     /// What the process may hold, cut the same way; empty unless its limit is what refused.
     pub limit_parts: Vec<Part>,
-    /// The verdict.
+    /// Why memory ran out; [`Verdict::Unknown`] if the figures do not tell or contradict each other.
     pub verdict: Verdict,
     /// What ran out: the verdict's name, or where that is `unknown` and the cause is not, `host_memory`, `shared_memory` or `no_failure`.
     pub cause: &'static str,
@@ -109,7 +109,7 @@ pub struct Explanation {
     pub record: Vec<String>,
 }
 
-/// Judges a message.
+/// Judges a message by its figures and its wording; reads no recording.
 #[must_use]
 pub fn explain(message: &OomMessage) -> Explanation {
     let contradictions = contradict::contradictions(message);

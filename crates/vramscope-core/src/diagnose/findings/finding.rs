@@ -8,7 +8,7 @@ use crate::units::Bytes;
 /// What kind of trouble a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// A request failed.
+    /// An allocation request failed.
     OutOfMemory,
     /// Memory grows with every step.
     Leak,
@@ -37,20 +37,20 @@ impl Class {
 /// Where a finding points: a click takes every view there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The instant.
+    /// The event whose state to show; `None` if it is about no single instant.
     pub event: Option<u32>,
     /// The stretch, first and last event.
     pub range: Option<(u32, u32)>,
-    /// The stack.
+    /// The call stack to select.
     pub stack: Option<StackId>,
-    /// The allocations.
+    /// The allocations to select; empty when it is about no single one.
     pub lifetimes: Vec<LifetimeId>,
 }
 
 /// One line of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// What.
+    /// Name of the figure, as at the beginning of a line.
     pub label: String,
     /// Its figure, with unit.
     pub value: String,
@@ -58,14 +58,14 @@ pub struct Evidence {
     pub is_red: bool,
 }
 
-/// One diagnosis.
+/// One diagnosis: the output of one rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Stable name of the rule.
     pub rule: &'static str,
-    /// Rank.
+    /// Kind of trouble; ranks findings, [`Class::OutOfMemory`] first.
     pub class: Class,
-    /// A few words.
+    /// Title of a few words, without a full stop.
     pub title: String,
     /// The bytes it speaks of.
     pub bytes: u64,
@@ -75,7 +75,7 @@ pub struct Finding {
     pub sentence: String,
     /// The numbers behind it.
     pub evidence: Vec<Evidence>,
-    /// Where to look.
+    /// Where the window goes when the finding is clicked.
     pub place: Place,
     /// What to do: a setting or a line of code to copy, when there is one.
     pub remedy: Option<String>,

@@ -25,7 +25,7 @@ pub use self::rules::{RULES, Rule, as_table};
 /// The result of the rules, with what they worked out on the way.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// Ranked.
+    /// The most important first.
     pub findings: Vec<Finding>,
     /// One an out-of-memory event, in order; the last of them where there are very many.
     pub ooms: Vec<Arc<Autopsy>>,

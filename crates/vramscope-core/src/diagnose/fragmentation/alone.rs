@@ -29,9 +29,9 @@ impl std::fmt::Display for Alone {
 /// One live block that is enough alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Single {
-    /// Index into [`State::blocks`].
+    /// Index into [`State::blocks`] of the whole state, not of its segment.
     pub block: usize,
-    /// Its bytes.
+    /// Size in bytes, rounded by the allocator.
     pub size: u64,
     /// How room comes about without it.
     pub kind: RoomKind,

@@ -8,15 +8,15 @@ use crate::tables::State;
 /// A live block that keeps a hole from growing, or a segment from going back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocker {
-    /// Index into [`State::blocks`].
+    /// Index into [`State::blocks`] of the whole state, not of its segment.
     pub block: usize,
-    /// Index into [`State::segments`].
+    /// Index into [`State::segments`] of its segment.
     pub segment: usize,
     /// Bytes of the hole before it; 0 when a live block or the segment's start is there.
     pub before: u64,
-    /// Bytes of the hole after it.
+    /// Bytes of the hole after it; 0 when a live block or the segment's end is there.
     pub after: u64,
-    /// Its own bytes.
+    /// Size of the block in bytes, rounded by the allocator.
     pub size: u64,
     /// True when it is all that is live in its segment: without it the whole segment could go back to the device.
     pub is_last_in_segment: bool,

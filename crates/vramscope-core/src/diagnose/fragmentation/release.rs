@@ -28,7 +28,6 @@ pub(super) struct Piece {
     segment: usize,
     /// The blocks that touch it, as indices into [`State::blocks`].
     blocks: Range<usize>,
-    /// Its bytes.
     size: u64,
     /// How many pages it is; 0 for a segment.
     pages: u64,

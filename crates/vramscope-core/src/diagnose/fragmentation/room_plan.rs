@@ -27,9 +27,9 @@ pub struct RoomPlan {
     pub pages: usize,
     /// Indices into [`State::blocks`] of the live blocks that would have to go.
     pub blocks: Vec<usize>,
-    /// Their bytes.
+    /// Bytes of these blocks, as the allocator rounds them.
     pub bytes: u64,
-    /// Of those bytes what the program has freed already and another stream still uses.
+    /// The part of [`bytes`](Self::bytes) that the program has freed already and another stream still uses.
     pub pending: u64,
     /// Bytes of the hole, or of the segments and pages released.
     pub room: u64,
@@ -58,11 +58,11 @@ impl RoomPlan {
 /// What has to go when the cap is higher than the least it can be. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithMore {
-    /// From this cap on.
+    /// The lowest cap, in bytes, with which it is enough.
     pub cap: u64,
-    /// Live blocks.
+    /// Number of live blocks that have to go.
     pub blocks: usize,
-    /// Their bytes.
+    /// Bytes of these blocks, fewer than [`RoomPlan::bytes`].
     pub bytes: u64,
     /// True when no set of fewer live bytes does it under any cap that is possible.
     pub is_optimal: bool,

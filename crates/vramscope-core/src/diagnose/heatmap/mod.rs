@@ -29,7 +29,7 @@ pub enum Shade {
     LargestHole,
 }
 
-/// What to draw.
+/// Size, shade and filters of a heatmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatmapSpec {
     /// The most rows wanted; fewer come back when there are fewer units of 512 bytes.
@@ -48,9 +48,9 @@ pub type Chosen<'a> = &'a (dyn Fn(LifetimeId, u32) -> bool + Sync);
 /// A range of addresses that was reserved at some time in the window. Extents stand end to end on the vertical axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First address.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes: the extent ends before `address + size`.
     pub size: u64,
     /// Where it begins on the axis, in bytes.
     pub offset: u64,
@@ -61,13 +61,13 @@ pub struct Extent {
 pub struct HeatmapColumn {
     /// The instant shown: the state after this event; [`NO_EVENT`] before the first.
     pub event: u32,
-    /// Reserved bytes.
+    /// Bytes of the segments of [`HeatmapSpec::servers`], also outside the addresses shown.
     pub reserved: u64,
     /// Bytes blocks hold, pending frees among them.
     pub occupied: u64,
     /// Free bytes inside reserved memory.
     pub free: u64,
-    /// Number of holes.
+    /// Number of inactive blocks in these segments.
     pub holes: u32,
     /// The largest hole in bytes, 0 without holes.
     pub largest_hole: u64,
@@ -86,7 +86,7 @@ pub struct Heatmap {
     pub shown: (u64, u64),
     /// Bytes a row; the last row may hold fewer.
     pub row_bytes: u64,
-    /// Number of rows.
+    /// Number of rows; at most [`HeatmapSpec::rows`].
     pub rows: usize,
     /// One entry a column.
     pub columns: Vec<HeatmapColumn>,

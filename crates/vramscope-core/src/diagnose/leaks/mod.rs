@@ -23,12 +23,12 @@ use crate::units::{MEBIBYTE, counted};
 /// Growth of one call stack over the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
-    /// The stack.
+    /// The stack of its allocations; [`StackId::NONE`] collects those without one.
     pub stack: StackId,
     /// Requested bytes of this stack that are alive at the end, whenever they were born and of whatever size, but for what its first
     /// calls made beside what every step leaves behind; or those that were freed together.
     pub bytes: u64,
-    /// Their number.
+    /// Number of allocations in [`bytes`](Self::bytes).
     pub count: u64,
     /// Bytes a step adds: the mean over the steps it was looked at in, warm-up and unfinished ones aside, or over whole periods.
     pub bytes_per_step: f64,
@@ -36,13 +36,13 @@ pub struct Growth {
     pub confidence: f64,
     /// The step it grows from: 0, or a later one where it began late.
     pub since: usize,
-    /// Steps that left something behind.
+    /// Number of steps that left something behind.
     pub steps_adding: usize,
-    /// Steps in which it could: all of them, or those before it was freed.
+    /// Number of steps that could leave something behind: all, or those before it was freed.
     pub steps: usize,
     /// Survivors' bytes by the step they were born in. What was born outside the steps is in `bytes` alone.
     pub by_step: Vec<u64>,
-    /// Some of the surviving allocations, oldest first.
+    /// Up to 100 of the surviving allocations, oldest first.
     pub examples: Vec<LifetimeId>,
     /// The event at which the program began to free all of it at once; `None` where it lives at the end.
     pub freed: Option<u32>,
@@ -140,9 +140,9 @@ type Survival = Vec<(LifetimeId, u64, Option<usize>)>;
 
 /// The steps that growth is looked for in.
 struct Looked {
-    /// All of them.
+    /// Number of all steps.
     count: usize,
-    /// Those that decide.
+    /// The steps that decide, without those at either end.
     within: Range<usize>,
 }
 
@@ -367,9 +367,9 @@ struct Burst {
     around: u32,
     /// The first free that belongs to it.
     begins: u32,
-    /// Steps before it.
+    /// Number of steps before it.
     until: usize,
-    /// What was freed.
+    /// The allocations that were freed.
     freed: Survival,
 }
 

@@ -11,7 +11,7 @@ use crate::model::{EventTable, SizeClass, StackId};
 /// Everything about one failed request. Bytes throughout.
 #[derive(Clone, Debug)]
 pub struct Autopsy {
-    /// The event.
+    /// The failed request's event, an [`Action::Oom`](crate::model::Action::Oom).
     pub event: u32,
     /// Whether the recording tells of segments; without, what concerns them is 0 and means nothing.
     pub has_segments: bool,
@@ -21,7 +21,7 @@ pub struct Autopsy {
     pub words: &'static Words,
     /// The request was made for a private pool, as of a CUDA graph.
     pub is_private: bool,
-    /// Of the whole device, where the file says it.
+    /// Total memory of the device; `None` if the file does not say it.
     pub capacity: Option<u64>,
     /// What was asked for, rounded to the block size as PyTorch records it.
     pub requested: u64,
@@ -29,33 +29,33 @@ pub struct Autopsy {
     pub segment: u64,
     /// Free on the device, by the driver's count.
     pub device_free: u64,
-    /// In segments.
+    /// Bytes in PyTorch's segments at the failure.
     pub reserved: u64,
-    /// In blocks the program holds.
+    /// Bytes in blocks that the program holds.
     pub allocated: u64,
-    /// Freed by the program, in blocks that another stream still uses.
+    /// Bytes in blocks that the program freed and another stream still uses.
     pub pending: u64,
-    /// Of other processes on the device, where a sample near the failure has it.
+    /// Bytes of other processes on the device; `None` unless a sample near the failure has the figure.
     pub others: Option<u64>,
-    /// Of this process outside PyTorch, likewise.
+    /// Bytes of this process outside PyTorch; `None` unless a sample near the failure has the figure.
     pub outside: Option<u64>,
-    /// Asked for by the program, live.
+    /// Live bytes as the program requested them, before rounding.
     pub live_requested: u64,
     /// The pool that serves the request: small or large.
     pub class: SizeClass,
     /// Which segments could have served it.
     pub servers: Servers,
-    /// Their holes.
+    /// Free blocks of the segments in [`servers`](Self::servers).
     pub holes: Holes,
     /// Holes of every pool.
     pub all_holes: Holes,
     /// What this process may reserve at most, as far as it is known: what-if, findings and the timeline say the same.
     pub limit: Option<CapRange>,
-    /// Why.
+    /// Why memory ran out.
     pub verdict: Verdict,
     /// Why, in one sentence with its numbers.
     pub sentence: String,
-    /// How we know.
+    /// The classifier's tests with their figures, in the order they ran.
     pub tests: Vec<Test>,
     /// Live blocks that keep holes small, worst first.
     pub blockers: Vec<Blocker>,

@@ -21,7 +21,7 @@ pub enum RoomFrom {
 /// Memory that PyTorch could still have taken from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes.
+    /// Bytes; 0 when a cap or the device is exhausted.
     pub bytes: u64,
     /// Where the figure comes from.
     pub from: RoomFrom,
@@ -36,17 +36,17 @@ pub struct Closest {
     pub is_host: bool,
     /// The event at which most blocks were held; [`NO_EVENT`]: before the first.
     pub event: u32,
-    /// In segments.
+    /// Bytes in PyTorch's segments at that event.
     pub reserved: u64,
-    /// In blocks that are not reusable.
+    /// Bytes in blocks that cannot be reused: held, or freed while another stream uses them.
     pub active: u64,
-    /// In blocks the program holds.
+    /// Bytes in blocks that the program holds.
     pub allocated: u64,
-    /// Asked for by the program, live.
+    /// Live bytes as the program requested them, before rounding.
     pub live_requested: u64,
     /// The segments looked at: the large pool of the stream that holds most.
     pub servers: Servers,
-    /// Their holes.
+    /// Free blocks of the segments in [`servers`](Self::servers).
     pub holes: Holes,
     /// Holes of every pool and stream.
     pub all_holes: Holes,
@@ -73,7 +73,7 @@ pub struct Closest {
 pub struct OneOfStreams {
     /// As sentences name it: `the default stream`.
     pub name: String,
-    /// Its handle.
+    /// The raw stream handle; 0 is the default stream.
     pub handle: u64,
     /// Bytes of its blocks that are not reusable.
     pub held: u64,

@@ -22,7 +22,7 @@ pub struct Part {
     pub parts: u64,
     /// Bytes of each, rounded up to the block size.
     pub bytes: u64,
-    /// Whether one fits.
+    /// Whether one part would have been served.
     pub fits: Fits,
 }
 

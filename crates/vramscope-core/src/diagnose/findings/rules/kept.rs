@@ -24,7 +24,7 @@ fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> 
     p.ooms.is_empty().then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
 }
 
-/// [`unused_graph`] speaks.
+/// True when [`unused_graph`] makes a finding.
 pub(super) fn keeps_unused_graph(p: &RuleInput<'_>) -> bool {
     of_unused_graph(p).is_some()
 }

@@ -11,7 +11,7 @@ pub(super) const VAE: u8 = 1 << 1;
 pub(super) const FOREACH: u8 = 1 << 2;
 /// A frame sets up DDP's buckets.
 pub(super) const REDUCER: u8 = 1 << 3;
-/// A frame evaluates.
+/// A frame's function evaluates a model (`validate`, `predict`).
 pub(super) const EVALUATION: u8 = 1 << 4;
 /// A frame is C++.
 pub(super) const CPP: u8 = 1 << 5;
@@ -78,7 +78,6 @@ fn mark(name: &str, file: &str) -> u8 {
 pub(super) struct Run {
     /// How long it lasts.
     pub(super) seconds: f64,
-    /// Its last sample.
     pub(super) sample: Sample,
     /// True when the samples end with it.
     pub(super) is_last: bool,

@@ -307,7 +307,7 @@ enum Flush {
     Called(FrameId),
     /// A request found no room.
     Retry,
-    /// Nothing tells.
+    /// Nothing in stacks or events tells why.
     Unknown,
 }
 

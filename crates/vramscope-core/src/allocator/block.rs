@@ -7,7 +7,7 @@ use std::ops::{Index, IndexMut};
 pub struct BlockIx(pub(crate) u32);
 
 impl BlockIx {
-    /// No block.
+    /// Marks the absence of a block, as at either end of a segment.
     pub(crate) const NONE: BlockIx = BlockIx(u32::MAX);
 
     #[inline]
@@ -15,7 +15,7 @@ impl BlockIx {
         self != Self::NONE
     }
 
-    /// `None` for [`BlockIx::NONE`].
+    /// The index; `None` for [`BlockIx::NONE`].
     #[inline]
     pub(crate) fn get(self) -> Option<BlockIx> {
         if self.is_some() { Some(self) } else { None }

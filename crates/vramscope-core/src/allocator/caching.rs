@@ -21,17 +21,17 @@ pub(crate) const LARGE: PoolIx = 0;
 /// The default pool's small half.
 pub(crate) const SMALL: PoolIx = 1;
 
-/// Hears every action of the allocator, in the order PyTorch's trace has them.
+/// Receives every action of the allocator, in the order of PyTorch's trace.
 pub trait EventSink {
     /// One action. `address` is the device's free bytes for [`Action::Oom`]; `pool` is `(0, 0)` for the default pool.
     fn event(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolKey);
 
-    /// A replay goes on to this event of its recording; what follows belongs to it.
+    /// A replay reaches this event of its recording; the actions that follow belong to it.
     #[inline]
     fn at(&mut self, _event: usize) {}
 }
 
-/// Nobody listens.
+/// A sink that ignores every action.
 impl EventSink for () {
     #[inline]
     fn event(&mut self, _: Action, _: u64, _: u64, _: u64, _: PoolKey) {}
@@ -39,22 +39,22 @@ impl EventSink for () {
 
 /// PyTorch's caching allocator of one device.
 ///
-/// Generic over the memory it manages and over who listens. A request costs a few ordered-map operations, about 0.3 µs on
+/// Generic over the memory it manages and the sink of its actions. A request costs a few ordered-map operations, about 0.3 µs on
 /// simulated memory.
 #[derive(Debug)]
 pub struct CachingAllocator<M, S> {
     pub(crate) version: TorchVersion,
     pub(crate) conf: AllocConf,
-    /// The device.
+    /// The memory that segments are taken from.
     pub memory: M,
-    /// The listener.
+    /// Receives every action.
     pub sink: S,
     pub(crate) limit: Option<u64>,
     pub(crate) total_reserved: u64,
     pub(crate) blocks: Blocks,
     pub(crate) pools: Vec<Pool>,
     pub(crate) private: Vec<PrivatePool>,
-    /// Where each of them is in the list.
+    /// Index in `private` of each pool.
     pub(crate) private_at: FxHashMap<PoolKey, usize>,
     pub(crate) freeable: Vec<PoolKey>,
     pub(crate) routes: Vec<Route>,
@@ -162,7 +162,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         (self.total_reserved, self.stats.allocated_bytes.all.current)
     }
 
-    /// `reset_peak_memory_stats`.
+    /// Sets every peak to the current value, as `reset_peak_memory_stats` does.
     pub fn reset_peaks(&mut self) {
         self.stats.reset_peaks();
     }

@@ -2,21 +2,21 @@
 
 use crate::model::{AllocConf, TorchVersion};
 
-/// The most that a run came to. Bytes.
+/// The highest values of a run, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The largest request.
+    /// The largest request, before rounding.
     pub request: u64,
     /// The largest free block, new segments among them.
     pub block: u64,
     /// The most that was reserved when a request found no free block.
     pub reserved: u64,
-    /// The same with the segment that the request needed.
+    /// The highest sum of [`reserved`](Self::reserved) and the segment that the request needed.
     pub asked: u64,
 }
 
 impl Reach {
-    /// As far as either of two runs came.
+    /// The higher value of two runs, field by field.
     #[must_use]
     pub fn or(self, other: Reach) -> Reach {
         Reach {

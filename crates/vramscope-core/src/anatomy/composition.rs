@@ -12,13 +12,13 @@ use crate::tables::{DeviceTables, LifetimeId, StackNames};
 /// What one role holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleHeld {
-    /// The role.
+    /// The role that holds it.
     pub role: Role,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of live blocks.
     pub count: u64,
-    /// Of those bytes, the ones whose role is inferred from sizes, numbers and lives alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
 }
 
@@ -27,21 +27,21 @@ pub struct RoleHeld {
 pub struct LineHeld {
     /// `model.py:41`, or in words where no line is known.
     pub place: String,
-    /// One of its stacks; none where no line is known.
+    /// One of its stacks; `None` if no line is known.
     pub stack: Option<StackId>,
-    /// The frame of the line, where one is known.
+    /// The frame of the line; `None` if no line is known.
     pub frame: Option<FrameId>,
-    /// It stands for all blocks of this size, where no stacks were recorded.
+    /// Set if no stacks were recorded: the row then has all blocks of this size.
     pub size: Option<u64>,
     /// The role of most of its bytes.
     pub role: Role,
-    /// How many of its bytes are of that role.
+    /// Bytes of that role.
     pub of_role: u64,
-    /// Of its bytes the ones whose role is inferred from sizes, numbers and lives alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of live blocks.
     pub count: u64,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
@@ -63,7 +63,7 @@ pub struct ModuleHeld {
     pub repeats: u64,
     /// Bytes of whole blocks, those of its parts included.
     pub bytes: u64,
-    /// Blocks, likewise.
+    /// Number of live blocks, those of its parts included.
     pub count: u64,
     /// The modules inside, largest first.
     pub parts: Vec<ModuleHeld>,
@@ -73,7 +73,7 @@ pub struct ModuleHeld {
     pub is_module: bool,
     /// The role that it stands for, where it is a group of one.
     pub role: Option<Role>,
-    /// Of its bytes the ones whose role is inferred from sizes, numbers and lives alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
     /// It is a container, which calls what it holds one after the other.
     loops: bool,
@@ -84,13 +84,13 @@ pub struct ModuleHeld {
 /// What is held after an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Composition {
-    /// The event.
+    /// The event after which it is held.
     pub event: u32,
     /// Bytes of whole blocks, those that wait for another stream included.
     pub bytes: u64,
     /// Of those, what the source tells beyond its blocks: allocated before profiling began. Their role is unknown.
     pub before: u64,
-    /// Blocks.
+    /// Number of live blocks; [`before`](Self::before) adds none.
     pub count: u64,
     /// Every role that holds something, most bytes first.
     pub roles: Vec<RoleHeld>,
@@ -303,7 +303,7 @@ impl ModuleHeld {
         self.sort();
     }
 
-    /// Its blocks.
+    /// The row to ask [`OwnBlocks`](super::OwnBlocks) for. If it [`is_rest`](Self::is_rest), without the blocks of the parts.
     #[must_use]
     pub fn which(&self) -> Which {
         if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }

@@ -18,13 +18,13 @@ pub(super) const OPTIMIZER: u32 = 1 << 3;
 pub(super) const LOADS: u32 = 1 << 4;
 /// The user's own constructor or loader.
 pub(super) const BUILDS: u32 = 1 << 5;
-/// `torch.nn.functional`.
+/// A file of `torch.nn.functional`.
 pub(super) const FUNCTIONAL: u32 = 1 << 6;
 /// A container of modules, whose one line calls them all.
 pub(super) const CONTAINER: u32 = 1 << 7;
-/// Written in Python.
+/// A frame of Python code, not of C++.
 pub(super) const PYTHON: u32 = 1 << 8;
-/// A key-value cache.
+/// A function or file named after a key-value cache.
 pub(super) const CACHE: u32 = 1 << 9;
 /// A collective, or the buffers of one.
 pub(super) const COLLECTIVE: u32 = 1 << 10;
@@ -44,7 +44,7 @@ pub(super) const CASTS: u32 = 1 << 16;
 pub(super) const REDUCES: u32 = 1 << 18;
 /// `step` in a file that is named after an optimizer.
 pub(super) const STEP: u32 = 1 << 19;
-/// Evaluates.
+/// A test or validation loop.
 pub(super) const EVALUATES: u32 = 1 << 20;
 /// A closure, as optimizers call.
 pub(super) const CLOSURE: u32 = 1 << 21;
@@ -99,7 +99,7 @@ const MODELS: &[&str] = &[
     "diffusers/models",
     "torch/ao/nn",
 ];
-/// Where optimizers live.
+/// Parts of paths where optimizers are.
 const OPTIMIZERS: &[&str] = &[
     "torch/optim/",
     "/optimizers/",
@@ -116,7 +116,7 @@ const FSDP: &[&str] =
 const COLLECTIVES: &[&str] =
     &["distributed/distributed_c10d", "distributed/_functional_collectives", "nn/parallel/comm.py", "deepspeed/comm"];
 
-/// Inference servers.
+/// Parts of paths of inference servers.
 const SERVERS: [&str; 3] = ["vllm/", "sglang/", "text_generation_server/"];
 
 /// The bits of a frame.

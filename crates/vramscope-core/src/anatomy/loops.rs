@@ -97,7 +97,7 @@ fn steps(mut bounds: Vec<u32>, source: StepSource) -> Steps {
     Steps { bounds, source, confidence, ..Steps::default() }
 }
 
-/// `train.py:71`.
+/// A frame's place: `train.py:71`.
 fn place(stacks: &StackTable, frame: FrameId) -> String {
     stacks.frame(frame).map_or_else(String::new, |f| stacks.location(f))
 }

@@ -47,9 +47,9 @@ use crate::tables::DeviceTables;
 /// What a program was doing on one device.
 #[derive(Debug, Default)]
 pub struct Anatomy {
-    /// Its phases.
+    /// Load, forward, backward and other phases, over all allocations.
     pub phases: Phases,
-    /// Its steps.
+    /// Training steps or iterations; empty when none were found.
     pub steps: Steps,
 }
 

@@ -14,7 +14,7 @@ pub enum Phase {
     Forward,
     /// Inside autograd's backward pass.
     Backward,
-    /// Inside an optimizer.
+    /// Inside an optimizer's step.
     Optimizer,
 }
 

@@ -9,11 +9,11 @@ use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 /// Allocations one after the other in the same part of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The part.
+    /// The part that the frames of its stacks tell.
     pub part: Part,
     /// What the program did in it.
     pub phase: Phase,
-    /// Rows of the lifetimes' table: the first, and the one after the last.
+    /// Its rows in the table of lifetimes; the end is exclusive.
     pub rows: (u32, u32),
     /// Its first event, and the one after its last: what is freed after its last allocation belongs to it, but at the exit.
     pub events: (u32, u32),
@@ -24,7 +24,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// Its ids.
     pub(super) fn ids(&self) -> impl Iterator<Item = LifetimeId> + use<> {
         (self.rows.0..self.rows.1).map(LifetimeId)
     }
@@ -35,11 +34,11 @@ impl Run {
 pub enum Phase {
     /// A model is built or loaded.
     Load,
-    /// The forward pass.
+    /// A forward pass, with its loss.
     Forward,
-    /// The backward pass.
+    /// A backward pass, with what checkpointing computes again.
     Backward,
-    /// The optimizer.
+    /// An optimizer step, with the clipping of gradients before it.
     Optimizer,
     /// A forward pass of an evaluation.
     Evaluation,
@@ -47,7 +46,7 @@ pub enum Phase {
     Generation,
     /// A CUDA graph is captured.
     Capture,
-    /// Something else.
+    /// None of these: code between the passes.
     Between,
 }
 

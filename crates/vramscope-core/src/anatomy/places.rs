@@ -130,7 +130,7 @@ pub enum Which {
 
 /// The blocks of one row, whenever they are live: what stays bright while the rest of a picture is dimmed.
 pub struct OwnBlocks {
-    /// The row.
+    /// The row whose blocks these are.
     pub which: Which,
     roles: Arc<Roles>,
     /// Whether blocks of a kind are in it.

@@ -8,7 +8,7 @@ use crate::tables::is_framework;
 /// The part of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// No frame tells.
+    /// No frame of the stack tells the part.
     #[default]
     Unknown,
     /// A model is built, moved or loaded.

@@ -48,7 +48,7 @@ pub enum RulesTextError {
     UnknownRole {
         /// Which rule, from 1.
         number: usize,
-        /// What stands there.
+        /// The role as the file names it.
         role: String,
     },
 }

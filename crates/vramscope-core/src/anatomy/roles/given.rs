@@ -21,7 +21,7 @@ pub(super) enum Source {
     Metadata(StrId),
     /// It was made inside an annotation of this name.
     Annotation(StrId),
-    /// The recording's anatomy.
+    /// Stacks and lifetimes, as the anatomy reads them.
     Anatomy(Because),
 }
 

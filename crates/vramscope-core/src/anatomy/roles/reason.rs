@@ -10,17 +10,17 @@ use crate::tables::frame_text;
 pub enum Trust {
     /// A rule of the user's.
     UserRule,
-    /// PyTorch's profiler.
+    /// The category that PyTorch's profiler recorded.
     Profiler,
-    /// The user's metadata.
+    /// Metadata that the user's program set.
     Metadata,
-    /// An annotation.
+    /// The name of a range that it was allocated in.
     Annotation,
     /// A frame of the stack, and perhaps the lifetime.
     Stack,
-    /// The lifetime alone.
+    /// The lifetime alone, without a frame of the stack.
     Lifetime,
-    /// Nothing.
+    /// Nothing: the role is [`Role::Unknown`].
     Nothing,
 }
 
@@ -43,7 +43,7 @@ impl Trust {
 /// Why an allocation is in its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The role.
+    /// The role that the reason is for.
     pub role: Role,
     /// What it rests on.
     pub trust: Trust,

@@ -120,7 +120,7 @@ impl Steps {
         }
     }
 
-    /// Number of steps.
+    /// Number of steps; 0 when none were found.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bounds.len().saturating_sub(1)
@@ -296,7 +296,7 @@ fn percent(unevenness: f64) -> u8 {
 /// What a step did to memory. Bytes are whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepFigures {
-    /// Its first event.
+    /// Its first event, inclusive.
     pub first: u32,
     /// The event after its last.
     pub end: u32,
@@ -314,7 +314,7 @@ pub struct StepFigures {
     pub reserved: u64,
     /// Bytes allocated within it, freed since or not.
     pub allocated: u64,
-    /// Allocations within it.
+    /// Number of allocations within it, freed since or not.
     pub allocations: u64,
     /// Bytes allocated within it that are in use after its last event.
     pub kept: u64,

@@ -286,7 +286,7 @@ fn own_frame_by(stacks: &StackTable, stack: StackId, is_own: &mut dyn FnMut(Fram
 /// A frame that distinguishes a stack from others of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// The frame.
+    /// The frame that the other stacks do not have at its place.
     pub frame: FrameId,
     /// True if the frame is the user's own or outside it; false if it is called by it.
     pub is_caller: bool,

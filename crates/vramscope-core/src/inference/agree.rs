@@ -12,12 +12,12 @@ use crate::units::{Address, Bytes};
 pub enum Agreement {
     /// Every event and the end state are the same.
     Agrees,
-    /// The first difference.
+    /// An event or the end state is not the same; where that happens first.
     Differs(Difference),
 }
 
 impl Agreement {
-    /// True for [`Agreement::Agrees`].
+    /// True when nothing differs.
     #[must_use]
     pub fn agrees(&self) -> bool {
         matches!(self, Agreement::Agrees)
@@ -38,11 +38,11 @@ pub struct Difference {
 /// An action with its address and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Happening {
-    /// What.
+    /// What the allocator did.
     pub action: Action,
-    /// Where.
+    /// Address of the block or segment; for [`Action::Oom`] the device's free bytes.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes, as the event has it.
     pub size: u64,
 }
 

@@ -15,12 +15,12 @@ pub enum Assumption {
         /// Of those, the ones whose whole size is a guess.
         uncertain: u64,
     },
-    /// Blocks from before the recording that no event tells of: what stands behind them shows that they were there, and what
-    /// takes their place that they went.
+    /// Blocks from before the recording that no event names. The blocks behind them show that they were there, and the blocks
+    /// that take their place show that they were freed.
     Untraced {
-        /// How many.
+        /// Number of these blocks.
         blocks: u64,
-        /// Their bytes together.
+        /// Sum of their sizes in bytes.
         bytes: u64,
     },
     /// Bytes that the trace's totals tell beyond its events: allocated before profiling began, and not in the run.
@@ -36,14 +36,14 @@ pub enum Assumption {
     ShareOfUnknown,
     /// A setting of a later release than the one whose rules were run.
     LaterSetting {
-        /// `throw_on_cudamalloc_oom`.
+        /// The setting's key: `throw_on_cudamalloc_oom`.
         name: &'static str,
         /// The first release that reads it.
         since: crate::model::TorchVersion,
     },
     /// A setting whose effect depends on what the trace does not tell; the run was made without it.
     NotModelled {
-        /// `graph_capture_record_stream_reuse`.
+        /// The setting's key: `graph_capture_record_stream_reuse`.
         name: &'static str,
         /// What it depends on, in a few words.
         because: &'static str,
@@ -52,17 +52,17 @@ pub enum Assumption {
     NoSegmentEvents,
     /// Frees without allocations, or addresses handed out twice: events are missing.
     UnmatchedEvents {
-        /// How many.
+        /// Number of frees without an allocation and of allocations at an address in use.
         count: u64,
     },
     /// Frees that waited for another stream's work, which a trace shows only by when they completed.
     GuardedFrees {
-        /// How many.
+        /// Number of frees that completed later.
         count: u64,
     },
     /// The recording failed at some requests and no limit is known: one that explains them was taken.
     InferredLimit {
-        /// Bytes.
+        /// The limit of the run, in bytes.
         bytes: u64,
         /// What its failed requests leave for it.
         range: CapRange,
@@ -74,12 +74,12 @@ pub enum Assumption {
     },
     /// Requests of captured graphs: what a graph restores in place is asked for again, like any other request of its pool.
     PrivatePools {
-        /// How many.
+        /// Number of requests that went to a private pool.
         count: u64,
     },
     /// The rules of this release explain the recording, which does not name its release.
     InferredVersion {
-        /// `2.13`.
+        /// The release whose rules were used.
         version: crate::model::TorchVersion,
     },
 }

@@ -71,7 +71,7 @@ impl fmt::Display for CapRange {
 /// What bounds the cap while it stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch {
-    /// The first event.
+    /// The first event it holds for; 0 from the beginning.
     pub(crate) from: u32,
     /// The most that was reserved, with what had to fit beside it.
     pub(crate) least: u64,

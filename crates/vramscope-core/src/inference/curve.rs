@@ -10,16 +10,15 @@ use crate::allocator::{CachingAllocator, EventSink, SimulatedMemory};
 pub struct Curve {
     /// The last event of each stretch.
     pub event: Vec<u32>,
-    /// Reserved bytes.
+    /// Highest reserved bytes of each stretch.
     pub reserved: Vec<u64>,
-    /// Allocated bytes.
+    /// Highest allocated bytes of each stretch.
     pub allocated: Vec<u64>,
 }
 
 /// Points that suffice for a picture: about one a pixel. The recording's own run is kept with so many.
 pub const POINTS: usize = 1200;
 
-/// Collects a curve.
 pub(super) struct Sampler {
     events: usize,
     points: usize,

@@ -1,4 +1,5 @@
-//! Many questions at once: on all cores, each answer told as it comes, and no run made whose outcome follows from another.
+//! Many questions at once, on all cores. Each answer is passed on as it arrives, and no run is made whose outcome follows from
+//! another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
@@ -9,14 +10,14 @@ use super::whatif::{Answer, Question, WhatIf};
 use crate::allocator::Reach;
 use crate::model::{Cancelled, Progress};
 
-/// Who asks many questions, and hears of each by its place.
+/// Receives the answers to many questions, each with the question's index.
 pub trait Asker: Sync {
-    /// It is being run from now on; returns what shall be told how far that is, beside the whole.
+    /// Called before the question is run. Returns a second [`Progress`] for this question alone, if one is wanted.
     fn begins(&self, _at: usize) -> Option<Arc<Progress>> {
         None
     }
 
-    /// It is answered.
+    /// Called once for each answered question, from any thread.
     fn hears(&self, at: usize, answer: Answer);
 }
 

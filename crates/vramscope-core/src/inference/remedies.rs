@@ -31,7 +31,7 @@ pub struct Remedy {
     pub certain: bool,
     /// Under other places of segments, or other limits of the span, the verdict is the other one.
     pub oom_varies: bool,
-    /// As [`Row::passes_from_bytes`].
+    /// Smallest limit of a span under which it passes, see [`Row::passes_from_bytes`].
     pub passes_from_bytes: Option<u64>,
 }
 

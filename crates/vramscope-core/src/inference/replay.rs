@@ -13,9 +13,9 @@ pub(crate) const UNKNOWN_CAPACITY: u64 = 2 * crate::model::EventTable::FREE_UNBO
 /// How to run the requests again.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// The settings.
+    /// The settings; their `per_process_memory_fraction` is ignored, see [`limit`](Self::limit).
     pub conf: AllocConf,
-    /// Which release's rules.
+    /// The release whose rules the allocator follows.
     pub version: TorchVersion,
     /// The most bytes that may be reserved.
     pub limit: Option<u64>,
@@ -49,7 +49,6 @@ pub struct Replayed<S> {
 /// How a run ended, without the allocator.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
-    /// The counters.
     pub(crate) stats: MemoryStats,
     /// How far it came.
     pub(crate) reach: Reach,

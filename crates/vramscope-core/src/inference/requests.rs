@@ -24,29 +24,29 @@ pub(super) const LATER: u32 = 1 << 31;
 pub enum Step {
     /// Ask for memory and remember the block under a number.
     Alloc {
-        /// The number.
+        /// Number of the block; used again after a free.
         slot: u32,
     },
-    /// Ask for memory as a request did that failed in the recording.
+    /// Ask for memory; this request failed in the recording. If it succeeds, its block is freed at once.
     Failing,
-    /// Free at once.
+    /// Free; the block is reusable at once.
     Free {
-        /// The block's number.
+        /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
     /// Free, but completion comes later.
     FreeLater {
-        /// The block's number.
+        /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// A later completion.
+    /// Another stream is done: a block of [`FreeLater`](Self::FreeLater) becomes reusable.
     Complete {
-        /// The block's number.
+        /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// `empty_cache`.
+    /// Give free segments back to the device, as `empty_cache` does.
     EmptyCache,
-    /// Nothing.
+    /// Do nothing: the event follows from another one.
     Skip,
 }
 
@@ -101,7 +101,7 @@ pub struct Known {
     pub(crate) slots: u32,
     /// Segments and blocks that were there before the first event.
     pub(crate) start: Vec<StartSegment>,
-    /// The segments of the recording are not those behind its last event.
+    /// True if the recording's segments are not those after its last event.
     pub(crate) ignores_end: bool,
     /// Blocks of the start that no event tells of.
     pub(crate) untraced_blocks: Vec<Untraced>,

@@ -25,7 +25,7 @@ use crate::model::{Action, AllocConf, Cancelled, DeviceRecording, Progress, Stag
 /// One setting to try.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The settings.
+    /// The settings to run with.
     pub conf: AllocConf,
     /// As the user wrote them; shown and printed.
     pub text: String,
@@ -67,19 +67,19 @@ pub struct Row {
     pub oom: bool,
     /// Which request, counted from 0.
     pub oom_request: Option<u64>,
-    /// Highest reserved bytes.
+    /// Highest reserved bytes; up to the failing request if there is one.
     pub peak_reserved_bytes: u64,
-    /// Highest allocated bytes.
+    /// Highest allocated bytes, likewise.
     pub peak_allocated_bytes: u64,
     /// Highest active bytes: allocated, and freed but guarded by another stream.
     pub peak_active_bytes: u64,
-    /// Highest requested bytes.
+    /// Highest requested bytes of active blocks, before rounding.
     pub peak_requested_bytes: u64,
     /// Highest bytes of free pieces in segments in use.
     pub peak_inactive_split_bytes: u64,
     /// Times the cache was emptied to try again.
     pub num_alloc_retries: u64,
-    /// Requests that failed.
+    /// Requests that failed for lack of memory.
     pub num_ooms: u64,
     /// Calls of `cudaMalloc`, or mappings.
     pub num_device_alloc: u64,
@@ -176,9 +176,9 @@ impl Row {
 /// A row, with its curve and what was assumed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The question.
+    /// The question as it was asked.
     pub question: Question,
-    /// The figures.
+    /// Its figures, also printed as JSON.
     pub row: Row,
     /// Empty unless points were asked for.
     pub curve: Curve,

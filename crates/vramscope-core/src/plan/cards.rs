@@ -2,7 +2,7 @@
 
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
-/// A card.
+/// A graphics card on the market, with the memory it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Card {
     /// Its name, without the vendor.

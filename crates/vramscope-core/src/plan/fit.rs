@@ -19,9 +19,9 @@ pub struct Model {
     pub program: Arc<Program>,
     /// The quantities, in the order of every list of values.
     pub names: Vec<String>,
-    /// Different laws.
+    /// The laws, each once; rows share them.
     pub fits: Vec<Fit>,
-    /// The law of each row.
+    /// Index in [`fits`](Self::fits) of each row's law.
     pub of: Vec<u32>,
     /// Rows that no other recording has.
     pub alone: Vec<u32>,
@@ -29,7 +29,7 @@ pub struct Model {
     pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
     pub missing: Vec<usize>,
-    /// What was predicted.
+    /// Predictions made so far, shared by copies of the model.
     pub(super) answered: Answered,
 }
 
@@ -40,11 +40,11 @@ pub struct Unexplained {
     pub place: String,
     /// What the block is for.
     pub role: crate::anatomy::Role,
-    /// How many requests.
+    /// Number of these requests in the recording.
     pub requests: u64,
     /// Bytes of one of them in each recording that has it, in the order of the recordings; `None` where it has none.
     pub sizes: Vec<Option<u64>>,
-    /// The most bytes of them at once.
+    /// The most bytes that they hold at once.
     pub bytes: u64,
 }
 

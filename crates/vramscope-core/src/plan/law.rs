@@ -14,9 +14,9 @@ pub(super) type Powers = [u8; QUANTITIES];
 pub enum Law {
     /// A sum of products over a divisor; each value is first padded to a multiple.
     Sum {
-        /// Factor and powers.
+        /// A factor and the power of each quantity; the products are added.
         terms: Vec<(i128, Powers)>,
-        /// The divisor.
+        /// What the sum is divided by, rounded up; at least 1.
         divisor: i128,
         /// What each value is padded to.
         padded: [u64; QUANTITIES],
@@ -41,7 +41,7 @@ pub enum Sure {
 /// A law, how well it is known, and what else it may be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fit {
-    /// The law.
+    /// The law that predictions use.
     pub law: Law,
     /// How well it is known.
     pub sure: Sure,
@@ -50,7 +50,7 @@ pub struct Fit {
 }
 
 impl Law {
-    /// Always so many bytes.
+    /// The same number of bytes at any size.
     pub(super) fn constant(size: u64) -> Self {
         Law::monomial(size, 1, [0; QUANTITIES])
     }

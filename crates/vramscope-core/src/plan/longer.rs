@@ -153,7 +153,7 @@ struct Writer<'a> {
     program: &'a Program,
     /// The step that comes again.
     step: Step,
-    /// The last one.
+    /// The last step of the program.
     last: Step,
     /// Rows that are made again, in order.
     made: Vec<u32>,

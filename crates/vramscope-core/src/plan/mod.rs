@@ -44,11 +44,11 @@ pub use size::Size;
 /// One recording of the program.
 #[derive(Debug)]
 pub struct Input<'a> {
-    /// The recording.
+    /// The recording, with the device among others.
     pub recording: Arc<Recording>,
-    /// The device's place in it.
+    /// Index of the device in the recording.
     pub device: usize,
-    /// That device's tables.
+    /// Lifetimes and states of that device.
     pub tables: &'a DeviceTables,
     /// What it was run at.
     pub at: Size,
@@ -57,7 +57,7 @@ pub struct Input<'a> {
 /// Allocator settings and a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// The settings.
+    /// The settings to run with.
     pub conf: AllocConf,
     /// As they were written; empty for the defaults.
     pub text: String,
@@ -93,7 +93,7 @@ pub enum NoPlan {
     /// What was said of the recordings does not fit.
     #[error("{0}")]
     Sizes(String),
-    /// Asked to stop.
+    /// The caller cancelled through its [`Progress`].
     #[error("{0}")]
     Cancelled(#[from] Cancelled),
 }
@@ -171,13 +171,13 @@ impl Plan {
         evenness::notes(&self.programs)
     }
 
-    /// The recordings.
+    /// The recorded programs in the order of the inputs; their last steps are repeated where they have too few.
     #[must_use]
     pub fn programs(&self) -> &[Arc<Program>] {
         &self.programs
     }
 
-    /// The quantities.
+    /// Names of the quantities (`batch`, `seq`), in the order of every list of values.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names

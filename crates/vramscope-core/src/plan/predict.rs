@@ -17,7 +17,7 @@ use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
 /// What was found for one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Predicted {
-    /// The size.
+    /// The size that was asked for.
     pub size: Size,
     /// The most reserved bytes.
     pub peak_reserved_bytes: u64,
@@ -46,7 +46,6 @@ pub struct Predicted {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answered(Arc<Mutex<FxHashMap<Vec<u64>, Vec<(Setting, Reach, Predicted)>>>>);
 
-/// A run's outcome.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     reach: Reach,
@@ -71,7 +70,7 @@ impl From<&Scripted> for Outcome {
 /// Requests to run: of a recording at other sizes, or of a program that was changed.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// The steps.
+    /// The requests and frees in order; each names a row by its index in [`rows`](Self::rows).
     pub asks: Vec<Ask>,
     /// What each row asks for.
     pub rows: Vec<Asked>,
@@ -82,7 +81,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Runs it once.
+    /// Runs it once, up to the first request that fails. About 0.3 µs a request.
     #[must_use]
     pub fn run(&self, terms: &Terms) -> Scripted {
         Script { asks: &self.asks, rows: &self.rows, start: self.start.as_ref() }.run(terms)
@@ -133,11 +132,11 @@ impl Stream {
 /// Which of the sizes that are not known to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// The likeliest.
+    /// The size that the law of the row gives.
     Likely,
-    /// The least.
+    /// The least of the sizes that the recordings leave open.
     Least,
-    /// The most.
+    /// The most of the sizes that the recordings leave open.
     Most,
     /// Least or most by turns, another choice for each number.
     Mixed(u32),

@@ -15,7 +15,7 @@ use crate::inference::{ReplayStep, WhatIf};
 use crate::model::{AllocConf, Cancelled, PoolKey, Progress, Recording, StackId, StackTable, TorchVersion};
 use crate::tables::{DeviceTables, LifetimeId};
 
-/// No such step.
+/// Stands for a missing step: before the recording, or never.
 pub(super) const NEVER: u32 = u32::MAX;
 
 /// One request of a program.
@@ -27,9 +27,9 @@ pub struct Row {
     pub born: u32,
     /// The step that frees; [`u32::MAX`] where none does.
     pub freed: u32,
-    /// Raw stream handle.
+    /// Raw stream handle; 0 is the default stream.
     pub stream: u64,
-    /// The pool.
+    /// Key of the pool; `(0, 0)` is the default pool.
     pub pool: PoolKey,
     /// Where it is asked for.
     pub stack: StackId,
@@ -60,9 +60,9 @@ impl Row {
 /// The requests of one device of one recording.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The recording.
+    /// The recording that it was read from.
     pub recording: Arc<Recording>,
-    /// The device's place in it.
+    /// Index of the device in the recording.
     pub device: usize,
     /// What it was run at.
     pub at: Size,

@@ -29,9 +29,9 @@ pub struct Reduce {
     pub row: u64,
     /// Bytes of the buffer for each split.
     pub unit: u64,
-    /// Blocks of outputs.
+    /// Number of thread blocks that the outputs take.
     pub grid: u64,
-    /// Outputs of a block.
+    /// Outputs that one thread block computes.
     pub outputs: u64,
     /// Multiprocessors of the card.
     pub multiprocessors: u64,
@@ -74,7 +74,7 @@ pub(super) struct Found {
 /// Outputs of a reduction.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Elements.
+    /// Number of outputs.
     elements: u64,
     /// Outputs of a block of threads.
     outputs: u64,

@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use super::Change;
 
-/// Lines to paste.
+/// Python lines to paste; several changes follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Code {
-    /// A training loop of one's own.
+    /// For a training loop in plain PyTorch.
     pub pytorch: String,
-    /// Hugging Face's `Trainer`.
+    /// For Hugging Face's `Trainer`.
     pub hf_trainer: String,
-    /// Lightning.
+    /// For a `Trainer` of Lightning.
     pub lightning: String,
 }
 

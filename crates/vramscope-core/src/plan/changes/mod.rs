@@ -33,15 +33,15 @@ pub enum Change {
     Fused,
     /// An optimizer with state in eight bits.
     EightBit,
-    /// SGD without momentum.
+    /// SGD without momentum: no optimizer state.
     Sgd,
     /// `zero_grad(set_to_none=True)` behind each optimizer step.
     SetToNone,
     /// The optimizer steps inside the backward pass.
     InBackward,
-    /// Weights in bf16.
+    /// Weights, their gradients and state in bf16.
     Bf16,
-    /// Autocast with `cache_enabled=False`.
+    /// Autocast with `cache_enabled=False`: no copies of weights are kept.
     CacheOff,
     /// Logits and loss in so many chunks.
     Chunks(u32),
@@ -70,7 +70,7 @@ pub enum Trust {
 pub struct Changed {
     /// The changes, as they are written after `--change`.
     pub change: String,
-    /// In plain words.
+    /// The changes in plain words, without a full stop.
     pub title: String,
     /// Why it does nothing here; `null` where it applies.
     pub reason: Option<String>,
@@ -92,7 +92,7 @@ pub struct Changed {
     pub largest: Option<u64>,
     /// Requests made a second time in each step.
     pub recomputed_requests: u64,
-    /// Their bytes.
+    /// Bytes of these requests.
     pub recomputed_bytes: u64,
     /// Bytes moved to the host and back in each step.
     pub moved_bytes: u64,
@@ -100,7 +100,7 @@ pub struct Changed {
     pub cost: &'static str,
     /// How far it can be trusted.
     pub trust: Trust,
-    /// What to paste.
+    /// Python lines that make the changes.
     pub code: Code,
 }
 

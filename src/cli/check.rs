@@ -99,9 +99,9 @@ impl Check {
 /// Everything that was checked.
 #[derive(Debug)]
 struct Verdict {
-    /// The recording's name.
+    /// Name of the recording's file.
     file: String,
-    /// The baseline's.
+    /// Name of the baseline's file; `None` without a baseline.
     baseline: Option<String>,
     checks: Vec<Check>,
     /// What grew on the devices that exceed a limit on allocated memory.

@@ -54,11 +54,11 @@ pub struct FitsEntry {
 /// Requests of one place whose sizes follow no law.
 #[derive(Debug, Serialize)]
 pub struct UnexplainedEntry {
-    /// The line.
+    /// The source line that makes them.
     pub place: String,
     /// The role's stable name.
     pub role: &'static str,
-    /// How many.
+    /// Number of these requests.
     pub requests: u64,
     /// The most bytes of them at once.
     pub bytes: u64,

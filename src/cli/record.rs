@@ -90,7 +90,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// The whole watch.
+/// Watches until it is stopped or the program ends.
 fn watch(
     args: &RecordArgs,
     name: &str,

@@ -55,7 +55,7 @@ struct Report {
     by_category: Vec<RoleRow>,
     #[serde(skip)]
     shows_roles: bool,
-    /// Of the times.
+    /// The zero point of the times.
     #[serde(skip)]
     clock: Clock,
 }
@@ -64,7 +64,7 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct RoleRow {
     category: &'static str,
-    /// Whole blocks.
+    /// Bytes of whole blocks.
     bytes: u64,
     requested_bytes: Option<u64>,
     count: u64,
@@ -132,7 +132,7 @@ struct BlockRow {
 /// Live or pending allocations of one call stack.
 #[derive(Debug, Serialize)]
 struct LiveRow {
-    /// Whole blocks.
+    /// Bytes of whole blocks.
     bytes: u64,
     requested_bytes: Option<u64>,
     /// 0 for what a trace tells of the time before it began: it knows no block of that.

@@ -12,7 +12,7 @@ use vramscope_core::units::shown;
 pub struct Shown<W: Write>(W);
 
 impl<W: Write> Shown<W> {
-    /// Around a writer.
+    /// Wraps the writer that receives the text.
     pub fn new(inner: W) -> Self {
         Shown(inner)
     }

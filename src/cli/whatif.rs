@@ -27,7 +27,7 @@ pub struct WhatIfReport {
     is_suggested: bool,
     /// One entry a setting, in the order asked.
     pub runs: Vec<RunEntry>,
-    /// The device's ordinal.
+    /// Ordinal of the device as the process counts it.
     pub device: i32,
     /// True when the file ends in the middle: only the requests before that were served again.
     pub truncated: bool,
@@ -37,13 +37,13 @@ pub struct WhatIfReport {
     pub best: Option<BestEntry>,
 }
 
-/// One run.
+/// The result of one setting.
 #[derive(Debug, Serialize)]
 pub struct RunEntry {
-    /// The figures.
+    /// Its figures, whose names are fields of the object.
     #[serde(flatten)]
     pub row: Row,
-    /// By how much the peak exceeds the limit, which expandable segments may.
+    /// Bytes by which the peak exceeds the limit, as it may with expandable segments.
     pub over_limit_bytes: u64,
     /// What the trace does not tell and was assumed.
     pub assumptions: Vec<String>,

@@ -30,7 +30,6 @@ impl Notice {
     }
 }
 
-/// Notices on screen.
 #[derive(Default)]
 pub struct Notifications {
     notices: Vec<Notice>,

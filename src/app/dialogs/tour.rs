@@ -16,7 +16,6 @@ use crate::app::widgets::label;
 /// The sample that it is told on: it ends in an out-of-memory error and has stacks.
 pub(in crate::app) const SAMPLE: &str = "serve_oom.pickle.gz";
 
-/// One card.
 pub(in crate::app) struct Step {
     /// The workspace that shows what it is about.
     pub workspace: Workspace,

@@ -28,7 +28,6 @@ use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{MemoryStats, StatsKind};
 use vramscope_core::units::{Bytes, SizeColumn, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Accounting,
     legend: &[

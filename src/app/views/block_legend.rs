@@ -129,7 +129,6 @@ impl BlockLegend {
 struct ClassCounts {
     /// Blocks of each class of the legend.
     blocks: Vec<u64>,
-    /// Their bytes.
     bytes: Vec<u64>,
     /// Bytes reserved and not in a live block.
     free: u64,

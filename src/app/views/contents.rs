@@ -15,7 +15,6 @@ use crate::app::widgets::row::{ListRow, key_value};
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Contents,
     legend: &[

@@ -22,11 +22,10 @@ use vramscope_core::tables::State;
 
 /// What the registry knows of a view.
 pub struct ViewInfo {
-    /// Which.
     pub kind: ViewKind,
     /// The picture's own legend, and gestures beyond the usual: (what, meaning).
     pub legend: &'static [(&'static str, &'static str)],
-    /// Makes one.
+    /// Makes a new instance of the view.
     pub create: fn() -> Box<dyn View>,
 }
 
@@ -48,7 +47,6 @@ pub struct ViewContext<'a> {
     pub matching: Option<&'a Arc<Matching>>,
     /// The comparison of A and B.
     pub comparing: &'a Comparing,
-    /// The theme.
     pub tokens: &'a Tokens,
     /// Where changes are asked for.
     pub actions: &'a Actions,

@@ -33,7 +33,6 @@ type Tried = Option<Option<Arc<Helped>>>;
 /// With fewer events, and no steps, a recording shows too little for any rule.
 const FEW_EVENTS: usize = 100;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Findings,
     legend: &[

@@ -21,7 +21,7 @@ const OFFERED: usize = 8;
 /// What is typed, and what of it is wrong.
 #[derive(Default)]
 pub struct QueryField {
-    /// As typed.
+    /// The query as typed, also while it is wrong.
     pub text: String,
     wrong: Option<QueryError>,
     typed_at: f64,

@@ -49,7 +49,6 @@ impl FrameText {
         if name == self.place || name.split_whitespace().any(|word| word == self.place) { self.name.clone() } else { self.line() }
     }
 
-    /// In one line.
     pub fn line(&self) -> String {
         if self.place.is_empty() { self.name.clone() } else { format!("{} {}", self.name, self.place) }
     }

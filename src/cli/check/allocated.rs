@@ -107,7 +107,7 @@ impl<'a> Baseline<'a> {
         Some(format!("the baseline cannot be relied on: {why}"))
     }
 
-    /// The recording's name.
+    /// Name of the baseline's file.
     pub(super) fn name(&self) -> &str {
         &self.recording.source.name
     }

@@ -29,7 +29,7 @@ const LONGEST: u64 = 1 << 20;
 /// Questions that wait for their turn at most.
 const WAITING: usize = 64;
 
-/// JSON-RPC's codes.
+/// Error codes of JSON-RPC.
 const PARSE_ERROR: i64 = -32_700;
 const INVALID_REQUEST: i64 = -32_600;
 const METHOD_NOT_FOUND: i64 = -32_601;

@@ -91,7 +91,7 @@ pub struct PeakEntry {
     pub(in crate::cli) room_from: Option<&'static str>,
     pub(in crate::cli) largest_served_bytes: u64,
     pub(in crate::cli) is_exact: bool,
-    /// The answer.
+    /// The answer in one or two sentences.
     pub sentence: String,
     pub(in crate::cli) blockers: Vec<BlockerEntry>,
     pub(in crate::cli) blockers_total: usize,
@@ -131,7 +131,7 @@ pub struct OomEntry {
     /// Who holds a full device; empty where the device was not full.
     pub(in crate::cli) holders: Vec<HolderEntry>,
     pub(in crate::cli) verdict: &'static str,
-    /// The answer.
+    /// The answer in one or two sentences.
     pub sentence: String,
     pub(in crate::cli) stack: Vec<String>,
     /// The user's own line of it, `models.py:181 update_nodes`; null where no frame is the user's.
@@ -186,7 +186,7 @@ pub(in crate::cli) struct BlockerEntry {
     pub(in crate::cli) serves_request: bool,
 }
 
-/// A live block.
+/// A block that would have to be freed.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct BlockEntry {
     pub(in crate::cli) address: u64,

@@ -272,7 +272,7 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
 
 /// The blocks of the way out: those of one line, role and size in one row, most bytes first.
 fn to_free(out: &mut String, blocks: &[BlockEntry]) {
-    /// Rows.
+    /// Maximum number of rows.
     const FEW: usize = 5;
     let mut kinds: Vec<(Vec<&BlockEntry>, u64)> = Vec::new();
     let kind = |b: &BlockEntry| (b.bytes, b.role, b.role_is_probable, b.place.clone(), b.whose.clone(), b.pending_free);

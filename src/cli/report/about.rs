@@ -11,7 +11,7 @@ const MOST: u64 = 4 << 20;
 /// Rows and words told of one group.
 const FEW: usize = 24;
 
-/// The page.
+/// The JSON page that was written beside a snapshot.
 pub(super) struct About(Value);
 
 impl About {

@@ -56,7 +56,7 @@ pub(super) struct Mark {
 /// Colours of roles, in the order of [`Role::ALL`]: the slots of the window's palette.
 pub(super) const ROLE_COLOURS: [&str; Role::ALL.len()] = ["r0", "r1", "r3", "r2", "r6", "r4", "r5", "r7", "r7", "r6", "other"];
 
-/// Those of [`CATEGORIES`].
+/// Colours of PyTorch's categories, in the order of [`CATEGORIES`].
 const CATEGORY_COLOURS: [&str; CATEGORIES.len()] = ["r0", "r3", "r4", "r5", "r2", "r1", "r6", "other"];
 
 impl Timeline {

@@ -49,7 +49,7 @@ pub(in crate::cli) struct PhaseFound {
     pub(in crate::cli) last_event: u32,
 }
 
-/// The highest `active_bytes`.
+/// The highest `active_bytes` of the recording.
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::cli) struct Peak {
     pub(in crate::cli) bytes: u64,

@@ -3,9 +3,7 @@
 /// A column: its left edge from the page's, and its width, in points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// Left edge.
     pub x: f32,
-    /// Width.
     pub width: f32,
 }
 

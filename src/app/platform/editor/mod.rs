@@ -32,7 +32,6 @@ pub trait Machine {
     fn is_in_terminal(&self) -> bool;
 }
 
-/// The real machine.
 pub struct ThisMachine;
 
 impl Machine for ThisMachine {

@@ -33,7 +33,6 @@ use layout::{Column, Known};
 /// The query's field: its name, its hint, and how it is cleared.
 const ASKED: (&str, &str, &str) = ("Query allocations", "size>1MiB stack~attention live@peak", "Clear the query");
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Allocations,
     legend: &[

@@ -28,7 +28,6 @@ pub(super) enum Ready<'a> {
     Waiting,
     /// It does not apply to this device.
     DoesNotApply(&'static str),
-    /// The answer.
     Done(&'a Helped),
 }
 

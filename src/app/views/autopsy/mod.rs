@@ -42,7 +42,6 @@ use vramscope_core::model::{BlockState, Progress, StackId};
 use vramscope_core::tables::{named_by, tell_apart};
 use vramscope_core::units::counted;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Autopsy,
     legend: &[
@@ -80,7 +79,7 @@ struct AutopsyView {
     classes: Option<(u32, Arc<Colours>, Vec<u8>)>,
     /// Keyed by the instant and where the roles lie in memory.
     by_role: Derived<(u32, Identity), ByRole>,
-    /// Likewise.
+    /// Keyed like [`by_role`](Self::by_role).
     smaller: Derived<(u32, Identity), Vec<Advice>>,
     frames: frames::Frames,
 }

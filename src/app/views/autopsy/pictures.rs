@@ -18,7 +18,6 @@ use vramscope_core::units::{Bytes, counted};
 /// How a bar is drawn.
 #[derive(Clone, Copy, PartialEq)]
 enum Fill {
-    /// The request.
     Request,
     /// Every hole, end to end.
     Holes,
@@ -36,7 +35,7 @@ enum Fill {
 struct BarRow {
     name: &'static str,
     detail: String,
-    /// Drawn.
+    /// Length of the bar, in bytes.
     bytes: u64,
     /// Told at the right end.
     figure: String,

@@ -35,7 +35,6 @@ const OBSERVER: &str =
     "torch._C._cuda_attach_out_of_memory_observer(lambda *a: torch.cuda.memory._dump_snapshot(\"oom.pickle\"))";
 
 impl AutopsyView {
-    /// Draws the column.
     pub(super) fn verdict(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, events: &[u32]) {
         self.header(ui, cx, case, events);
         let smaller = self.smaller(cx, case);

@@ -25,7 +25,6 @@ use layout::Order;
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::tables::Quantity;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Compare,
     legend: &[

@@ -5,13 +5,11 @@ use crate::app::widgets::table::fit;
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Its number.
     Event,
     /// Milliseconds since the first event, to the microsecond.
     Time,
-    /// What happened.
     Action,
-    /// Bytes.
+    /// Size in bytes.
     Size,
     /// Block or segment address.
     Address,
@@ -22,7 +20,6 @@ pub enum Column {
 }
 
 impl Column {
-    /// Its header.
     pub fn title(self) -> &'static str {
         match self {
             Column::Event => "event",

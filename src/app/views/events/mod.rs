@@ -29,7 +29,6 @@ mod layout;
 
 use layout::Column;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Events,
     legend: &[

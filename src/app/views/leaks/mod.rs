@@ -28,7 +28,6 @@ use vramscope_core::diagnose::leaks::{
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Leaks,
     legend: &[

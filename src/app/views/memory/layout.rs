@@ -75,11 +75,10 @@ fn percent(tenths: u64, bytes: u64) -> String {
 /// A row of the table by role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRow {
-    /// The role.
     pub role: Role,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of live blocks.
     pub count: u64,
     /// Most of it is inferred.
     pub is_probable: bool,
@@ -132,7 +131,6 @@ pub struct Row {
     pub key: String,
     /// How deep it stands inside other modules.
     pub depth: usize,
-    /// Its name.
     pub name: String,
     /// The line in the code that it stands for.
     pub line: Option<FrameId>,
@@ -140,7 +138,7 @@ pub struct Row {
     pub role: Option<Role>,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of live blocks.
     pub count: u64,
     /// Its size in the unit of the table.
     pub figure: String,

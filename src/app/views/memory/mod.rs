@@ -33,7 +33,6 @@ use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::tables::{NO_EVENT, Quantity};
 use vramscope_core::units::count;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Memory,
     legend: &[

@@ -231,7 +231,6 @@ impl PlanView {
         ui.add_space(12.0);
     }
 
-    /// The column.
     pub(super) fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let named = scene.named(scene.chosen);
         let title = if scene.knows { format!("At {named}") } else { "This run".to_owned() };

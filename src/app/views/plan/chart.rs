@@ -45,7 +45,6 @@ fn parts(area: Rect) -> Parts {
 }
 
 impl PlanView {
-    /// Draws the middle.
     pub(super) fn charts(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let parts = parts(ui.max_rect());
         let pad = (scene.high - scene.low).max(1) as f64 * 0.012;

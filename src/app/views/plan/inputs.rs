@@ -28,7 +28,7 @@ pub(super) enum Origin {
     Here,
     /// One that is open in another tab.
     Tab(DocumentId),
-    /// A file.
+    /// A file that is not open in a tab.
     File(PathBuf),
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Inputs {
 pub(super) enum State {
     /// It is being made; how far.
     Making(Option<f32>),
-    /// There is one.
+    /// The plan is made.
     Ready(Arc<Built>),
     /// The sizes do not tell the recordings apart, or one is missing: what to type.
     Incomplete(String),
@@ -105,7 +105,7 @@ impl Inputs {
         }
     }
 
-    /// The quantities.
+    /// The quantities typed, in lower case; `batch` if none is typed.
     pub fn quantities(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in self.names.split(',').map(|n| n.trim().to_lowercase()) {
@@ -147,7 +147,7 @@ impl Inputs {
         self.names = self.quantities().join(", ");
     }
 
-    /// Adds a recording.
+    /// Adds a recording, unless it is there already.
     pub fn add(&mut self, origin: Origin, name: String) {
         if self.chosen.iter().all(|c| c.origin != origin) {
             self.chosen.push(Chosen { origin, name, texts: Vec::new(), is_guess: true });
@@ -240,7 +240,7 @@ impl Inputs {
     }
 }
 
-/// A file's name.
+/// The name of a file; the whole path if it has none.
 pub(super) fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
 }

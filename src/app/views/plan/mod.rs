@@ -33,7 +33,6 @@ mod scene;
 mod sizes;
 mod table;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Plan,
     legend: &[

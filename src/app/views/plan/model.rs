@@ -23,7 +23,6 @@ const MOST_POINTS: usize = 56;
 #[derive(Default)]
 pub(super) struct Dialog(pub(super) Option<Receiver<Option<PathBuf>>>);
 
-/// The view's state.
 #[derive(Default)]
 pub struct PlanView {
     pub(super) inputs: Inputs,

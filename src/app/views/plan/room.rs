@@ -11,7 +11,6 @@ pub(super) const LISTED: [&str; 5] = ["RTX 4090", "A100", "L40S", "H100", "H200"
 pub(super) enum Room {
     /// So many bytes for PyTorch.
     Cap(u64),
-    /// A whole card.
     Card(Card),
 }
 

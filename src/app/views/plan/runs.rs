@@ -43,7 +43,7 @@ impl Ask {
         }
     }
 
-    /// It takes milliseconds.
+    /// True if the answer takes milliseconds; slow ones have a thread of their own.
     fn is_quick(&self) -> bool {
         matches!(self, Ask::Point { .. })
     }
@@ -52,7 +52,7 @@ impl Ask {
 /// The peak at a size.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Point {
-    /// Without a limit.
+    /// The prediction without a limit.
     pub free: Predicted,
     /// Under the limit; where it fails, as without one.
     pub capped: Predicted,
@@ -69,7 +69,6 @@ pub(super) struct Failure {
     pub doing: String,
 }
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Point(Arc<Point>),

@@ -70,7 +70,7 @@ pub(super) struct Scene {
     pub limit: u64,
     /// `in 4 GiB`, `on the H100`.
     pub place: String,
-    /// The recorded settings.
+    /// The recording's own allocator settings, as text.
     pub own: String,
     pub recorded: Vec<u64>,
     pub wanted: u64,

@@ -31,7 +31,7 @@ impl Order {
     }
 }
 
-/// Steps by row.
+/// Index of the step in each row.
 pub(super) fn rows(figures: &[StepFigures], order: Order, descending: bool) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..figures.len()).collect();
     rows.sort_by_key(|&i| order.key(i, &figures[i]));

@@ -21,7 +21,6 @@ use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::diagnose::source_limits::{NO_STEPS, no_history};
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Steps,
     legend: &[

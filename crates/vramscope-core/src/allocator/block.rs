@@ -124,7 +124,7 @@ impl Blocks {
         }
     }
 
-    /// Gives a block's place back. Its neighbours must not name it any more.
+    /// Frees the slot of a block. Its neighbours must no longer name it.
     pub(crate) fn remove(&mut self, ix: BlockIx) {
         // A size of zero marks the place vacant for `all`.
         self.table[ix.0 as usize].size = 0;

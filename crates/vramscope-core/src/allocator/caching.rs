@@ -64,12 +64,12 @@ pub struct CachingAllocator<M, S> {
     pub(crate) routed_request: bool,
     pub(crate) use_on_oom: Vec<PoolKey>,
     pub(crate) no_split: Vec<PoolKey>,
-    /// Streams a block was used on, beside its own.
+    /// Streams that used a block, other than its own.
     pub(crate) recorded: FxHashMap<BlockIx, Vec<u64>>,
     pub(crate) recorded_in_capture: FxHashMap<BlockIx, Vec<u64>>,
     pub(crate) deferred: Vec<BlockIx>,
     pub(crate) pending: Vec<(u64, VecDeque<(u64, BlockIx)>)>,
-    /// Freed blocks whose completion somebody outside tells.
+    /// Freed blocks whose completion the caller reports, see [`complete_free`](Self::complete_free).
     pub(crate) pending_outside: Waiting,
     pub(crate) reservations: Vec<Reservation>,
     pub(crate) segments_made: u32,
@@ -78,7 +78,7 @@ pub struct CachingAllocator<M, S> {
     pub(crate) stats: MemoryStats,
     pub(crate) reach: Reach,
     pub(crate) throws_early: bool,
-    /// Nobody hears of what happens.
+    /// True while actions are not sent to the sink.
     is_mute: bool,
 }
 
@@ -130,12 +130,12 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.limit = has_limit.then(|| (fraction * self.memory.total() as f64) as u64);
     }
 
-    /// The most bytes that may be reserved; `None` is no limit but the device's.
+    /// Sets the most bytes that may be reserved; with `None` only the device limits.
     pub fn set_limit(&mut self, limit: Option<u64>) {
         self.limit = limit;
     }
 
-    /// The settings in force.
+    /// The settings that the allocator follows.
     #[must_use]
     pub fn conf(&self) -> &AllocConf {
         &self.conf
@@ -226,7 +226,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         served
     }
 
-    /// Frees a block at once or, when other streams used it, once their work is done.
+    /// Frees a block: at once, or after the work of other streams that used it.
     pub fn free(&mut self, block: BlockIx) {
         self.let_go(block);
         if !self.blocks[block].recorded {
@@ -238,14 +238,15 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Frees a block whose completion [`complete_free`](Self::complete_free) will tell, or a synchronising flush; for replays.
+    /// Frees a block that becomes reusable with [`complete_free`](Self::complete_free), or with a synchronising flush; for
+    /// replays.
     pub fn free_later(&mut self, block: BlockIx) {
         self.let_go(block);
         self.blocks[block].events += 1;
         self.pending_outside.push(block);
     }
 
-    /// Frees a block at once without a word, as PyTorch 2.0 does with one whose allocation it has not recorded.
+    /// Frees a block at once without sending an action, as PyTorch 2.0 does with a block whose allocation it did not record.
     pub(crate) fn free_untraced(&mut self, block: BlockIx) {
         self.is_mute = true;
         self.let_go(block);

@@ -38,7 +38,7 @@ impl Reach {
         let (conf, other) = (a.0, b.0);
         let rounds_alike = || {
             let last = AllocConf::division_index(self.request);
-            // One division is none, but for releases up to 2.3.
+            // One division means no rounding, except in releases up to 2.3.
             let plain = |divisions: u32| if version.is_at_least(4) { divisions.max(1) } else { divisions };
             (0..=last).all(|i| plain(conf.roundup_power2_divisions[i]) == plain(other.roundup_power2_divisions[i]))
         };

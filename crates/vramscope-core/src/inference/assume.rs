@@ -28,7 +28,7 @@ pub enum Assumption {
         /// The most of them.
         bytes: u64,
     },
-    /// The segments of the file are not those behind its last event, as in a file cut short: the trace stands for itself.
+    /// The segments of the file are not those after its last event, as in a file that was cut short. Only the trace is used.
     EndIsLater,
     /// The settings name an allocator that is not PyTorch's own.
     OtherBackend,

@@ -31,7 +31,7 @@ pub struct CapRange {
 }
 
 impl CapRange {
-    /// A cap that somebody names.
+    /// A cap that is known exactly.
     #[must_use]
     pub fn exact(bytes: u64) -> Self {
         CapRange { least: bytes, most: bytes, from: CapFrom::Stated, ends: None }

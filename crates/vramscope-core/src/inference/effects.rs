@@ -12,7 +12,7 @@ pub enum Effect {
     Obeyed,
     /// It changes nothing about the memory of the device; why, in a few words.
     Elsewhere(&'static str),
-    /// What it does follows from what no trace tells: an [`Assumption`] stands with the answer.
+    /// Its effect depends on what no trace records: the answer has an [`Assumption`].
     Assumed,
 }
 

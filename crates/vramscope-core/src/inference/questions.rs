@@ -22,8 +22,8 @@ pub trait Asker: Sync {
 }
 
 impl WhatIf<'_> {
-    /// Answers many questions on all cores. Those that are answered without a run come first, then one of each group that may come to
-    /// the same, in their order. Progress counts questions.
+    /// Answers many questions on all cores. Questions that need no run come first, then one of each group that may have the same
+    /// answer, in the order given. Progress counts questions.
     ///
     /// # Errors
     /// [`Cancelled`] when asked to stop; what was answered was told.
@@ -68,7 +68,7 @@ impl WhatIf<'_> {
         let own = &self.own().replay;
         let (conf, other) = (&known.question.conf, &question.conf);
         let (limit, other_limit) = (self.limit_of(&known.question), self.limit_of(question));
-        // Some of what is said of an answer is said of the recording's own settings or limit only.
+        // Some statements of an answer hold only for the recording's own settings or limit.
         let of_own_conf = known.follows_in_part || !effects::assumed(conf, own.version, self.requests()).is_empty();
         let of_own_limit = self.own().limit_range().is_some();
         let is_moved = (of_own_conf && (*conf == own.conf) != (*other == own.conf)) || (of_own_limit && limit != other_limit);
@@ -104,7 +104,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<A: Asker> Work<'_, A> {
-    /// Runs questions until none is left that nobody is at, and gets help where there is more to do.
+    /// Runs questions until every remaining one is being run, and starts more threads while there are more.
     fn go_on<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         while let Some(at) = self.take() {
             // Without a helper the questions take longer. rayon's threads are left to the runs within a question.

@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
     }
 
     fn complete(&mut self, i: usize, address: u64) {
-        // A completion right behind its own free was read with it; then nothing is pending here.
+        // A completion right after its own free was read together with it; then nothing is pending here.
         if let Some(slot) = self.pending.remove(&address) {
             self.stretch.completions.push((i, slot));
             self.vacant_later.push(slot);
@@ -379,7 +379,7 @@ impl<'a> Reader<'a> {
                 let events = &self.device.events;
                 let segment = self.device.settings.conf.segment_size(events.size[u.request]);
                 let fits_device = self.device.capacity.is_none_or(|whole| u.needed <= whole);
-                // Once the device itself was full, that explains the retries too: they are no sign of a cap.
+                // Once the device itself was full, that explains the retries too; they do not show a cap.
                 let may_be_cap = if is_failure { events.address[u.request] >= segment } else { self.out.device_room.is_none() };
                 if fits_device && may_be_cap {
                     self.out.bounds.refused_before(u.request as u32, u.needed);

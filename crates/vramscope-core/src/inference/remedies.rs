@@ -38,7 +38,7 @@ pub struct Remedy {
 /// What was tried, and what would be needed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Remedies {
-    /// The limit they were tried under; `None` is none.
+    /// The limit they were tried under; `None` without a limit.
     pub limit_bytes: Option<u64>,
     /// Every setting tried, those that pass first, in the order of [`best`].
     pub tried: Vec<Remedy>,
@@ -62,8 +62,8 @@ pub struct Needed {
 }
 
 impl Needed {
-    /// By what factor everything above `fixed_bytes` may grow, or has to shrink, for the run to fit `limit`: the headroom of a
-    /// batch, below 1 where the run does not fit.
+    /// Factor by which everything above `fixed_bytes` may grow, or has to shrink, for the run to fit `limit`: the headroom of a
+    /// batch, below 1 if the run does not fit.
     ///
     /// `fixed_bytes` is what does not grow with the batch: parameters, gradients, optimizer state. A first estimate: what is
     /// reserved beyond the active memory is taken to stay in proportion. 0 when the fixed part alone does not fit; `None` when
@@ -83,7 +83,7 @@ impl Remedies {
     }
 }
 
-/// [`WhatIf::remedies_that_pass`] for somebody who has no [`WhatIf`] yet.
+/// [`WhatIf::remedies_that_pass`] for a caller without a [`WhatIf`].
 ///
 /// # Errors
 /// [`Cancelled`] when asked to stop.

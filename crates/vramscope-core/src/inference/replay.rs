@@ -7,7 +7,7 @@ use crate::allocator::{AllocError, CachingAllocator, EventSink, MemoryStats, Rea
 use crate::allocator::{Placement, SimulatedMemory};
 use crate::model::{AllocConf, Cancelled, Progress, TorchVersion};
 
-/// Memory of a simulated device whose real capacity nobody told: no GPU has more.
+/// Memory of a simulated device if the real capacity is unknown: no GPU has more.
 pub(crate) const UNKNOWN_CAPACITY: u64 = 2 * crate::model::EventTable::FREE_UNBOUNDED;
 
 /// How to run the requests again.
@@ -25,14 +25,14 @@ pub struct Replay {
     pub follows_recording: bool,
     /// Complete frees that waited for another stream at once, not where the recording did.
     pub completes_at_once: bool,
-    /// Stop at the first request that fails. Otherwise the run goes on as the recorded program did.
+    /// Stop at the first request that fails; otherwise continue, as the recorded program did.
     pub stops_at_oom: bool,
 }
 
 /// How a run ended.
 #[derive(Debug)]
 pub struct Replayed<S> {
-    /// The allocator at the end, with its counters and its listener.
+    /// The allocator at the end, with its counters and its sink.
     pub allocator: CachingAllocator<SimulatedMemory, S>,
     /// The first request that failed, counted from 0.
     pub oom_request: Option<u64>,
@@ -120,7 +120,7 @@ impl Replay {
         Ok(self.run(requests, (), progress)?.ended())
     }
 
-    /// [`run`](Self::run) with somebody looking on.
+    /// [`run`](Self::run) with a watcher, which is called after each event.
     pub(crate) fn run_watched<S: EventSink, W: Watcher<S>>(
         &self,
         requests: &Requests<'_>,

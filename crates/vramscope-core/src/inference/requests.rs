@@ -74,7 +74,7 @@ impl std::ops::DerefMut for Requests<'_> {
     }
 }
 
-/// A block that was there before the recording began, and that no event tells of.
+/// A block from before the recording that no event names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Untraced {
     pub(crate) address: u64,
@@ -84,12 +84,12 @@ pub(crate) struct Untraced {
     pub(super) gone: Option<EventId>,
 }
 
-/// What [`Requests::read`] found out about a trace. Four bytes an event.
+/// What [`Requests::read`] found out about a trace. Four bytes per event.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// What each event means, see [`Requests::step`].
     pub(super) plan: Vec<u32>,
-    /// Completions that came while a request was being retried: they are told behind that request.
+    /// Completions that came while a request was being retried; the trace has them after that request.
     pub(crate) after: FxHashMap<EventId, Vec<u32>>,
     /// Stretches of releases that were not taken for `empty_cache`.
     pub(super) retries: Vec<Retry>,
@@ -103,7 +103,7 @@ pub struct Known {
     pub(crate) start: Vec<StartSegment>,
     /// True if the recording's segments are not those after its last event.
     pub(crate) ignores_end: bool,
-    /// Blocks of the start that no event tells of.
+    /// Blocks of the start that no event names.
     pub(crate) untraced_blocks: Vec<Untraced>,
     /// Their slots, by the event before which they are freed in silence.
     pub(crate) untraced: FxHashMap<EventId, Vec<u32>>,
@@ -160,8 +160,8 @@ impl<'a> Requests<'a> {
         self.assumptions.iter().any(|a| matches!(a, Assumption::GuardedFrees { .. }))
     }
 
-    /// The model departs from the recording around this event: reads the stretch of releases there another way. First its
-    /// completions as part of the wait, then its releases as a call of `empty_cache`. `false` when there is no other way.
+    /// The model differs from the recording near this event: reads the run of releases there in another way. First its
+    /// completions as part of the wait, then its releases as a call of `empty_cache`. `false` if there is no other way left.
     pub(crate) fn read_differently(&mut self, event: EventId) -> bool {
         let event = event as usize;
         let known = Arc::make_mut(&mut self.known);

@@ -63,7 +63,7 @@ fn pair_older(a: &Program, b: &Program, of: &mut [u32]) {
     }
 }
 
-/// By what sizes may grow from one recording to the other: products of powers of the quantities' ratios.
+/// Factors by which sizes may grow from one recording to the other: products of powers of the quantities' ratios.
 struct Ratios {
     exact: Vec<(u128, u128)>,
     /// The least and the most, as factors.

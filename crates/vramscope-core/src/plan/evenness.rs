@@ -7,7 +7,7 @@ use super::program::Program;
 use crate::anatomy::{Phase, Role};
 use crate::units::counted;
 
-/// Steady steps of one size hand out the same bytes, but for what a library chooses anew.
+/// Steady steps of one size allocate the same bytes, except where a library chooses anew.
 const ALIKE: f64 = 0.02;
 /// The same lengths in the same order give the same course, but for what does not grow with them: this share of how much it varies.
 const SAME_COURSE: f64 = 0.35;

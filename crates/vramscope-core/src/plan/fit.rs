@@ -83,7 +83,7 @@ impl Model {
                     samples.push((at[*i].as_slice(), other.size));
                 }
             }
-            // The nearest recording comes last: what follows no law goes on from there.
+            // The nearest recording comes last: sizes without a law are extrapolated from it.
             samples.sort_by_key(|(at, _)| at.iter().fold(1u128, |all, &v| all.saturating_mul(u128::from(v))));
             samples
         };

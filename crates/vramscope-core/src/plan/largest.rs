@@ -127,7 +127,8 @@ impl Plan {
         size.values(&self.names).map_or(0, |at| model.open(&at))
     }
 
-    /// The same under several settings, in their order. Those that may come to the same follow each other, the others run side by side.
+    /// The same under several settings, in their order. Settings that may give the same answer run one after the other, others in
+    /// parallel.
     #[must_use]
     pub fn largest_by_setting(&self, name: &str, size: &Size, settings: &[Setting]) -> Vec<Largest> {
         let mut groups: Vec<Vec<usize>> = Vec::new();

@@ -279,8 +279,8 @@ impl Quantities {
         None
     }
 
-    /// A sum of this many products with whole factors that gives every sample.
-    /// Where no recording is left to verify it, no quantity may stand in it with more than its plain power.
+    /// A sum of this many products with integer factors that gives every sample. If no recording is left to verify it, each
+    /// quantity may occur in it only to its plain power.
     fn sum(&self, samples: &[(&[u64], u64)], count: usize, is_plainest: bool) -> Option<Law> {
         let is_plain = |p: &&Powers| !is_plainest || p.iter().zip(&self.once).all(|(n, once)| *n == 0 || n == once);
         let products: Vec<Powers> = self.products.iter().filter(is_plain).copied().collect();

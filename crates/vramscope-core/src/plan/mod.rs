@@ -78,7 +78,7 @@ impl Setting {
 
 /// The optimizer's state is there from the second step on, and reserved memory may grow in the third.
 const LEAST_STEPS: usize = 3;
-/// Recordings with fewer steps than another are lengthened to that, up to so many.
+/// Recordings with fewer steps than another are lengthened to its number of steps, up to this many.
 const MOST_STEPS: usize = 8;
 
 /// Why there is no plan.
@@ -117,7 +117,7 @@ impl Plan {
         Self::of_steps(inputs, None, progress)
     }
 
-    /// The same for a run of so many steps at least; of three where nobody says. The last recorded step is repeated.
+    /// The same for a run of at least `steps` steps; three if not given. The last recorded step is repeated.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -263,7 +263,7 @@ impl Plan {
         !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_once(size, setting))
     }
 
-    /// What a run under a limit comes to, up to the request that fails.
+    /// The figures of a run under a limit, up to the request that fails.
     pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
         let Some(model) = self.nearest(size) else { return Predicted::nothing(size) };
         let mut out = model.predict(size, setting);

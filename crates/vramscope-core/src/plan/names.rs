@@ -2,7 +2,7 @@
 
 use super::Size;
 
-/// A part of a name: letters or digits, or what stands between such parts.
+/// A part of a name: letters, digits, or the text between such parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part<'a> {
     Word(&'a str),

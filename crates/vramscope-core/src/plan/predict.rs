@@ -196,7 +196,7 @@ impl Model {
         size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES])
     }
 
-    /// What is known for these values under a setting that comes to the same.
+    /// An answer that is known already: for these values, under a setting with the same effect.
     fn answered(&self, at: &[u64], setting: &Setting) -> Option<Predicted> {
         let answered = self.answered.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &Setting, reach: &Reach| {
@@ -257,7 +257,8 @@ impl Model {
         (reach, out)
     }
 
-    /// Runs requests, and others that may be meant as well, under a setting; how far the runs came, and what they come to.
+    /// Runs requests under a setting, and other requests that are possible as well; returns how far the runs came and their
+    /// figures.
     pub(super) fn answer(&self, size: &Size, setting: &Setting, stream: &Stream, others: Vec<Stream>) -> (Reach, Predicted) {
         let terms = |placement: Placement| self.terms(setting, placement);
         let first = stream.run(&terms(Placement::Driver));

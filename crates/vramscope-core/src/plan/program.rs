@@ -35,7 +35,7 @@ pub struct Row {
     pub stack: StackId,
     /// The same for equal stacks of any recording; 0 without a stack.
     pub key: u64,
-    /// The same for stacks that differ in lines of the user's own files only: a script is edited between two runs.
+    /// The same for stacks that differ only in lines of the user's own files, because a script may be edited between two runs.
     pub loose: u64,
     /// What the block is for.
     pub role: Role,
@@ -178,7 +178,7 @@ impl Program {
                     ends_at_failure = step == ReplayStep::Failing;
                     match step {
                         ReplayStep::Alloc { slot } => row_of_slot[slot as usize] = row,
-                        // The program goes on without this block.
+                        // The program continues without this block.
                         _ => {
                             rows[row as usize].freed = asks.len() as u32;
                             asks.push(Ask::Free(row));

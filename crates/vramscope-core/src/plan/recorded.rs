@@ -28,7 +28,7 @@ impl EventSink for Writer<'_> {
         let row = self.of.get(self.at).and_then(|&row| self.program.rows.get(row as usize));
         let recorded = &self.program.recording.devices[self.program.device].events;
         let event = row.map(|r| (r.lap, r.event as usize)).filter(|(_, e)| *e < recorded.len());
-        // What is made again, or freed elsewhere, stands behind what came before it.
+        // What is allocated again, or freed elsewhere, gets the event of the ask before it.
         self.last = event.unwrap_or(self.last).max(self.last);
         let stack = match action {
             Action::FreeRequested | Action::FreeCompleted => StackId::NONE,

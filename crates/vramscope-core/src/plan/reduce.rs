@@ -45,7 +45,7 @@ impl Reduce {
     }
 }
 
-/// How often an input of so many rows is split; 0 where it is not.
+/// Number of parts that an input of `rows` rows is split into; 0 if it is not split.
 fn splits(rows: u64, grid: u64, outputs: u64, multiprocessors: u64) -> u64 {
     let at_once = outputs / 32;
     let threads = THREADS / at_once.max(1);

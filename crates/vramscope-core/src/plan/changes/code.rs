@@ -77,7 +77,7 @@ impl Change {
         }
     }
 
-    /// Lines for a loop of one's own, for HF Trainer and for Lightning.
+    /// Lines for a training loop in plain PyTorch, for HF Trainer and for Lightning.
     fn code(&self) -> [String; 3] {
         let own = |lines: [&str; 3]| lines.map(str::to_owned);
         match self {

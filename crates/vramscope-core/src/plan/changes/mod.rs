@@ -1,7 +1,7 @@
 //! What a change to the program would do, from a recording without it: its requests are transformed, and run on the model.
 //!
-//! Each change is a transformation of the request stream by roles and phases. How sure each is, and what was measured, stands in
-//! `docs/PLAN.md`.
+//! Each change is a transformation of the request stream by roles and phases. `docs/PLAN.md` has how reliable each is and what
+//! was measured.
 
 mod code;
 mod draft;
@@ -43,11 +43,11 @@ pub enum Change {
     Bf16,
     /// Autocast with `cache_enabled=False`: no copies of weights are kept.
     CacheOff,
-    /// Logits and loss in so many chunks.
+    /// Logits and loss in this many chunks.
     Chunks(u32),
     /// Saved tensors on the host.
     Offload,
-    /// `del` of what a line makes.
+    /// `del` of the tensors that a line (`train.py:71`) makes.
     Del(String),
     /// LoRA of a rank.
     Lora(u64),
@@ -407,7 +407,7 @@ impl Plan {
         })
     }
 
-    /// Every change by itself, and before them the cheapest combination that makes a size fit where it does not by itself.
+    /// Every change alone; before them, if the size does not fit, the cheapest combination that makes it fit.
     #[must_use]
     pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
         let singles: Vec<Changed> =

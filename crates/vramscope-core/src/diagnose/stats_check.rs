@@ -1,4 +1,4 @@
-//! A snapshot held against PyTorch's own counters: do both tell the same story?
+//! Compares a snapshot with PyTorch's own counters: do they agree?
 //!
 //! `memory_stats()` and a snapshot taken together must agree to the byte on everything that counts what is there now, and no
 //! peak can be below what the trace itself reached.
@@ -30,7 +30,7 @@ pub struct StatsVerdict {
     pub file: String,
     /// The call that wrote them: `memory_stats`.
     pub kind: &'static str,
-    /// Index in [`Recording::devices`] of the device they were held against; `None` when there is none to compare with.
+    /// Index in [`Recording::devices`] of the device they were compared with; `None` if there is none.
     pub device: Option<usize>,
     /// One check for each counter that the snapshot can tell; empty without a device.
     pub checks: Vec<StatCheck>,

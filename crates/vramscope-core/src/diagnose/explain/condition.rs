@@ -1,4 +1,4 @@
-//! Conditions of rules and of lines of advice: parts with commas between, all of which must hold.
+//! Conditions of rules and of lines of advice: parts separated by commas, all of which must hold.
 //!
 //! A part is a fact of the message (`windows`, `not windows`; a release that has it, `2.1`, or the last that can, `-1.15`), a figure that it
 //! tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
@@ -24,7 +24,7 @@ pub(super) fn holds(m: &OomMessage, condition: &str) -> Option<(bool, bool)> {
     Some((true, is_sure))
 }
 
-/// `None` for what is no comparison.
+/// `None` if it is not a comparison.
 fn comparison(m: &OomMessage, part: &str) -> Option<Option<(bool, bool)>> {
     let words: Vec<&str> = part.split(' ').collect();
     let at = words.iter().position(|word| ["<=", ">", ">?", "<", ">="].contains(word))?;

@@ -51,7 +51,7 @@ fn beside_free(m: &OomMessage, used: Option<Figure>) -> Option<Figure> {
     (free.low().max(used.low()) <= capacity.high()).then(|| free.plus(used))
 }
 
-/// What contradicts what, a sentence each; empty for a message whose figures can stand together.
+/// Figures that contradict each other, one sentence each; empty if all figures can be true.
 pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
     let below_zero =
         |printed: &String| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here");

@@ -1,4 +1,4 @@
-//! What PyTorch's figures on a GPU come to, for the rules.
+//! Sums and differences of PyTorch's figures on a GPU, for the rules.
 
 use super::{compare, unattributed};
 use crate::formats::oom_message::{Figure, OomMessage, ProcessUse, Writer};
@@ -8,9 +8,9 @@ use crate::units::{GIBIBYTE, MEBIBYTE};
 const USUAL_OUTSIDE: u64 = 2 * GIBIBYTE;
 /// What is left of them at least, when one asks how much could be won back.
 const LEAST_OUTSIDE: u64 = 512 * MEBIBYTE;
-/// Holes below this share of what PyTorch holds are what any program has: the card is full.
+/// Holes below this share of what PyTorch holds are normal: then the card is full.
 const FEW_HOLES: f64 = 0.05;
-/// So many figures beside the request are in every message.
+/// Number of figures besides the request that every message has.
 pub(super) const ALL_FIGURES: usize = 4;
 /// A share of the card (a quarter) that makes its holder worth naming before any arithmetic of holes.
 const MUCH: u64 = 4;
@@ -88,7 +88,8 @@ pub(super) fn is_spilled(m: &OomMessage) -> bool {
     held(m).zip(m.figures.capacity).is_some_and(|(held, capacity)| held.low() > capacity.high())
 }
 
-/// What others than this process hold, and in words who: those that are listed, or nobody's that is listed where that is more.
+/// What others than this process hold, and in words who they are: the processes that the message lists, or unlisted ones if those
+/// hold more.
 pub(super) fn most_of_others(m: &OomMessage, capacity: Figure) -> Option<(Figure, String)> {
     let largest = largest_other(m);
     // Where this process is not told apart a sum may count it.

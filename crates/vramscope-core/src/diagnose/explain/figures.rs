@@ -7,7 +7,7 @@ use crate::units::GIBIBYTE;
 /// What it is called, and how a message tells it.
 pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
 
-/// Every figure that is told in JSON; in sentences its name has no `_bytes`.
+/// Every figure that JSON has; in sentences its name has no `_bytes`.
 pub(super) const FIGURES: [Named<Figure>; 15] = [
     ("requested_bytes", |m| m.figures.requested),
     ("capacity_bytes", |m| m.figures.capacity),

@@ -16,7 +16,7 @@ pub(super) struct Judged {
     pub(super) sentence: String,
 }
 
-/// Another value that the printed decimals can stand for gives another verdict.
+/// Another value with the same printed decimals gives another verdict.
 const ROUNDED: &str = "the figures are rounded; another reading is possible";
 /// A program that takes less is not what fills a device.
 const SMALL_PROGRAM: u64 = GIBIBYTE / 4;

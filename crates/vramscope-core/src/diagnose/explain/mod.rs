@@ -2,8 +2,8 @@
 //! record what would tell the rest.
 //!
 //! A message has a handful of rounded figures; a snapshot has every block. So this works with intervals: a verdict is
-//! [`certain`](Explanation::certain) only when it holds for every value the printed decimals can stand for, and for all that the
-//! message leaves out. The rules stand in `device`, a line each.
+//! [`certain`](Explanation::certain) only if it holds for every value with the printed decimals, and for everything that the
+//! message leaves out. The rules are in `device`, one per line.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ pub struct Explanation {
     pub gpu: Option<u32>,
     /// The rank its log line belongs to.
     pub rank: Option<u32>,
-    /// The slice that the card is (MIG), where the text tells: its profile, `1g.10gb`, or empty where only its size is told.
+    /// The MIG slice that the card is, if the text says so: its profile, `1g.10gb`, or empty if the text has only its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mig_slice: Option<String>,
     /// Every figure in bytes, printed or derived from printed ones.
@@ -105,7 +105,7 @@ pub struct Explanation {
     pub not_known: Vec<String>,
     /// What to change, most promising first.
     pub remedies: Vec<Remedy>,
-    /// Python lines that record a snapshot which tells the rest; empty where there is no such recorder.
+    /// Python lines that record a snapshot, which shows the rest; empty if there is no such recorder.
     pub record: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
     }
 }
 
-/// The machine's memory and what is no failure have no verdict about a device, but a known cause.
+/// Host memory and messages without a failure have no verdict about a device, but a known cause.
 fn cause(m: &OomMessage, verdict: Verdict) -> &'static str {
     match m.dialect.writer {
         _ if verdict != Verdict::Unknown => verdict.name(),
@@ -200,7 +200,7 @@ fn parts(message: &OomMessage) -> Vec<Part> {
     out
 }
 
-/// The limit cut into what is held below it. Empty where the card decided: it had no room, or no limit is told.
+/// The limit divided into what is held below it. Empty if the card decided: it had no room, or the message has no limit.
 fn limit_parts(message: &OomMessage, verdict: Verdict) -> Vec<Part> {
     let f = &message.figures;
     let (Some(limit), Some(live)) = (f.limit, message.live()) else { return Vec::new() };

@@ -34,7 +34,7 @@ impl Class {
     }
 }
 
-/// Where a finding points: a click takes every view there.
+/// What a finding is about: a click takes every view there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The event whose state to show; `None` if it is about no single instant.
@@ -67,13 +67,13 @@ pub struct Finding {
     pub class: Class,
     /// Title of a few words, without a full stop.
     pub title: String,
-    /// The bytes it speaks of.
+    /// The bytes that its sentence names.
     pub bytes: u64,
-    /// What its remedy would do to the peak of active bytes, where the recorded events tell.
+    /// What its remedy would do to the peak of active bytes; `None` if the recorded events do not show it.
     pub saving: Option<Saving>,
     /// One or two sentences with numbers.
     pub sentence: String,
-    /// The numbers behind it.
+    /// The figures that it is based on.
     pub evidence: Vec<Evidence>,
     /// Where the window goes when the finding is clicked.
     pub place: Place,
@@ -86,8 +86,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The bytes that acting on it would free at the peak: of allocated memory where a replay of the events tells, else all that it
-    /// speaks of.
+    /// Bytes that its remedy would take off the peak of allocated memory, if a replay of the events shows it; otherwise
+    /// [`bytes`](Self::bytes).
     #[must_use]
     pub fn at_stake(&self) -> u64 {
         self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })

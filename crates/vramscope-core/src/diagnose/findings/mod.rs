@@ -1,6 +1,7 @@
 //! The diagnosis rules: what is wrong with a recording, each with its numbers, its place, its remedy and how to check it.
 //!
-//! A rule fires on numbers alone. Failures stand first and leaks second; the rest goes by what acting on it would take off the peak.
+//! A rule fires on numbers alone. Failures come first and leaks second; the rest is ordered by what the remedy would take off the
+//! peak.
 
 mod finding;
 mod input;
@@ -27,12 +28,12 @@ pub use self::rules::{RULES, Rule, as_table};
 pub struct Findings {
     /// The most important first.
     pub findings: Vec<Finding>,
-    /// One an out-of-memory event, in order; the last of them where there are very many.
+    /// One per out-of-memory event, in order; only the last ones if there are very many.
     pub ooms: Vec<Arc<Autopsy>>,
-    /// Out-of-memory events that were not examined: before those that [`examined`] gives, and those of which the source does not tell
-    /// what was free.
+    /// Number of out-of-memory events that were not examined: those before [`examined`]'s, and those without the device's free
+    /// bytes.
     pub ooms_left_out: usize,
-    /// Those among them of which the source does not tell what was free.
+    /// Number of these events without the device's free bytes.
     pub ooms_untold: usize,
     /// The steps the rules used.
     pub steps: Steps,
@@ -45,7 +46,7 @@ pub const EXAMINED: usize = 256;
 /// Blocks and segments that all examined failures look at together.
 const LOOKED_AT: usize = 1_000_000;
 
-/// The failures that are examined: the last ones, fewer where each takes long because very much is live.
+/// The failures that are examined: the last ones; fewer if each takes long because very much is live.
 #[must_use]
 pub fn examined<'a>(device: &DeviceRecording, tables: &DeviceTables, failures: &'a [EventId]) -> &'a [EventId] {
     let Some(&last) = failures.last() else { return failures };
@@ -92,7 +93,7 @@ pub fn diagnose(
         progress.check()?;
         findings.extend((rule.run)(&input));
     }
-    // Of failures the last stands first: it is the one that a program printed as it ended.
+    // The last failure comes first: it is the one that the program printed when it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
@@ -102,8 +103,8 @@ pub fn diagnose(
     Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: input.steps, changed_by_rules: input.roles.changed })
 }
 
-/// The class a finding ranks with: what holds memory and what makes the peak are one list, and so is a failure that the program
-/// survived and that is not its last.
+/// The class that a finding is ranked with. Structure and peak are one list, and so is a failure that the program survived unless
+/// it is the last.
 fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
     let last = input.ooms.last().map(|a| a.event);
     let is_survived = || input.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
@@ -174,8 +175,8 @@ impl Finding {
         rules::in_code(self.rule).is_some()
     }
 
-    /// What to do when the recorded requests were served again under other settings, and the line to copy; `None` where
-    /// settings do not matter, or where those that serve a failed request are told with it.
+    /// The advice from serving the recorded requests again under other settings, and the line to copy. `None` if settings do not
+    /// matter, or if the finding already names those that serve a failed request.
     #[must_use]
     pub fn by_settings(&self, helped: &Helped) -> Option<(String, Option<String>)> {
         rules::by_settings(self, helped)

@@ -22,8 +22,8 @@ pub struct Blocker {
     pub is_last_in_segment: bool,
     /// Whether its segment can serve the request: if not, only what goes back to the device without it is of use.
     pub serves: bool,
-    /// Bytes of the segment or pages that would go back to the device without it, as far as that was asked for
-    /// ([`blockers_with_segments`]).
+    /// Bytes of the segment or pages that would return to the device without it; 0 unless asked for with
+    /// [`blockers_with_segments`].
     pub returns: u64,
 }
 

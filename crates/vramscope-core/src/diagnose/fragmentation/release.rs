@@ -120,7 +120,7 @@ pub fn cheapest_release(device: &DeviceRecording, state: &State, need: u64) -> O
     release_most(device, state, need, need)
 }
 
-/// As [`cheapest_release`]; of the choices that are as cheap, the one that returns most, as far as `most` is worth having.
+/// As [`cheapest_release`]; of equally cheap choices the one that returns most, up to `most` bytes.
 pub(super) fn release_most(device: &DeviceRecording, state: &State, need: u64, most: u64) -> Option<RoomPlan> {
     let pieces = pieces(device, state);
     if need == 0 || pieces.iter().map(|p| p.size).sum::<u64>() < need {

@@ -72,7 +72,7 @@ pub struct WithMore {
 /// segment, so O(blocks), and optimal.
 #[must_use]
 pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<RoomPlan> {
-    // A request of nothing, as damage has it, takes a block like any other.
+    // A request of 0 bytes, as damaged files have, takes a block like any other.
     let request = request.max(1);
     let mut best: Option<(u64, usize, usize, std::ops::Range<usize>)> = None;
     for (at, segment) in state.segments.iter().enumerate().filter(|(_, s)| servers.take(s) && s.size >= request) {

@@ -67,7 +67,7 @@ impl Autopsy {
 }
 
 impl WithMore {
-    /// The other end of the range, as a sentence that goes on after [`RoomPlan::sentence`]; with the space before it.
+    /// The other end of the range, as a sentence that follows [`RoomPlan::sentence`]; begins with a space.
     fn sentence(&self) -> String {
         let what = match self.blocks {
             0 => "nothing has to be freed".to_owned(),
@@ -126,7 +126,7 @@ impl RoomPlan {
         }
     }
 
-    /// How that makes room, and whether less would: what stands behind "Why?".
+    /// How that makes room, and whether less would: the answer to "Why?".
     #[must_use]
     pub fn why(&self) -> String {
         let room = Bytes(self.room);

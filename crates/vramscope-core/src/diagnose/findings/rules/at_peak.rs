@@ -1,4 +1,4 @@
-//! What is held at the peak: the blocks that a rule speaks of, the lines that made them, and what the peak would be without them.
+//! What is held at the peak: the blocks that a rule is about, the lines that made them, and the peak without them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -118,7 +118,8 @@ impl Layers {
         once_a_layer().find(|(b, _)| b.size == size).map(|(_, stack)| stack)
     }
 
-    /// In how many layers a stack runs: as many as there are, or as often as it is called where that is no multiple; 1 outside layers.
+    /// Number of layers that a stack runs in: that of the model, or the number of its calls if that is not a multiple; 1 outside
+    /// layers.
     pub(super) fn runs(&self, stack: StackId) -> u64 {
         match (self.of.get(&stack), self.number) {
             (Some((calls, _)), Some(number)) if calls % number == 0 => number,

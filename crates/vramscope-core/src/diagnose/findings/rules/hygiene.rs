@@ -32,7 +32,7 @@ pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let roundup = format!("{} is how far roundup_power2_divisions rounds sizes up", Bytes(by_roundup));
     let remainder = format!("{} are the ends of blocks, too small for the allocator to split off", Bytes(by_remainder));
-    // The smaller cause is told where it is a tenth of the larger.
+    // The smaller cause is named if it is at least a tenth of the larger.
     let cause = match (by_roundup, by_remainder) {
         (a, b) if a * 10 < b => remainder,
         (a, b) if b * 10 < a => roundup,

@@ -11,7 +11,7 @@ use crate::model::{FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
-/// Below one part in so many of the peak nothing here is worth a word.
+/// Nothing below one part in this many of the peak is reported here.
 const SHARE: u64 = 10;
 
 /// What is held at the peak and is worth a word.

@@ -40,7 +40,7 @@ pub struct Rule {
     pub(super) run: fn(&RuleInput<'_>) -> Vec<Finding>,
 }
 
-/// The rule whose finding stands before all others: it puts them in doubt.
+/// The rule whose finding comes before all others, because it puts them in doubt.
 pub(super) const TRUNCATED: &str = "truncated";
 
 /// Every rule, by class.

@@ -56,7 +56,7 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
     found
 }
 
-/// Failures of which the source tells the request and nothing of the device: they are said, and not judged. By place, as above.
+/// Failures with a request but without figures of the device: they are listed, not judged. Grouped by place, as above.
 fn unexamined(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let mut places: Vec<(StackId, Vec<u32>)> = Vec::new();
@@ -138,7 +138,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         .red("request", a.requested);
     finding = match (a.holes.count, a.all_holes.count) {
         (0, 0) => finding.shows("holes", "none".to_owned()),
-        // Others have a hole of another pool beside this card: it says why that one is no help.
+        // All holes are in other pools and cannot serve the request; the figure says so.
         (0, others) => {
             let elsewhere = format!("{} in {}", Bytes(a.all_holes.bytes), counted(others, "hole", "holes"));
             finding.shows("holes that could serve it", format!("none ({elsewhere} elsewhere)"))
@@ -167,7 +167,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     finding
 }
 
-/// Which failure of several a finding speaks of, and what became of the others; with the space before it.
+/// Which failure of several a finding is about, and what became of the others; begins with a space.
 fn which(failures: &[&Autopsy], all: &All) -> String {
     let a = failures[0];
     let event = count(u64::from(a.event));
@@ -202,7 +202,7 @@ pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autops
         Some(best) => best.sentence.clone(),
         None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
     };
-    // That no setting helps is told beside what does.
+    // If no setting helps, the finding says so beside what does help.
     let none_helps = all.iter().find(|x| x.setting.is_none() && x.support == Support::Simulation);
     if let Some(none) = none_helps.filter(|none| best.is_some_and(|b| b != *none && b.setting.is_none())) {
         finding.advice = format!("{} {}", finding.advice, none.sentence);

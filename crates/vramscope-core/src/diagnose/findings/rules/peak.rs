@@ -61,7 +61,7 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     if copied * 5 < top.number * 4 {
         return Vec::new();
     }
-    // Written in place, the copy that is being made would not stand beside the old one.
+    // Written in place, the new copy would not exist at the same time as the old one.
     let at_peak = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_there(b.lifetime));
     let copy = at_peak.map(|b| b.size).max().unwrap_or(0);
     vec![Finding {

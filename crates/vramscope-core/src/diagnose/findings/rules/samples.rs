@@ -66,7 +66,7 @@ pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
         .filter_map(|s| Some((s, outside(s)?)))
         .filter(|(s, _)| s.reserved.is_some_and(|r| r > 0))
         .collect();
-    // The helper may answer one reading later than the driver: what stands in a single sample is no jump.
+    // The helper may answer one reading later than the driver, so a difference in a single sample is not a jump.
     let middle = |at: usize| {
         let near = &read[at.saturating_sub(1)..read.len().min(at + 2)];
         let mut bytes: Vec<u64> = near.iter().map(|n| n.1).collect();
@@ -214,7 +214,7 @@ pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The processes that are on a device at the end, each with its bytes and what PyTorch reserves in it, where that is told.
+/// The processes that are on a device at the end, each with its bytes, and what PyTorch reserves in it if known.
 fn processes(device: &DeviceRecording) -> impl Iterator<Item = (&ProcessTrack, u64, Option<u64>)> {
     let tracks = device.live.iter().flat_map(|live| &live.processes);
     tracks.filter(|t| t.ended_us.is_none()).filter_map(|t| {

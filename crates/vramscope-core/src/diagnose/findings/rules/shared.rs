@@ -15,7 +15,7 @@ pub(super) const REDUCER: u8 = 1 << 3;
 pub(super) const EVALUATION: u8 = 1 << 4;
 /// A frame is C++.
 pub(super) const CPP: u8 = 1 << 5;
-/// A frame computes a softmax that is no loss.
+/// A frame computes a softmax that is not part of a loss.
 pub(super) const SOFTMAX: u8 = 1 << 6;
 
 /// The marks of every stack. O(frames of all stacks).

@@ -391,7 +391,7 @@ fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
     Some((idle, reserved, used, Some((n / 2, n - 1))))
 }
 
-/// Segments that are wholly free, where there is no history.
+/// Segments that are wholly free, for a recording without history.
 fn idle_in_state(p: &RuleInput<'_>) -> Option<Idle> {
     let state = crate::diagnose::oom::closest(p.device, p.tables)?;
     Some((state.releasable, state.reserved, state.active, None))

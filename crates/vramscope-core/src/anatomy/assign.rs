@@ -11,10 +11,10 @@ use super::{blind, cache, forward, older};
 use crate::model::{Action, StackId, StreamId};
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// Fewer blocks of the gradients' sizes are no optimizer written by hand.
+/// Fewer blocks of the gradients' sizes than this are not taken for a hand-written optimizer.
 const FEWEST_BY_HAND: u32 = 4;
 
-/// The start of a recording: one part in so many of its events.
+/// The start of a recording is one part in this many of its events.
 const START_SHARE: u32 = 10;
 /// The role of every block, by lifetime. O(lifetimes).
 pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
@@ -166,7 +166,7 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
             let (born, gone) = (case.born(id), case.gone(id));
             let at = case.phases.runs.partition_point(|r| r.events.0 <= born);
             let next = case.phases.runs[at..].iter().find(works);
-            // A constructor that goes on allocating builds no model.
+            // A constructor that keeps allocating does not build a model.
             let stack = case.tables.lifetimes.stack(case.device, id);
             if !sense.makes_weights && next.is_none() && last.get(&stack).is_some_and(|&l| l >= start) {
                 continue;
@@ -201,7 +201,7 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
         let (mut strict, mut late) = ((Sizes::default(), 0), (Sizes::default(), 0));
         for id in run.ids() {
             let (size, gone) = (case.size(id), case.gone(id));
-            // Where the trace ends in backward, what is held is no gradient for that alone.
+            // If the trace ends in backward, blocks held then are not gradients for that reason alone.
             let is_cut = gone == NO_EVENT && run.events.1 == end;
             if case.sense(id).is_recomputed
                 || gone <= case.last_birth(run)

@@ -57,9 +57,9 @@ pub struct ModuleHeld {
     pub path: Vec<String>,
     /// The line that calls it; none for a group.
     pub line: Option<FrameId>,
-    /// It stands beside its own parts, and holds what is in none of them.
+    /// True for the row beside a module's parts that has what is in none of them.
     pub is_rest: bool,
-    /// How often it is there: the layers that one line of a loop calls.
+    /// Number of instances: the layers that one line of a loop calls.
     pub repeats: u64,
     /// Bytes of whole blocks, those of its parts included.
     pub bytes: u64,
@@ -69,13 +69,13 @@ pub struct ModuleHeld {
     pub parts: Vec<ModuleHeld>,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
-    /// It is a module, and no group.
+    /// True for a module, false for a group.
     pub is_module: bool,
-    /// The role that it stands for, where it is a group of one.
+    /// The role, if it is the group of one.
     pub role: Option<Role>,
     /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
-    /// It is a container, which calls what it holds one after the other.
+    /// True for a container, which calls its modules one after the other.
     loops: bool,
     /// The modules of its class, where they have names of their own.
     instances: FxHashSet<FrameId>,
@@ -104,8 +104,8 @@ pub struct Composition {
 const LISTED: usize = 100;
 
 impl Composition {
-    /// What is held after an event by the blocks that are `asked` for; `None` is what a trace says was held before profiling, of which
-    /// no block is known. O(live blocks times the depth of their stacks).
+    /// What the blocks that are `asked` for hold after an event. `asked(None)` is the memory that a trace reports from before
+    /// profiling, without blocks. O(live blocks × depth of their stacks).
     #[must_use]
     pub fn at(
         recording: &Recording,
@@ -281,7 +281,7 @@ impl ModuleHeld {
         self.parts.sort_by(|a, b| (b.bytes, &a.name).cmp(&(a.bytes, &b.name)));
     }
 
-    /// The whole model is one call: its parts stand in its place, and what it holds itself beside them.
+    /// If the whole model is one call, its parts take its place, next to what it holds itself.
     fn enter(&mut self) {
         let mut models = self.parts.iter().enumerate().filter(|(_, p)| !p.parts.is_empty());
         let Some((at, model)) = models.next().filter(|(_, m)| m.repeats == 1) else { return };

@@ -3,9 +3,9 @@
 use crate::model::{Action, DeviceRecording};
 use crate::tables::{DeviceTables, LifetimeId};
 
-/// Fewer copies than this are no habit.
+/// Fewer copies than this are not taken for a pattern.
 pub(super) const LEAST_COPIES: usize = 8;
-/// A block takes the place of one that is freed within so many events.
+/// A block takes the place of one that is freed within this many events.
 const SOON: u32 = 8;
 
 /// True where some of these grow by copies as a habit: a cache that is used from one call to the next.

@@ -9,9 +9,9 @@ use super::sense::Part;
 use crate::model::StackId;
 use crate::tables::LifetimeId;
 
-/// A graph that no backward pass uses keeps blocks of at least so many stacks.
+/// A graph that no backward pass uses keeps blocks of at least this many stacks.
 const STACKS_OF_A_GRAPH: usize = 5;
-/// And of the pass's blocks at least one in so many.
+/// And at least one in this many of the pass's blocks.
 const SHARE_OF_A_GRAPH: usize = 5;
 /// Blocks that one operator makes at most: copies of its arguments, a workspace, its result.
 const OF_ONE_LINE: u32 = 8;

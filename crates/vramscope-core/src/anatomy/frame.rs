@@ -1,4 +1,4 @@
-//! What single frames mean, by the file and function names of PyTorch and the usual libraries: a set of bits a frame.
+//! What single frames mean, by the file and function names of PyTorch and common libraries: one set of bits per frame.
 //!
 //! Names are read with forward slashes, as recordings from Windows have others.
 
@@ -6,7 +6,7 @@ use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
 use crate::model::{Frame, StackTable};
 use crate::tables::is_framework;
 
-/// `Module.__call__`: stands around every module's `forward`.
+/// `Module.__call__`, which calls every module's `forward`.
 pub(super) const CALL: u32 = 1;
 /// A function called `forward`.
 pub(super) const FORWARD: u32 = 1 << 1;
@@ -48,7 +48,7 @@ pub(super) const STEP: u32 = 1 << 19;
 pub(super) const EVALUATES: u32 = 1 << 20;
 /// A closure, as optimizers call.
 pub(super) const CLOSURE: u32 = 1 << 21;
-/// An optimizer that keeps two tensors a weight.
+/// An optimizer that keeps two tensors per weight.
 pub(super) const ADAM: u32 = 1 << 22;
 /// The user's own function, named after a cache.
 pub(super) const NAMED_CACHE: u32 = 1 << 23;
@@ -61,7 +61,8 @@ pub(super) const APPLIES: u32 = 1 << 26;
 /// Computes on activations alone, without weights that autocast would copy.
 pub(super) const WEIGHTLESS: u32 = 1 << 27;
 
-/// A function that reads a prompt in, or goes on from it token by token. Without a key-value cache `decode` is half of an autoencoder.
+/// A function that processes a prompt, or continues it token by token. Without a key-value cache `decode` is half of an
+/// autoencoder.
 pub(super) const PREFILLS: u32 = 1 << 28;
 pub(super) const DECODES: u32 = 1 << 29;
 

@@ -4,8 +4,8 @@
 //! its own loop. [`Role`]s say what each block is for, also of those older than the history: by phases, steps, sizes and lives. What is
 //! inferred from sizes and lives alone is marked as such, and told with "probably".
 //!
-//! Source of the rules: 210 recordings that others published, and programs whose tensors were asked for their addresses; how often each
-//! is right stands in `docs/FINDINGS.md`.
+//! Source of the rules: 210 recordings that others published, and programs whose tensors were asked for their addresses.
+//! `docs/FINDINGS.md` has how often each rule is right.
 
 mod assign;
 mod blind;

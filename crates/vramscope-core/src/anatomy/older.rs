@@ -12,7 +12,7 @@ use crate::tables::{LifetimeId, NO_EVENT};
 /// Smaller sizes do not count: scalars, biases, norms come in any number.
 const LEAST: u64 = 4096;
 
-/// The roles of what was there before the first event. O(blocks log blocks).
+/// The roles of blocks from before the first event. O(blocks log blocks).
 pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec<(LifetimeId, Decided)> {
     let phases = case.phases;
     let works = phases.has(Part::Forward) || phases.has(Part::Backward) || phases.has(Part::Optimizer);
@@ -51,7 +51,7 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
         let run = phases.run_at(freed).map(|r| &phases.runs[r]);
         let part = run.map_or(Part::Unknown, |r| r.part);
         let is_gradient = gradients.contains_key(&size);
-        // A model that is let go of at the end is no gradient that `zero_grad` frees.
+        // A model that is freed at the end is not a gradient that `zero_grad` frees.
         if gone == NO_EVENT || (is_gradient && freed > first_backward && part != Part::Optimizer) {
             stays.entry(size).or_default().push(id);
             continue;

@@ -217,13 +217,13 @@ impl Phases {
         (event < self.runs[at].events.1).then_some(at)
     }
 
-    /// The stack stands in the capture of a CUDA graph.
+    /// True if the stack is inside the capture of a CUDA graph.
     #[must_use]
     pub fn captures(&self, stack: StackId) -> bool {
         self.sense(stack).bits & CAPTURES != 0
     }
 
-    /// The stack stands in attention that is written out in Python.
+    /// True if the stack is inside attention that is written out in Python.
     #[must_use]
     pub fn is_attention(&self, stack: StackId) -> bool {
         self.sense(stack).bits & ATTENDS != 0

@@ -129,7 +129,7 @@ pub(crate) enum Because {
     Nothing,
     /// Made where a model is built or loaded, and kept.
     Loaded,
-    /// The same by a weak name: a constructor of the user's.
+    /// The same by a weaker name: a constructor in the user's code.
     Built,
     /// `Module._apply` moved it after the weight of its size, from its line for gradients.
     MovedWithWeight,
@@ -161,7 +161,7 @@ pub(crate) enum Because {
     OutlivesOptimizer,
     /// Made and gone in the optimizer.
     DiesInOptimizer,
-    /// As large as a weight, made after backward by code that is no optimizer PyTorch knows, and kept.
+    /// As large as a weight, made after backward by code that is not a PyTorch optimizer, and kept.
     StepsByHand,
     /// Made in forward, alive when backward begins.
     LivesToBackward,

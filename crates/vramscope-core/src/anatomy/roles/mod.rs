@@ -41,7 +41,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Said of what the user's own rules changed; `None` when that is nothing.
+    /// A sentence about what the user's own rules changed; `None` if nothing.
     #[must_use]
     pub fn rules_sentence(&self) -> Option<String> {
         let is = if self.count == 1 { "is" } else { "are" };

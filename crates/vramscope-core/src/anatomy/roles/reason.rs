@@ -8,7 +8,7 @@ use crate::tables::frame_text;
 /// What a role rests on, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
-    /// A rule of the user's.
+    /// A rule that the user wrote.
     UserRule,
     /// The category that PyTorch's profiler recorded.
     Profiler,

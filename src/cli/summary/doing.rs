@@ -143,7 +143,7 @@ impl Doing {
         &self.peak.sentence
     }
 
-    /// The line on the steps; empty where there are none.
+    /// The line about the steps; empty without steps.
     pub(super) fn steps(&self, whose: &str) -> String {
         match self.steps.count {
             0 => String::new(),

@@ -152,7 +152,7 @@ pub struct OomEntry {
     /// The device was full, and so many blocks stand in the way that no list of them helps: the text says what to make smaller instead.
     #[serde(skip)]
     pub(in crate::cli) is_simply_full: bool,
-    /// What it requires; `null` if nothing.
+    /// How many of the blocks to free the program needs (weights, optimizer state), as a sentence; `null` if none.
     pub(in crate::cli) way_out_needs: Option<String>,
     pub(in crate::cli) top_live: Vec<LiveEntry>,
     pub(in crate::cli) stacks_total: usize,

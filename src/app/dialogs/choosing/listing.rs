@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::app::state::choosing::Choosing;
 use vramscope_core::model::Progress;
 
-/// What an entry is to whoever chooses.
+/// What an entry is to the user who chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A file of the kind that is asked for.

@@ -41,7 +41,7 @@ impl Reading {
     }
 }
 
-/// The chapters: the very files that stand in the repository.
+/// The chapters: the repository's own files.
 const CHAPTERS: [(&str, &str); 10] = [
     ("Manual", include_str!("../../../../docs/MANUAL.md")),
     ("Watch and catch", include_str!("../../../../docs/LIVE.md")),

@@ -65,7 +65,7 @@ impl Column {
         }
     }
 
-    /// True for figures: they stand right aligned.
+    /// True for figures, which are right aligned.
     pub fn is_figure(self) -> bool {
         !matches!(self, Column::Address | Column::Role | Column::Stack | Column::Pool)
     }

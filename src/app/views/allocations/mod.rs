@@ -61,7 +61,7 @@ struct SortKey {
 
 struct Allocations {
     field: QueryField,
-    /// The query in force when this view last looked.
+    /// The applied query when this view last looked.
     seen_query: Option<String>,
     /// The query this view asked for last: what is typed without the term that cannot be read.
     sent: Option<String>,
@@ -73,7 +73,7 @@ struct Allocations {
     /// How many tenants the addresses of the visible rows had before.
     generations: Derived<(Identity, usize, usize), Vec<u32>>,
     list: RowList,
-    /// The row the keyboard stands on, by its place in the list.
+    /// The row with the keyboard focus, by its place in the list.
     at: Option<usize>,
     /// The selection the rows were last scrolled to.
     followed: Option<LifetimeId>,
@@ -136,7 +136,7 @@ impl Allocations {
         if self.seen_query != in_force {
             self.seen_query.clone_from(&in_force);
             let text = in_force.unwrap_or_default();
-            // What is typed is not written over by what of it is in force.
+            // The applied part of a query does not replace what is typed.
             let is_own = self.sent.as_deref().is_some_and(|sent| sent.trim() == text.trim());
             if !is_own && self.field.text.trim() != text.trim() {
                 self.field.set(&text);

@@ -77,7 +77,7 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
     false
 }
 
-/// Where the columns stand.
+/// Positions of the columns.
 struct Columns {
     name: (f32, f32),
     bar: (f32, f32),

@@ -32,7 +32,7 @@ impl Column {
         }
     }
 
-    /// True for figures: they stand right aligned.
+    /// True for figures, which are right aligned.
     pub fn is_figure(self) -> bool {
         matches!(self, Column::Event | Column::Time | Column::Size | Column::Stream)
     }
@@ -42,7 +42,7 @@ impl Column {
         match self {
             Column::Event => (vramscope_core::units::count(events as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0,
             Column::Time => 82.0,
-            // "segment unmap", the longest, behind its swatch.
+            // "segment unmap", the longest, after its swatch.
             Column::Action => 116.0,
             Column::Size => 76.0,
             // An address, or "134.31 GiB free" beside a request that failed.

@@ -1,4 +1,4 @@
-//! What stands at the right: the chosen size by role, and the code of the chosen change.
+//! The right column: the chosen size by role, and the code of the chosen change.
 
 use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
@@ -244,7 +244,7 @@ impl PlanView {
         });
     }
 
-    /// Where there is one column, roles stand beside the code.
+    /// With one column, roles are beside the code.
     pub(super) fn right_across(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let area = ui.available_rect_before_wrap();
         ScrollArea::vertical().id_salt("plan across").auto_shrink(false).show(ui, |ui| {

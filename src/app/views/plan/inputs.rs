@@ -40,7 +40,7 @@ pub(super) struct Chosen {
     pub name: String,
     /// What was typed for each quantity.
     pub texts: Vec<String>,
-    /// It is what the file's name tells, and nobody changed it.
+    /// True if it was read from the file's name and the user has not changed it.
     pub is_guess: bool,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Inputs {
     pub chosen: Vec<Chosen>,
     /// The quantities as they were typed: `batch`, or `batch, seq`.
     pub names: String,
-    /// Nobody typed the quantities.
+    /// True while the user has not typed the quantities.
     is_guessed: bool,
     built: Derived<Key, Built>,
     offers: Derived<PathBuf, Vec<PathBuf>>,
@@ -84,7 +84,7 @@ pub(super) struct Inputs {
     read: Arc<Mutex<HashMap<PathBuf, Arc<DeviceData>>>>,
 }
 
-/// Where the plan stands.
+/// State of the plan.
 pub(super) enum State {
     /// It is being made; how far.
     Making(Option<f32>),
@@ -116,12 +116,12 @@ impl Inputs {
         if names.is_empty() { vec!["batch".to_owned()] } else { names }
     }
 
-    /// False where nobody knows what the only recording was run at: it is planned as it is, and at no other size.
+    /// False if the size of the only recording is unknown: then only that recording itself is planned.
     pub fn knows_sizes(&self) -> bool {
         self.chosen.iter().all(|c| c.texts.iter().all(|t| !t.trim().is_empty()))
     }
 
-    /// Fills in what file names tell, unless somebody typed something else.
+    /// Fills in the sizes from file names, unless the user typed something else.
     fn guess(&mut self) {
         let names: Vec<&str> = self.chosen.iter().map(|c| c.name.as_str()).collect();
         if self.is_guessed {

@@ -30,7 +30,7 @@ pub(super) enum Ask {
 }
 
 impl Ask {
-    /// What is drawn large comes before what stands in a table; 0 is the most urgent.
+    /// Answers for large pictures come before those for tables; 0 is the most urgent.
     pub fn urgency(&self, own: &str, own_limit: u64) -> u8 {
         match self {
             Ask::Point { .. } => 0,
@@ -118,7 +118,7 @@ impl Runs {
         locked(&self.shared.answers).get(ask).cloned()
     }
 
-    /// How much of what is wanted is there: answered, wanted. `None` when all is.
+    /// Number of answers that are ready, and number wanted; `None` if all are ready.
     pub fn progress(&self) -> Option<(usize, usize)> {
         (self.done.0 < self.done.1 && !self.is_stopped).then_some(self.done)
     }
@@ -129,7 +129,7 @@ impl Runs {
         self.shared.lanes.iter().for_each(|lane| locked(lane).wanted.clear());
     }
 
-    /// Goes on after a stop.
+    /// Continues after a stop.
     pub fn resume(&mut self) {
         self.is_stopped = false;
     }

@@ -1,4 +1,4 @@
-//! Which step stands in which row, and what the steps say together. Pure.
+//! The step of each row, and the sentence about all steps. Pure.
 
 use vramscope_core::anatomy::steps::{StepFigures, number};
 use vramscope_core::units::{Bytes, counted};

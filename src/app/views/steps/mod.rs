@@ -47,7 +47,7 @@ struct Found {
 
 #[derive(Default)]
 struct StepsView {
-    /// Keyed by the number of events: a live recording goes on.
+    /// Keyed by the number of events, because a live recording grows.
     found: Derived<usize, Found>,
     order: Order,
     descending: bool,

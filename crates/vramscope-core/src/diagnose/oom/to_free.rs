@@ -31,7 +31,8 @@ impl Autopsy {
         )
     }
 
-    /// How many of the blocks to free hold what the program needs, with their roles from `role_of`; `None` where none does.
+    /// A sentence about those of the blocks to free that the program needs (weights, optimizer state), with roles from `role_of`;
+    /// `None` if there are none.
     #[must_use]
     pub fn room_plan_needs(&self, state: &State, role_of: impl Fn(LifetimeId) -> Role) -> Option<String> {
         let plan = self.room_plan.as_ref()?;

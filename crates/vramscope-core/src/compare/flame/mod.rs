@@ -278,7 +278,7 @@ pub enum What {
 /// One frame of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it stands for.
+    /// The function, file, module, role or phase that it represents.
     pub what: What,
     /// Index of its parent; the root is its own.
     pub parent: u32,

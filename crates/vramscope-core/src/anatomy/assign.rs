@@ -1,4 +1,4 @@
-//! What each block is for: decided once for every allocation of a device, from the phases, the steps, sizes and lives.
+//! The role of each block: decided once for every allocation of a device, from phases, steps, sizes and lifetimes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -62,7 +62,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     of
 }
 
-/// What the phase that made a block says of it; forward blocks are looked at together later.
+/// The role that a block's phase gives it; forward blocks are decided together later.
 fn in_run(
     case: &Case<'_>,
     id: LifetimeId,
@@ -145,7 +145,7 @@ fn short(case: &Case<'_>) -> u64 {
     (case.device.events.len() as u64 / 50).max(64)
 }
 
-/// What loading made: weights where it stays. Returns their sizes.
+/// Decides what loading made: weights if it stays. Returns their sizes.
 fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     let mut weights = Sizes::default();
     let works = |run: &&Run| matches!(run.part, Part::Forward | Part::Backward | Part::Optimizer);
@@ -192,8 +192,8 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     weights
 }
 
-/// How many gradients there are of each size: what the backward pass that leaves most behind leaves behind. Where weights are known,
-/// of their sizes alone.
+/// Number of gradients of each size: what the backward pass with most survivors leaves behind. If weights are known, only of
+/// their sizes.
 fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
     let (mut gradients, mut most) = (Sizes::default(), 0);
     let end = case.device.events.len() as u32;

@@ -1,4 +1,4 @@
-//! Roles without stacks: what sizes and lives tell beside steps that repeat. All of it is "probably".
+//! Roles without stacks, from sizes and lifetimes and steps that repeat. All of them are "probably".
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

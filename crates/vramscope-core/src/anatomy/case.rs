@@ -19,7 +19,7 @@ const CUBLAS_WORKSPACE: u64 = 8_519_680;
 /// How many blocks there are of each requested size.
 pub(super) type Sizes = FxHashMap<u64, u32>;
 
-/// What was decided of one block.
+/// The decision about one block.
 pub(super) type Decided = (Role, Because);
 
 /// What all decisions look at.
@@ -80,7 +80,7 @@ pub(super) fn is_workspace_size(size: u64) -> bool {
     WORKSPACES.contains(&size)
 }
 
-/// True for the size that is cuBLAS' alone.
+/// True for the size that only cuBLAS uses.
 pub(super) fn is_cublas_size(size: u64) -> bool {
     size == CUBLAS_WORKSPACE
 }

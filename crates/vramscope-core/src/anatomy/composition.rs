@@ -25,7 +25,7 @@ pub struct RoleHeld {
 /// What one place holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineHeld {
-    /// `model.py:41`, or in words where no line is known.
+    /// `model.py:41`, or a description if no line is known.
     pub place: String,
     /// One of its stacks; `None` if no line is known.
     pub stack: Option<StackId>,
@@ -50,12 +50,12 @@ pub struct LineHeld {
 /// What one module holds, with the modules inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleHeld {
-    /// `GPT2Block` where the recording names modules; else the line that calls it, `modeling_gpt2.py:608`, or a group in words:
+    /// `GPT2Block` if the recording names modules; otherwise the line that calls it, `modeling_gpt2.py:608`, or a group in words:
     /// `weights`, `backward, no stack`.
     pub name: String,
     /// The names around it, outermost first, its own last.
     pub path: Vec<String>,
-    /// The line that calls it; none for a group.
+    /// The line that calls it; `None` for a group.
     pub line: Option<FrameId>,
     /// True for the row beside a module's parts that has what is in none of them.
     pub is_rest: bool,
@@ -88,7 +88,7 @@ pub struct Composition {
     pub event: u32,
     /// Bytes of whole blocks, those that wait for another stream included.
     pub bytes: u64,
-    /// Of those, what the source tells beyond its blocks: allocated before profiling began. Their role is unknown.
+    /// The part of these that the source reports beyond its blocks: allocated before profiling began. Its role is unknown.
     pub before: u64,
     /// Number of live blocks; [`before`](Self::before) adds none.
     pub count: u64,
@@ -183,13 +183,13 @@ impl Composition {
         Composition { event, bytes: tree.bytes + before, before, count: tree.count, roles, lines, modules: tree.parts }
     }
 
-    /// What a role holds; nothing where it holds nothing.
+    /// What a role holds; zeros if it holds nothing.
     #[must_use]
     pub fn role(&self, role: Role) -> RoleHeld {
         self.roles.iter().copied().find(|r| r.role == role).unwrap_or(RoleHeld { role, ..RoleHeld::default() })
     }
 
-    /// The largest share in a sentence: `Half of it is activations.`; empty where nothing is known.
+    /// The largest share in a sentence: `Half of it is activations.`; empty if nothing is known.
     #[must_use]
     pub fn sentence(&self) -> String {
         let Some(first) = self.roles.first().filter(|r| self.bytes > 0 && r.role != Role::Unknown) else { return String::new() };
@@ -309,7 +309,7 @@ impl ModuleHeld {
         if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
     }
 
-    /// The recording names it, so that it is not called by the line that calls it.
+    /// True if the recording names the module; otherwise its name is the line that calls it.
     #[must_use]
     pub fn is_named(&self) -> bool {
         !self.instances.is_empty()

@@ -14,7 +14,7 @@ use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 /// A loop counts if it makes at least one part in this many of the allocations.
 const LEAST_SHARE: usize = 20;
 
-/// The steps of a device; empty where nothing tells. O(lifetimes).
+/// The steps of a device; empty if nothing shows them. O(lifetimes).
 pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     if !phases.has_stacks {
         return by_period(device, tables, phases);
@@ -109,7 +109,7 @@ fn of_ends(ends: &[u32], phases: &Phases, source: StepSource) -> Steps {
     steps([first].into_iter().chain(ends.iter().copied()).collect(), source)
 }
 
-/// From how many places optimizers are stepped.
+/// Number of places that step optimizers.
 pub(super) fn optimizers(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> usize {
     let runs = phases.runs.iter().filter(|run| run.part == Part::Optimizer);
     let senses = runs.flat_map(|run| run.rows.0..run.rows.1).map(|row| phases.of_row(device, tables, row));

@@ -1,4 +1,4 @@
-//! Blocks older than the history: what their number, their sizes and their end tell. All of it is "probably".
+//! Blocks older than the history: roles by their number, sizes and end. All of them are "probably".
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -145,8 +145,8 @@ fn blocks_a_weight(stays: &FxHashMap<u64, Vec<LifetimeId>>, gradients: &Sizes) -
     votes.into_iter().max_by_key(|&(n, bytes)| (bytes, n)).map_or(1, |v| v.0)
 }
 
-/// How often the whole model is there, without a gradient to compare with: four times is weights, gradients and Adam's two, three
-/// times the same without gradients. Sizes that come once or twice, as an embedding does, tell copies of a model from its layers.
+/// Number of copies of the whole model, without a gradient to compare with: four are weights, gradients and Adam's two, three the
+/// same without gradients. Sizes that come once or twice, like an embedding's, distinguish copies of a model from its layers.
 fn copies(stays: &FxHashMap<u64, Vec<LifetimeId>>) -> usize {
     let sizes: Vec<(u64, usize)> =
         stays.iter().filter(|(size, _)| **size >= LEAST).map(|(s, l)| (*s * l.len() as u64, l.len())).collect();

@@ -35,7 +35,7 @@ impl PlaceKey {
 /// A module that a block was made in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
-    /// `GPT2Block` where the recording names modules; else the line that calls it, `modeling_gpt2.py:608`, or a group in words.
+    /// `GPT2Block` if the recording names modules; otherwise the line that calls it, `modeling_gpt2.py:608`, or a group in words.
     pub(super) name: String,
     /// Which of several modules of this class, where they have names.
     pub(super) instance: Option<FrameId>,

@@ -24,12 +24,12 @@ impl Agreement {
     }
 }
 
-/// Where a run departs from its recording.
+/// The first place where a run differs from its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The recorded event; the number of events when the difference is in the state at the end.
     pub event: EventId,
-    /// What the recording has there; `None` when it has ended.
+    /// What the recording has there; `None` if it has ended.
     pub recorded: Option<Happening>,
     /// What the model does; `None` when it does nothing more, or for the state at the end.
     pub modelled: Option<Happening>,
@@ -121,7 +121,7 @@ impl EventSink for Comparer<'_> {
     }
 }
 
-/// Runs the requests as `replay` says, stops at the first difference, and compares the end.
+/// Runs the requests under `replay`, stops at the first difference, and compares the state at the end.
 ///
 /// # Errors
 /// [`Cancelled`] when asked to stop.

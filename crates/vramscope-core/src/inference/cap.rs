@@ -44,7 +44,7 @@ impl Caps {
         Ok(first_reading(&mut requests, known, progress)?.caps)
     }
 
-    /// What requests tell of the cap they were made under.
+    /// What requests show about the cap they were made under.
     pub(crate) fn of_requests(requests: &Requests<'_>, known: Option<u64>) -> Self {
         if requests.growths.is_empty() && requests.start.is_empty() && requests.slots() > 0 {
             // Allocations and no segments: what was reserved when a request was refused is not told.

@@ -14,21 +14,21 @@ use crate::model::{Action, Cancelled, PoolId, Progress, TorchVersion};
 /// A recording run on the model under its own settings, up to the first difference if there is one.
 #[derive(Clone, Debug)]
 pub struct OwnRun {
-    /// What to run to get the recording again.
+    /// The run that gives the recording again.
     pub replay: Replay,
-    /// Whether that is what comes out.
+    /// Whether the run gave the recording.
     pub agreement: Agreement,
-    /// What is known of the limit; the one that was run under lies in it.
+    /// What is known of the limit; the run's limit is within it.
     pub caps: Caps,
     /// What a recording that ends at its failure leaves open.
     pub horizon: Option<Horizon>,
     /// What had to be assumed.
     pub assumptions: Vec<Assumption>,
-    /// How that run ended, and its curve, where it is the recording's to the end and served every request.
+    /// How that run ended, and its curve, if it is the recording to the end and served every request.
     pub(super) ended: Option<(Ended, Curve)>,
 }
 
-/// Finds the limit and the release under which a recording comes out of the model.
+/// Finds the limit and the release under which the model reproduces a recording.
 ///
 /// `known_limit` is what the user or the file says. Costs one run where it agrees at once, a few otherwise.
 ///

@@ -62,7 +62,7 @@ impl WhatIf<'_> {
         answers.into_iter().map(|answer| answer.ok_or(Cancelled)).collect()
     }
 
-    /// The answer to a question that is served exactly as another one was. `None` where that does not follow.
+    /// The answer to a question that is served exactly like another one; `None` if that does not follow.
     fn follows(&self, known: &Answer, question: &Question) -> Option<Answer> {
         let started = Instant::now();
         let own = &self.own().replay;
@@ -83,7 +83,7 @@ impl WhatIf<'_> {
     }
 }
 
-/// What is not answered yet, by place, what is being run, and what was.
+/// Questions that are not answered yet, by index, those being run, and the answers.
 struct State {
     left: Vec<usize>,
     busy: Vec<usize>,
@@ -126,7 +126,7 @@ impl<A: Asker> Work<'_, A> {
         self.progress.advance(1);
     }
 
-    /// Answers what follows from answers that are there.
+    /// Answers questions whose answer follows from known ones.
     fn tell_what_follows(&self) {
         let mut follow = Vec::new();
         {

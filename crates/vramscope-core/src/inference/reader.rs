@@ -26,7 +26,7 @@ impl<'a> Requests<'a> {
         Ok(Requests::again(device, Arc::new(known)))
     }
 
-    /// The same, for a trace that saw the first allocation and whose segments are of a later instant, as in a file cut short.
+    /// The same for a trace from the first allocation on whose segments are of a later instant, as in a file that was cut short.
     pub(crate) fn read_from_nothing(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
         let known = read(device, true, progress)?;
         Ok(Requests::again(device, Arc::new(known)))
@@ -58,7 +58,7 @@ struct Reader<'a> {
     /// Slots whose free was requested and has not completed.
     pending: FxHashMap<u64, u32>,
     vacant: Vec<u32>,
-    /// Slots that become vacant once the request at hand is through.
+    /// Slots that become vacant after the current request.
     vacant_later: Vec<u32>,
     stretch: Stretch,
     reserved: u64,

@@ -23,7 +23,7 @@ pub struct Replay {
     pub placement: Placement,
     /// Use the recorded addresses for as long as the same segments are asked for in the same order.
     pub follows_recording: bool,
-    /// Complete frees that waited for another stream at once, not where the recording did.
+    /// Complete frees that waited for another stream at once, not at the recorded event.
     pub completes_at_once: bool,
     /// Stop at the first request that fails; otherwise continue, as the recorded program did.
     pub stops_at_oom: bool,
@@ -42,7 +42,7 @@ pub struct Replayed<S> {
     pub requests: u64,
     /// The first request that failed in the recording and succeeded here.
     pub rescued_event: Option<u32>,
-    /// Why the run could not go on, other than out of memory.
+    /// Why the run could not continue, other than out of memory.
     pub broken: Option<AllocError>,
 }
 
@@ -50,13 +50,13 @@ pub struct Replayed<S> {
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) stats: MemoryStats,
-    /// How far it came.
+    /// Highest values that it reached.
     pub(crate) reach: Reach,
-    /// Some choice fell between equal blocks, which addresses decide.
+    /// True if the allocator chose between equal blocks, which depends on addresses.
     pub(crate) has_tie: bool,
-    /// Every growth was the recording's.
+    /// True if every growth was the recording's.
     pub(crate) is_following: bool,
-    /// How many growths were.
+    /// Number of growths that were the recording's.
     pub(crate) followed: usize,
     pub(crate) oom_request: Option<u64>,
     pub(crate) requests: u64,
@@ -81,7 +81,7 @@ impl<S: EventSink> Replayed<S> {
 
 /// Looks at an allocator after each step of a run.
 pub(crate) trait Watcher<S> {
-    /// Called behind each event of the recording; `false` ends the run.
+    /// Called after each event of the recording; `false` ends the run.
     fn after(&mut self, event: usize, allocator: &mut CachingAllocator<SimulatedMemory, S>) -> bool;
 }
 

@@ -1,7 +1,7 @@
 //! [`Requests`]: what a recorded program asked of the allocator, read back from the trace.
 //!
-//! A trace tells allocations, frees and completions directly. What it does not say is inferred: which releases were calls of
-//! `empty_cache` and which happened inside a request that was out of memory, and which segments belong to private pools.
+//! A trace records allocations, frees and completions directly. The rest is inferred: which releases were calls of `empty_cache`
+//! and which happened inside a request that was out of memory, and which segments belong to private pools.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub enum Step {
         /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// Free, but completion comes later.
+    /// Free; the block is reusable after its [`Complete`](Self::Complete).
     FreeLater {
         /// Number of the block, as its `Alloc` has it.
         slot: u32,
@@ -52,7 +52,7 @@ pub enum Step {
 
 /// The requests of one device's trace, with the state they began in.
 ///
-/// What was read from the trace (`Known`) is shared, so that it can be kept beside a recording and put to use again.
+/// What was read from the trace (`Known`) is shared, so that it can be kept with the recording and used again.
 #[derive(Debug)]
 pub struct Requests<'a> {
     pub(crate) device: &'a DeviceRecording,
@@ -105,7 +105,7 @@ pub struct Known {
     pub(crate) ignores_end: bool,
     /// Blocks of the start that no event names.
     pub(crate) untraced_blocks: Vec<Untraced>,
-    /// Their slots, by the event before which they are freed in silence.
+    /// Their slots, by the event before which they are freed without an action.
     pub(crate) untraced: FxHashMap<EventId, Vec<u32>>,
     pub growths: Vec<Growth>,
     /// The most that was reserved at once, with what had to fit beside it: no limit can have been below.
@@ -114,13 +114,13 @@ pub struct Known {
     pub(crate) refused: Option<u64>,
     /// What bounds the cap, over time.
     pub(crate) bounds: Bounds,
-    /// The most that was reserved or asked for when something was released before a growth: no limit need be above.
+    /// The most that was reserved or requested when something was released before a growth: no limit has to be higher.
     pub(crate) most_needed: u64,
     /// Free device memory plus reserved memory at an OOM of the device itself: what this process could have had.
     pub(crate) device_room: Option<u64>,
     /// Requests, failed ones included.
     pub(crate) count: u64,
-    /// What the trace does not tell.
+    /// What had to be assumed because the trace does not record it.
     pub(crate) assumptions: Vec<Assumption>,
 }
 

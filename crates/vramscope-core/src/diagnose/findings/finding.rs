@@ -14,9 +14,9 @@ pub enum Class {
     Leak,
     /// How memory is held: fragmentation, cache, pools.
     Structure,
-    /// What makes the peak.
+    /// What makes up the peak.
     Peak,
-    /// Small losses, and things to know.
+    /// Small losses, and notes about the recording.
     Hygiene,
 }
 
@@ -39,7 +39,7 @@ impl Class {
 pub struct Place {
     /// The event whose state to show; `None` if it is about no single instant.
     pub event: Option<u32>,
-    /// The stretch, first and last event.
+    /// The range of events to show: first and last, both inclusive; `None` if it is about no range.
     pub range: Option<(u32, u32)>,
     /// The call stack to select.
     pub stack: Option<StackId>,
@@ -77,7 +77,7 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// Where the window goes when the finding is clicked.
     pub place: Place,
-    /// What to do: a setting or a line of code to copy, when there is one.
+    /// A setting or a line of code to copy; `None` if there is none.
     pub remedy: Option<String>,
     /// How the remedy is applied, in words.
     pub advice: String,
@@ -117,7 +117,7 @@ impl Finding {
         self
     }
 
-    /// Adds what a change, told in a few words ("In 8 chunks"), would do to the peak.
+    /// Adds what a change, named in a few words ("In 8 chunks"), would do to the peak.
     pub(super) fn saves(mut self, change: &str, saving: Saving) -> Self {
         self.sentence.push(' ');
         self.sentence.push_str(&if saving.is_nothing() {

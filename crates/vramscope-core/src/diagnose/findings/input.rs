@@ -8,13 +8,13 @@ use crate::diagnose::vendor::Words;
 use crate::model::{DeviceRecording, Recording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, StackNames, State};
 
-/// One device with what was worked out of it before the rules run.
+/// One device with everything that is computed before the rules run.
 pub struct RuleInput<'a> {
     /// The recording with all its devices and stacks.
     pub recording: &'a Recording,
     /// The device that the rules look at, one of the recording's.
     pub device: &'a DeviceRecording,
-    /// The words of its vendor, in which every sentence is made.
+    /// The words of its vendor, which every sentence uses.
     pub words: &'static Words,
     /// Lifetimes, curves and states of the device.
     pub tables: &'a DeviceTables,
@@ -54,7 +54,7 @@ impl RuleInput<'_> {
         self.device.events.len().saturating_sub(1) as u32
     }
 
-    /// True when less would have helped: a request failed, or under a tenth of cap or device was left at the peak.
+    /// True if memory was short: a request failed, or less than a tenth of the cap or the device was left at the peak.
     pub(super) fn is_short(&self) -> bool {
         if !self.ooms.is_empty() {
             return true;

@@ -23,7 +23,7 @@ pub use self::finding::{Class, Evidence, Finding, Place};
 pub use self::input::RuleInput;
 pub use self::rules::{RULES, Rule, as_table};
 
-/// The result of the rules, with what they worked out on the way.
+/// The result of the rules, with what was computed for them.
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// The most important first.
@@ -41,9 +41,9 @@ pub struct Findings {
     pub changed_by_rules: Tally,
 }
 
-/// Failures examined at most; a program that fails that often fails for the same reasons.
+/// Maximum number of failures examined; a program that fails this often fails for the same reasons.
 pub const EXAMINED: usize = 256;
-/// Blocks and segments that all examined failures look at together.
+/// Maximum number of blocks and segments looked at for all examined failures together.
 const LOOKED_AT: usize = 1_000_000;
 
 /// The failures that are examined: the last ones; fewer if each takes long because very much is live.
@@ -116,7 +116,7 @@ fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
 }
 
 impl Findings {
-    /// Why failures were not examined, a sentence a cause; empty when all were.
+    /// Why failures were not examined, one sentence per cause; empty if all were.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
         let beyond = self.ooms_left_out.saturating_sub(self.ooms_untold);
@@ -138,7 +138,7 @@ impl Findings {
         told
     }
 
-    /// What the user's own rules changed; `None` when nothing is in another role because of them.
+    /// A sentence about what the user's own rules changed; `None` if nothing.
     #[must_use]
     pub fn rules_sentence(&self) -> Option<String> {
         self.changed_by_rules.rules_sentence()
@@ -150,8 +150,8 @@ impl Findings {
         self.findings.iter().any(|f| f.class == Class::OutOfMemory || f.depends_on_settings())
     }
 
-    /// Gives failures the settings that were tried on the recording and pass, and what concerns reserved memory those that
-    /// reserve less.
+    /// Adds the settings that were tried on the recording: to failures those that pass, to findings about reserved memory those
+    /// that reserve less.
     pub fn prescribe(&mut self, helped: &Helped) {
         for finding in &mut self.findings {
             if let Some((advice, remedy)) = finding.by_settings(helped) {
@@ -169,7 +169,7 @@ impl Findings {
 }
 
 impl Finding {
-    /// True where other settings may help and only a replay tells which.
+    /// True if other settings may help and only a replay shows which.
     #[must_use]
     pub fn depends_on_settings(&self) -> bool {
         rules::in_code(self.rule).is_some()

@@ -15,7 +15,7 @@ pub struct Autopsy {
     pub event: u32,
     /// True if the recording has segments; otherwise every figure about them is 0 and meaningless.
     pub has_segments: bool,
-    /// Host memory that the program pinned, not a device's.
+    /// True for pinned host memory, false for a device's.
     pub is_host: bool,
     /// The words of the device's vendor.
     pub words: &'static Words,
@@ -27,7 +27,7 @@ pub struct Autopsy {
     pub requested: u64,
     /// Size of the segment that it would have needed.
     pub segment: u64,
-    /// Free on the device, by the driver's count.
+    /// Free bytes on the device by the driver's count; see [`device_free_told`](Self::device_free_told).
     pub device_free: u64,
     /// Bytes in PyTorch's segments at the failure.
     pub reserved: u64,
@@ -88,8 +88,8 @@ impl Autopsy {
         self.device_free_told().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
     }
 
-    /// The cap that this failure rules out, and every larger one, for with it the request would have got a segment: the device had
-    /// room for one. `None` where the figures rule none out. Bytes.
+    /// The smallest cap, in bytes, that this failure rules out, as it does every larger one: with it the request would have got a
+    /// segment, because the device had room. `None` if the figures rule none out.
     #[must_use]
     pub fn cap_below(&self) -> Option<u64> {
         let had_room = self.device_free_told().is_some_and(|free| free >= self.segment);

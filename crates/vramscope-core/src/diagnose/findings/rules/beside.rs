@@ -1,4 +1,4 @@
-//! Rules about memory the caching allocator does not hold, and about memory that waits for the garbage collector.
+//! Rules about memory outside the caching allocator, and about memory that waits for the garbage collector.
 
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::diagnose::leaks;
@@ -122,8 +122,8 @@ fn peak_of_segments(events: &EventTable) -> u64 {
     peak
 }
 
-/// What contexts with their modules and libraries take, in bytes (E2 of the diagnoses: 250 to 1,981 MiB measured). What is more is
-/// something else's.
+/// Bytes that contexts with their modules and libraries take (E2 of the diagnoses: 250 to 1,981 MiB measured). More is something
+/// else.
 const CONTEXT: std::ops::RangeInclusive<u64> = 128 * MEBIBYTE..=2048 * MEBIBYTE;
 
 /// Most of what this process uses on the card is outside PyTorch, usually its context.

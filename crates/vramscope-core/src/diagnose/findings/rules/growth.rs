@@ -122,10 +122,10 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
     })
 }
 
-/// A loss, reduced or one figure a sample, takes this much at most.
+/// Maximum bytes of a loss, reduced or one figure per sample.
 const LOSS_BYTES: u64 = 4096;
 
-/// Steps from which on numbers that stay tell of a list of them: fewer may be the layers of a network.
+/// Fewest steps from which numbers that stay mean a list of them: fewer may be the layers of a network.
 const FEWEST_FOR_NUMBERS: usize = 20;
 
 /// Small tensors of which nearly every step leaves one behind; too few bytes to be growth alone.
@@ -206,7 +206,7 @@ pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Lines of code named in a sentence and in its evidence; more are counted.
+/// Maximum number of lines of code named in a sentence and in its evidence; others are counted.
 const NAMED: usize = 3;
 
 /// The program's own line, followed by what it called if that is another line.
@@ -253,7 +253,7 @@ fn places(lines: &[(String, f64)]) -> String {
     }
 }
 
-/// The growing stacks, those of evaluation or the others, when they are worth a line; and their bytes.
+/// The growing stacks of evaluation, or the others, if they are worth a finding; and their bytes.
 fn leaking(p: &RuleInput<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
     // If a file breaks off, what lives at its end is not a leak; without steps nothing else could show one.
     if p.steps.is_empty() && p.recording.report.truncated().is_some() {

@@ -8,7 +8,7 @@ use crate::model::{Action, Format, StackId};
 use crate::tables::Quantity;
 use crate::units::{Bytes, count, counted};
 
-/// Kinds of failure that get a finding of their own beside the last one's; more are counted, and the autopsy shows each.
+/// Maximum number of further kinds of failures with a finding of their own; others are counted, and the autopsy shows each.
 const OTHER_KINDS: usize = 2;
 
 /// Where a failure came from. Without stacks requests of one size are taken for one place.
@@ -110,7 +110,7 @@ struct All {
 }
 
 impl All {
-    /// Failures before the last after which something was allocated.
+    /// Number of failures before the last that the program survived.
     fn survived_before(&self) -> usize {
         let before = &self.ooms[..self.ooms.len().saturating_sub(1)];
         before.partition_point(|&e| self.last_alloc.is_some_and(|last| (e as usize) < last))
@@ -193,7 +193,7 @@ fn which(failures: &[&Autopsy], all: &All) -> String {
     format!(" This is event {event}, the last of {} requests that failed; {fate}.{others}", count(all.ooms.len() as u64))
 }
 
-/// Gives a failure its remedy: a setting that was tried and passes, else what the figures force.
+/// Gives a failure its remedy: a setting that was tried and passes, otherwise what the figures imply.
 pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
     let all = advice(a, helped);
     let best = best_advice(&all);

@@ -1,4 +1,4 @@
-//! What live data tell by themselves: the driver's figures of the card beside PyTorch's own.
+//! What live samples show alone: the driver's figures of the card beside PyTorch's own.
 
 use super::shared::{lasts, trend};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
@@ -171,7 +171,7 @@ pub(super) fn other_processes(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The device is full to the brim.
+/// The device is nearly full.
 pub(super) fn nearly_full(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
     let is_full = |s: &Sample| s.used.is_some_and(|u| u as f64 >= 0.97 * total as f64);
@@ -192,7 +192,7 @@ pub(super) fn nearly_full(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A cap on the allocator that the process passes.
+/// A cap on the allocator that the whole process exceeds, because the cap does not include the context.
 pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(limit) = p.device.limit else { return Vec::new() };
     let passes = |s: &Sample| s.reserved.is_some_and(|r| r <= limit) && s.process.is_some_and(|n| n > limit);

@@ -15,7 +15,7 @@ use crate::inference::scripted::Ask;
 /// The laws of one recording's requests.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// The recording whose requests, in whose order, are made.
+    /// The recording that gives the requests and their order.
     pub program: Arc<Program>,
     /// The quantities, in the order of every list of values.
     pub names: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Model {
     pub of: Vec<u32>,
     /// Rows that no other recording has.
     pub alone: Vec<u32>,
-    /// There is one recording only, and the anatomy tells what is likely to grow.
+    /// True if there is only one recording: the anatomy then decides what is likely to grow.
     pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
     pub missing: Vec<usize>,
@@ -226,7 +226,7 @@ impl Model {
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
     }
 
-    /// The least and the most bytes of each law at these values, where they differ.
+    /// The least and the most bytes of each law at these values; `None` if they are equal.
     pub(super) fn spans(&self, at: &[u64]) -> Vec<Option<[u64; 2]>> {
         let span = |f: &Fit| {
             let all = || std::iter::once(&f.law).chain(&f.others).map(|l| l.bytes(at));

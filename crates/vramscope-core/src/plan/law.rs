@@ -23,7 +23,7 @@ pub enum Law {
     },
     /// Scratch memory of PyTorch's reductions.
     Reduce(Arc<Reduce>),
-    /// The counters beside it.
+    /// The counters of a reduction's scratch memory.
     BesideReduce(Arc<Reduce>, u64),
 }
 
@@ -83,7 +83,7 @@ impl Law {
         }
     }
 
-    /// True where it is the same at every size.
+    /// True if it is the same at every size.
     #[must_use]
     pub fn is_constant(&self) -> bool {
         matches!(self, Law::Sum { terms, .. } if terms.iter().all(|(_, p)| *p == [0; QUANTITIES]))
@@ -131,7 +131,7 @@ fn product(at: &[u64], powers: &Powers, padded: &[u64; QUANTITIES]) -> u128 {
     })
 }
 
-/// What a law is looked for in: values of the quantities, and whether each is the side of an image.
+/// The quantities that a law may depend on: their values, and whether each is the side of an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quantities {
     /// Each quantity's power in what grows with all of them: 2 for the side of an image.

@@ -13,19 +13,19 @@ use super::program::{NEVER, Program, Row};
 use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::Ask;
 
-/// Requests that a plan may be lengthened to.
+/// Maximum number of requests of a lengthened program.
 const MOST: usize = 4_000_000;
 
-/// What becomes of a row of the last step in the next one.
+/// What a row of the last step does in the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is made again, and goes in its own step.
+    /// It is allocated again, and freed in its own step.
     Ends,
-    /// It is made again, and goes in the next step: before this place of the step, counted in asks.
+    /// It is allocated again, and freed in the next step, before this ask of that step.
     Carried(u32),
-    /// It is made again, and stays.
+    /// It is allocated again and stays.
     Stays,
-    /// It is made once.
+    /// It is allocated once.
     Once,
 }
 
@@ -97,7 +97,7 @@ fn fates(program: &Program, rows: &Range<u32>, asks: &Range<usize>) -> Vec<Fate>
         .collect()
 }
 
-/// What lives on from the only step that there is.
+/// What a row does if there is only one step.
 fn alone(program: &Program, row: &Row, asks: &Range<usize>) -> Fate {
     match row.role {
         // `zero_grad` at the beginning of a loop.
@@ -257,7 +257,7 @@ impl Writer<'_> {
         out.extend(carried.map(|(_, row)| Ask::Free(row)));
     }
 
-    /// How long the repeated step took.
+    /// Duration of the repeated step in microseconds.
     fn microseconds(&self) -> i64 {
         let device = &self.program.recording.devices[self.program.device];
         let time = |row: u32| {

@@ -1,4 +1,5 @@
-//! What a program would need that was not run: at other sizes, on other cards, with changes, from recordings of it at known sizes.
+//! What a program would need in runs that were not made: at other sizes, on other cards, with changes, from recordings of it at
+//! known sizes.
 //!
 //! ```text
 //! recordings ──program──▶ rows and steps ──align, fit──▶ a law for each row ──predict──▶ requests at a size ──allocator──▶ peaks
@@ -87,10 +88,10 @@ pub enum NoPlan {
     /// The recordings are not of one program.
     #[error("{}", .0.sentence)]
     Parts(Box<Parting>),
-    /// Their steps differ in size, each recording's in its own way.
+    /// Steps differ in size, in each recording in its own way.
     #[error("{0}")]
     Steps(String),
-    /// What was said of the recordings does not fit.
+    /// The sizes that were given for the recordings do not fit.
     #[error("{0}")]
     Sizes(String),
     /// The caller cancelled through its [`Progress`].
@@ -109,7 +110,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Lays recordings of one program over each other.
+    /// Compares recordings of one program request by request.
     ///
     /// # Errors
     /// [`NoPlan`]: they are of different programs, or the sizes do not tell them apart.
@@ -196,13 +197,13 @@ impl Plan {
         Setting { text: conf.to_string(), conf, limit }
     }
 
-    /// True where one recording is all there is, and what grows is only likely.
+    /// True if there is only one recording, so that what grows is only likely.
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.programs.len() == 1 && self.model().is_none_or(|model| model.is_single)
     }
 
-    /// The place of the largest recording.
+    /// Index of the largest recording.
     #[must_use]
     pub fn largest_at(&self) -> usize {
         self.largest
@@ -235,7 +236,7 @@ impl Plan {
         Predicted { oom: true, oom_varies: under.oom_varies, retries: under.retries, certain, ..without }
     }
 
-    /// A run that was recorded failed under these settings with as much room; a larger one fails too.
+    /// True if a recorded run failed under these settings with as much room; a larger one then fails too.
     pub(crate) fn is_known_to_fail(&self, size: &Size, setting: &Setting) -> bool {
         let is_as_large = |p: &Program| p.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
         let failed = |p: &&Arc<Program>| is_as_large(p) && p.conf == setting.conf;
@@ -258,7 +259,7 @@ impl Plan {
         order.iter().find_map(|&i| self.model_of(i)).or_else(|| self.model())
     }
 
-    /// True where the likeliest run passes; it says nothing of the others.
+    /// True if the likeliest run passes; other possible runs are not tried.
     fn passes_once(&self, size: &Size, setting: &Setting) -> bool {
         !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_once(size, setting))
     }

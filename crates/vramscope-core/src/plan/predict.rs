@@ -27,15 +27,15 @@ pub struct Predicted {
     pub span: [u64; 2],
     /// Least and most of [`peak_allocated_bytes`](Self::peak_allocated_bytes).
     pub allocated_span: [u64; 2],
-    /// A request fails under the limit.
+    /// True if a request fails under the limit.
     pub oom: bool,
-    /// Some of the runs tried end otherwise.
+    /// True if some of the runs tried end differently.
     pub oom_varies: bool,
     /// How often PyTorch gives cached memory back and asks again, as `num_alloc_retries` counts.
     pub retries: u64,
     /// What was live at the peak of allocated bytes, by the stable names of roles.
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
-    /// Nothing that is not known changes these figures.
+    /// True if nothing unknown changes these figures.
     pub certain: bool,
     /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
     /// recording has its first step alone, another more).
@@ -87,7 +87,7 @@ impl Stream {
         Script { asks: &self.asks, rows: &self.rows, start: self.start.as_ref() }.run(terms)
     }
 
-    /// What is live at the most allocated bytes up to a step, by role.
+    /// Live bytes by role at the peak of allocated bytes, up to a step.
     pub(super) fn by_role(&self, setting: &Setting, until: Option<usize>) -> std::collections::BTreeMap<&'static str, u64> {
         let block = |row: u32| {
             let size = self.rows[row as usize].size;
@@ -138,7 +138,7 @@ pub(super) enum Pick {
     Least,
     /// The most of the sizes that the recordings leave open.
     Most,
-    /// Least or most by turns, another choice for each number.
+    /// Least or most, chosen for each law by a hash with this seed.
     Mixed(u32),
 }
 
@@ -279,7 +279,7 @@ impl Model {
 }
 
 impl Predicted {
-    /// The answer where there is no program.
+    /// The answer without a program: zeros.
     pub(super) fn nothing(size: &Size) -> Self {
         Predicted {
             size: size.clone(),

@@ -1,4 +1,4 @@
-//! [`Program`]: a recording as the requests that a program makes, in stretches that can be laid over those of another recording.
+//! [`Program`]: a recording as the requests of a program, in stretches that can be compared with those of another recording.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub(super) const NEVER: u32 = u32::MAX;
 /// One request of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub size: u64,
     /// The step of [`Program::asks`] that asks; [`u32::MAX`] for a block older than the recording.
     pub born: u32,
@@ -31,9 +31,9 @@ pub struct Row {
     pub stream: u64,
     /// Key of the pool; `(0, 0)` is the default pool.
     pub pool: PoolKey,
-    /// Where it is asked for.
+    /// Where it is requested.
     pub stack: StackId,
-    /// The same for equal stacks of any recording; 0 without a stack.
+    /// Identifies the stack in all recordings: equal for equal stacks; 0 without a stack.
     pub key: u64,
     /// The same for stacks that differ only in lines of the user's own files, because a script may be edited between two runs.
     pub loose: u64,
@@ -72,11 +72,11 @@ pub struct Program {
     pub older: usize,
     /// Every request and free, in order.
     pub asks: Vec<Ask>,
-    /// Rows before the first step, of each step, and after the last; one stretch where no steps were found.
+    /// Rows before the first step, of each step, and after the last; one stretch if no steps were found.
     pub stretches: Vec<Range<u32>>,
-    /// How many of the stretches, from the second on, are steps.
+    /// Number of steps: that many stretches, from the second on.
     pub steps: usize,
-    /// How many of them were recorded; the others repeat the last of those.
+    /// Number of recorded steps; the others repeat the last of these.
     pub recorded_steps: usize,
     /// Microseconds that a repeated step takes.
     pub lap_us: i64,
@@ -86,11 +86,11 @@ pub struct Program {
     pub conf: AllocConf,
     /// The release whose rules reproduce it.
     pub version: TorchVersion,
-    /// The recording ends at a request that failed.
+    /// True if the recording ends at a request that failed.
     pub ends_at_failure: bool,
-    /// The model reproduces the recording under its own settings.
+    /// True if the model reproduces the recording under its own settings.
     pub agrees: bool,
-    /// The most bytes that could be reserved when it ran out of memory, where it did and that is known or estimated.
+    /// The most bytes that could be reserved when it ran out of memory; `None` if it did not, or if that is unknown.
     pub failed_under: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A run that never was, as a recording: everything the allocator would do, with the stacks of the requests.
+//! A predicted run as a recording: everything the allocator would do, with the stacks of the requests.
 
 use super::predict::Stream;
 use super::{Change, Plan, Program, Setting, Size};
@@ -40,7 +40,8 @@ impl EventSink for Writer<'_> {
 }
 
 impl Plan {
-    /// The run at a size under a setting, with changes or without, up to the first request that fails. It was never made: its source says so.
+    /// The run at a size under a setting, with or without changes, up to the first request that fails. Its source says that it is
+    /// predicted.
     #[must_use]
     pub fn recording(&self, size: &Size, setting: &Setting, changes: &[Change]) -> Option<Recording> {
         let model = self.model()?;

@@ -9,7 +9,7 @@ use super::law::Law;
 use super::program::Program;
 use crate::inference::scripted::Ask;
 
-/// Threads of a block times outputs that a thread makes at once.
+/// Threads of a block times outputs that a thread computes at once.
 const THREADS: u64 = 512;
 /// Values that a thread reads at least before the input is split further, and at most before it is split whatever the card.
 const FEWEST_VALUES: u64 = 16;
@@ -64,7 +64,7 @@ pub(super) struct Found {
     /// The row of the counters.
     pub(super) counters: usize,
     grid: u64,
-    /// What its outputs may be.
+    /// Possible shapes of its outputs.
     shapes: Vec<Shape>,
     /// Rows of the program that may be the input.
     inputs: Vec<u32>,

@@ -8,7 +8,8 @@ use super::{compare, device, figures};
 use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Release, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
-/// Whether a condition holds, and whether the printed decimals decide that. `None` where it rests on a figure that is not told.
+/// Whether a condition holds, and whether the printed decimals decide that. `None` if it needs a figure that the message does not
+/// have.
 pub(super) fn holds(m: &OomMessage, condition: &str) -> Option<(bool, bool)> {
     let mut is_sure = true;
     for part in condition.split(", ").filter(|part| !part.is_empty()) {
@@ -66,7 +67,7 @@ fn term(m: &OomMessage, text: &str) -> Option<Figure> {
     }
 }
 
-/// What a message may be.
+/// A fact that a condition can name, and its test.
 type Fact = (&'static str, fn(&OomMessage) -> bool);
 
 #[rustfmt::skip]

@@ -25,7 +25,6 @@ impl App {
         self.documents().iter().filter_map(|d| d.path.as_ref()?.to_str().map(str::to_owned)).collect()
     }
 
-    /// Draws the window.
     pub fn draw(&mut self, ui: &mut Ui) {
         let title = self.title();
         if title != self.shown_title {

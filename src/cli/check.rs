@@ -26,7 +26,7 @@ use vramscope_core::units::{Bytes, count, counted, told_apart};
 /// The check that the file did not change while it was read. JSON has it in `passed` alone.
 const UNCHANGED: &str = "unchanged";
 
-/// One limit, held against one device.
+/// One limit, checked against one device.
 #[derive(Debug)]
 struct Check {
     /// `None` where it is about the file.
@@ -67,7 +67,7 @@ impl Check {
         format!("{device}{}{role}", self.name)
     }
 
-    /// It limits what is allocated, of which a baseline tells what grew.
+    /// True for a limit on allocated memory: a baseline shows what grew.
     fn tells_growth(&self) -> bool {
         ["max_allocated", "max_role", "baseline"].contains(&self.name)
     }
@@ -99,9 +99,9 @@ impl Check {
 /// Everything that was checked.
 #[derive(Debug)]
 struct Verdict {
-    /// The recording's name.
+    /// Name of the recording's file.
     file: String,
-    /// The baseline's.
+    /// Name of the baseline's file; `None` without a baseline.
     baseline: Option<String>,
     checks: Vec<Check>,
     /// What grew on the devices that exceed a limit on allocated memory.
@@ -120,7 +120,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         checks.push(Check::of_file("complete", &cut.text));
     }
     if let Some(changed) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Changed) {
-        // Half of an old file and half of a new one vouch for nothing.
+        // Half of an old file and half of a new one prove nothing.
         checks.push(Check::of_file(UNCHANGED, &changed.text));
     }
     let rules = if args.max_role.is_empty() && args.baseline.is_none() { Rules::default() } else { args.rules.read()? };

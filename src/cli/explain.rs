@@ -82,7 +82,7 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
         };
         writeln!(out, "  {who:<18} {:>14}", pytorch_size(p.bytes))?;
     }
-    // A single one stands in the sentence above.
+    // The sentence above already has a single one.
     let several = e.contradictions.iter().map(String::as_str).filter(|_| e.contradictions.len() > 1);
     section(out, "Figures that contradict each other", several)?;
     section(out, "What to do", e.remedies.iter().map(|r| r.sentence.as_str()))?;

@@ -40,7 +40,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(export(args, &source, &recording, out)?)
 }
 
-/// What tables are made of: a recording, where it stands in a data set, and what its files are called.
+/// The input of the tables: a recording, its partition of a data set, and the names of its files.
 struct Source<'a> {
     path: &'a Path,
     partition: Partition,

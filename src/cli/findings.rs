@@ -49,7 +49,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     Ok(found.text(&recording))
 }
 
-/// True where there is something that a rule can speak of: blocks, or samples of the card.
+/// True if there is something that a rule can look at: blocks, or samples of the card.
 pub(super) fn has_what_rules_need(recording: &Recording) -> bool {
     recording.has_blocks() || recording.devices.iter().any(|d| !d.samples.is_empty() && d.bands.is_empty())
 }
@@ -143,7 +143,7 @@ impl Found {
         })
     }
 
-    /// What stands where no rule found a problem, and what was left out: sentences for people.
+    /// Sentences for people: what to say if no rule found a problem, and what was left out.
     pub(super) fn notes(&self, recording: &Recording) -> Vec<String> {
         let mut notes = Vec::new();
         let is_quiet = self.findings.is_empty() && self.contradictions.is_empty();

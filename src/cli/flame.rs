@@ -102,7 +102,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
 /// The tree as nested objects, built from the leaves up so that deep stacks need no recursion.
 fn tree(stacks: &StackTable, flame: &Flame) -> Value {
     let mut built: Vec<Value> = vec![Value::Null; flame.nodes.len()];
-    // A parent stands before its children, so going backwards every child is ready when its parent is.
+    // A parent comes before its children, so backwards every child is done before its parent.
     for i in (0..flame.nodes.len()).rev() {
         let node = &flame.nodes[i];
         let children: Vec<Value> = node.children.iter().map(|&c| built[c as usize].take()).collect();

@@ -1,4 +1,4 @@
-//! What this machine has of what vramscope can use, each in a sentence, with what to do where it lacks.
+//! What this machine has that vramscope can use, one sentence each, and what to do about what is missing.
 
 use std::io::{Read as _, Write};
 use std::path::Path;

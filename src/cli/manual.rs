@@ -1,4 +1,4 @@
-//! What shells and `man` are told of the command line, made of its one definition.
+//! Completions for shells and manual pages, made from the one definition of the command line.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Text that others wrote, as Markdown that means nothing: names in a recording hold whatever somebody put into them.
+//! Text that others wrote, escaped so that none of it is Markdown: names in a recording may contain anything.
 
 use vramscope_core::units::shown;
 
@@ -7,7 +7,7 @@ pub(super) fn fence(text: &str) -> String {
     "`".repeat(text.split(|c| c != '`').map(str::len).max().unwrap_or(0) + 1)
 }
 
-/// As code, which is shown as it is: between more backticks than stand in it, on one line.
+/// The text as code, which is shown unchanged: on one line, between more backticks than it contains.
 pub(super) fn code(text: &str) -> String {
     let text = shown(text).replace(['\n', '\t'], " ");
     let fence = fence(&text);

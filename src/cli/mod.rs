@@ -93,7 +93,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
     if let Command::Probe(args) = &command
         && args.speaks_to_a_program()
     {
-        // What a probe's process tells its parent is no text.
+        // A probe's process sends its parent binary messages, not text.
         return probe::run(args, &mut terminal::wire());
     }
     if let Command::Mcp(args) = &command {

@@ -30,7 +30,7 @@ pub fn open(path: &Path) -> Result<Recording, String> {
     Ok(recording)
 }
 
-/// Opens a recording of which single allocations are known, as events or as the blocks of an instant.
+/// Opens a recording that has single allocations, as events or as the blocks of an instant.
 ///
 /// # Errors
 /// One sentence that names the file as it was typed; where it has something else, what that is and which command reads it.

@@ -30,7 +30,7 @@ pub struct PlanReport {
     pub cap_bytes: Option<u64>,
     /// The quantity that `largest` is of.
     pub largest_of: Option<String>,
-    /// The memory of a server by what it is for, where the quantity is one of a KV cache; `null` elsewhere.
+    /// The memory of a server by use, if the quantity is that of a KV cache; otherwise `null`.
     pub server: Option<Server>,
     /// How many steps the plan has; 0 where none were found.
     pub steps: usize,
@@ -45,7 +45,7 @@ pub struct FitsEntry {
     pub explained_bytes: u64,
     /// Bytes at once of the others; they widen the spans.
     pub unexplained_bytes: u64,
-    /// Why there is no plan; `null` where there is one.
+    /// Why there is no plan; `null` if there is one.
     pub reason: Option<String>,
     /// The others, most bytes first.
     pub unexplained: Vec<UnexplainedEntry>,
@@ -54,11 +54,11 @@ pub struct FitsEntry {
 /// Requests of one place whose sizes follow no law.
 #[derive(Debug, Serialize)]
 pub struct UnexplainedEntry {
-    /// The line.
+    /// The source line that makes them.
     pub place: String,
     /// The role's stable name.
     pub role: &'static str,
-    /// How many.
+    /// Number of these requests.
     pub requests: u64,
     /// The most bytes of them at once.
     pub bytes: u64,

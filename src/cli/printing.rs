@@ -47,8 +47,8 @@ impl<'a> From<&'a Recording> for About<'a> {
     }
 }
 
-/// The text with what must be said before any figure in its first line, which is the answer: that a file is cut short, holds values
-/// that make no sense, or contradicts itself. Where it breaks off, and what contradicts what, is told in the lines after it.
+/// The text, with a caveat in its first line, which is the answer: that the file is cut short, has values that make no sense, or
+/// contradicts itself. The lines after it have the details.
 pub(super) fn with_caveats(about: &[About<'_>], text: &str) -> String {
     let (answer, rest) = text.split_once('\n').unwrap_or((text, ""));
     let mut first = String::new();

@@ -145,7 +145,7 @@ fn report(jobs: &[Job], errors: &[String]) -> Value {
             })
         })
         .collect();
-    // Across jobs there is no median, and no first.
+    // Different jobs have no common median and no first rank.
     let only = if let [job] = jobs { Some(job) } else { None };
     json!({
         "sentence": only.map_or_else(|| ranks::headline(jobs), |job| job.overview.sentence.clone()),

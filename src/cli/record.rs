@@ -22,7 +22,7 @@ const FOR_DRIVER: Duration = Duration::from_secs(20);
 /// What the end of a watch takes at most: a sampling thread whose driver hangs is waited for a second.
 const FOR_END: Duration = Duration::from_millis(1500);
 
-/// Where a watch stands.
+/// How far a watch is.
 enum Step {
     /// The first device answered.
     Begun,
@@ -61,7 +61,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
         let (args, name) = (args.clone(), name.clone());
         move || {
             let done = watch(&args, &name, is_pipe, file, publisher, &steps);
-            // Nobody waits for it when the time was up first.
+            // No receiver is left if the time was up first.
             let _ = steps.send(Step::Done(done));
         }
     };
@@ -90,7 +90,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// The whole watch.
+/// Watches until it is stopped or the program ends.
 fn watch(
     args: &RecordArgs,
     name: &str,
@@ -174,8 +174,8 @@ fn check_devices(session: &LiveSession, args: &RecordArgs) -> Result<(), String>
     }
 }
 
-/// A process that runs nowhere cannot matter. In a container the driver names processes by numbers that are not ours, so one
-/// that a GPU lists counts too.
+/// Refuses a process that does not exist. In a container the driver names processes by the host's PIDs, so a PID that a GPU lists
+/// counts too.
 fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), String> {
     let Some(pid) = args.pid.filter(|pid| cfg!(target_os = "linux") && !Path::new("/proc").join(pid.to_string()).exists()) else {
         return Ok(());

@@ -6,7 +6,7 @@ use clap::Args;
 
 use vramscope_core::anatomy::roles::{Rules, rules_from_text, rules_path};
 
-/// The option of every subcommand that speaks of roles.
+/// The option of every subcommand that shows roles.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RulesArgs {
     /// Your own rules for roles, as JSON; those of the window's dialog when absent, "none" for none

@@ -51,11 +51,11 @@ struct Report {
     live: Vec<LiveRow>,
     /// What it freed and another stream may still use: active, but not live.
     pending_free: Vec<LiveRow>,
-    /// The live set by what it is for; every role stands here, also without bytes.
+    /// The live set by role; has every role, also those without bytes.
     by_category: Vec<RoleRow>,
     #[serde(skip)]
     shows_roles: bool,
-    /// Of the times.
+    /// The zero point of the times.
     #[serde(skip)]
     clock: Clock,
 }
@@ -64,7 +64,7 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct RoleRow {
     category: &'static str,
-    /// Whole blocks.
+    /// Bytes of whole blocks.
     bytes: u64,
     requested_bytes: Option<u64>,
     count: u64,
@@ -132,10 +132,10 @@ struct BlockRow {
 /// Live or pending allocations of one call stack.
 #[derive(Debug, Serialize)]
 struct LiveRow {
-    /// Whole blocks.
+    /// Bytes of whole blocks.
     bytes: u64,
     requested_bytes: Option<u64>,
-    /// 0 for what a trace tells of the time before it began: it knows no block of that.
+    /// Number of blocks; 0 for memory from before a trace began, whose blocks are unknown.
     count: u64,
     /// Innermost frame first, `file:line name`; empty without a stack.
     stack: Vec<String>,
@@ -442,7 +442,7 @@ fn roles_text(r: &Report, out: &mut String) {
     }
 }
 
-/// A table of rows by stack under its two headings; nothing where there are none.
+/// A table of rows by stack under its two headings; nothing without rows.
 fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut String) {
     if rows.is_empty() {
         return;
@@ -531,7 +531,7 @@ fn bar(s: &SegmentRow) -> String {
     let mut next = 0;
     (0..BAR)
         .map(|i| {
-            // What stands in a segment has an address.
+            // A block in a segment has an address.
             let start = |b: &BlockRow| b.address.unwrap_or(s.address);
             let (from, to) = (s.address + edge(i), s.address + edge(i + 1));
             // Blocks cover the segment in address order, so the first that reaches into this cell is never before the last one's.

@@ -36,7 +36,7 @@ pub struct Summary {
     pub(super) doing: Option<Doing>,
     /// Artefacts of the same run that were added.
     added: Vec<Addition>,
-    /// PyTorch's counters held against the snapshot.
+    /// PyTorch's counters compared with the snapshot.
     pub(super) stats: Vec<StatsVerdict>,
     /// PyTorch's counters where they are all that the file holds, in the order of `devices`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -156,7 +156,7 @@ pub(super) struct DeviceSummary {
     /// True where the file has neither addresses nor totals (PyTorch 1.8 and 1.9): bytes then count from what the recording itself
     /// shows, on top of an unknown amount.
     pub(super) relative: bool,
-    /// What the file says of totals stands above its events: segments and blocks are those that it shows, and not all there were.
+    /// The file's totals are higher than its events: its segments and blocks are only a part.
     #[serde(skip)]
     pub(super) is_partial: bool,
     /// At the end of the recording, as are `blocks`.
@@ -428,7 +428,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         time_us: events.time_range().map(|(first, last)| [first, last]),
         clock: recording.clock().name(),
         counts_from: recording.clock(),
-        // The file's own figure, which on the CPU is none of an allocator: nothing else speaks of it.
+        // The file's own figure; on the CPU it is not an allocator's, and nothing else shows it.
         reserved_bytes: match device.source_totals.mapped {
             0 => level(Quantity::Reserved),
             peak => Level { end: 0, peak, peak_event: None, exact: true },

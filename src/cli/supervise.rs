@@ -16,7 +16,7 @@ use vramscope_core::units::counted;
 static CHILD: AtomicI32 = AtomicI32::new(0);
 /// A signal that came before the program ran; 0 for none.
 static EARLY: AtomicI32 = AtomicI32::new(0);
-/// What whoever started us may send: it is meant for the program.
+/// Signals that the parent may send: they are passed on to the program.
 const PASSED_ON: [i32; 6] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
 /// Makes the folder, so that a name that can not be one fails before the training, not after it.
@@ -27,7 +27,7 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, String> {
     let failed = |e: io::Error| format!("{}: the folder for snapshots cannot be made: {e}", folder.display());
     std::fs::create_dir_all(folder).map_err(failed)?;
     let folder = folder.canonicalize().map_err(failed)?;
-    // Root may write where the mode says otherwise; the file that is made says what holds.
+    // Root may write also where the mode forbids it, so a file is created to find out.
     let probe = folder.join(format!(".vramscope-{}.part", std::process::id()));
     std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(failed)?;
     Ok(folder)
@@ -80,7 +80,7 @@ pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
     end_as(status)
 }
 
-/// True where whoever started us wants the signal ignored, as nohup does; then the program ignores it too.
+/// True if the parent set the signal to be ignored, as nohup does; then the program ignores it too.
 fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero is a valid `sigaction`, and the call writes only into it.
     unsafe {
@@ -124,7 +124,7 @@ fn end_as(status: ExitStatus) -> ! {
     std::process::exit(status.code().unwrap_or(1));
 }
 
-/// What was caught, in one line; none where the program ended well and nothing was.
+/// What was caught, in one line; `None` if nothing was and the program ended well.
 fn sentence(folder: &Path, run: &str, status: ExitStatus) -> Option<String> {
     let pages = pages(folder, run);
     let named = |page: &Value| page["snapshot"].as_str().map(|name| folder.join(name));

@@ -18,8 +18,8 @@ impl Table {
         Table { right: columns.chars().map(|c| c == 'r').collect(), rows: Vec::new() }
     }
 
-    /// Adds rows of which those that differ in their first cell alone are told once, where there are more than two: the first of them,
-    /// and in its last cell how many others are the same.
+    /// Adds rows. If more than two differ only in their first cell, only the first of them is shown, with the number of the
+    /// others in its last cell.
     pub fn rows_folded<const N: usize>(&mut self, rows: &[[String; N]], others: [&str; 2]) {
         for (i, row) in rows.iter().enumerate() {
             let same = |other: &&[String; N]| other[1..] == row[1..];

@@ -1,5 +1,5 @@
-//! The one way to standard output and standard error. Names out of a file, settings and errors hold whatever somebody wrote into them,
-//! and a terminal obeys the escapes, carriage returns and marks of direction among it. Here they are shown instead: `\u001b`.
+//! The one way to standard output and standard error. Names from a file, settings and errors may contain anything, and a terminal
+//! obeys escapes, carriage returns and direction marks in them. Here they are shown instead: `\u001b`.
 //!
 //! That is how JSON writes them too: inside the strings of `--json`, `\u009b` is the same data as the character.
 
@@ -7,12 +7,13 @@ use std::io::{self, Write};
 
 use vramscope_core::units::shown;
 
-/// A writer of text that shows what its reader would obey. It is given whole characters, as `write!` and serde give them.
+/// A writer of text that shows control characters instead of passing them on. Each call must have whole characters, as `write!`
+/// and serde write them.
 #[derive(Debug)]
 pub struct Shown<W: Write>(W);
 
 impl<W: Write> Shown<W> {
-    /// Around a writer.
+    /// Wraps the writer that receives the text.
     pub fn new(inner: W) -> Self {
         Shown(inner)
     }
@@ -36,7 +37,7 @@ pub fn stdout() -> Shown<io::BufWriter<io::StdoutLock<'static>>> {
     Shown::new(io::BufWriter::new(io::stdout().lock()))
 }
 
-/// Standard output as it is, for what another process of ours reads.
+/// Standard output unchanged, for output that another vramscope process reads.
 pub fn wire() -> impl Write {
     io::BufWriter::new(io::stdout().lock())
 }
@@ -75,7 +76,7 @@ mod tests {
         // What people write stays, the space before a unit too.
         let plain = "a\tb 3\u{a0}MiB é 模型 ‹…› שלום 👩\u{200d}🚀\n";
         assert_eq!(through(plain), plain);
-        // Bytes that are no text would be C1 controls for a terminal that does not read UTF-8.
+        // Bytes that are not UTF-8 would be C1 controls for a terminal without UTF-8.
         let mut out = Vec::new();
         Shown::new(&mut out).write_all(b"a\x9b31m").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a\u{fffd}31m");

@@ -11,11 +11,11 @@ use vramscope_core::units::{Bytes, SizeColumn, count, counted, time_of_day};
 pub struct Watched {
     /// From the first sample to the last.
     pub seconds: f64,
-    /// Total memory.
+    /// Total bytes of the device.
     pub total_bytes: u64,
-    /// The most in use by everyone, and when, in microseconds since the epoch.
+    /// The most bytes in use by everyone.
     pub peak_used_bytes: u64,
-    /// When that was.
+    /// Time of that peak, in microseconds since the epoch.
     pub peak_time_us: i64,
     /// Where the bytes were at that peak.
     pub at_peak: Parts,
@@ -23,15 +23,15 @@ pub struct Watched {
     pub at_end: Parts,
     /// Every process seen, the largest first.
     pub processes: Vec<Process>,
-    /// Limits of the user's that were passed, and failures of PyTorch.
+    /// Exceeded limits that the user set, and failed requests of PyTorch.
     pub alarms: Vec<Alarm>,
     /// Samples that were not taken or not stored.
     pub lost: u64,
-    /// Times without samples.
+    /// Number of periods without samples.
     pub gaps: u64,
     /// Why the device could not be read, when that was so at the end.
     pub trouble: Option<String>,
-    /// False when no figure was read: then those above stand for nothing.
+    /// False when no figure was read; the figures above are then meaningless.
     pub is_readable: bool,
     /// What the driver could not tell.
     pub limits: Vec<String>,

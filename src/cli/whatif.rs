@@ -25,9 +25,9 @@ pub struct WhatIfReport {
     /// No setting was named: the suggested ones were tried.
     #[serde(skip)]
     is_suggested: bool,
-    /// One entry a setting, in the order asked.
+    /// One entry per setting, in the order asked.
     pub runs: Vec<RunEntry>,
-    /// The device's ordinal.
+    /// Ordinal of the device as the process counts it.
     pub device: i32,
     /// True when the file ends in the middle: only the requests before that were served again.
     pub truncated: bool,
@@ -37,15 +37,15 @@ pub struct WhatIfReport {
     pub best: Option<BestEntry>,
 }
 
-/// One run.
+/// The result of one setting.
 #[derive(Debug, Serialize)]
 pub struct RunEntry {
-    /// The figures.
+    /// Its figures, whose names are fields of the object.
     #[serde(flatten)]
     pub row: Row,
-    /// By how much the peak exceeds the limit, which expandable segments may.
+    /// Bytes by which the peak exceeds the limit, as it may with expandable segments.
     pub over_limit_bytes: u64,
-    /// What the trace does not tell and was assumed.
+    /// What was assumed because the trace does not record it.
     pub assumptions: Vec<String>,
 }
 
@@ -98,8 +98,7 @@ pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     print_of(out, &[(&recording).into()], &(text(&report) + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
 }
 
-/// Answers for a recording. Without a limit the recording's own applies, as far as it is known; without settings the
-/// suggested ones are tried.
+/// Answers for a recording. Without a limit the recording's own applies, if known; without settings the suggested ones are tried.
 ///
 /// # Errors
 /// One sentence: there is no such device, it has no trace, or a setting is wrong.
@@ -224,7 +223,7 @@ fn text(report: &WhatIfReport) -> String {
         }
     };
     if let Some(limit) = report.limit {
-        // What was typed in decimal units is told so too.
+        // A limit typed in decimal units is also shown in them.
         let typed = Bytes(limit).round_decimal().map_or(String::new(), |decimal| format!(" ({decimal})"));
         out += &match report.agreement.limit_span_bytes {
             Some([least, most]) if least < most && (least..=most).contains(&limit) => {

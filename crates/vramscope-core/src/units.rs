@@ -1,8 +1,7 @@
 //! Bytes, times and addresses: the one place that turns them into text and reads them back.
 //!
-//! Binary units throughout (1 KiB = 1024 bytes), because that is what PyTorch's messages use; decimal ones are read where they
-//! are written (60 GB), and shown in binary. A no-break space stands
-//! before the unit so that a figure never wraps away from it.
+//! Binary units throughout (1 KiB = 1024 bytes), because PyTorch's messages use them; decimal ones (60 GB) are read and then
+//! shown in binary. A no-break space comes before the unit, so that a figure never wraps away from it.
 
 use std::fmt;
 
@@ -11,8 +10,8 @@ pub const NBSP: char = '\u{a0}';
 
 const KIB: f64 = 1024.0;
 
-/// True for a character that whatever shows it obeys instead: controls (escapes, carriage returns, C1) but line ends and tabs, marks of
-/// direction, line separators, and tags that nobody sees.
+/// True for a character that a terminal or viewer obeys instead of showing it: controls (escapes, carriage returns, C1) except
+/// line ends and tabs, direction marks, line separators, and invisible tags.
 #[must_use]
 pub fn is_steering(c: char) -> bool {
     match c {
@@ -77,7 +76,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// The one a size is shown in where it stands alone. What would round up to a whole larger unit is shown in that.
+    /// The unit of a size that is shown alone. A size that would round up to a whole larger unit is shown in that unit.
     fn of(bytes: u64) -> Self {
         let rounds_to = |unit: Unit| bytes + unit.bytes() / 1024 / 200 >= unit.bytes();
         if bytes >= 10 * Unit::Tib.bytes() {
@@ -121,8 +120,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Sizes that stand in one sentence: what differs reads differently, in a smaller unit where it has to. `2.05 GiB of 2.10 GiB`, but
-/// `2,100 MiB of 2,102 MiB`. Sizes in other units already are left as they are.
+/// Sizes of one sentence: different sizes get different texts, in a smaller unit if needed. `2.05 GiB of 2.10 GiB`, but `2,100
+/// MiB of 2,102 MiB`. Sizes in other units are not changed.
 #[must_use]
 pub fn told_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
     let at = |unit: Unit| sizes.map(|n| (n, format!("{}{NBSP}{}", unit.figure(n), unit.name())));
@@ -155,8 +154,8 @@ pub enum ParseError {
 }
 
 impl Bytes {
-    /// A limit, as somebody would set it: where two decimals of GiB would change it, in MiB, up to 10 GiB. It is read back by
-    /// [`parse_limit`](Self::parse_limit).
+    /// A limit as a user would set it: in MiB, up to 10 GiB, if two decimals of GiB would change it.
+    /// [`parse_limit`](Self::parse_limit) reads it back.
     #[must_use]
     pub fn limit(self) -> String {
         let text = self.to_string();
@@ -185,8 +184,8 @@ impl Bytes {
         Self::read(text).map(|(bytes, _)| bytes)
     }
 
-    /// As [`parse`](Self::parse), for a limit on memory: a number without a unit is bytes only from 1 MiB on, because somebody who
-    /// writes `60` means another unit. No limit below that serves a single request.
+    /// As [`parse`](Self::parse), for a limit on memory: a number without a unit counts as bytes only from 1 MiB on, because a
+    /// user who writes `60` means another unit. No smaller limit serves a single request.
     ///
     /// # Errors
     /// As [`parse`](Self::parse); a small number without a unit, and a limit of 0.
@@ -349,7 +348,7 @@ pub fn time_of_day(epoch_us: i64) -> String {
     format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
 }
 
-/// A size as PyTorch's messages print it, `205.00 MiB`, `1024 bytes`, for text that stands beside such a message.
+/// A size as PyTorch's messages print it, `205.00 MiB`, `1024 bytes`, for text beside such a message.
 #[must_use]
 pub fn pytorch_size(bytes: u64) -> String {
     let value = bytes as f64;

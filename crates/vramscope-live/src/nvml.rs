@@ -97,9 +97,9 @@ impl Handle {
 /// Memory of a device according to NVML, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Total.
+    /// All bytes of the device, or of the MIG instance.
     pub total: u64,
-    /// Free.
+    /// Bytes that nobody uses.
     pub free: u64,
     /// Kept by driver and firmware. `None` before R510, whose drivers do not tell it apart from what programs use.
     pub driver: Option<u64>,

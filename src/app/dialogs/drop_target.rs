@@ -8,11 +8,11 @@ use crate::app::widgets::label;
 /// What is over the window.
 #[derive(Default)]
 pub(in crate::app) struct Hover {
-    /// The pointer moves by itself while files seem to hover: whoever dragged them is gone and never said that they left.
+    /// The pointer moves although files seem to hover: the drag ended without an event.
     is_stale: bool,
 }
 
-/// Names of files that are told; more are counted.
+/// Maximum number of file names shown; others are counted.
 const NAMED: usize = 6;
 
 impl Hover {

@@ -29,7 +29,7 @@ pub(in crate::app) struct Explainer {
 }
 
 impl Explainer {
-    /// The dialog with a text in it; it tells of the first message that has figures. Lines are those of the whole log.
+    /// The dialog with a text in it; shows the first message that has figures. Line numbers are those of the whole log.
     pub(in crate::app) fn of(log: impl Into<Excerpt>) -> Self {
         let Excerpt { text, first_line } = log.into();
         let messages = oom_message::find_all(&text);
@@ -70,7 +70,7 @@ pub(in crate::app) fn draw(explainer: &mut Explainer, ui: &mut Ui, tokens: &Toke
                 .desired_rows(5)
                 .desired_width(f32::INFINITY)
                 .frame(egui::Frame::NONE);
-            // The frame stands around what scrolls: a long text would carry the field's own out of sight.
+            // The frame is around the scroll area: a long text would scroll the field's own frame out of sight.
             let around = egui::Frame::new().fill(tokens.s0).stroke(Stroke::new(1.0, tokens.line2)).corner_radius(RADIUS_CONTROL);
             let response = around
                 .inner_margin(egui::Margin::symmetric(8, 6))
@@ -111,7 +111,7 @@ pub(in crate::app) fn draw(explainer: &mut Explainer, ui: &mut Ui, tokens: &Toke
     modal.inner || modal.should_close()
 }
 
-/// The messages of a text, a row each: where it stands, whose it is and what it comes to. A click explains another.
+/// The messages of a text, one row each: line, program and verdict. A click explains another.
 fn messages(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
     let count = explainer.found.len();
     section(ui, &format!("{count} messages in this text"), "the chosen one is explained", false);
@@ -165,7 +165,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
         }
         ui.add_space(8.0);
     });
-    // A single one stands in the sentence above.
+    // The sentence above already has a single one.
     if e.contradictions.len() > 1 {
         section(ui, "Figures that contradict each other", "", false);
         inset(ui, |ui| {
@@ -234,7 +234,7 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
     let whole = if is_limit { "the limit of this process" } else { "the card" };
     section(ui, "Its figures, to scale", &format!("{whole}: {}", e.words(total)), false);
     let request = e.figures.get("requested_bytes").copied();
-    // What stands below the limit is not where the request could go: it begins where the held memory ends.
+    // The request begins where the held memory ends, not where the room below the limit ends.
     let begins = if is_limit { parts.iter().filter(|p| p.name != "room_under_limit").map(|p| p.bytes).sum::<u64>() } else { 0 };
     // A request that goes beyond sets the scale.
     let scale = total.max(request.unwrap_or(0).saturating_add(begins)) as f64;

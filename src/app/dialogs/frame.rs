@@ -1,4 +1,4 @@
-//! What every dialog stands in.
+//! The frame of every dialog.
 
 use egui::{Align, Layout, Stroke, Ui};
 

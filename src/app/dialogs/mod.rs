@@ -16,9 +16,7 @@ pub mod tour;
 
 /// How a frame of a dialog ended.
 pub(in crate::app) enum Outcome<T> {
-    /// It stays open.
     Stays,
-    /// It was closed.
     Closed,
     /// It was closed with an answer.
     Done(T),

@@ -30,7 +30,6 @@ impl Notice {
     }
 }
 
-/// Notices on screen.
 #[derive(Default)]
 pub struct Notifications {
     notices: Vec<Notice>,
@@ -90,7 +89,7 @@ impl Notifications {
                 let all = files.iter().map(|(_, path)| path.clone()).collect();
                 let beside = ("Open side by side".to_owned(), Action::OpenRanks(all));
                 let one = |(name, path): &(String, PathBuf)| (format!("Open {}", short(name)), Action::Open(vec![path.clone()]));
-                // A snapshot and a timeline of one run are no ranks: each is opened by its name.
+                // A snapshot and a timeline of one run are not ranks: each is opened by its name.
                 let are_ranks = files.iter().all(|(name, _)| rank_of_name(name).is_some());
                 let mut offers = match n as usize {
                     ..=NAMED => files.iter().map(one).collect(),
@@ -112,7 +111,7 @@ impl Notifications {
         }
     }
 
-    /// The sentences on screen, and those that wait behind them.
+    /// The sentences on screen, followed by those that wait.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.notices.iter().map(|n| n.text.as_str())
     }

@@ -13,7 +13,7 @@ use crate::app::widgets::label;
 pub(in crate::app) struct Choice {
     /// Markdown, not a page.
     pub is_markdown: bool,
-    /// Leaves out what tells of the machine and its people.
+    /// Leaves out names and paths of the machine and its users.
     pub redact: bool,
 }
 

@@ -64,7 +64,7 @@ pub(in crate::app) fn draw(
     modal.inner || modal.should_close()
 }
 
-/// The table of folders that stand for folders of other machines.
+/// The table that maps folders of other machines to folders of this one.
 fn folders(ui: &mut Ui, t: &Tokens, folders: &mut Vec<PathPrefix>) {
     ui.label(text::body("Source files of recordings from other machines").color(t.text2));
     ui.add_space(4.0);

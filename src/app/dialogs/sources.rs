@@ -31,7 +31,7 @@ pub(in crate::app) enum Told {
     NotHere,
     /// No editor is named; these are installed.
     NoEditor(Vec<(&'static str, &'static str)>),
-    /// Which folder stands for which; `None` when the file is not below the folder that was chosen.
+    /// The mapping of folders; `None` if the file is not below the chosen folder.
     Learned(PathBuf, Option<PathPrefix>),
 }
 
@@ -56,7 +56,7 @@ pub(in crate::app) enum Question {
     Editor(Vec<(&'static str, &'static str)>),
     /// Which folder holds the file; the sentence says what was not found.
     Folder(String),
-    /// Whether this is the folder that stands for theirs.
+    /// Asks whether to map the recording's folder to this one.
     Prefix(PathPrefix),
 }
 

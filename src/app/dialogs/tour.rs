@@ -1,5 +1,5 @@
-//! The tour: a few steps on a bundled sample, each a card with one sentence that points at a part of the window. It lies beside what it
-//! tells of, which can be used meanwhile.
+//! The tour: a few steps on a bundled sample, each a card with one sentence that points at a part of the window. The card is
+//! beside that part, which can be used meanwhile.
 
 use egui::{Area, Context, Id, Order, Painter, Pos2, Rect, Sense, Shape, Stroke, StrokeKind, Vec2, pos2, vec2};
 
@@ -13,10 +13,9 @@ use crate::app::widgets::button::{Push, icon_button};
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 
-/// The sample that it is told on: it ends in an out-of-memory error and has stacks.
+/// The sample of the tour: it ends in an out-of-memory error and has stacks.
 pub(in crate::app) const SAMPLE: &str = "serve_oom.pickle.gz";
 
-/// One card.
 pub(in crate::app) struct Step {
     /// The workspace that shows what it is about.
     pub workspace: Workspace,

@@ -64,7 +64,7 @@ pub(in crate::app) fn belongs_to(base: &Recording, extra: &Recording) -> bool {
 
 /// Up to this many files opened at once get a tab each when their names look like ranks of one job.
 const MOST_TABS_OF_RANKS: usize = 8;
-/// The limit for all other files. More are shown side by side, because nobody looks through that many tabs.
+/// The limit for all other files. More are shown side by side, because that many tabs are hard to use.
 const MOST_TABS: usize = 32;
 
 /// Whether files opened at once are shown side by side as ranks of a job. Otherwise each gets a tab.

@@ -99,7 +99,7 @@ impl FolderWatch {
     }
 }
 
-/// Lists the folder repeatedly until nobody listens.
+/// Lists the folder repeatedly until `stopped` is set or `tell` returns false.
 fn watch(path: &Path, stopped: &AtomicBool, tell: &impl Fn(News) -> bool) {
     let (mut known, mut logs) = match list(path) {
         Ok((recordings, texts)) if tell(News::Begun) => (Known::new(recordings), Logs::new(texts)),

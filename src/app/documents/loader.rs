@@ -95,7 +95,7 @@ impl Loading {
         self.instead.get()
     }
 
-    /// The out-of-memory error in a file that is no recording.
+    /// The out-of-memory error in a file that is not a recording.
     pub fn message(&self) -> Option<&Excerpt> {
         self.message.get()
     }

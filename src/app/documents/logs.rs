@@ -8,7 +8,7 @@ use super::folder_watch::{News, Stamp};
 use crate::app::state::excerpt::Excerpt;
 use vramscope_core::formats::{Log, oom_message, open_regular};
 
-/// Most bytes read per listing. A log that grows faster holds more than anybody reads.
+/// Most bytes read per listing. A log that grows faster has more than a user can read.
 const MOST_READ: u64 = 16 << 20;
 /// Most bytes read from the end of a log that is opened; the same as in the format reader.
 const MOST_READ_OPENED: u64 = 64 << 20;
@@ -102,7 +102,7 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
     Ok((if is_still { to } else { from + resume as u64 }, found))
 }
 
-/// The number of lines that end before a place in a file, as far as it can be read.
+/// The number of lines that end before a place in a file, up to where it can be read.
 fn lines_before(path: &Path, place: u64) -> u64 {
     let Ok(file) = open_regular(path) else { return 0 };
     let mut rest = io::BufReader::with_capacity(1 << 16, file.take(place));
@@ -155,7 +155,7 @@ mod tests {
             [News::Message { path: path.clone(), log: Excerpt { text: MESSAGE.to_owned(), first_line: 3 } }]
         );
         assert!(logs.compare(stamp(&path)).is_empty(), "once");
-        // A warning after which the program continues is no news.
+        // A warning after which the program continues is not reported.
         let warning = "W tensorflow/core/common_runtime/bfc_allocator.cc:290] Allocator (GPU_0_bfc) ran out of memory trying to allocate \
                        3.37GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there \
                        could be performance gains if more memory were available.\n";

@@ -10,7 +10,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
 use vramscope_core::formats::{PageSnapshot, one_of_page};
 
-/// At most so many are opened at once: each takes memory of its own.
+/// At most this many are opened at once, because each takes memory of its own.
 const AT_ONCE: usize = 8;
 
 /// The snapshots as rows; a click opens one in a tab of its own.

@@ -107,7 +107,7 @@ impl FrameEntry {
 }
 
 pub(super) struct Found {
-    /// The best matches.
+    /// The best matches, best first.
     pub hits: Vec<Hit>,
     pub total: usize,
 }

@@ -36,7 +36,6 @@ pub struct Palette {
 #[derive(Clone, PartialEq)]
 struct Asked(String, Option<(DocumentId, usize, u32, Option<u32>)>, bool);
 
-/// One result.
 #[derive(Clone)]
 struct Hit {
     title: String,

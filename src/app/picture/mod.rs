@@ -32,7 +32,7 @@ pub(super) struct Wanted {
     pub part: Option<(ViewKind, Rect)>,
 }
 
-/// Pictures in progress.
+/// Pictures that are being chosen, taken or written.
 #[derive(Default)]
 pub(super) struct Pictures {
     /// The pane to picture, while the user chooses a path.

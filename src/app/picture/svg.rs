@@ -239,7 +239,7 @@ impl Writer<'_> {
                     triangles.next();
                 }
                 ink = Color32::TRANSPARENT;
-                // A triangle with three colours that is no vertical fade cannot be drawn in SVG; no view paints one.
+                // A triangle with three colours that is not a vertical fade cannot be drawn in SVG; no view paints one.
                 continue;
             }
             if p.1 != ink {

@@ -14,7 +14,7 @@ use vramscope_core::anatomy::roles::{Rule, rules_from_text, rules_path, rules_to
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ThemeChoice {
-    /// Follow the system.
+    /// Light or dark, as the system is.
     #[default]
     System,
     Dark,

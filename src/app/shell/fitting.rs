@@ -48,7 +48,8 @@ fn least_of(kind: ViewKind) -> Vec2 {
     }
 }
 
-/// From this width on the memory column cuts no name of a role and has its links in one row; it gets it where nobody gives way for it.
+/// From this width on the memory column cuts no role's name and has its links in one row. It gets this width if no other pane has
+/// to shrink for it.
 const MEMORY_NAMES: f32 = 272.0;
 
 /// What was changed for the room there is.
@@ -173,7 +174,7 @@ fn least(tiles: &Tiles<ViewKind>, id: TileId) -> Vec2 {
             match container {
                 Container::Linear(linear) if linear.dir == LinearDir::Horizontal => vec2(sum.x, most.y),
                 Container::Linear(_) => vec2(most.x, sum.y),
-                // A row of tabs stands over the one in front.
+                // A row of tabs is above the tab in front.
                 Container::Tabs(_) => most + vec2(0.0, 28.0),
                 Container::Grid(_) => most,
             }

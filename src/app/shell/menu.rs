@@ -42,7 +42,7 @@ pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         app.actions.run(Command::ToggleTheme);
     }
     device_chooser(app, &mut right, tokens);
-    // The search field stands in the middle of the window, or where there is room beside the menus.
+    // The search field is in the middle of the window, or where there is room beside the menus.
     let free = Rangef::new(menus_end + 16.0, right.min_rect().left() - 16.0);
     let width = 400.0f32.min(full.width() * 0.3).max(150.0).min(free.span());
     let middle = full.center().x.clamp(free.min + width / 2.0, (free.max - width / 2.0).max(free.min + width / 2.0));

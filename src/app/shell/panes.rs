@@ -103,7 +103,7 @@ pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, o
     });
 }
 
-/// Draws the panes; gives those that there is no room for.
+/// Draws the panes; returns those without room.
 fn workspace_ui(
     document: &mut Document,
     ui: &mut Ui,
@@ -131,7 +131,7 @@ fn workspace_ui(
         view.shared.hover_class = None;
         view.shared.hover_own = None;
     }
-    // What pages and dialogs asked for is none of the panes' business.
+    // Requests of pages and dialogs do not concern the panes.
     drop(jobs.take_asked_in_vain());
     let fresh = view.refresh(jobs, &settings.category_rules);
     let in_vain = jobs.take_asked_in_vain();

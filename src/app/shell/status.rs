@@ -85,7 +85,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     }
 }
 
-/// What a workspace without a cursor tells of itself.
+/// What the status bar shows for a workspace without a cursor.
 fn told_by_workspace(document: &Document, view: &DeviceView) -> Option<Vec<(String, String)>> {
     match document.workspace {
         Workspace::Plan => view.views.get(&ViewKind::Plan)?.status(),

@@ -66,7 +66,7 @@ pub(super) fn shorten(names: &[String], at: usize, most: usize) -> String {
     cut.unwrap_or_else(|| Cut::ends(letters.len(), most)).text(&letters)
 }
 
-/// What is kept of a name: its start, and a part behind it.
+/// The kept parts of a name: its start, and a part after it.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     head: usize,
@@ -96,7 +96,7 @@ impl Cut {
         format!("{}{between}{}{after}", part(0..self.head), part(self.from..self.to))
     }
 
-    /// True when what is kept could as well stand for another name.
+    /// True if the kept parts also fit another name.
     fn fits(self, letters: &[char], other: &[char]) -> bool {
         let (head, part) = (&letters[..self.head], &letters[self.from..self.to]);
         let Some(rest) = other.strip_prefix(head) else { return false };

@@ -102,7 +102,7 @@ const MOST_ZOOMS: usize = 50;
 /// Changes of the window that follow each other faster than this are one gesture.
 const ONE_GESTURE: Duration = Duration::from_millis(600);
 
-/// A query in force, as typed and as parsed.
+/// The query that is applied, as typed and as parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedQuery {
     pub text: String,
@@ -187,7 +187,7 @@ impl SharedViewState {
         self.selection.current()
     }
 
-    /// Events at which flags A and B stand: the markers, or the events that the comparison was given without markers.
+    /// Events of flags A and B: the markers, or the events that the comparison was given without markers.
     pub fn flags(&self) -> [Option<u32>; 2] {
         [0, 1].map(|i: usize| match self.compared[i] {
             Source::At(event) => Some(event),

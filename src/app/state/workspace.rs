@@ -64,7 +64,7 @@ impl Workspace {
         }
     }
 
-    /// The default arrangement.
+    /// The arrangement of a document that the user has not changed.
     pub fn default_tree(self) -> Tree<ViewKind> {
         let mut tiles = Tiles::default();
         let root = self.shape().build(&mut tiles);

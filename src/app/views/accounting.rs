@@ -28,7 +28,6 @@ use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{MemoryStats, StatsKind};
 use vramscope_core::units::{Bytes, SizeColumn, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Accounting,
     legend: &[
@@ -43,7 +42,7 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(Accounting::default()),
 };
 
-/// From this width on a bar stands beside its figure.
+/// From this width on a bar is beside its figure.
 const WIDE: f32 = 560.0;
 /// Room for a name and its figure.
 const NAMES: f32 = 310.0;

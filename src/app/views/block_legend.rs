@@ -129,7 +129,6 @@ impl BlockLegend {
 struct ClassCounts {
     /// Blocks of each class of the legend.
     blocks: Vec<u64>,
-    /// Their bytes.
     bytes: Vec<u64>,
     /// Bytes reserved and not in a live block.
     free: u64,
@@ -169,7 +168,7 @@ enum Sums {
     /// Each with its unit.
     #[default]
     Sized,
-    /// In whole MiB; the unit stands once, before them.
+    /// In whole MiB; the unit is written once, before them.
     Mebibytes,
 }
 
@@ -190,8 +189,8 @@ impl Sums {
     }
 }
 
-/// The classes of the legend, those that hold most bytes at the cursor first, what has no colour of its own after them, and what
-/// holds nothing there last. Steps of a ramp keep their order.
+/// The classes of the legend: first those with most bytes at the cursor, then those without a colour of their own, then those
+/// without bytes there. Steps of a ramp keep their order.
 fn legend_order(classes: &[Class], bytes: Option<&[u64]>, by: ColourBy) -> Vec<usize> {
     let mut order: Vec<usize> = (0..classes.len()).collect();
     if let Some(bytes) = bytes.filter(|_| !matches!(by, ColourBy::SizeClass | ColourBy::Age)) {

@@ -15,7 +15,6 @@ use crate::app::widgets::row::{ListRow, key_value};
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Contents,
     legend: &[
@@ -135,7 +134,7 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
         let words = "This run was never made: its requests follow from recordings of the program, and its figures from a model of the allocator.";
         padded(ui, |ui| label::paragraph(ui, words, Type::Body, cx.tokens.amber));
     }
-    // What is still being watched is no file yet.
+    // A watch that is still running has no file yet.
     if cx.data.recording.source.bytes > 0 {
         key_value(ui, "file", &Bytes(cx.data.recording.source.bytes).to_string());
     }

@@ -20,17 +20,16 @@ use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::query::matching::Matching;
 use vramscope_core::tables::State;
 
-/// What the registry knows of a view.
+/// The registry's entry of a view.
 pub struct ViewInfo {
-    /// Which.
     pub kind: ViewKind,
     /// The picture's own legend, and gestures beyond the usual: (what, meaning).
     pub legend: &'static [(&'static str, &'static str)],
-    /// Makes one.
+    /// Makes a new instance of the view.
     pub create: fn() -> Box<dyn View>,
 }
 
-/// What a view sees. It changes nothing itself: it sends actions.
+/// What a view can read. A view changes nothing itself: it sends actions.
 pub struct ViewContext<'a> {
     /// The device, its tables, its recording.
     pub data: &'a Arc<DeviceData>,
@@ -44,17 +43,16 @@ pub struct ViewContext<'a> {
     pub colours: &'a Arc<Colours>,
     /// What each allocation is for; `None` until it is known.
     pub roles: Option<&'a Arc<Roles>>,
-    /// The allocations a query holds for, while one is in force: views dim the others.
+    /// The allocations that match the query, while there is one; views dim the others.
     pub matching: Option<&'a Arc<Matching>>,
     /// The comparison of A and B.
     pub comparing: &'a Comparing,
-    /// The theme.
     pub tokens: &'a Tokens,
-    /// Where changes are asked for.
+    /// Takes the view's actions.
     pub actions: &'a Actions,
     /// Threads for what takes long.
     pub jobs: &'a Jobs,
-    /// Folders of this machine that stand for those that recordings name.
+    /// Folders of this machine, for the folders that recordings name.
     pub source_folders: &'a [PathPrefix],
 }
 
@@ -69,8 +67,8 @@ impl ViewContext<'_> {
         Here { data: self.data, shared: self.shared, roles: self.roles, matching: self.matching, jobs: self.jobs }
     }
 
-    /// Tells the other views what is under the pointer, once for each change. `said` is the view's own memory of having told of
-    /// anything: a view that the pointer is not over leaves the word to the others.
+    /// Tells the other views what is under the pointer, once per change. `said` is the view's memory of having reported
+    /// something: a view without the pointer reports nothing, so that it does not override the others.
     pub fn say_hover(&self, said: &mut bool, event: Option<u32>, item: Option<Item>) {
         if event.is_none() && !*said {
             return;

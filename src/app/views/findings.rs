@@ -33,7 +33,6 @@ type Tried = Option<Option<Arc<Helped>>>;
 /// With fewer events, and no steps, a recording shows too little for any rule.
 const FEW_EVENTS: usize = 100;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Findings,
     legend: &[
@@ -84,13 +83,13 @@ impl FindingsView {
         }
     }
 
-    /// How many there are but the failure that stands first.
+    /// Number of findings without the failure that is shown first.
     pub(super) fn number_of_others(&self, cx: &ViewContext<'_>) -> Option<usize> {
         let found = cx.findings?;
         Some(found.findings.len() - usize::from(first_failure(found).is_some()))
     }
 
-    /// All findings but the failure that stands first.
+    /// All findings without the failure that is shown first.
     pub(super) fn others(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         self.list(ui, cx, cx.findings.and_then(first_failure));
     }
@@ -163,7 +162,7 @@ impl FindingsView {
         }
     }
 
-    /// What samples tell where there are no events.
+    /// What samples show in a recording without events.
     fn watched(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let data = Arc::clone(cx.data);
         let second = data.device().samples.last().map_or(0, |s| s.time_us / 1_000_000);
@@ -174,7 +173,7 @@ impl FindingsView {
     }
 }
 
-/// The finding of a failure that stands first.
+/// Index of the failure's finding that is shown first.
 fn first_failure(found: &Arc<Findings>) -> Option<usize> {
     found.findings.iter().position(|f| f.class == Class::OutOfMemory)
 }
@@ -255,7 +254,7 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     });
 }
 
-/// How much of what was reserved was in use; or that the file does not tell.
+/// How much of the reserved memory was in use, or that the file does not record it.
 fn in_use(active: u64, reserved: u64, knows_reserved: bool, allocator: &str) -> String {
     let most = Bytes(active);
     if !knows_reserved {
@@ -298,7 +297,7 @@ fn finding_ui(
                 None => (Bytes(f.bytes).to_string(), t.text1),
             };
             let widths = [(f.title.as_str(), Type::Title), (&figure, Type::Mono)].map(|(s, k)| label::width(ui.painter(), s, k));
-            // In a narrow pane the figure stands under the title, and the title takes the lines it needs: neither is worth cutting.
+            // In a narrow pane the figure is under the title, and the title takes the lines it needs, so that neither is cut.
             let fits = widths[0] + widths[1] + 8.0 <= ui.available_width();
             let mut job = egui::text::LayoutJob::default();
             job.append(&f.title, 0.0, label::format(Type::Title, if is_oom { t.red } else { t.text1 }));
@@ -362,7 +361,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
         let ink = if e.is_red { t.red } else { t.text1 };
         let width = |text: &str, kind| label::width(ui.painter(), text, kind);
         let fits = width(&e.label, Type::Body) + 8.0 + width(&e.value, Type::Mono) <= ui.available_width();
-        // What has no room on its label's line stands under it, on as many lines as it takes.
+        // A value without room on its label's line is placed under it, on as many lines as it needs.
         let mut job = egui::text::LayoutJob::single_section(e.value.clone(), label::format(Type::Mono, ink));
         job.halign = egui::Align::RIGHT;
         job.wrap.max_width = ui.available_width();

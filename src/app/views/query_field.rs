@@ -11,7 +11,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use vramscope_core::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 
-/// Height of the strip the field stands in.
+/// Height of the strip with the field.
 pub const STRIP: f32 = 32.0;
 /// Seconds without typing before what is wrong is said.
 const PAUSE: f64 = 0.7;
@@ -21,7 +21,7 @@ const OFFERED: usize = 8;
 /// What is typed, and what of it is wrong.
 #[derive(Default)]
 pub struct QueryField {
-    /// As typed.
+    /// The query as typed, also while it is wrong.
     pub text: String,
     wrong: Option<QueryError>,
     typed_at: f64,
@@ -32,7 +32,7 @@ pub struct QueryField {
     /// The arrows asked what can follow a whole term.
     wants_more: bool,
     id: Option<Id>,
-    /// Height of the sentence under the field in the last frame: the completions stand below it.
+    /// Height of the sentence under the field in the last frame; the completions are below it.
     told: f32,
 }
 
@@ -253,7 +253,7 @@ fn is_whole(text: &str) -> bool {
     value.starts_with(|c: char| c.is_ascii_digit()) && Query::parse(term).is_ok()
 }
 
-/// What stays in force while a term cannot be read: the others. `None` when they cannot be read without it either.
+/// The query without the term that cannot be read, which stays applied. `None` if it cannot be read without that term either.
 fn without(text: &str, error: &QueryError) -> Option<String> {
     let (before, after) = (text.get(..error.at.start)?, text.get(error.at.end..)?);
     let rest = format!("{} {}", before.trim(), after.trim()).trim().to_owned();

@@ -25,7 +25,7 @@ pub struct QueryWords {
     examples: Derived<Option<Identity>, Vec<Example>>,
     /// Names of annotations, numbers left off, each once.
     annotations: Derived<usize, Vec<String>>,
-    /// Why a query holds for nothing. The cursor and the markers are in the key where its answer changes with them.
+    /// Why a query matches nothing. The cursor and the markers are in the key if the answer depends on them.
     why: Derived<(Query, usize, Option<u32>, [Option<u32>; 2]), String>,
 }
 
@@ -62,7 +62,7 @@ impl QueryWords {
         shown.value.unwrap_or_default()
     }
 
-    /// Why a query holds for nothing, once that is known; until then nothing.
+    /// Why a query matches nothing; empty until that is known.
     pub fn why_none(&mut self, cx: &ViewContext<'_>, query: &Query, asked: Asked) -> String {
         let (data, query, roles) = (Arc::clone(cx.data), query.clone(), cx.roles.cloned());
         let (cursor, markers) = (Some(cx.shared.cursor), cx.shared.flags());

@@ -44,12 +44,11 @@ impl FrameText {
         label::text_in(p, rest, &short, Type::Mono, if place_is_own { t.accent } else { t.text3 });
     }
 
-    /// What it adds to a stack's name that stands before it: the function alone where the name is its own place.
+    /// What it adds after a stack's name: only the function if the name is its own place.
     pub fn beside(&self, name: &str) -> String {
         if name == self.place || name.split_whitespace().any(|word| word == self.place) { self.name.clone() } else { self.line() }
     }
 
-    /// In one line.
     pub fn line(&self) -> String {
         if self.place.is_empty() { self.name.clone() } else { format!("{} {}", self.name, self.place) }
     }
@@ -58,7 +57,7 @@ impl FrameText {
 /// The gap between a name and its place.
 const GAP: f32 = 8.0;
 
-/// `modelling_llama.py:1024` in so many letters: `mode…ma.py:1024`. The line stays, however few they are.
+/// Shortens `modelling_llama.py:1024` to `most` letters: `mode…ma.py:1024`. The line number is never cut.
 pub(super) fn shorten_place(place: &str, most: usize) -> String {
     let Some((file, line)) = place.rsplit_once(':') else { return place.to_owned() };
     let letters: Vec<char> = file.chars().collect();

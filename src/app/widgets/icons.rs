@@ -7,7 +7,7 @@ use egui::{Color32, Painter, Pos2, Rect, Shape, Stroke, StrokeKind, Vec2, pos2, 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icon {
     ChevronDown,
-    /// Folded, or "next".
+    /// A folded row, or "next".
     ChevronRight,
     ChevronLeft,
     ChevronUp,

@@ -16,7 +16,7 @@ pub struct Sparkline {
 }
 
 impl Sparkline {
-    /// Size in lists.
+    /// Size in lists, in points.
     pub const SIZE: Vec2 = vec2(96.0, 32.0);
 
     /// Paints it over `rect`. Without values only the background is painted.

@@ -12,7 +12,7 @@ use egui::{Painter, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2,
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Width {
-    /// This many points.
+    /// Width in points.
     Exact(f32),
     /// A share of the width that the exact columns leave, but at least some points: `(share, least)`.
     Share(f32, f32),

@@ -17,7 +17,6 @@ use crate::app::state::workspace;
 use vramscope_core::query::Query;
 
 impl App {
-    /// Applies one action.
     pub(in crate::app) fn apply(&mut self, action: Action, ctx: &Context) {
         match action {
             Action::Run(command) => self.run(command, ctx),

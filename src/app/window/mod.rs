@@ -114,7 +114,6 @@ pub struct App {
     pub(in crate::app) pictures: Pictures,
     /// What the last report was, and the next one is.
     pub(in crate::app) report: report::Choice,
-    /// Recordings being written.
     pub(in crate::app) saves: Saves,
     /// What is being looked for in the recording in front.
     pub(in crate::app) seeking: Option<Seeking>,
@@ -210,7 +209,7 @@ impl App {
         &self.settings
     }
 
-    /// Sentences on screen.
+    /// The sentences of the notices on screen.
     pub fn notices(&self) -> impl Iterator<Item = &str> {
         self.notices.texts()
     }

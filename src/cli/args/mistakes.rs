@@ -27,7 +27,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     Args::try_parse_from(words)
 }
 
-/// True for a file in the row of words that `--conf` takes. The first of them is a setting whatever there is of that name.
+/// True for a file among the words that `--conf` takes. The first word is always a setting, even if a file has that name.
 fn is_taken_for_a_setting(words: &[OsString], at: usize) -> bool {
     let option = (2..at).rev().find_map(|i| {
         let word = words.get(i)?.to_string_lossy();
@@ -53,7 +53,7 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     let is_command = |word: &PathBuf| Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
     first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| {
         query_without_where(error, words).unwrap_or_else(|| {
-            // The standard library's words for a number that is none.
+            // The standard library's words for text that is not a number.
             let text = error.to_string().replace("invalid digit found in string", "write a whole number");
             match is_of_query(error) {
                 true => first_paragraph(&text, "vramscope allocations --help describes queries"),
@@ -63,7 +63,7 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     })
 }
 
-/// True when the first word is neither an option, nor a command, nor a file: what `--help` behind it asks about does not exist.
+/// True if the first word is neither an option, nor a command, nor a file, so that a `--help` after it asks about nothing.
 #[must_use]
 pub fn is_no_command(words: &[OsString]) -> bool {
     let Some(word) = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')) else { return false };

@@ -158,7 +158,7 @@ pub struct ProbeArgs {
 }
 
 impl ProbeArgs {
-    /// True where standard output is read by another process of ours, and is no text.
+    /// True if another vramscope process reads standard output, which is then not text.
     #[must_use]
     pub fn speaks_to_a_program(&self) -> bool {
         self.child || self.neighbour.is_some()

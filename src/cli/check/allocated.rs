@@ -99,7 +99,7 @@ impl<'a> Baseline<'a> {
         Ok(Baseline { recording, peaks, tolerance })
     }
 
-    /// Why the whole file vouches for nothing.
+    /// Why the whole baseline cannot be relied on; `None` if it can.
     fn doubt(&self) -> Option<String> {
         let report = &self.recording.report;
         let changed = report.warnings.iter().find(|w| w.kind == WarningKind::Changed);
@@ -107,7 +107,7 @@ impl<'a> Baseline<'a> {
         Some(format!("the baseline cannot be relied on: {why}"))
     }
 
-    /// The recording's name.
+    /// Name of the baseline's file.
     pub(super) fn name(&self) -> &str {
         &self.recording.source.name
     }

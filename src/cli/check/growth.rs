@@ -12,7 +12,7 @@ use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
 use vramscope_core::units::Bytes;
 
-/// Growths listed.
+/// Maximum number of rows listed.
 const LISTED: usize = 5;
 /// Lines of one file that are matched in their order; more are matched by their numbers alone.
 const MATCHED: usize = 500;
@@ -23,9 +23,9 @@ const ONE_INSTANT: &str = "the file is of one instant, which need not be the pea
 /// What a device holds at its peak of allocated memory.
 #[derive(Debug)]
 pub(super) struct AtPeak {
-    /// Allocated bytes.
+    /// Allocated bytes of whole blocks.
     pub(super) bytes: u64,
-    /// The event.
+    /// The event of the peak.
     event: u32,
     lines: Vec<Line>,
     roles: [u64; Role::ALL.len()],
@@ -145,7 +145,7 @@ impl Growth {
         [rows(&self.lines, true), rows(&self.roles, false)]
     }
 
-    /// As text.
+    /// The growth as a table for people.
     pub(super) fn text(&self) -> String {
         let mut table = Table::new("rrrll");
         table.row(["growth", "baseline", "now", "role", "allocated at"]);

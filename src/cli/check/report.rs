@@ -1,7 +1,7 @@
 //! What `check` found, for other programs: Markdown for a pull request, JUnit XML.
 //!
-//! Names in a recording hold whatever somebody wrote into them. In Markdown they stand as code, in XML they are escaped: they are no
-//! markup, no link and nobody's name.
+//! Names in a recording may contain anything. In Markdown they are written as code, in XML they are escaped, so that they are
+//! never markup, a link or a mention.
 
 use super::growth::{Grown, Growth};
 use super::{Check, Verdict};
@@ -64,7 +64,7 @@ fn change(g: &Grown) -> String {
     format!("{}, from {} to {}", g.by(), Bytes(g.old), Bytes(g.new))
 }
 
-/// A sentence of ours as it is; as code where a name in it could be read as markup.
+/// One of vramscope's sentences, unchanged; as code if a name in it could be read as markup.
 fn prose(sentence: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || " \u{a0},;:.%()+-='\"/".contains(c);
     let has_link = sentence.contains("://") || sentence.contains("www.");

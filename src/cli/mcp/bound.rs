@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What is left for the list of what was cut.
+/// Bytes reserved for the list of what was cut.
 const RESERVE: usize = 700;
 
 /// How many items of a list or object are kept: on top, and further inside; and how many characters of a text. The first that fits holds.
@@ -155,7 +155,7 @@ fn join(pointer: &str, key: &str) -> String {
 }
 
 fn cut(value: &Value, pointer: &str, depth: usize, top: usize, inside: usize, text: usize, cuts: &mut Vec<Cut>) -> Value {
-    // The lists of an answer stand one below it; theirs are further inside.
+    // The lists of an answer are one level below it; lists inside them are deeper.
     let most = if depth <= 1 { top } else { inside };
     let mut note = |shown: usize, of: usize| cuts.push(Cut { pointer: pointer.to_owned(), shown, of });
     match value {

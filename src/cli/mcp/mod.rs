@@ -26,17 +26,17 @@ use super::{Failure, kept, terminal};
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 /// The most bytes of a message: a question is short.
 const LONGEST: u64 = 1 << 20;
-/// Questions that wait for their turn at most.
+/// Maximum number of queued calls.
 const WAITING: usize = 64;
 
-/// JSON-RPC's codes.
+/// Error codes of JSON-RPC.
 const PARSE_ERROR: i64 = -32_700;
 const INVALID_REQUEST: i64 = -32_600;
 const METHOD_NOT_FOUND: i64 = -32_601;
 const INVALID_PARAMS: i64 = -32_602;
 const BUSY: i64 = -32_000;
 
-/// What an agent is told before its first question.
+/// Instructions that an agent gets before its first question.
 const INSTRUCTIONS: &str = "Answers about GPU memory from recordings of PyTorch and JAX programs. Begin with `open` without a file, which lists \
     them; then `findings` or `oom` for what is wrong, `peak` for what holds the memory. Sizes are integers in bytes. Events count from 0; \
     `state` shows the memory after any of them. An answer that was cut names in `cut` what is left out: ask again with the same arguments and \
@@ -63,7 +63,7 @@ pub fn run(args: &McpArgs) -> Result<(), Failure> {
                 Line::NoText => Some(error(&Value::Null, PARSE_ERROR, "the message is not UTF-8")),
             };
             if answer.is_some_and(|answer| !send(&answer)) {
-                // Nobody listens any more.
+                // The client has closed standard output.
                 break;
             }
         }
@@ -105,7 +105,7 @@ fn next_line(input: &mut impl BufRead) -> Option<Line> {
     }
 }
 
-/// Writes a message; false when nobody reads any more.
+/// Writes a message; false if standard output is closed.
 fn send(message: &Value) -> bool {
     // One message at a time, whole: the lock is held until it is out.
     let mut out = terminal::stdout();
@@ -129,12 +129,12 @@ struct Call {
 
 struct Server {
     tools: Tools,
-    /// Ids of calls that nobody waits for any more, as text.
+    /// Ids of calls that the client cancelled, as text.
     cancelled: Mutex<HashSet<String>>,
 }
 
 impl Server {
-    /// Answers a message at once, or hands a call of a tool on. `None` where nothing is to be said now.
+    /// Answers a message at once, or passes a tool call on with `hand_on`. `None` if there is nothing to answer now.
     fn hear(&self, text: &str, hand_on: impl Fn(Call) -> Result<(), TrySendError<Call>>) -> Option<Value> {
         let Ok(message) = serde_json::from_str::<Value>(text) else {
             return Some(error(&Value::Null, PARSE_ERROR, "the message is not JSON"));
@@ -142,7 +142,7 @@ impl Server {
         let id = message.get("id").cloned();
         let is_id = |id: &Value| id.is_string() || id.is_number();
         let Some(method) = message["method"].as_str().filter(|_| message["jsonrpc"] == "2.0") else {
-            // An answer, to a question that was never asked, is no request.
+            // A response to a request that was never sent is not a request.
             let is_answer = message.get("result").is_some() || message.get("error").is_some();
             let id = id.filter(is_id).unwrap_or(Value::Null);
             return (!is_answer).then(|| error(&id, INVALID_REQUEST, "the message is no JSON-RPC 2.0 request"));
@@ -179,7 +179,7 @@ impl Server {
         }
     }
 
-    /// A call that nobody waits for any more is not begun, and if it has begun its answer is not sent.
+    /// Handles notifications. A cancelled call is not begun; if it has begun, its answer is not sent.
     fn notice(&self, method: &str, params: &Value) {
         if method == "notifications/cancelled" {
             let mut cancelled = self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,7 @@ use crate::cli::{Failure, args, explain, run_on};
 /// Answers kept for those who read on: without that each part would be computed anew.
 const KEPT: usize = 4;
 
-/// A tool as `tools/list` tells of it.
+/// A tool as `tools/list` describes it.
 struct Tool {
     name: &'static str,
     description: &'static str,

@@ -15,7 +15,7 @@ pub struct OomReport {
     pub contradictions: Vec<String>,
     /// One entry an out-of-memory event.
     pub ooms: Vec<OomEntry>,
-    /// Failures of which the source tells too little to say why (profiler traces do not tell what was free).
+    /// Number of failures whose cause cannot be found (profiler traces do not record what was free).
     pub ooms_without_figures: usize,
     /// Failures before the last 256 of a device, which were not examined.
     pub ooms_left_out: usize,
@@ -32,7 +32,7 @@ pub struct OomReport {
 }
 
 impl OomReport {
-    /// The cap of a device, as far as it is known from its failures.
+    /// The cap of a device, if its failures show it.
     pub(in crate::cli) fn limit_of(&self, device: i32) -> Option<u64> {
         self.whatif.iter().find(|w| w.device == device && !w.is_of_device)?.limit_bytes
     }
@@ -45,7 +45,7 @@ pub struct WhatIfEntry {
     pub(in crate::cli) limit_bytes: Option<u64>,
     pub(in crate::cli) limit_span_bytes: Option<[u64; 2]>,
     pub(in crate::cli) agrees_with_recording: bool,
-    /// Under its own settings a request fails after so many, of so many.
+    /// Under the recording's own settings: index of the first request that fails.
     pub(in crate::cli) own_oom_request: Option<u64>,
     pub(in crate::cli) own_requests: u64,
     pub(in crate::cli) tried: Vec<Remedy>,
@@ -91,7 +91,7 @@ pub struct PeakEntry {
     pub(in crate::cli) room_from: Option<&'static str>,
     pub(in crate::cli) largest_served_bytes: u64,
     pub(in crate::cli) is_exact: bool,
-    /// The answer.
+    /// The answer in one or two sentences.
     pub sentence: String,
     pub(in crate::cli) blockers: Vec<BlockerEntry>,
     pub(in crate::cli) blockers_total: usize,
@@ -131,7 +131,7 @@ pub struct OomEntry {
     /// Who holds a full device; empty where the device was not full.
     pub(in crate::cli) holders: Vec<HolderEntry>,
     pub(in crate::cli) verdict: &'static str,
-    /// The answer.
+    /// The answer in one or two sentences.
     pub sentence: String,
     pub(in crate::cli) stack: Vec<String>,
     /// The user's own line of it, `models.py:181 update_nodes`; null where no frame is the user's.
@@ -141,18 +141,18 @@ pub struct OomEntry {
     pub(in crate::cli) told: Vec<String>,
     pub(in crate::cli) blockers: Vec<BlockerEntry>,
     pub(in crate::cli) blockers_total: usize,
-    /// Blocks of which any one is enough, and the bytes of the smallest.
+    /// Number of blocks of which freeing any one is enough, and the bytes of the smallest.
     pub(in crate::cli) enough_alone: usize,
     pub(in crate::cli) smallest_alone_bytes: Option<u64>,
     /// The way out with the fewest blocks, where it is not the one with the fewest bytes.
     pub(in crate::cli) alone_sentence: Option<String>,
     pub(in crate::cli) way_out: Option<RoomPlanEntry>,
-    /// The way out in words, or why none is told.
+    /// The blocks to free, in words, or why none are named.
     pub(in crate::cli) way_out_sentence: String,
     /// The device was full, and so many blocks stand in the way that no list of them helps: the text says what to make smaller instead.
     #[serde(skip)]
     pub(in crate::cli) is_simply_full: bool,
-    /// What speaks against it; `null` where nothing does.
+    /// How many of the blocks to free the program needs (weights, optimizer state), as a sentence; `null` if none.
     pub(in crate::cli) way_out_needs: Option<String>,
     pub(in crate::cli) top_live: Vec<LiveEntry>,
     pub(in crate::cli) stacks_total: usize,
@@ -186,7 +186,7 @@ pub(in crate::cli) struct BlockerEntry {
     pub(in crate::cli) serves_request: bool,
 }
 
-/// A live block.
+/// A block that would have to be freed.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct BlockEntry {
     pub(in crate::cli) address: u64,
@@ -227,7 +227,7 @@ pub(in crate::cli) struct LiveEntry {
 
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct RoomPlanEntry {
-    /// By what: one hole, whole segments, pages.
+    /// What makes the room: one hole, whole segments, or pages.
     pub(in crate::cli) by: &'static str,
     pub(in crate::cli) sentence: String,
     pub(in crate::cli) blocks: usize,

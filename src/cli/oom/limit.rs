@@ -1,12 +1,12 @@
-//! A cap that the user names with `--limit`, held against what the recording shows.
+//! Compares a cap that the user gives with `--limit` with what the recording shows.
 
 use super::{OomReport, PeakEntry, text};
 use vramscope_core::model::{Recording, SizeClass};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::Bytes;
 
-/// A cap below what was reserved when a request failed cannot have been in force, nor one under which it would have got a
-/// segment, nor one above all there is.
+/// Refuses a cap that cannot be the recording's: below what was reserved when a request failed, high enough for the segment that
+/// was refused, or above the device's memory.
 pub(super) fn check(limit: u64, recording: &Recording, report: &OomReport) -> Result<(), String> {
     // PyTorch holds the rounded request against the cap, and then maps whole pages of expandable segments.
     let expandable = recording.devices.iter().map(|d| &d.settings.conf).filter(|conf| conf.expandable_segments);

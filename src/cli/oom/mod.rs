@@ -82,7 +82,7 @@ pub(super) fn report_with(recording: &Recording, tables: &[DeviceTables], rules:
     Ok(report)
 }
 
-/// Adds one device.
+/// Adds the failures and the peak of one device.
 fn add(
     report: &mut OomReport,
     recording: &Recording,

@@ -14,7 +14,8 @@ use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 /// Kinds of earlier failures that get a line; the rest is counted.
 const KINDS: usize = 10;
 
-/// Writing to a String cannot fail, so results are dropped throughout. `in_full` tells every failure as the last one is told.
+/// The report as text. With `in_full` every failure is described like the last one. Writing to a String cannot fail, so results
+/// are dropped throughout.
 pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> String {
     let mut out = String::new();
     if report.ooms.is_empty() {
@@ -40,7 +41,7 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
         let earlier = counted(report.ooms_left_out as u64, "earlier failure was", "earlier failures were");
         let _ = writeln!(out, "{earlier} not examined.");
     }
-    // Of each device the last failure first: it is what the program's own message speaks of.
+    // For each device the last failure comes first: the program's own message is about it.
     let mut rest: &[OomEntry] = &report.ooms;
     while let Some(first) = rest.first() {
         let of_device = rest.iter().take_while(|o| o.device == first.device).count();
@@ -113,7 +114,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     }
     if !o.remedies.is_empty() {
         let _ = writeln!(out, "  what to do");
-        // The blocks to free stand above.
+        // The blocks to free are listed above.
         let is_above = |r: &&vramscope_core::diagnose::oom::Advice| r.sentence.starts_with("Hold less at that instant");
         for r in o.remedies.iter().filter(|r| !is_above(r)) {
             let from = match r.support {
@@ -272,7 +273,7 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
 
 /// The blocks of the way out: those of one line, role and size in one row, most bytes first.
 fn to_free(out: &mut String, blocks: &[BlockEntry]) {
-    /// Rows.
+    /// Maximum number of rows.
     const FEW: usize = 5;
     let mut kinds: Vec<(Vec<&BlockEntry>, u64)> = Vec::new();
     let kind = |b: &BlockEntry| (b.bytes, b.role, b.role_is_probable, b.place.clone(), b.whose.clone(), b.pending_free);
@@ -328,7 +329,7 @@ fn held(out: &mut String, held: &Composition) {
             writeln!(out, "  held at that moment, {}: {} from before profiling, and {blocks}", Bytes(held.bytes), Bytes(before))
         }
     };
-    // Of what was held before profiling no block is known.
+    // The blocks of memory held before profiling are unknown.
     let times = |n: u64| if n > 0 { format!("{} \u{d7}", count(n)) } else { String::new() };
     let mut table = Table::new("rrll");
     let size = SizeColumn::of(held.roles.iter().map(|r| r.bytes));

@@ -8,14 +8,14 @@ use serde_json::Value;
 
 /// The most bytes of the page that are read.
 const MOST: u64 = 4 << 20;
-/// Rows and words told of one group.
+/// Maximum number of rows and words of one group.
 const FEW: usize = 24;
 
-/// The page.
+/// The JSON page that was written beside a snapshot.
 pub(super) struct About(Value);
 
 impl About {
-    /// The page beside a snapshot; none where there is none, or it is no page of ours.
+    /// The page beside a snapshot; `None` if there is none or vramscope did not write it.
     pub(super) fn beside(snapshot: &Path) -> Option<Self> {
         let name = snapshot.file_name()?.to_str()?;
         let stem = name.split_once(".pickle").map(|(stem, _)| stem)?;
@@ -29,7 +29,7 @@ impl About {
         page["vramscope"].is_number().then_some(About(page))
     }
 
-    /// What names a machine and its people, and what stands in its place.
+    /// Names of the machine and its users, and what replaces them.
     pub(super) fn names(&self) -> Vec<(String, &'static str)> {
         let text = |key: &str| self.0[key].as_str().unwrap_or_default().to_owned();
         vec![(text("host"), "a host"), (text("folder"), "a folder")]

@@ -6,7 +6,7 @@ use super::Report;
 use vramscope_core::formats::export::redact::text_without_paths;
 use vramscope_core::units::shown;
 
-/// Characters of one text; no sentence of ours has so many, and a name that has is no name.
+/// Maximum number of characters of one text. No sentence of vramscope is this long, and no sensible name is.
 const LONGEST: usize = 3_000;
 
 /// Shows what would steer a reader's terminal or page (escapes, marks of direction), cuts what is too long, and with redaction leaves
@@ -15,7 +15,7 @@ const LONGEST: usize = 3_000;
 pub struct Hidden {
     is_on: bool,
     longest: usize,
-    /// What stands in the place of what; longest first, so that no part of a name stays.
+    /// Words and their replacements, longest first, so that no part of a name stays.
     words: Vec<(String, String)>,
 }
 
@@ -31,7 +31,7 @@ impl Hidden {
         Hidden { longest: (LONGEST >> steps).max(40), ..self.clone() }
     }
 
-    /// For a file of which nothing else is known.
+    /// For a file without anything else known about it.
     pub(super) fn of_file(is_on: bool, path: &Path) -> Self {
         let mut hidden = Hidden { is_on, longest: LONGEST, words: Vec::new() };
         hidden.hide(&path.display().to_string(), "the recording");

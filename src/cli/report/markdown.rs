@@ -1,5 +1,5 @@
-//! A report as Markdown, short enough for an issue. Names out of a file stand in code, and every other character that means something to
-//! Markdown or to GitHub (links, mentions, references) is escaped.
+//! A report as Markdown, short enough for an issue. Names from a file are written as code, and every other character that means
+//! something to Markdown or to GitHub (links, mentions, references) is escaped.
 
 use std::path::Path;
 

@@ -38,12 +38,12 @@ use vramscope_core::units::{Bytes, count};
 pub const MOST_HTML: usize = 2_000_000;
 /// The most characters of Markdown: GitHub refuses an issue of 65,536.
 pub const MOST_MARKDOWN: usize = 60_000;
-/// Devices that get a part of their own; of more there is a row each.
+/// Maximum number of devices with a part of their own; others have one row each.
 const PARTS: usize = 8;
 /// Columns of all timelines together, and cells of all maps.
 const COLUMNS: usize = 4_000;
 const CELLS: usize = 14_000;
-/// Changes to the program are tried unasked on recordings of at most so many events, which takes a second or two.
+/// Changes to the program are tried by default on recordings of at most this many events, which takes a second or two.
 const PLANNED: usize = 50_000;
 
 /// How a report is made.
@@ -136,7 +136,7 @@ pub struct Report {
     recording: Arc<Recording>,
     summary: Summary,
     oom: OomReport,
-    /// None where there is nothing that a rule can speak of.
+    /// `None` if there is nothing that a rule can look at.
     found: Option<Found>,
     /// One a device, in the recording's order; the busiest where there are very many.
     parts: Vec<Part>,
@@ -144,7 +144,7 @@ pub struct Report {
     about: Option<About>,
 }
 
-/// What a report tells of one device beyond the figures of the other commands.
+/// What a report has about one device beyond the figures of the other commands.
 struct Part {
     /// Its place in the recording.
     index: usize,
@@ -156,7 +156,7 @@ struct Part {
 /// What a plan from this one recording says.
 struct Planned {
     report: PlanReport,
-    /// What it was run at; none where nobody said so.
+    /// The size it was run at; `None` if the user gave none.
     at: Option<Size>,
     /// The size was read out of the file's name.
     is_guessed: bool,
@@ -241,7 +241,7 @@ impl Report {
         self.figures(part).doing.as_ref().map(|d| &d.peak)
     }
 
-    /// The answer, then what stands beside it.
+    /// The answer, and the lines beside it.
     fn lead(&self, part: &Part) -> (String, Vec<String>) {
         let figures = self.figures(part);
         let more = self.peak(part).map(|p| format!("{}.", p.sentence));
@@ -262,7 +262,7 @@ impl Report {
         (peak, self.closest(part).map(|p| p.sentence.clone()).into_iter().collect())
     }
 
-    /// What is told where there is no device to tell of.
+    /// What the report says about a recording without devices.
     fn without_parts(&self) -> Vec<String> {
         let counted = self.summary.devices.iter().zip(&self.summary.counters);
         let told: Vec<String> = counted.map(|(d, c)| format!("{}: {}", d.label, c.sentence)).collect();

@@ -10,7 +10,7 @@ const SCRIPT: &str = include_str!("page.js");
 const STYLE_HASH: &str = "6JJORcNIM00V8Vbt2N0k/nxW//5i6j4AH96P+PGo6aQ=";
 const SCRIPT_HASH: &str = "11a5+6IlzzhTPZdvlUVybOXv1QOUOb8DrnYats+8T4w=";
 
-/// A page that is being written. Markup is what stands in the source of this program; everything else is a text.
+/// A page that is being written. Only strings of this program's source are markup; everything else is text and escaped.
 pub(super) struct Page<'a> {
     out: String,
     pub(super) hidden: &'a Hidden,
@@ -49,7 +49,7 @@ impl<'a> Page<'a> {
         self
     }
 
-    /// A number of ours in markup.
+    /// A number inside markup.
     pub(super) fn number(&mut self, n: usize) -> &mut Self {
         self.out += &n.to_string();
         self
@@ -91,7 +91,7 @@ impl<'a> Page<'a> {
         self.raw("</span></div><canvas tabindex=0 role=img aria-label=\"").raw(label).raw("\"></canvas></figure>\n")
     }
 
-    /// The whole document.
+    /// The document around the content: head, styles and scripts.
     pub(super) fn finish(self, title: &str) -> String {
         let mut head = Page::new(self.hidden);
         head.raw("<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n");

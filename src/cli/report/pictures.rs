@@ -56,7 +56,7 @@ pub(super) struct Mark {
 /// Colours of roles, in the order of [`Role::ALL`]: the slots of the window's palette.
 pub(super) const ROLE_COLOURS: [&str; Role::ALL.len()] = ["r0", "r1", "r3", "r2", "r6", "r4", "r5", "r7", "r7", "r6", "other"];
 
-/// Those of [`CATEGORIES`].
+/// Colours of PyTorch's categories, in the order of [`CATEGORIES`].
 const CATEGORY_COLOURS: [&str; CATEGORIES.len()] = ["r0", "r3", "r4", "r5", "r2", "r1", "r6", "other"];
 
 impl Timeline {
@@ -169,7 +169,7 @@ fn highest_rows(len: usize, columns: usize, height: impl Fn(usize) -> u64) -> Ve
     bounds.windows(2).filter_map(of).collect()
 }
 
-/// A timeline of rows with times: columns are of even numbers of rows, and stand where their row does.
+/// A timeline of rows with times: columns have equal numbers of rows and are at the time of their row.
 fn over_time(recording: &Recording, times: &dyn Fn(usize) -> i64, last: i64, rows: &[usize]) -> Timeline {
     let first = rows.first().map_or(0, |&row| times(row)).min(times(0));
     let clock = recording.clock();
@@ -367,7 +367,7 @@ fn cell(
         let event = if is_known && born != NO_EVENT { i64::from(born) } else { -1 };
         return (bytes, kind(one), if is_known { place_of(one.lifetime) } else { -1 }, 1, event, free);
     }
-    // By what most of its bytes are.
+    // By the colour of most of its bytes.
     let mut sums: FxHashMap<i32, u64> = FxHashMap::default();
     for block in blocks {
         *sums.entry(kind(block)).or_default() += block.size;

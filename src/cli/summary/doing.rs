@@ -49,7 +49,7 @@ pub(in crate::cli) struct PhaseFound {
     pub(in crate::cli) last_event: u32,
 }
 
-/// The highest `active_bytes`.
+/// The highest `active_bytes` of the recording.
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::cli) struct Peak {
     pub(in crate::cli) bytes: u64,
@@ -143,7 +143,7 @@ impl Doing {
         &self.peak.sentence
     }
 
-    /// The line on the steps; empty where there are none.
+    /// The line about the steps; empty without steps.
     pub(super) fn steps(&self, whose: &str) -> String {
         match self.steps.count {
             0 => String::new(),

@@ -26,7 +26,7 @@ pub(super) fn of(s: &Summary) -> String {
         }
         let limit = doing.limit("");
         match s.devices.iter().filter_map(|d| d.doing.as_ref()).filter(|d| d.limit("") == limit).count() {
-            // What holds for several devices is said once.
+            // A limit of several devices is printed once.
             2.. if out.contains(&limit) => {}
             2.. => out += &limit,
             _ => out += &doing.limit(&whose),
@@ -198,12 +198,12 @@ pub(in crate::cli) fn peak(d: &DeviceSummary) -> String {
     format!("{}: {held}. {reserved}", d.label)
 }
 
-/// False for a device whose file tells of tensors and not of the segments that hold them: its zeros are no figures.
+/// False for a device whose file has tensors but not their segments: its zeros are then meaningless.
 pub(in crate::cli) fn knows_reserved(d: &DeviceSummary) -> bool {
     d.kind != "cpu" && (d.reserved_bytes.peak > 0 || tensors(d).peak == 0)
 }
 
-/// What tensors took: as asked for, or their blocks where only these are told.
+/// Memory of tensors: as requested, or their blocks if only these are known.
 fn tensors(d: &DeviceSummary) -> &Level {
     d.requested_bytes.as_ref().unwrap_or(&d.allocated_bytes)
 }

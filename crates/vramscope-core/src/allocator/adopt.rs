@@ -70,7 +70,7 @@ fn pool_of<S: EventSink>(a: &mut CachingAllocator<SimulatedMemory, S>, key: Pool
     if class == SizeClass::Small { a.private[at].small } else { a.private[at].large }
 }
 
-/// The runs of one expandable segment, with unmapped blocks between and behind them.
+/// The runs of one expandable segment, with unmapped blocks between them and after the last.
 fn adopt_range<S: EventSink>(
     a: &mut CachingAllocator<SimulatedMemory, S>,
     pool: PoolIx,

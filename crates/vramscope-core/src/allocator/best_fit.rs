@@ -21,7 +21,8 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         let (mut place, mut key, mut chosen) = candidates.next()?;
         if blocks[chosen].is_expandable() {
             if expandable {
-                // The tail of an expandable segment counts with the unmapped space behind it, so that a hole is preferred.
+                // The tail of an expandable segment counts together with the unmapped space after it, so that a hole is
+                // preferred.
                 let reach = |b: BlockIx| {
                     let block = &blocks[b];
                     let behind = block.next.get().map_or(0, |n| if blocks[n].mapped { 0 } else { blocks[n].size });

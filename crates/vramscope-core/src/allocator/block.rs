@@ -7,7 +7,7 @@ use std::ops::{Index, IndexMut};
 pub struct BlockIx(pub(crate) u32);
 
 impl BlockIx {
-    /// No block.
+    /// Marks the absence of a block, as at either end of a segment.
     pub(crate) const NONE: BlockIx = BlockIx(u32::MAX);
 
     #[inline]
@@ -15,7 +15,7 @@ impl BlockIx {
         self != Self::NONE
     }
 
-    /// `None` for [`BlockIx::NONE`].
+    /// The index; `None` for [`BlockIx::NONE`].
     #[inline]
     pub(crate) fn get(self) -> Option<BlockIx> {
         if self.is_some() { Some(self) } else { None }
@@ -124,7 +124,7 @@ impl Blocks {
         }
     }
 
-    /// Gives a block's place back. Its neighbours must not name it any more.
+    /// Frees the slot of a block. Its neighbours must no longer name it.
     pub(crate) fn remove(&mut self, ix: BlockIx) {
         // A size of zero marks the place vacant for `all`.
         self.table[ix.0 as usize].size = 0;

@@ -21,17 +21,17 @@ pub(crate) const LARGE: PoolIx = 0;
 /// The default pool's small half.
 pub(crate) const SMALL: PoolIx = 1;
 
-/// Hears every action of the allocator, in the order PyTorch's trace has them.
+/// Receives every action of the allocator, in the order of PyTorch's trace.
 pub trait EventSink {
     /// One action. `address` is the device's free bytes for [`Action::Oom`]; `pool` is `(0, 0)` for the default pool.
     fn event(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolKey);
 
-    /// A replay goes on to this event of its recording; what follows belongs to it.
+    /// A replay reaches this event of its recording; the actions that follow belong to it.
     #[inline]
     fn at(&mut self, _event: usize) {}
 }
 
-/// Nobody listens.
+/// A sink that ignores every action.
 impl EventSink for () {
     #[inline]
     fn event(&mut self, _: Action, _: u64, _: u64, _: u64, _: PoolKey) {}
@@ -39,22 +39,22 @@ impl EventSink for () {
 
 /// PyTorch's caching allocator of one device.
 ///
-/// Generic over the memory it manages and over who listens. A request costs a few ordered-map operations, about 0.3 µs on
+/// Generic over the memory it manages and the sink of its actions. A request costs a few ordered-map operations, about 0.3 µs on
 /// simulated memory.
 #[derive(Debug)]
 pub struct CachingAllocator<M, S> {
     pub(crate) version: TorchVersion,
     pub(crate) conf: AllocConf,
-    /// The device.
+    /// The memory that segments are taken from.
     pub memory: M,
-    /// The listener.
+    /// Receives every action.
     pub sink: S,
     pub(crate) limit: Option<u64>,
     pub(crate) total_reserved: u64,
     pub(crate) blocks: Blocks,
     pub(crate) pools: Vec<Pool>,
     pub(crate) private: Vec<PrivatePool>,
-    /// Where each of them is in the list.
+    /// Index in `private` of each pool.
     pub(crate) private_at: FxHashMap<PoolKey, usize>,
     pub(crate) freeable: Vec<PoolKey>,
     pub(crate) routes: Vec<Route>,
@@ -64,12 +64,12 @@ pub struct CachingAllocator<M, S> {
     pub(crate) routed_request: bool,
     pub(crate) use_on_oom: Vec<PoolKey>,
     pub(crate) no_split: Vec<PoolKey>,
-    /// Streams a block was used on, beside its own.
+    /// Streams that used a block, other than its own.
     pub(crate) recorded: FxHashMap<BlockIx, Vec<u64>>,
     pub(crate) recorded_in_capture: FxHashMap<BlockIx, Vec<u64>>,
     pub(crate) deferred: Vec<BlockIx>,
     pub(crate) pending: Vec<(u64, VecDeque<(u64, BlockIx)>)>,
-    /// Freed blocks whose completion somebody outside tells.
+    /// Freed blocks whose completion the caller reports, see [`complete_free`](Self::complete_free).
     pub(crate) pending_outside: Waiting,
     pub(crate) reservations: Vec<Reservation>,
     pub(crate) segments_made: u32,
@@ -78,7 +78,7 @@ pub struct CachingAllocator<M, S> {
     pub(crate) stats: MemoryStats,
     pub(crate) reach: Reach,
     pub(crate) throws_early: bool,
-    /// Nobody hears of what happens.
+    /// True while actions are not sent to the sink.
     is_mute: bool,
 }
 
@@ -130,12 +130,12 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.limit = has_limit.then(|| (fraction * self.memory.total() as f64) as u64);
     }
 
-    /// The most bytes that may be reserved; `None` is no limit but the device's.
+    /// Sets the most bytes that may be reserved; with `None` only the device limits.
     pub fn set_limit(&mut self, limit: Option<u64>) {
         self.limit = limit;
     }
 
-    /// The settings in force.
+    /// The settings that the allocator follows.
     #[must_use]
     pub fn conf(&self) -> &AllocConf {
         &self.conf
@@ -162,7 +162,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         (self.total_reserved, self.stats.allocated_bytes.all.current)
     }
 
-    /// `reset_peak_memory_stats`.
+    /// Sets every peak to the current value, as `reset_peak_memory_stats` does.
     pub fn reset_peaks(&mut self) {
         self.stats.reset_peaks();
     }
@@ -226,7 +226,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         served
     }
 
-    /// Frees a block at once or, when other streams used it, once their work is done.
+    /// Frees a block: at once, or after the work of other streams that used it.
     pub fn free(&mut self, block: BlockIx) {
         self.let_go(block);
         if !self.blocks[block].recorded {
@@ -238,14 +238,15 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Frees a block whose completion [`complete_free`](Self::complete_free) will tell, or a synchronising flush; for replays.
+    /// Frees a block that becomes reusable with [`complete_free`](Self::complete_free), or with a synchronising flush; for
+    /// replays.
     pub fn free_later(&mut self, block: BlockIx) {
         self.let_go(block);
         self.blocks[block].events += 1;
         self.pending_outside.push(block);
     }
 
-    /// Frees a block at once without a word, as PyTorch 2.0 does with one whose allocation it has not recorded.
+    /// Frees a block at once without sending an action, as PyTorch 2.0 does with a block whose allocation it did not record.
     pub(crate) fn free_untraced(&mut self, block: BlockIx) {
         self.is_mute = true;
         self.let_go(block);

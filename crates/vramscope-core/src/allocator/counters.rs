@@ -5,13 +5,13 @@ use crate::model::SizeClass;
 /// One figure over time: current, peak, and what was added and taken in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
-    /// Now.
+    /// Value now: a count or bytes, as the field of [`MemoryStats`] says.
     pub current: u64,
-    /// The most it ever was.
+    /// Highest value since the start or the last reset of the peaks.
     pub peak: u64,
-    /// Everything that was added.
+    /// Sum of all increases.
     pub allocated: u64,
-    /// Everything that was taken away.
+    /// Sum of all decreases.
     pub freed: u64,
 }
 
@@ -39,11 +39,11 @@ impl Counter {
 /// One figure for both pools together, for the small one and for the large one. Private pools count with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounter {
-    /// Both.
+    /// Both pools together.
     pub all: Counter,
     /// Requests of at most 1 MiB.
     pub small: Counter,
-    /// Larger ones.
+    /// Requests of more than 1 MiB.
     pub large: Counter,
 }
 
@@ -80,23 +80,23 @@ pub struct MemoryStats {
     pub active: PoolCounter,
     /// Free pieces of segments that are in part in use.
     pub inactive_split: PoolCounter,
-    /// Bytes of [`allocation`](Self::allocation).
+    /// Bytes of the blocks in [`allocation`](Self::allocation).
     pub allocated_bytes: PoolCounter,
     /// Bytes taken from the device.
     pub reserved_bytes: PoolCounter,
-    /// Bytes of [`active`](Self::active).
+    /// Bytes of the blocks in [`active`](Self::active).
     pub active_bytes: PoolCounter,
-    /// Bytes of [`inactive_split`](Self::inactive_split).
+    /// Bytes of the blocks in [`inactive_split`](Self::inactive_split).
     pub inactive_split_bytes: PoolCounter,
-    /// What programs asked for, of active blocks.
+    /// Bytes that the program requested, of active blocks.
     pub requested_bytes: PoolCounter,
     /// Allocations of at least `max_split_size`.
     pub oversize_allocations: Counter,
     /// Segments of at least `max_split_size`.
     pub oversize_segments: Counter,
-    /// Attempts after the cache was emptied.
+    /// Times the device was asked again after the cache was emptied.
     pub num_alloc_retries: u64,
-    /// Requests that failed.
+    /// Requests that failed with [`OutOfMemory`](super::OutOfMemory).
     pub num_ooms: u64,
     /// Times all streams with pending frees were waited for.
     pub num_sync_all_streams: u64,
@@ -153,7 +153,7 @@ impl MemoryStats {
         out
     }
 
-    /// `reset_peak_memory_stats`.
+    /// Sets every peak to the current value, as `reset_peak_memory_stats` does.
     pub fn reset_peaks(&mut self) {
         for c in [
             &mut self.allocation,

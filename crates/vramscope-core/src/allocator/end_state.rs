@@ -9,11 +9,11 @@ use crate::model::{Action, Block, BlockState, DeviceRecording, PoolKey, Segment,
 /// A segment, or one contiguous mapped run of an expandable one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSegment {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes: the sum of its blocks.
     pub size: u64,
-    /// Raw stream handle.
+    /// Raw stream handle; 0 is the default stream.
     pub stream: u64,
     /// `(0, 0)` for the default pool.
     pub pool: PoolKey,
@@ -28,11 +28,11 @@ pub struct HeldSegment {
 /// A block of a [`HeldSegment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBlock {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size of the whole block in bytes.
     pub size: u64,
-    /// What was asked for; stale for a free block.
+    /// Bytes that were requested; stale for a free block.
     pub requested: u64,
     /// Live, pending or free.
     pub state: BlockState,

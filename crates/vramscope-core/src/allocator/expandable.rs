@@ -30,8 +30,8 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(Some(candidate))
     }
 
-    /// Where a request can grow: the lowest unmapped range, with the free block before it, that leads far enough. A new
-    /// reservation when there is none.
+    /// Where a request can grow: the lowest unmapped range that is large enough together with the free block before it. Makes a
+    /// new reservation if there is none.
     fn find_expandable(&mut self, pool: PoolIx, rounded: u64, stream: u64) -> Result<Option<BlockIx>, AllocError> {
         if let Some(home) = self.pools[usize::from(pool)].stream(stream) {
             for &unmapped in home.unmapped.values() {
@@ -121,8 +121,8 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(true)
     }
 
-    /// Unmaps the whole pages inside a free block; what lies before and behind them stays mapped and free.
-    /// Afterwards `block` is the unmapped part.
+    /// Unmaps the whole pages inside a free block; the parts before and after them stay mapped and free. Afterwards `block` is
+    /// the unmapped part.
     pub(crate) fn unmap(&mut self, block: BlockIx) -> Result<(), AllocError> {
         let b = &self.blocks[block];
         let (address, size, stream, pool, segment, reservation) = (b.address, b.size, b.stream, b.pool, b.segment, b.reservation);

@@ -3,7 +3,7 @@
 /// Why the device did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// Not enough memory left; the allocator goes on to its next resort.
+    /// Not enough memory left; the allocator then tries its next way to find some.
     #[error("the device is out of memory")]
     OutOfMemory,
     /// Anything else: the request fails with this text.
@@ -27,7 +27,7 @@ pub trait DeviceMemory {
     /// [`DeviceError::OutOfMemory`] when it does not fit.
     fn malloc(&mut self, size: u64, stream: u64) -> Result<u64, DeviceError>;
 
-    /// `cudaFree` of what [`malloc`](Self::malloc) gave.
+    /// `cudaFree` of memory that [`malloc`](Self::malloc) returned.
     fn free(&mut self, address: u64, size: u64);
 
     /// `cuMemAddressReserve`: addresses without memory behind them.

@@ -2,21 +2,21 @@
 
 use crate::model::{AllocConf, TorchVersion};
 
-/// The most that a run came to. Bytes.
+/// The highest values of a run, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The largest request.
+    /// The largest request, before rounding.
     pub request: u64,
     /// The largest free block, new segments among them.
     pub block: u64,
     /// The most that was reserved when a request found no free block.
     pub reserved: u64,
-    /// The same with the segment that the request needed.
+    /// The highest sum of [`reserved`](Self::reserved) and the segment that the request needed.
     pub asked: u64,
 }
 
 impl Reach {
-    /// As far as either of two runs came.
+    /// The higher value of two runs, field by field.
     #[must_use]
     pub fn or(self, other: Reach) -> Reach {
         Reach {
@@ -38,7 +38,7 @@ impl Reach {
         let (conf, other) = (a.0, b.0);
         let rounds_alike = || {
             let last = AllocConf::division_index(self.request);
-            // One division is none, but for releases up to 2.3.
+            // One division means no rounding, except in releases up to 2.3.
             let plain = |divisions: u32| if version.is_at_least(4) { divisions.max(1) } else { divisions };
             (0..=last).all(|i| plain(conf.roundup_power2_divisions[i]) == plain(other.roundup_power2_divisions[i]))
         };

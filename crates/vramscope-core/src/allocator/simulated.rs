@@ -15,9 +15,9 @@ pub struct Growth {
     pub event: EventId,
     /// Pages mapped into an expandable segment; otherwise a whole segment.
     pub is_map: bool,
-    /// Its first byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Bytes by which reserved memory grew.
     pub size: u64,
     /// The stream that it is for.
     pub stream: u64,
@@ -49,7 +49,7 @@ const RANGE_STEP: u64 = 1 << 38;
 /// Where random places lie.
 const RANDOM_BASE: u64 = 0x7100_0000_0000;
 
-/// A simulated device.
+/// A device that counts bytes and chooses addresses, without memory behind them.
 #[derive(Clone, Debug)]
 pub struct SimulatedMemory {
     total: u64,

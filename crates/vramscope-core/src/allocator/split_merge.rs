@@ -140,7 +140,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         size
     }
 
-    /// Drops a block and what side tables know of it.
+    /// Removes a block, also from the tables beside the blocks.
     pub(crate) fn forget(&mut self, block: BlockIx) {
         if !self.recorded_in_capture.is_empty() {
             self.recorded_in_capture.remove(&block);
@@ -148,7 +148,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.blocks.remove(block);
     }
 
-    /// Puts a block among the free ones and stamps its age.
+    /// Adds a block to the free ones and stores its age.
     pub(crate) fn insert_free(&mut self, block: BlockIx) {
         let b = &mut self.blocks[block];
         let pool = &mut self.pools[usize::from(b.pool)];

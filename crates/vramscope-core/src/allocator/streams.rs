@@ -55,7 +55,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Polls each stream's oldest events; an unfinished one hides finished ones behind it.
+    /// Polls each stream's oldest events; an unfinished event hides finished ones after it.
     pub(crate) fn process_events(&mut self) -> Result<(), AllocError> {
         if self.deferred.is_empty() && self.pending.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What each block is for: decided once for every allocation of a device, from the phases, the steps, sizes and lives.
+//! The role of each block: decided once for every allocation of a device, from phases, steps, sizes and lifetimes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,10 +11,10 @@ use super::{blind, cache, forward, older};
 use crate::model::{Action, StackId, StreamId};
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// Fewer blocks of the gradients' sizes are no optimizer written by hand.
+/// Fewer blocks of the gradients' sizes than this are not taken for a hand-written optimizer.
 const FEWEST_BY_HAND: u32 = 4;
 
-/// The start of a recording: one part in so many of its events.
+/// The start of a recording is one part in this many of its events.
 const START_SHARE: u32 = 10;
 /// The role of every block, by lifetime. O(lifetimes).
 pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
@@ -62,7 +62,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     of
 }
 
-/// What the phase that made a block says of it; forward blocks are looked at together later.
+/// The role that a block's phase gives it; forward blocks are decided together later.
 fn in_run(
     case: &Case<'_>,
     id: LifetimeId,
@@ -145,7 +145,7 @@ fn short(case: &Case<'_>) -> u64 {
     (case.device.events.len() as u64 / 50).max(64)
 }
 
-/// What loading made: weights where it stays. Returns their sizes.
+/// Decides what loading made: weights if it stays. Returns their sizes.
 fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     let mut weights = Sizes::default();
     let works = |run: &&Run| matches!(run.part, Part::Forward | Part::Backward | Part::Optimizer);
@@ -166,7 +166,7 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
             let (born, gone) = (case.born(id), case.gone(id));
             let at = case.phases.runs.partition_point(|r| r.events.0 <= born);
             let next = case.phases.runs[at..].iter().find(works);
-            // A constructor that goes on allocating builds no model.
+            // A constructor that keeps allocating does not build a model.
             let stack = case.tables.lifetimes.stack(case.device, id);
             if !sense.makes_weights && next.is_none() && last.get(&stack).is_some_and(|&l| l >= start) {
                 continue;
@@ -192,8 +192,8 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     weights
 }
 
-/// How many gradients there are of each size: what the backward pass that leaves most behind leaves behind. Where weights are known,
-/// of their sizes alone.
+/// Number of gradients of each size: what the backward pass with most survivors leaves behind. If weights are known, only of
+/// their sizes.
 fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
     let (mut gradients, mut most) = (Sizes::default(), 0);
     let end = case.device.events.len() as u32;
@@ -201,7 +201,7 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
         let (mut strict, mut late) = ((Sizes::default(), 0), (Sizes::default(), 0));
         for id in run.ids() {
             let (size, gone) = (case.size(id), case.gone(id));
-            // Where the trace ends in backward, what is held is no gradient for that alone.
+            // If the trace ends in backward, blocks held then are not gradients for that reason alone.
             let is_cut = gone == NO_EVENT && run.events.1 == end;
             if case.sense(id).is_recomputed
                 || gone <= case.last_birth(run)

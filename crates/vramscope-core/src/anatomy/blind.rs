@@ -1,4 +1,4 @@
-//! Roles without stacks: what sizes and lives tell beside steps that repeat. All of it is "probably".
+//! Roles without stacks, from sizes and lifetimes and steps that repeat. All of them are "probably".
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -6,9 +6,9 @@ use super::case::{Case, Decided, Sizes, is_cublas_size, is_workspace_size};
 use super::role::{Because, Role};
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// A program trains where its gradients are at least one part in so many of what it keeps.
+/// A program trains if its gradients are at least one part in this many of what it keeps.
 const LEAST_GRADIENTS: u64 = 8;
-/// What is freed within the last part in so many of its step is freed by `zero_grad`.
+/// What is freed within the last part in this many of its step is freed by `zero_grad`.
 const END_OF_STEP: u32 = 20;
 
 /// Decides what nothing else has decided. O(lifetimes log lifetimes).
@@ -85,7 +85,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let born_before = |event: u32| event.checked_sub(1).map_or(case.phases.first_row, |e| case.tables.lifetimes.born_by(e));
         let rows: Vec<LifetimeId> = (born_before(bounds[step])..born_before(bounds[step + 1])).map(LifetimeId).collect();
         let height = trains.then(|| height(case, &rows));
-        // What outlives the next step too is neither; what it is for nothing tells.
+        // What outlives the next step too is neither; its role is unknown.
         let next_over = bounds.get(step + 2).copied().unwrap_or(NO_EVENT);
         for id in rows.into_iter().filter(|&id| case.gone(id) <= next_over) {
             let is_kept = height.is_some_and(|at| case.born(id) <= at && case.gone(id) > at);
@@ -94,7 +94,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// The event at which most of what a step makes is alive: there forward ends.
+/// The event at which most of what a step makes is live: the end of forward.
 fn height(case: &Case<'_>, rows: &[LifetimeId]) -> u32 {
     let mut changes: Vec<(u32, i64)> = Vec::with_capacity(rows.len() * 2);
     for &id in rows {

@@ -1,4 +1,4 @@
-//! Caches of the user's own that grow by copies, where no library's name tells.
+//! Caches of the user's own code that grow by copies, which no library's name identifies.
 
 use rustc_hash::FxHashMap;
 

@@ -19,7 +19,7 @@ const CUBLAS_WORKSPACE: u64 = 8_519_680;
 /// How many blocks there are of each requested size.
 pub(super) type Sizes = FxHashMap<u64, u32>;
 
-/// What was decided of one block.
+/// The decision about one block.
 pub(super) type Decided = (Role, Because);
 
 /// What all decisions look at.
@@ -35,8 +35,8 @@ impl Case<'_> {
         self.tables.lifetimes.requested(self.device, id)
     }
 
-    /// It is as large as one of these. Where only whole blocks are known two tensors of one shape may differ by what the allocator
-    /// does not split off: up to 1 MiB of a block above that.
+    /// True if its size is one of `sizes`. If only whole blocks are known, two tensors of one shape may differ by what the
+    /// allocator does not split off: up to 1 MiB of a block above that.
     pub(super) fn is_one_of(&self, sizes: &Sizes, size: u64) -> bool {
         let is_near = |&other: &u64| other.min(size) > MEBIBYTE && other.abs_diff(size) <= MEBIBYTE;
         sizes.contains_key(&size) || (self.device.events.sizes_are_blocks && sizes.keys().any(is_near))
@@ -63,7 +63,7 @@ impl Case<'_> {
         self.tables.lifetimes.len() as u32
     }
 
-    /// It is still held when the program goes on to what follows a run.
+    /// True if it is still held when the run after `run` begins.
     pub(super) fn outlives(&self, id: LifetimeId, run: &Run) -> bool {
         self.gone(id) >= run.events.1
     }
@@ -80,7 +80,7 @@ pub(super) fn is_workspace_size(size: u64) -> bool {
     WORKSPACES.contains(&size)
 }
 
-/// True for the size that is cuBLAS' alone.
+/// True for the size that only cuBLAS uses.
 pub(super) fn is_cublas_size(size: u64) -> bool {
     size == CUBLAS_WORKSPACE
 }
@@ -124,7 +124,7 @@ pub(super) fn by_stack_alone(case: &Case<'_>, id: LifetimeId, weights: &Sizes) -
     })
 }
 
-/// The optimizer in the trace keeps two tensors a weight.
+/// True if the optimizer in the trace keeps two tensors per weight.
 pub(super) fn has_adam(case: &Case<'_>) -> bool {
     case.phases.runs.iter().any(|r| r.part == Part::Optimizer && r.bits & ADAM != 0)
 }

@@ -12,36 +12,36 @@ use crate::tables::{DeviceTables, LifetimeId, StackNames};
 /// What one role holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleHeld {
-    /// The role.
+    /// The role that holds it.
     pub role: Role,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of live blocks.
     pub count: u64,
-    /// Of those bytes, the ones whose role is inferred from sizes, numbers and lives alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
 }
 
 /// What one place holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineHeld {
-    /// `model.py:41`, or in words where no line is known.
+    /// `model.py:41`, or a description if no line is known.
     pub place: String,
-    /// One of its stacks; none where no line is known.
+    /// One of its stacks; `None` if no line is known.
     pub stack: Option<StackId>,
-    /// The frame of the line, where one is known.
+    /// The frame of the line; `None` if no line is known.
     pub frame: Option<FrameId>,
-    /// It stands for all blocks of this size, where no stacks were recorded.
+    /// Set if no stacks were recorded: the row then has all blocks of this size.
     pub size: Option<u64>,
     /// The role of most of its bytes.
     pub role: Role,
-    /// How many of its bytes are of that role.
+    /// Bytes of that role.
     pub of_role: u64,
-    /// Of its bytes the ones whose role is inferred from sizes, numbers and lives alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of live blocks.
     pub count: u64,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
@@ -50,32 +50,32 @@ pub struct LineHeld {
 /// What one module holds, with the modules inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleHeld {
-    /// `GPT2Block` where the recording names modules; else the line that calls it, `modeling_gpt2.py:608`, or a group in words:
+    /// `GPT2Block` if the recording names modules; otherwise the line that calls it, `modeling_gpt2.py:608`, or a group in words:
     /// `weights`, `backward, no stack`.
     pub name: String,
     /// The names around it, outermost first, its own last.
     pub path: Vec<String>,
-    /// The line that calls it; none for a group.
+    /// The line that calls it; `None` for a group.
     pub line: Option<FrameId>,
-    /// It stands beside its own parts, and holds what is in none of them.
+    /// True for the row beside a module's parts that has what is in none of them.
     pub is_rest: bool,
-    /// How often it is there: the layers that one line of a loop calls.
+    /// Number of instances: the layers that one line of a loop calls.
     pub repeats: u64,
     /// Bytes of whole blocks, those of its parts included.
     pub bytes: u64,
-    /// Blocks, likewise.
+    /// Number of live blocks, those of its parts included.
     pub count: u64,
     /// The modules inside, largest first.
     pub parts: Vec<ModuleHeld>,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
-    /// It is a module, and no group.
+    /// True for a module, false for a group.
     pub is_module: bool,
-    /// The role that it stands for, where it is a group of one.
+    /// The role, if it is the group of one.
     pub role: Option<Role>,
-    /// Of its bytes the ones whose role is inferred from sizes, numbers and lives alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
-    /// It is a container, which calls what it holds one after the other.
+    /// True for a container, which calls its modules one after the other.
     loops: bool,
     /// The modules of its class, where they have names of their own.
     instances: FxHashSet<FrameId>,
@@ -84,13 +84,13 @@ pub struct ModuleHeld {
 /// What is held after an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Composition {
-    /// The event.
+    /// The event after which it is held.
     pub event: u32,
     /// Bytes of whole blocks, those that wait for another stream included.
     pub bytes: u64,
-    /// Of those, what the source tells beyond its blocks: allocated before profiling began. Their role is unknown.
+    /// The part of these that the source reports beyond its blocks: allocated before profiling began. Its role is unknown.
     pub before: u64,
-    /// Blocks.
+    /// Number of live blocks; [`before`](Self::before) adds none.
     pub count: u64,
     /// Every role that holds something, most bytes first.
     pub roles: Vec<RoleHeld>,
@@ -104,8 +104,8 @@ pub struct Composition {
 const LISTED: usize = 100;
 
 impl Composition {
-    /// What is held after an event by the blocks that are `asked` for; `None` is what a trace says was held before profiling, of which
-    /// no block is known. O(live blocks times the depth of their stacks).
+    /// What the blocks that are `asked` for hold after an event. `asked(None)` is the memory that a trace reports from before
+    /// profiling, without blocks. O(live blocks × depth of their stacks).
     #[must_use]
     pub fn at(
         recording: &Recording,
@@ -183,13 +183,13 @@ impl Composition {
         Composition { event, bytes: tree.bytes + before, before, count: tree.count, roles, lines, modules: tree.parts }
     }
 
-    /// What a role holds; nothing where it holds nothing.
+    /// What a role holds; zeros if it holds nothing.
     #[must_use]
     pub fn role(&self, role: Role) -> RoleHeld {
         self.roles.iter().copied().find(|r| r.role == role).unwrap_or(RoleHeld { role, ..RoleHeld::default() })
     }
 
-    /// The largest share in a sentence: `Half of it is activations.`; empty where nothing is known.
+    /// The largest share in a sentence: `Half of it is activations.`; empty if nothing is known.
     #[must_use]
     pub fn sentence(&self) -> String {
         let Some(first) = self.roles.first().filter(|r| self.bytes > 0 && r.role != Role::Unknown) else { return String::new() };
@@ -281,7 +281,7 @@ impl ModuleHeld {
         self.parts.sort_by(|a, b| (b.bytes, &a.name).cmp(&(a.bytes, &b.name)));
     }
 
-    /// The whole model is one call: its parts stand in its place, and what it holds itself beside them.
+    /// If the whole model is one call, its parts take its place, next to what it holds itself.
     fn enter(&mut self) {
         let mut models = self.parts.iter().enumerate().filter(|(_, p)| !p.parts.is_empty());
         let Some((at, model)) = models.next().filter(|(_, m)| m.repeats == 1) else { return };
@@ -303,13 +303,13 @@ impl ModuleHeld {
         self.sort();
     }
 
-    /// Its blocks.
+    /// The row to ask [`OwnBlocks`](super::OwnBlocks) for. If it [`is_rest`](Self::is_rest), without the blocks of the parts.
     #[must_use]
     pub fn which(&self) -> Which {
         if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
     }
 
-    /// The recording names it, so that it is not called by the line that calls it.
+    /// True if the recording names the module; otherwise its name is the line that calls it.
     #[must_use]
     pub fn is_named(&self) -> bool {
         !self.instances.is_empty()

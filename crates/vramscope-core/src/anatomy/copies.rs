@@ -3,12 +3,12 @@
 use crate::model::{Action, DeviceRecording};
 use crate::tables::{DeviceTables, LifetimeId};
 
-/// Fewer copies than this are no habit.
+/// Fewer copies than this are not taken for a pattern.
 pub(super) const LEAST_COPIES: usize = 8;
-/// A block takes the place of one that is freed within so many events.
+/// A block takes the place of one that is freed within this many events.
 const SOON: u32 = 8;
 
-/// True where some of these grow by copies as a habit: a cache that is used from one call to the next.
+/// True if some of these grow by copies repeatedly: a cache that is used from one call to the next.
 pub(super) fn grows(device: &DeviceRecording, tables: &DeviceTables, ids: impl Iterator<Item = LifetimeId>) -> bool {
     ids.filter(|&id| copied_from(device, tables, id).is_some()).take(LEAST_COPIES).count() == LEAST_COPIES
 }

@@ -9,13 +9,13 @@ use super::sense::Part;
 use crate::model::StackId;
 use crate::tables::LifetimeId;
 
-/// A graph that no backward pass uses keeps blocks of at least so many stacks.
+/// A graph that no backward pass uses keeps blocks of at least this many stacks.
 const STACKS_OF_A_GRAPH: usize = 5;
-/// And of the pass's blocks at least one in so many.
+/// And at least one in this many of the pass's blocks.
 const SHARE_OF_A_GRAPH: usize = 5;
-/// Blocks that one operator makes at most: copies of its arguments, a workspace, its result.
+/// Maximum number of blocks that one operator makes: copies of its arguments, a workspace, its result.
 const OF_ONE_LINE: u32 = 8;
-/// Smaller sizes are not looked at as copies of weights: too much has them.
+/// Smaller sizes are not tested as copies of weights, because too many blocks have them.
 const LEAST_COPY: u64 = 1024;
 
 /// One forward pass, or the part of one that nothing interrupts: its rows, and the event that what it keeps is alive after.
@@ -25,7 +25,7 @@ struct Pass {
     leads_to_backward: bool,
 }
 
-/// Decides what forward blocks are that nothing else has decided. O(lifetimes).
+/// Decides the forward blocks that nothing else has decided. O(lifetimes).
 pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
     let passes = passes(case);
     for (at, pass) in passes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What single frames mean, by the file and function names of PyTorch and the usual libraries: a set of bits a frame.
+//! What single frames mean, by the file and function names of PyTorch and common libraries: one set of bits per frame.
 //!
 //! Names are read with forward slashes, as recordings from Windows have others.
 
@@ -6,7 +6,7 @@ use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
 use crate::model::{Frame, StackTable};
 use crate::tables::is_framework;
 
-/// `Module.__call__`: stands around every module's `forward`.
+/// `Module.__call__`, which calls every module's `forward`.
 pub(super) const CALL: u32 = 1;
 /// A function called `forward`.
 pub(super) const FORWARD: u32 = 1 << 1;
@@ -18,13 +18,13 @@ pub(super) const OPTIMIZER: u32 = 1 << 3;
 pub(super) const LOADS: u32 = 1 << 4;
 /// The user's own constructor or loader.
 pub(super) const BUILDS: u32 = 1 << 5;
-/// `torch.nn.functional`.
+/// A file of `torch.nn.functional`.
 pub(super) const FUNCTIONAL: u32 = 1 << 6;
 /// A container of modules, whose one line calls them all.
 pub(super) const CONTAINER: u32 = 1 << 7;
-/// Written in Python.
+/// A frame of Python code, not of C++.
 pub(super) const PYTHON: u32 = 1 << 8;
-/// A key-value cache.
+/// A function or file named after a key-value cache.
 pub(super) const CACHE: u32 = 1 << 9;
 /// A collective, or the buffers of one.
 pub(super) const COLLECTIVE: u32 = 1 << 10;
@@ -44,11 +44,11 @@ pub(super) const CASTS: u32 = 1 << 16;
 pub(super) const REDUCES: u32 = 1 << 18;
 /// `step` in a file that is named after an optimizer.
 pub(super) const STEP: u32 = 1 << 19;
-/// Evaluates.
+/// A test or validation loop.
 pub(super) const EVALUATES: u32 = 1 << 20;
 /// A closure, as optimizers call.
 pub(super) const CLOSURE: u32 = 1 << 21;
-/// An optimizer that keeps two tensors a weight.
+/// An optimizer that keeps two tensors per weight.
 pub(super) const ADAM: u32 = 1 << 22;
 /// The user's own function, named after a cache.
 pub(super) const NAMED_CACHE: u32 = 1 << 23;
@@ -61,7 +61,8 @@ pub(super) const APPLIES: u32 = 1 << 26;
 /// Computes on activations alone, without weights that autocast would copy.
 pub(super) const WEIGHTLESS: u32 = 1 << 27;
 
-/// A function that reads a prompt in, or goes on from it token by token. Without a key-value cache `decode` is half of an autoencoder.
+/// A function that processes a prompt, or continues it token by token. Without a key-value cache `decode` is half of an
+/// autoencoder.
 pub(super) const PREFILLS: u32 = 1 << 28;
 pub(super) const DECODES: u32 = 1 << 29;
 
@@ -99,7 +100,7 @@ const MODELS: &[&str] = &[
     "diffusers/models",
     "torch/ao/nn",
 ];
-/// Where optimizers live.
+/// Parts of paths where optimizers are.
 const OPTIMIZERS: &[&str] = &[
     "torch/optim/",
     "/optimizers/",
@@ -116,7 +117,7 @@ const FSDP: &[&str] =
 const COLLECTIVES: &[&str] =
     &["distributed/distributed_c10d", "distributed/_functional_collectives", "nn/parallel/comm.py", "deepspeed/comm"];
 
-/// Inference servers.
+/// Parts of paths of inference servers.
 const SERVERS: [&str; 3] = ["vllm/", "sglang/", "text_generation_server/"];
 
 /// The bits of a frame.

@@ -11,10 +11,10 @@ use crate::anatomy::steps::{StepSource, Steps};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// A loop counts from one part in so many of the allocations on.
+/// A loop counts if it makes at least one part in this many of the allocations.
 const LEAST_SHARE: usize = 20;
 
-/// The steps of a device; empty where nothing tells. O(lifetimes).
+/// The steps of a device; empty if nothing shows them. O(lifetimes).
 pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     if !phases.has_stacks {
         return by_period(device, tables, phases);
@@ -97,7 +97,7 @@ fn steps(mut bounds: Vec<u32>, source: StepSource) -> Steps {
     Steps { bounds, source, confidence, ..Steps::default() }
 }
 
-/// `train.py:71`.
+/// A frame's place: `train.py:71`.
 fn place(stacks: &StackTable, frame: FrameId) -> String {
     stacks.frame(frame).map_or_else(String::new, |f| stacks.location(f))
 }
@@ -109,7 +109,7 @@ fn of_ends(ends: &[u32], phases: &Phases, source: StepSource) -> Steps {
     steps([first].into_iter().chain(ends.iter().copied()).collect(), source)
 }
 
-/// From how many places optimizers are stepped.
+/// Number of places that step optimizers.
 pub(super) fn optimizers(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> usize {
     let runs = phases.runs.iter().filter(|run| run.part == Part::Optimizer);
     let senses = runs.flat_map(|run| run.rows.0..run.rows.1).map(|row| phases.of_row(device, tables, row));
@@ -210,7 +210,7 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     Some(steps(bounds.collect(), source))
 }
 
-/// What stands outside of the call of the model: the same for calls from the same lines.
+/// Identifies the frames outside the call of the model: the same for calls from the same lines.
 fn caller<'a>(
     stacks: &'a StackTable,
     device: &DeviceRecording,
@@ -231,7 +231,7 @@ fn calls_of_a_step(callers: &[&[FrameId]]) -> usize {
     }
 }
 
-/// The modules that a stack passes through, outermost first: of each the line of its `forward` that goes on.
+/// The modules that a stack passes through, outermost first: for each the line of its `forward` that calls the next.
 fn chain(stacks: &StackTable, phases: &Phases, stack: StackId) -> Vec<FrameId> {
     let frames = stacks.frames(stack);
     let inside = (phases.sense(stack).inside as usize).min(frames.len());
@@ -326,10 +326,10 @@ fn calls(tables: &DeviceTables, rows: &[u32], starts: Vec<u32>, variable: impl F
 /// The shortest period in requests: stacks tell one line from another, sizes do not tell a step from the layers of one.
 const SHORTEST: usize = 3;
 const SHORTEST_OF_SIZES: usize = 32;
-/// A period of so few requests, of which so large a share stays, is a model that is loaded layer by layer.
+/// A period of fewer requests than this, most of which stay, is a model that is loaded layer by layer.
 const REQUESTS_OF_A_LAYER: usize = 40;
 const SHARE_THAT_STAYS: usize = 4;
-/// Loading reads in at most so many times the bytes that it keeps: four bytes a weight for half a byte.
+/// Loading allocates at most this many times the bytes that it keeps: four bytes per weight for half a byte.
 const MOST_TEMPORARY: u64 = 8;
 
 /// Steps where no stack tells: requests that come again in the same order, by their stacks or, without those, by their sizes.

@@ -1,11 +1,11 @@
-//! The anatomy of a recording: what the program was doing, found once and asked by everything else.
+//! The anatomy of a recording: what the program was doing, found once and used by everything else.
 //!
-//! [`Phases`] are runs of allocations in one part of the program, by the names in their call stacks. [`Steps`] are the iterations of
-//! its own loop. [`Role`]s say what each block is for, also of those older than the history: by phases, steps, sizes and lives. What is
-//! inferred from sizes and lives alone is marked as such, and told with "probably".
+//! [`Phases`] are runs of allocations in one part of the program, by the names in their call stacks. [`Steps`] are the iterations
+//! of its own loop. [`Role`]s say what each block is for, also blocks older than the history: by phases, steps, sizes and
+//! lifetimes. A role that is inferred from sizes and lifetimes alone is marked, and shown with "probably".
 //!
-//! Source of the rules: 210 recordings that others published, and programs whose tensors were asked for their addresses; how often each
-//! is right stands in `docs/FINDINGS.md`.
+//! Source of the rules: 210 recordings that others published, and programs whose tensors were asked for their addresses.
+//! `docs/FINDINGS.md` has how often each rule is right.
 
 mod assign;
 mod blind;
@@ -47,9 +47,9 @@ use crate::tables::DeviceTables;
 /// What a program was doing on one device.
 #[derive(Debug, Default)]
 pub struct Anatomy {
-    /// Its phases.
+    /// Load, forward, backward and other phases, over all allocations.
     pub phases: Phases,
-    /// Its steps.
+    /// Training steps or iterations; empty when none were found.
     pub steps: Steps,
 }
 
@@ -92,7 +92,7 @@ impl Anatomy {
         Decisions { of: assign::decide(&case) }
     }
 
-    /// What the program did at an event, in words after "at the peak, ": `in the backward pass of step 2`. Empty where nothing tells.
+    /// What the program did at an event, in words after "at the peak, ": `in the backward pass of step 2`. Empty if unknown.
     #[must_use]
     pub fn words_at(&self, event: u32) -> String {
         let Some(phase) = self.phases.at(event) else { return String::new() };

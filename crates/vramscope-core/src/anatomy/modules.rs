@@ -14,7 +14,7 @@ pub enum Phase {
     Forward,
     /// Inside autograd's backward pass.
     Backward,
-    /// Inside an optimizer.
+    /// Inside an optimizer's step.
     Optimizer,
 }
 
@@ -61,7 +61,7 @@ pub fn module_class(stacks: &StackTable, frame: Frame) -> Option<&str> {
     }
 }
 
-/// The phase of a profiler's stack; `None` where it does not tell. O(depth).
+/// The phase of a profiler's stack; `None` if the stack does not show it. O(depth).
 #[must_use]
 pub fn phase(stacks: &StackTable, stack: StackId) -> Option<Phase> {
     let mut found = None;

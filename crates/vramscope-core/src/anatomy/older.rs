@@ -1,4 +1,4 @@
-//! Blocks older than the history: what their number, their sizes and their end tell. All of it is "probably".
+//! Blocks older than the history: roles by their number, sizes and end. All of them are "probably".
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,7 +12,7 @@ use crate::tables::{LifetimeId, NO_EVENT};
 /// Smaller sizes do not count: scalars, biases, norms come in any number.
 const LEAST: u64 = 4096;
 
-/// The roles of what was there before the first event. O(blocks log blocks).
+/// The roles of blocks from before the first event. O(blocks log blocks).
 pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec<(LifetimeId, Decided)> {
     let phases = case.phases;
     let works = phases.has(Part::Forward) || phases.has(Part::Backward) || phases.has(Part::Optimizer);
@@ -51,7 +51,7 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
         let run = phases.run_at(freed).map(|r| &phases.runs[r]);
         let part = run.map_or(Part::Unknown, |r| r.part);
         let is_gradient = gradients.contains_key(&size);
-        // A model that is let go of at the end is no gradient that `zero_grad` frees.
+        // A model that is freed at the end is not a gradient that `zero_grad` frees.
         if gone == NO_EVENT || (is_gradient && freed > first_backward && part != Part::Optimizer) {
             stays.entry(size).or_default().push(id);
             continue;
@@ -145,8 +145,8 @@ fn blocks_a_weight(stays: &FxHashMap<u64, Vec<LifetimeId>>, gradients: &Sizes) -
     votes.into_iter().max_by_key(|&(n, bytes)| (bytes, n)).map_or(1, |v| v.0)
 }
 
-/// How often the whole model is there, without a gradient to compare with: four times is weights, gradients and Adam's two, three
-/// times the same without gradients. Sizes that come once or twice, as an embedding does, tell copies of a model from its layers.
+/// Number of copies of the whole model, without a gradient to compare with: four are weights, gradients and Adam's two, three the
+/// same without gradients. Sizes that come once or twice, like an embedding's, distinguish copies of a model from its layers.
 fn copies(stays: &FxHashMap<u64, Vec<LifetimeId>>) -> usize {
     let sizes: Vec<(u64, usize)> =
         stays.iter().filter(|(size, _)| **size >= LEAST).map(|(s, l)| (*s * l.len() as u64, l.len())).collect();

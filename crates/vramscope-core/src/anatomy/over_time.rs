@@ -1,15 +1,16 @@
-//! [`RoleColumn`]: what each role held over the recording, one instant a column.
+//! [`RoleColumn`]: what each role held over the recording, one instant per column.
 
 use super::{Role, Roles};
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
-/// What was held at the instant of a column at which most was.
+/// What was held at the instant of a column with most bytes held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleColumn {
     /// The instant: the state after this event.
     pub event: u32,
-    /// Bytes of whole blocks by [`Role::ALL`], pending frees among them. What a trace tells beyond its blocks is of unknown role.
+    /// Bytes of whole blocks in the order of [`Role::ALL`], pending frees included. What a trace reports beyond its blocks is of
+    /// unknown role.
     pub bytes: [u64; Role::ALL.len()],
 }
 

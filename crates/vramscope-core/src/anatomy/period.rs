@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 /// Fewest repetitions that make a loop.
 const FEWEST: usize = 3;
-/// Of the requests within the loop one in so many may differ from the one a period before.
+/// One in this many of the loop's requests may differ from the one a period before.
 const ODD: usize = 50;
 /// On average over the kinds of requests, so much of each comes again a period later.
 const ALIKE: f64 = 0.95;

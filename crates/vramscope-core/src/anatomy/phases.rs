@@ -9,13 +9,13 @@ use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 /// Allocations one after the other in the same part of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The part.
+    /// The part that the frames of its stacks tell.
     pub part: Part,
     /// What the program did in it.
     pub phase: Phase,
-    /// Rows of the lifetimes' table: the first, and the one after the last.
+    /// Its rows in the table of lifetimes; the end is exclusive.
     pub rows: (u32, u32),
-    /// Its first event, and the one after its last: what is freed after its last allocation belongs to it, but at the exit.
+    /// Its events; the end is exclusive. Frees after its last allocation belong to it, except at the program's exit.
     pub events: (u32, u32),
     /// A CUDA graph was captured in it.
     pub(super) captures: bool,
@@ -24,7 +24,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// Its ids.
     pub(super) fn ids(&self) -> impl Iterator<Item = LifetimeId> + use<> {
         (self.rows.0..self.rows.1).map(LifetimeId)
     }
@@ -35,11 +34,11 @@ impl Run {
 pub enum Phase {
     /// A model is built or loaded.
     Load,
-    /// The forward pass.
+    /// A forward pass, with its loss.
     Forward,
-    /// The backward pass.
+    /// A backward pass, with what checkpointing computes again.
     Backward,
-    /// The optimizer.
+    /// An optimizer step, with the clipping of gradients before it.
     Optimizer,
     /// A forward pass of an evaluation.
     Evaluation,
@@ -47,7 +46,7 @@ pub enum Phase {
     Generation,
     /// A CUDA graph is captured.
     Capture,
-    /// Something else.
+    /// None of these: code between the passes.
     Between,
 }
 
@@ -67,7 +66,7 @@ impl Phase {
         }
     }
 
-    /// With its article, after "in": "in the backward pass".
+    /// In a clause: "in the backward pass".
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
@@ -86,7 +85,7 @@ impl Phase {
 /// The phases of a device, and what its stacks say.
 #[derive(Debug, Default)]
 pub struct Phases {
-    /// In order; they cover every allocation of the trace.
+    /// In order of time; they cover every allocation of the trace.
     pub runs: Vec<Run>,
     senses: Vec<Sense>,
     without_stack: Sense,
@@ -184,7 +183,7 @@ impl Phases {
         }
     }
 
-    /// Each stretch of one phase, with its first event and the one after its last; what no stack tells is left out. O(runs).
+    /// Each stretch of one phase with its events, the end exclusive; stretches that no stack shows are left out. O(runs).
     pub fn stretches(&self) -> impl Iterator<Item = (Phase, (u32, u32))> {
         let known = self.runs.iter().filter(|r| self.has_stacks && r.phase != Phase::Between && r.events.0 < r.events.1);
         let mut known = known.map(|r| (r.phase, r.events)).peekable();
@@ -197,7 +196,7 @@ impl Phases {
         })
     }
 
-    /// The line of a frame; 0 where none is known.
+    /// The line of a frame; 0 if unknown.
     pub(super) fn line(&self, frame: FrameId) -> u32 {
         self.lines.get(frame.0 as usize).copied().unwrap_or(0)
     }
@@ -218,13 +217,13 @@ impl Phases {
         (event < self.runs[at].events.1).then_some(at)
     }
 
-    /// The stack stands in the capture of a CUDA graph.
+    /// True if the stack is inside the capture of a CUDA graph.
     #[must_use]
     pub fn captures(&self, stack: StackId) -> bool {
         self.sense(stack).bits & CAPTURES != 0
     }
 
-    /// The stack stands in attention that is written out in Python.
+    /// True if the stack is inside attention that is written out in Python.
     #[must_use]
     pub fn is_attention(&self, stack: StackId) -> bool {
         self.sense(stack).bits & ATTENDS != 0
@@ -259,7 +258,7 @@ impl Phases {
         }
     }
 
-    /// Of a run that generates, what it does: `prefill` or `decode`; `None` where nothing or both tell.
+    /// For a run that generates: `prefill` or `decode`; `None` if neither or both are in its stacks.
     #[must_use]
     pub fn detail_at(&self, event: u32) -> Option<&'static str> {
         let run = &self.runs[self.run_at(event)?];
@@ -271,7 +270,8 @@ impl Phases {
         }
     }
 
-    /// What the program did when it made an allocation; `None` where the allocation is older than the trace or no stack tells. O(log runs).
+    /// What the program did when it made an allocation; `None` if the allocation is older than the trace or no stack shows it.
+    /// O(log runs).
     #[must_use]
     pub fn of(&self, id: LifetimeId) -> Option<Phase> {
         let at = self.runs.partition_point(|r| r.rows.0 <= id.0).checked_sub(1)?;
@@ -279,7 +279,7 @@ impl Phases {
         (id.0 < run.rows.1 && self.has_stacks && run.phase != Phase::Between).then_some(run.phase)
     }
 
-    /// What the program did at an event; `None` where no stack tells.
+    /// What the program did at an event; `None` if no stack shows it.
     #[must_use]
     pub fn at(&self, event: u32) -> Option<Phase> {
         let phase = self.runs[self.run_at(event)?].phase;

@@ -1,4 +1,4 @@
-//! Where blocks stand in the tables of lines and modules, and which blocks are those of one row.
+//! Which rows of the tables of lines and modules have a block, and which blocks are those of one row.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::model::{BEFORE_PROFILING, DeviceRecording, Frame, FrameId, Recording,
 use crate::tables::naming::{is_compiled, is_of_operators};
 use crate::tables::{DeviceTables, LifetimeId, StackNames};
 
-/// What decides where a block stands: blocks that agree in it stand in the same rows.
+/// What decides the rows of a block: blocks with equal keys are in the same rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlaceKey {
     pub(super) stack: StackId,
@@ -26,7 +26,7 @@ impl PlaceKey {
         PlaceKey { stack: tables.lifetimes.stack(device, id), role: roles.of(id), is_older }
     }
 
-    /// Of what a stack makes in a forward pass, whatever it is for: its modules tell how often they are called.
+    /// The key of what a stack makes in a forward pass, whatever its role: its modules show how often they are called.
     pub(super) fn in_pass(stack: StackId) -> Self {
         PlaceKey { stack, role: Role::Activations, is_older: false }
     }
@@ -35,7 +35,7 @@ impl PlaceKey {
 /// A module that a block was made in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
-    /// `GPT2Block` where the recording names modules; else the line that calls it, `modeling_gpt2.py:608`, or a group in words.
+    /// `GPT2Block` if the recording names modules; otherwise the line that calls it, `modeling_gpt2.py:608`, or a group in words.
     pub(super) name: String,
     /// Which of several modules of this class, where they have names.
     pub(super) instance: Option<FrameId>,
@@ -45,7 +45,7 @@ pub(super) struct Call {
     pub(super) is_module: bool,
     /// It is a container, which calls what it holds one after the other.
     pub(super) loops: bool,
-    /// It stands for this role, where neither module nor line is known.
+    /// The role that it is listed under if neither module nor line is known.
     pub(super) role: Option<Role>,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The modules around it, outermost first; where there is none what it is listed under instead: its line, as of a loss, or its role.
+    /// The modules around it, outermost first; without modules its line (as for a loss) or its role.
     pub(super) fn modules(&self, kind: PlaceKey) -> Vec<Call> {
         let by_role = || vec![Call { role: Some(kind.role), ..Call::new(kind.role.text().to_owned(), None) }];
         let backward = || vec![Call::new("backward, no stack".to_owned(), None)];
@@ -130,7 +130,7 @@ pub enum Which {
 
 /// The blocks of one row, whenever they are live: what stays bright while the rest of a picture is dimmed.
 pub struct OwnBlocks {
-    /// The row.
+    /// The row whose blocks these are.
     pub which: Which,
     roles: Arc<Roles>,
     /// Whether blocks of a kind are in it.
@@ -180,7 +180,7 @@ impl OwnBlocks {
         }
     }
 
-    /// True while its roles are those in force.
+    /// True if it was made from these roles.
     #[must_use]
     pub fn is_by(&self, roles: &Arc<Roles>) -> bool {
         Arc::ptr_eq(&self.roles, roles)
@@ -209,8 +209,8 @@ fn is_within(places: &Places<'_>, which: &Which, kind: PlaceKey) -> bool {
     }
 }
 
-/// Where a block of a role was made, `modeling_gpt2.py:240`: the innermost line outside of torch, also in a library, for that is where
-/// an activation is made. Of weights and what the optimizer makes of them the line of the user's own code, which says more.
+/// Where a block of a role was made, `modeling_gpt2.py:240`: the innermost line outside torch, also in a library, because that
+/// line makes the activation. For weights and what the optimizer makes of them, the line of the user's own code, which says more.
 #[must_use]
 pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> String {
     match outside_torch(stacks, stack, role).and_then(|f| stacks.frame(f)) {
@@ -230,7 +230,8 @@ fn outside_torch(stacks: &StackTable, stack: StackId, role: Role) -> Option<Fram
     line_of(stacks, stack).filter(|_| is_of_model)
 }
 
-/// The innermost Python line outside of torch and of what only hands on to its operators; `None` where a stack has none, as in the backward pass. O(depth).
+/// The innermost Python line outside torch and outside wrappers of its operators; `None` if the stack has none, as in the
+/// backward pass. O(depth).
 #[must_use]
 pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let is_outside = |f: Frame| {
@@ -250,13 +251,13 @@ fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
     }
     let frames = stacks.frames(stack);
     let bits = |f: FrameId| anatomy.phases.bits.get(f.0 as usize).copied().unwrap_or(0);
-    // The compiler stands around the model that it compiled, and calls it from lines of its own.
+    // The compiler's frames are around the model that it compiled, and call it from lines of their own.
     let is_compiler = |f: FrameId| stacks.frame(f).is_some_and(|f| stacks.text(f.file).contains("torch/_dynamo/"));
     // A layer's own `__call__` around the module's, and checkpointing, only hand on what the line outside of them calls.
     let wraps = |f: FrameId| {
         stacks.frame(f).is_some_and(|f| stacks.text(f.name) == "__call__" || stacks.text(f.file).contains("torch/utils/"))
     };
-    // The innermost line is the operator's: it belongs to the module, and is told by the table of lines.
+    // The innermost line calls the operator: it belongs to the module, and the table of lines has it.
     let (mut calls, mut last): (Vec<Call>, Option<FrameId>) = (Vec::new(), None);
     for &f in frames[..(sense.inside as usize).min(frames.len())].iter().rev() {
         if let Some(class) = stacks.frame(f).and_then(|f| module_class(stacks, f)) {

@@ -26,7 +26,7 @@ pub enum Role {
     Buckets,
     /// Key-value caches of inference.
     KvCache,
-    /// Nothing tells.
+    /// Neither stack nor lifetime tells what it is for.
     #[default]
     #[serde(alias = "Other")]
     Unknown,
@@ -124,12 +124,12 @@ impl Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Because {
-    /// Nothing tells.
+    /// Neither stack nor lifetime tells.
     #[default]
     Nothing,
     /// Made where a model is built or loaded, and kept.
     Loaded,
-    /// The same by a weak name: a constructor of the user's.
+    /// The same by a weaker name: a constructor in the user's code.
     Built,
     /// `Module._apply` moved it after the weight of its size, from its line for gradients.
     MovedWithWeight,
@@ -161,7 +161,7 @@ pub(crate) enum Because {
     OutlivesOptimizer,
     /// Made and gone in the optimizer.
     DiesInOptimizer,
-    /// As large as a weight, made after backward by code that is no optimizer PyTorch knows, and kept.
+    /// As large as a weight, made after backward by code that is not a PyTorch optimizer, and kept.
     StepsByHand,
     /// Made in forward, alive when backward begins.
     LivesToBackward,
@@ -173,7 +173,7 @@ pub(crate) enum Because {
     DiesInForward,
     /// Half as large as a weight, made beside the result of the operator that uses it, kept to the end of forward.
     HalfOfWeight,
-    /// A library's frame.
+    /// A frame of a library that keeps scratch memory.
     LibraryFrame,
     /// As large as a library's workspace, made once, kept.
     LibrarySize,
@@ -185,7 +185,7 @@ pub(crate) enum Because {
     GrowsByCopy,
     /// Copied into such a block, and freed right after.
     CopiedIntoCache,
-    /// Kernels are tuned.
+    /// A frame that tunes kernels.
     TuningFrame,
     /// Made between the passes, alive in the next.
     LivesIntoForward,

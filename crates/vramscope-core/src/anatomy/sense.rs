@@ -1,5 +1,5 @@
-//! [`Sense`]: what a call stack says of the program, by the names in its frames: the phase it stands in, the loop it is called from,
-//! whether it makes weights.
+//! [`Sense`]: what a call stack shows about the program by the names in its frames: the phase, the loop that calls it, whether it
+//! makes weights.
 
 use super::frame::{self, *};
 use crate::model::{FrameId, StackId, StackTable};
@@ -8,7 +8,7 @@ use crate::tables::is_framework;
 /// The part of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// No frame tells.
+    /// No frame of the stack tells the part.
     #[default]
     Unknown,
     /// A model is built, moved or loaded.
@@ -35,7 +35,7 @@ pub(super) struct Sense {
     pub(super) clips: bool,
     /// Where the outermost module, or the outermost `generate`, is called.
     pub(super) site: Option<FrameId>,
-    /// How many of its frames, from the innermost on, stand inside that call.
+    /// Number of its frames inside that call, counted from the innermost.
     pub(super) inside: u32,
     /// The line of `Module._apply` that moves it.
     pub(super) applies: Option<FrameId>,
@@ -49,7 +49,7 @@ pub(super) struct Sense {
     pub(super) python: u64,
 }
 
-/// What the absence of a stack says where others stand in a pass: the threads of the backward pass run no Python.
+/// What the absence of a stack means if other stacks show a pass: the threads of the backward pass run no Python.
 pub(super) fn without_stack(others_tell: bool) -> Sense {
     Sense { part: if others_tell { Part::Backward } else { Part::Unknown }, ..Sense::default() }
 }
@@ -100,7 +100,7 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
     s.part = if first & (OPTIMIZER | CLIPS) != 0 || (s.bits & STEP != 0 && !in_module && first & BACKWARD == 0) {
         Part::Optimizer
     } else if s.bits & BACKWARD != 0 || begins_in_backward(stacks, frames) {
-        // A module that is called again stands inside of the backward frame.
+        // A module that is called again is inside the backward frame.
         let first = |bit: u32| frames.iter().position(|&f| of(f) & bit != 0);
         s.is_recomputed = first(CALL).is_some_and(|call| first(BACKWARD).is_some_and(|backward| call < backward));
         Part::Backward
@@ -126,11 +126,12 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
     s
 }
 
-/// Where the outermost module is called, and how many frames stand inside. A model that is tried while it is built is no loop.
+/// Where the outermost module is called, and the number of frames inside the call. A model that is tried while it is built is not
+/// a loop.
 fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> (Option<FrameId>, u32) {
     let Some(outermost) = frames.iter().rposition(|&f| of(f) & (CALL | FORWARD | GENERATES) != 0) else { return (None, 0) };
     let mut outside = &frames[outermost + 1..];
-    // Frames of C++, and a library's own `__call__` around the module's, are no place of the program.
+    // Frames of C++, and a library's own `__call__` around the module's, are not places of the program.
     let is_passed = |f: FrameId| {
         let calls = |f| stacks.text(stacks.frame(f).map_or_else(Default::default, |f| f.name)) == "__call__";
         of(f) & PYTHON == 0 || (calls(f) && stacks.frame(f).is_some_and(|f| is_framework(stacks, f)))

@@ -92,7 +92,7 @@ impl Waterfall {
 /// One row of the waterfall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which.
+    /// The part of the card or of PyTorch's memory that it shows.
     pub part: Part,
     /// Bytes; `None` where the source cannot tell.
     pub bytes: Option<u64>,

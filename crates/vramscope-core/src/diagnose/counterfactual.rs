@@ -13,7 +13,7 @@ pub fn peak_with(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(
     live_with(device, tables, &size).max().unwrap_or(0)
 }
 
-/// As [`peak_with`], on top of what the source tells beyond its allocations, which stays as it is.
+/// As [`peak_with`], plus the memory that the source reports beyond its allocations, which stays as it is.
 #[must_use]
 pub fn peak_after(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
     let totals = &device.source_totals;

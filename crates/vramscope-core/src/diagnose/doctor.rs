@@ -1,5 +1,5 @@
-//! [`lacks`]: what a recording of any kind does not have, and the line that records it next time. The sentences are those that stand in the
-//! window where something is missing.
+//! [`lacks`]: what a recording of any kind does not have, and the line that records it next time. The sentences are those that
+//! the window shows where something is missing.
 
 use super::limits::{Limit, RECORD};
 use super::source_limits::{NO_STEPS, NO_TIMES, NOT_WATCHED, records_history, records_stacks, why_no_memory, why_no_segments};

@@ -5,13 +5,13 @@ use crate::model::{DeviceKind, DeviceRecording, Format, Recording};
 use crate::tables::DeviceTables;
 use crate::units::{Bytes, counted};
 
-/// The line that records everything from where it stands on.
+/// The line that records everything that comes after it.
 pub const RECORD: &str = "torch.cuda.memory._record_memory_history()";
 
 /// The most that JAX held on a device, programs at work included.
 const JAX_PEAK: &str = "jax.local_devices()[0].memory_stats()[\"peak_bytes_in_use\"]";
 
-/// What the recording does not have of what was live at an instant.
+/// What the recording lacks about the blocks that were live at an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// It, in a sentence or two. Where there is a line to copy it ends with a colon.
@@ -20,15 +20,15 @@ pub struct Limit {
     pub line: Option<&'static str>,
 }
 
-/// A history of a multiple of so many events, to the event, was cut to its newest ones: `max_entries` is a round number.
+/// A history whose number of events is a multiple of this was cut to its newest events: `max_entries` is a round number.
 const ROUND: usize = 10_000;
 
-/// What is older than the history is worth a word where it is more than one part in so many.
+/// Memory older than the history is mentioned if it is more than one part in this many.
 const PART: u64 = 10;
 
 impl Limit {
-    /// What decides the answer after an event: that there is no history, or that more than a tenth of what is live is older than it
-    /// and has no stack. O(live blocks).
+    /// The limit that matters after an event: there is no history, or more than a tenth of what is live is older than it and has
+    /// no stack. O(live blocks).
     #[must_use]
     pub fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> Option<Self> {
         let lifetimes = &tables.lifetimes;

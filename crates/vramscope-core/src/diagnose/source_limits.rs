@@ -13,7 +13,7 @@ pub fn why_no_segments(device: &DeviceRecording) -> &'static str {
     }
 }
 
-/// What a recording without any memory in it lacks, and how to record it; said behind its name.
+/// What a recording without any memory in it lacks, and how to record it; the sentence continues its name.
 #[must_use]
 pub fn why_no_memory(recording: &Recording) -> &'static str {
     match recording.source.format {
@@ -34,8 +34,8 @@ pub fn records_history(recording: &Recording) -> &'static str {
     }
 }
 
-/// What to say, and the line to copy, where there is no event: `torch` is the sentence about PyTorch's recordings, before the line that
-/// records history.
+/// A sentence and a line to copy, for a recording without events. `torch` is the sentence for PyTorch's recordings, before the
+/// line that records history.
 #[must_use]
 pub fn no_history(recording: &Recording, torch: &'static str) -> (&'static str, &'static str) {
     let sentence = match recording.source.format {
@@ -87,8 +87,8 @@ pub fn allocator_name(recording: &Recording) -> &'static str {
 /// Writes JAX's profile, stacks and all.
 const SAVE_JAX: &str = "jax.profiler.save_device_memory_profile(\"memory.prof\")";
 
-/// A time as its clock tells it, and what to say behind it: `13:39:04.005` and ` UTC`, or ` of an unnamed zone` where the zone is not
-/// told, or `1.130 s` and ` after the start` where no clock time is.
+/// A time by its clock, and the words after it: `13:39:04.005` and ` UTC`; ` of an unnamed zone` if the zone is unknown; `1.130
+/// s` and ` after the start` if there is no clock time.
 #[must_use]
 pub fn clock_time(clock: Clock, us: i64) -> (String, &'static str) {
     match clock {

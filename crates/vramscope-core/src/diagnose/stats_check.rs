@@ -1,4 +1,4 @@
-//! A snapshot held against PyTorch's own counters: do both tell the same story?
+//! Compares a snapshot with PyTorch's own counters: do they agree?
 //!
 //! `memory_stats()` and a snapshot taken together must agree to the byte on everything that counts what is there now, and no
 //! peak can be below what the trace itself reached.
@@ -23,27 +23,27 @@ pub struct StatCheck {
     pub agrees: bool,
 }
 
-/// Counters held against the device they are of.
+/// The counters of one file, compared with the device that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatsVerdict {
     /// The file of counters.
     pub file: String,
     /// The call that wrote them: `memory_stats`.
     pub kind: &'static str,
-    /// Index in [`Recording::devices`] of the device they were held against; `None` when there is none to compare with.
+    /// Index in [`Recording::devices`] of the device they were compared with; `None` if there is none.
     pub device: Option<usize>,
-    /// Every counter the snapshot can tell.
+    /// One check for each counter that the snapshot can tell; empty without a device.
     pub checks: Vec<StatCheck>,
-    /// Counters that agree.
+    /// Number of checks that agree.
     pub passed: usize,
-    /// Counters that do not.
+    /// Number of checks that do not agree.
     pub failed: usize,
-    /// What it comes to.
+    /// The result in one sentence.
     pub sentence: String,
 }
 
-/// Holds counters against the device of a recording that they are of: the one they name, pinned host memory for
-/// `host_memory_stats`, and where a process has several GPUs the one that agrees most.
+/// Compares counters with the device of a recording that they belong to: the device they name, pinned host memory for
+/// `host_memory_stats`, or, if the process has several GPUs and none is named, the one that agrees most.
 #[must_use]
 pub fn judge_stats(recording: &Recording, file: &str, stats: &MemoryStats) -> StatsVerdict {
     let can_be = |id: DeviceId| match stats.kind {

@@ -1,4 +1,4 @@
-//! Memory that does not grow: what a healthy recording is told.
+//! Memory that does not grow: what the window says about a healthy recording.
 
 use crate::anatomy::steps::Steps;
 use crate::model::DeviceRecording;

@@ -1,6 +1,6 @@
-//! The words of a card's vendor: what its software calls the variables, tools and libraries that advice names. A sentence takes the
-//! words of the device it is about where it is made. [`Words::say`] turns a fixed text, which is written in CUDA's words; text that
-//! holds names of a recording cannot be given to it, for names are data.
+//! The words of a card's vendor: what its software calls the variables, tools and libraries that advice names. A sentence uses
+//! the words of the device it is about from the start. [`Words::say`] translates a fixed text, which is written in CUDA's words.
+//! Do not give it text with names from a recording: names are data.
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ pub struct Words {
     pub module: &'static str,
     /// The variable that holds the allocator's settings.
     pub conf: &'static str,
-    /// Lists what runs on the card.
+    /// The command that lists what runs on the card.
     pub list: &'static str,
-    /// The same, again and again while the program runs.
+    /// The same, repeated while the program runs.
     pub watch: &'static str,
-    /// The tool that tells of the card.
+    /// The tool that shows the card's state.
     pub tool: &'static str,
-    /// Finds who has the card open, also in other containers.
+    /// The command that finds processes that have the card open, also in other containers.
     pub holders: &'static str,
     /// Runs one kernel after the other, so that an error names its own.
     pub blocking: &'static str,
@@ -32,7 +32,7 @@ pub struct Words {
     pub free: &'static str,
     /// The library that connects cards.
     pub collectives: &'static str,
-    /// What a process has of the driver before it asks for anything.
+    /// The driver's memory in a process before it allocates anything.
     pub context: &'static str,
     /// Where the allocator's segments come from.
     pub source: &'static str,
@@ -40,7 +40,7 @@ pub struct Words {
     pub call: &'static str,
 }
 
-/// NVIDIA.
+/// NVIDIA, and any device without words of its own.
 pub static CUDA: Words = Words {
     visible: "CUDA_VISIBLE_DEVICES=1",
     module: "cuda",
@@ -74,7 +74,7 @@ pub static HIP: Words = Words {
     source: "from the device",
     call: "device call",
 };
-/// Intel.
+/// Intel GPUs, through Level Zero.
 pub static XPU: Words = Words {
     visible: "ZE_AFFINITY_MASK=1",
     module: "xpu",
@@ -91,7 +91,7 @@ pub static XPU: Words = Words {
     source: "from the device",
     call: "device call",
 };
-/// Huawei's Ascend.
+/// Huawei's Ascend, through torch_npu.
 pub static NPU: Words = Words {
     visible: "ASCEND_RT_VISIBLE_DEVICES=1",
     module: "npu",
@@ -170,7 +170,7 @@ impl Words {
             return Cow::Borrowed(text);
         }
         let (torch, observer) = (format!("torch.{}.", self.module), format!("torch._C._{}_", self.module));
-        // What holds another stands before it.
+        // A text that contains another comes before it.
         let pairs = [
             ("nvidia-smi --gpu-reset is the last resort", "a restart of the machine is the last resort"),
             (CUDA.watch, self.watch),

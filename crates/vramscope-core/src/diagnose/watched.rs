@@ -6,26 +6,26 @@ use crate::model::{DeviceRecording, LiveMark, MarkKind, ProcessTrack, Sample};
 /// A process over a watch. Bytes by the driver's count, where it tells them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grower {
-    /// The process.
+    /// PID as the driver reports it: the host's, also for a container.
     pub pid: u32,
     /// Its command line, or its name.
     pub command: String,
-    /// When it was first seen; 0 for one that came while the card was watched.
+    /// Bytes when it was first seen; 0 for a process that appeared while the device was watched.
     pub first: u64,
-    /// When it was last seen.
+    /// Bytes when it was last seen.
     pub last: u64,
-    /// The most that was seen.
+    /// The most bytes seen.
     pub peak: u64,
-    /// The instant of that.
+    /// When that was seen, in microseconds since the epoch.
     pub peak_us: i64,
-    /// PyTorch's own peaks since the program began or reset them: allocated and reserved.
+    /// PyTorch's own peaks (allocated, reserved) since the program began or last reset them; `None` without a helper.
     pub torch_peak: Option<(u64, u64)>,
-    /// The most since the process began, by the driver's accounting, where that is switched on.
+    /// The most bytes since the process began, from the driver's accounting; `None` unless the administrator enabled it.
     pub lifetime_peak: Option<u64>,
 }
 
 impl Grower {
-    /// By how much it holds more at the end than at first.
+    /// Bytes it holds more at the end than at the beginning; 0 if it shrank.
     #[must_use]
     pub fn grown(&self) -> u64 {
         self.last.saturating_sub(self.first)
@@ -41,15 +41,15 @@ pub struct Watched {
     pub fullest: Sample,
     /// The sample with least in use.
     pub emptiest: Sample,
-    /// The last sample.
+    /// The last sample, at the end of `times_us`.
     pub last: Sample,
-    /// Every process, the one that grew most first.
+    /// Every process with a known figure, the one that grew most first.
     pub processes: Vec<Grower>,
-    /// Limits of the user's that were passed, and failures of PyTorch, by time.
+    /// Marks of exceeded limits and of PyTorch's failed requests, by time.
     pub alarms: Vec<LiveMark>,
 }
 
-/// Sums a watch up; `None` without samples. Cost: a pass over samples and points.
+/// Summarises a watch; `None` without samples. One pass over samples and points.
 #[must_use]
 pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let (first, last) = (device.samples.first()?, device.samples.last()?);

@@ -9,7 +9,7 @@ use crate::units::Bytes;
 pub struct PageSnapshot {
     /// The text after `page.html::` that opens it: its name, or its number from 1 if the page has no unique name for it.
     pub choice: String,
-    /// Its size.
+    /// Its size in bytes without the page's base64.
     pub bytes: Bytes,
 }
 
@@ -35,7 +35,7 @@ pub enum FormatError {
          a memory timeline, a JAX memory profile, an RMM log or a session of vramscope"
     )]
     NotRecognised {
-        /// The file.
+        /// The file's name without its folder, or what the caller of [`read`](super::read) named it.
         name: String,
         /// What its first bytes look like.
         found: String,
@@ -43,7 +43,7 @@ pub enum FormatError {
     /// A file for another part of the program: PyTorch's counters, the text of an error.
     #[error("{name}: {what}")]
     Elsewhere {
-        /// The file.
+        /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,
         /// What it is, and how to open it.
         what: String,
@@ -51,7 +51,7 @@ pub enum FormatError {
     /// A page with several snapshots, of which none was chosen.
     #[error("{name}: this page holds {} snapshots: {}; open one of them as {name}{CHOICE}{}", snapshots.len(), listed(snapshots), snapshots.first().map_or("", |s| &s.choice))]
     Several {
-        /// The page.
+        /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,
         /// The snapshots, in the page's order.
         snapshots: Vec<PageSnapshot>,
@@ -62,7 +62,7 @@ pub enum FormatError {
          needs; do not unpickle this file, and ask its author for a plain _dump_snapshot"
     )]
     Unsupported {
-        /// The file.
+        /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,
         /// Offset of the opcode.
         offset: u64,
@@ -72,40 +72,40 @@ pub enum FormatError {
     /// The bytes violate the format.
     #[error("{name}: broken at byte {offset}: {what}; copy the file again or record a new one")]
     Malformed {
-        /// The file.
+        /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,
-        /// Byte offset.
+        /// In the unpacked bytes; 0 when unpacking itself failed.
         offset: u64,
-        /// What is wrong.
+        /// What the reader met, without a full stop.
         what: String,
     },
     /// Well-formed, but not a recording.
     #[error("{name}: {what}; record with torch.cuda.memory._record_memory_history() and write _dump_snapshot()")]
     Empty {
-        /// The file.
+        /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,
-        /// What is missing.
+        /// What is there instead of a recording, or is missing.
         what: String,
     },
     /// The operating system refused.
     #[error("{name}: {what}")]
     Io {
-        /// The file.
+        /// The path where a file is opened; otherwise as for [`NotRecognised`](Self::NotRecognised).
         name: String,
-        /// The system's message.
+        /// The reason in lower case, without a full stop.
         what: String,
     },
     /// More memory, depth or entries than any genuine file of this size needs.
     #[error("{name}: stopped at byte {offset}: {what}; the file is damaged or made to exhaust memory")]
     TooLarge {
-        /// The file.
+        /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,
-        /// Byte offset.
+        /// In the unpacked bytes; the packed size when unpacking exceeded the limit.
         offset: u64,
         /// The limit that was exceeded.
         what: String,
     },
-    /// The caller cancelled.
+    /// The caller cancelled through its [`Progress`](crate::model::Progress).
     #[error("loading was cancelled")]
     Cancelled,
 }

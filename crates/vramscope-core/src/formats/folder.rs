@@ -57,9 +57,9 @@ pub enum FolderError {
     /// A given folder cannot be listed.
     #[error("{}: the folder cannot be listed: {source}", folder.display())]
     NotListed {
-        /// The folder.
+        /// A folder as given, or the folder before the first wildcard of a pattern.
         folder: PathBuf,
-        /// The system's error.
+        /// From listing it or from one of its entries.
         source: std::io::Error,
     },
     /// No file there can be a recording.

@@ -9,7 +9,7 @@ use super::why;
 pub(super) const END: usize = 64 << 20;
 /// Bytes searched at its beginning: a restarted job appends its output after the error.
 const BEGINNING: usize = 16 << 20;
-/// Maximum bytes of a compressed log; unpacking more takes longer than anybody waits.
+/// Maximum unpacked bytes of a compressed log; unpacking more takes too long.
 const MOST_UNPACKED: u64 = 4 << 30;
 /// Bytes per unpacking step.
 const CHUNK: usize = 1 << 18;

@@ -8,7 +8,7 @@ use super::{FileKind, oom_message, open_regular, sniff, stats, trim_start};
 /// What a file seems to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A recording.
+    /// Begins like a file that [`read`](super::read) accepts; whether the rest is readable is not checked.
     Recording {
         /// False if its last bytes are not those that every writer ends with.
         is_whole: bool,
@@ -17,7 +17,7 @@ pub enum Seen {
     Counters,
     /// A text with an out-of-memory error.
     Message,
-    /// Something else.
+    /// Neither; most often a text or a binary of another program.
     Other,
 }
 

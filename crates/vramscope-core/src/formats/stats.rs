@@ -19,7 +19,7 @@ pub enum StatsError {
     /// It does not exist, or may not be read.
     #[error("cannot be read: {}", super::why(.0))]
     NotOpened(#[source] std::io::Error),
-    /// Reading it failed.
+    /// It was opened, and reading its bytes failed.
     #[error("cannot be read: {0}")]
     NotRead(#[source] std::io::Error),
     /// A folder, a pipe or a device.

@@ -157,7 +157,7 @@ impl Live {
         address
     }
 
-    /// An unused address.
+    /// An address above every address given so far. The file has none.
     pub(super) fn unused(&mut self, size: u64) -> u64 {
         // Far enough apart that no two blocks overlap; the first is not 0.
         let address = self.next.saturating_add(512);

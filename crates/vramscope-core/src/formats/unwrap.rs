@@ -76,7 +76,6 @@ pub(crate) fn gzip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Pro
     read_all(flate2::read::MultiGzDecoder::new(bytes), bytes.len(), name, layers, progress)
 }
 
-/// Unpacks zstd.
 pub(crate) fn zstd(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
     let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|error| broken(name, 0, &error))?;
     read_all(decoder, bytes.len(), name, layers, progress)

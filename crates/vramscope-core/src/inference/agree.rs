@@ -12,24 +12,24 @@ use crate::units::{Address, Bytes};
 pub enum Agreement {
     /// Every event and the end state are the same.
     Agrees,
-    /// The first difference.
+    /// An event or the end state is not the same; where that happens first.
     Differs(Difference),
 }
 
 impl Agreement {
-    /// True for [`Agreement::Agrees`].
+    /// True when nothing differs.
     #[must_use]
     pub fn agrees(&self) -> bool {
         matches!(self, Agreement::Agrees)
     }
 }
 
-/// Where a run departs from its recording.
+/// The first place where a run differs from its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The recorded event; the number of events when the difference is in the state at the end.
     pub event: EventId,
-    /// What the recording has there; `None` when it has ended.
+    /// What the recording has there; `None` if it has ended.
     pub recorded: Option<Happening>,
     /// What the model does; `None` when it does nothing more, or for the state at the end.
     pub modelled: Option<Happening>,
@@ -38,11 +38,11 @@ pub struct Difference {
 /// An action with its address and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Happening {
-    /// What.
+    /// What the allocator did.
     pub action: Action,
-    /// Where.
+    /// Address of the block or segment; for [`Action::Oom`] the device's free bytes.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes, as the event has it.
     pub size: u64,
 }
 
@@ -121,7 +121,7 @@ impl EventSink for Comparer<'_> {
     }
 }
 
-/// Runs the requests as `replay` says, stops at the first difference, and compares the end.
+/// Runs the requests under `replay`, stops at the first difference, and compares the state at the end.
 ///
 /// # Errors
 /// [`Cancelled`] when asked to stop.

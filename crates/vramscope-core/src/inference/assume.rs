@@ -1,70 +1,70 @@
-//! [`Assumption`]: what a replay had to take for granted because the trace does not tell it.
+//! [`Assumption`]: what a replay had to assume because the trace does not record it.
 
 use std::fmt;
 
 use super::cap_range::CapRange;
 use crate::units::{Bytes, count, counted};
 
-/// One thing a trace does not tell, and what was assumed instead. Shown with every result that is not exact.
+/// One thing that a trace does not record, and what was assumed instead. Shown with every result that is not exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assumption {
     /// Recording began when memory was in use already.
     StartedEarlier {
-        /// Blocks that were live then.
+        /// Number of blocks that were live then.
         blocks: u64,
-        /// Of those, the ones whose whole size is a guess.
+        /// Number of these whose block size is a guess.
         uncertain: u64,
     },
-    /// Blocks from before the recording that no event tells of: what stands behind them shows that they were there, and what
-    /// takes their place that they went.
+    /// Blocks from before the recording that no event names. The blocks behind them show that they were there, and the blocks
+    /// that take their place show that they were freed.
     Untraced {
-        /// How many.
+        /// Number of these blocks.
         blocks: u64,
-        /// Their bytes together.
+        /// Sum of their sizes in bytes.
         bytes: u64,
     },
-    /// Bytes that the trace's totals tell beyond its events: allocated before profiling began, and not in the run.
+    /// Bytes of the trace's totals beyond its events: allocated before profiling began, and not in the run.
     BeforeProfiling {
-        /// The most of them.
+        /// The highest such figure in the trace.
         bytes: u64,
     },
-    /// The segments of the file are not those behind its last event, as in a file cut short: the trace stands for itself.
+    /// The segments of the file are not those after its last event, as in a file that was cut short. Only the trace is used.
     EndIsLater,
     /// The settings name an allocator that is not PyTorch's own.
     OtherBackend,
-    /// The settings give the process a share of a device whose size the recording does not tell: no limit was applied.
+    /// The settings give the process a share of a device of unknown size: no limit was applied.
     ShareOfUnknown,
     /// A setting of a later release than the one whose rules were run.
     LaterSetting {
-        /// `throw_on_cudamalloc_oom`.
+        /// The setting's key: `throw_on_cudamalloc_oom`.
         name: &'static str,
         /// The first release that reads it.
         since: crate::model::TorchVersion,
     },
-    /// A setting whose effect depends on what the trace does not tell; the run was made without it.
+    /// A setting whose effect depends on something the trace does not record; the run was made without it.
     NotModelled {
-        /// `graph_capture_record_stream_reuse`.
+        /// The setting's key: `graph_capture_record_stream_reuse`.
         name: &'static str,
         /// What it depends on, in a few words.
         because: &'static str,
     },
-    /// The trace has requests but no segments, as a profiler's: only sizes are known, nothing can be compared.
+    /// The trace has requests but no segments, like a profiler's: only sizes are known, and nothing can be compared.
     NoSegmentEvents,
-    /// Frees without allocations, or addresses handed out twice: events are missing.
+    /// Frees without allocations, or allocations at addresses in use: events are missing.
     UnmatchedEvents {
-        /// How many.
+        /// Number of frees without an allocation and of allocations at an address in use.
         count: u64,
     },
     /// Frees that waited for another stream's work, which a trace shows only by when they completed.
     GuardedFrees {
-        /// How many.
+        /// Number of frees that completed later.
         count: u64,
     },
-    /// The recording failed at some requests and no limit is known: one that explains them was taken.
+    /// Requests failed in the recording and no limit is known: a limit that explains them was used.
     InferredLimit {
-        /// Bytes.
+        /// The limit of the run, in bytes.
         bytes: u64,
-        /// What its failed requests leave for it.
+        /// The range that the failed requests leave for the limit.
         range: CapRange,
     },
     /// Requests that failed in the recording succeed under other settings; what the program would have done then is unknown.
@@ -72,14 +72,14 @@ pub enum Assumption {
         /// The first such event.
         event: u32,
     },
-    /// Requests of captured graphs: what a graph restores in place is asked for again, like any other request of its pool.
+    /// Requests of captured graphs: memory that a graph reuses in place is requested again, like any other request of its pool.
     PrivatePools {
-        /// How many.
+        /// Number of requests that went to a private pool.
         count: u64,
     },
     /// The rules of this release explain the recording, which does not name its release.
     InferredVersion {
-        /// `2.13`.
+        /// The release whose rules were used.
         version: crate::model::TorchVersion,
     },
 }

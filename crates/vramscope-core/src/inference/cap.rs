@@ -1,5 +1,5 @@
-//! The cap of a process, what it may reserve at most: told by the file or the user, else bounded by what the recording shows.
-//! It was not below what was reserved, and it was below what was refused although the device had room.
+//! The cap of a process: the most it may reserve. The file or the user gives it; otherwise the recording bounds it: the cap was
+//! not below what was reserved, and it was below what was refused although the device had room.
 //!
 //! Autopsy, findings, what-if and timeline all show what [`Caps`] says.
 
@@ -17,14 +17,14 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// A cap that somebody names, and nothing else.
+    /// A cap that the caller gives, without anything from the recording.
     #[must_use]
     pub fn exact(bytes: u64) -> Self {
         Caps { stated: Some(CapRange::exact(bytes)), ..Caps::default() }
     }
 
-    /// What is known about a device. `known` is what the user says; it goes before the file. Nothing is read where the cap is
-    /// told or where nothing failed; else one pass, about 60 ns an event.
+    /// What is known about a device. `known` is the user's figure and overrides the file's. If a cap is given or nothing failed,
+    /// no event is read; otherwise one pass, about 60 ns an event.
     ///
     /// # Errors
     /// [`Cancelled`] when asked to stop.
@@ -44,7 +44,7 @@ impl Caps {
         Ok(first_reading(&mut requests, known, progress)?.caps)
     }
 
-    /// What requests tell of the cap they were made under.
+    /// What requests show about the cap they were made under.
     pub(crate) fn of_requests(requests: &Requests<'_>, known: Option<u64>) -> Self {
         if requests.growths.is_empty() && requests.start.is_empty() && requests.slots() > 0 {
             // Allocations and no segments: what was reserved when a request was refused is not told.
@@ -64,13 +64,13 @@ impl Caps {
         Caps { stated: stated(requests.device, known), bounds: requests.bounds.clone(), device }
     }
 
-    /// The cap under which the first request failed, or the only one there was; `None` when nothing speaks of one.
+    /// The cap under which the first request failed, or the only one known; `None` if nothing bounds it.
     #[must_use]
     pub fn first(&self) -> Option<CapRange> {
         self.stated.or_else(|| self.bounds.first()).or(self.device)
     }
 
-    /// The cap at an event; `None` when nothing speaks of one at that time, also where the device itself was full.
+    /// The cap at an event; `None` if nothing bounds it at that time, also if the device itself was full.
     #[must_use]
     pub fn at(&self, event: u32) -> Option<CapRange> {
         self.stated.or_else(|| self.bounds.at(event))

@@ -7,37 +7,37 @@ use crate::units::{Bytes, GIBIBYTE, KIBIBYTE, SizeColumn, told_apart};
 /// How a cap is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CapFrom {
-    /// The file or the user says so.
+    /// The file or the user states it.
     Stated,
     /// The settings name a share of a device whose size is known.
     Fraction,
     /// Requests were refused although the device had room for them.
     Refusals,
-    /// The device itself was full: what it had left for this process, with what it held. No cap is known to exist.
+    /// The device itself was full: its free bytes plus what this process held. No cap is known to exist.
     Device,
 }
 
-/// What a process may reserve at most: between two figures, or exactly when they are one. Bytes.
+/// The most that a process may reserve, in bytes: between two figures, or exactly if they are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapRange {
-    /// So much was reserved, or may be.
+    /// Lower bound, inclusive: this much was reserved, or may be.
     pub least: u64,
-    /// One byte more was refused, or would be.
+    /// Upper bound, inclusive: one byte more was refused, or would be.
     pub most: u64,
     /// How it is known.
     pub from: CapFrom,
-    /// The event that contradicts it: the program had changed its cap by then. `None` when it holds to the end.
+    /// The event that contradicts it, because the program had changed its cap by then. `None` if it holds to the end.
     pub ends: Option<u32>,
 }
 
 impl CapRange {
-    /// A cap that somebody names.
+    /// A cap that is known exactly.
     #[must_use]
     pub fn exact(bytes: u64) -> Self {
         CapRange { least: bytes, most: bytes, from: CapFrom::Stated, ends: None }
     }
 
-    /// True when it is one figure.
+    /// True if both bounds are equal.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.least == self.most
@@ -71,7 +71,7 @@ impl fmt::Display for CapRange {
 /// What bounds the cap while it stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch {
-    /// The first event.
+    /// The first event it holds for; 0 from the beginning.
     pub(crate) from: u32,
     /// The most that was reserved, with what had to fit beside it.
     pub(crate) least: u64,
@@ -95,7 +95,7 @@ impl Bounds {
         Bounds(vec![Epoch { from: 0, least: reserved, refused: None }])
     }
 
-    /// So much was reserved, or fitted, at an event.
+    /// `bytes` were reserved, or fitted, at an event.
     pub(crate) fn held(&mut self, event: u32, bytes: u64) {
         let Some(now) = self.0.last_mut() else { return };
         if now.refused.is_some_and(|refused| bytes >= refused) {
@@ -105,7 +105,7 @@ impl Bounds {
         }
     }
 
-    /// So much was refused at an event, while `reserved` was held.
+    /// `bytes` were refused at an event, while `reserved` was held.
     pub(crate) fn refused(&mut self, event: u32, reserved: u64, bytes: u64) {
         let Some(now) = self.0.last_mut() else { return };
         if bytes <= now.least {

@@ -10,16 +10,15 @@ use crate::allocator::{CachingAllocator, EventSink, SimulatedMemory};
 pub struct Curve {
     /// The last event of each stretch.
     pub event: Vec<u32>,
-    /// Reserved bytes.
+    /// Highest reserved bytes of each stretch.
     pub reserved: Vec<u64>,
-    /// Allocated bytes.
+    /// Highest allocated bytes of each stretch.
     pub allocated: Vec<u64>,
 }
 
-/// Points that suffice for a picture: about one a pixel. The recording's own run is kept with so many.
+/// Number of points that a picture needs: about one per pixel. The recording's own run is kept with this many.
 pub const POINTS: usize = 1200;
 
-/// Collects a curve.
 pub(super) struct Sampler {
     events: usize,
     points: usize,
@@ -29,7 +28,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// A curve of at most so many points, 0 for none, over so many events.
+    /// A curve of at most `points` points (0: no curve) over `events` events.
     pub(super) fn new(events: usize, points: usize) -> Self {
         Sampler { events: events.max(1), points, until: 0, curve: Curve::default() }
     }

@@ -10,9 +10,9 @@ use crate::model::{AllocConf, TorchVersion};
 pub enum Effect {
     /// The model obeys it.
     Obeyed,
-    /// It changes nothing about the memory of the device; why, in a few words.
+    /// It changes nothing about device memory; the reason in a few words.
     Elsewhere(&'static str),
-    /// What it does follows from what no trace tells: an [`Assumption`] stands with the answer.
+    /// Its effect depends on what no trace records: the answer has an [`Assumption`].
     Assumed,
 }
 
@@ -48,13 +48,13 @@ pub fn effect_of(key: &str) -> Option<Effect> {
     })
 }
 
-/// The limit that settings set by themselves: a share of the device, where its size is known.
+/// The limit in the settings: a share of the device, if its size is known.
 pub(crate) fn share(conf: &AllocConf, capacity: Option<u64>) -> Option<u64> {
     let fraction = conf.per_process_memory_fraction;
     capacity.filter(|_| fraction < 1.0).map(|total| (fraction * total as f64) as u64)
 }
 
-/// What a replay under these settings takes for granted because of them, and whether that casts doubt on its figures.
+/// What a replay assumes because of these settings, and whether that makes its figures uncertain.
 pub(crate) fn assumed(conf: &AllocConf, version: TorchVersion, requests: &Requests<'_>) -> Vec<(Assumption, bool)> {
     let mut all = Vec::new();
     let is_on = |name| conf.other(name) == Some("True");

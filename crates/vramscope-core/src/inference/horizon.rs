@@ -1,5 +1,5 @@
-//! How far a recording reaches: one that ends at its failure tells nothing of the requests that would have come after it, so a
-//! setting that serves it to its end may only postpone the failure.
+//! How far a recording reaches. If it ends at its failure, later requests are unknown, and a setting that serves it to its end
+//! may only postpone the failure.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::model::{Action, DeviceRecording};
 pub struct Horizon {
     /// Allocations that follow the last failure.
     pub requests_after: u64,
-    /// In the last eighth of the events before that failure live memory was higher than ever before.
+    /// True if live memory reached its maximum in the last eighth of the events before that failure.
     pub is_growing: bool,
 }
 
@@ -18,7 +18,7 @@ pub struct Horizon {
 const RIGHT_AFTER: u64 = 16;
 
 impl Horizon {
-    /// `None` when nothing failed, and when the program went on for a while after its last failure. O(events).
+    /// `None` if nothing failed, or if the program continued for a while after its last failure. O(events).
     #[must_use]
     pub fn of(device: &DeviceRecording) -> Option<Horizon> {
         let events = &device.events;

@@ -11,24 +11,24 @@ use super::requests::Requests;
 use super::untraced;
 use crate::model::{Action, Cancelled, PoolId, Progress, TorchVersion};
 
-/// A recording explained by the model, or as far as it goes.
+/// A recording run on the model under its own settings, up to the first difference if there is one.
 #[derive(Clone, Debug)]
 pub struct OwnRun {
-    /// What to run to get the recording again.
+    /// The run that gives the recording again.
     pub replay: Replay,
-    /// Whether that is what comes out.
+    /// Whether the run gave the recording.
     pub agreement: Agreement,
-    /// What is known of the limit; the one that was run under lies in it.
+    /// What is known of the limit; the run's limit is within it.
     pub caps: Caps,
     /// What a recording that ends at its failure leaves open.
     pub horizon: Option<Horizon>,
     /// What had to be assumed.
     pub assumptions: Vec<Assumption>,
-    /// How that run ended, and its curve, where it is the recording's to the end and served every request.
+    /// How that run ended, and its curve, if it is the recording to the end and served every request.
     pub(super) ended: Option<(Ended, Curve)>,
 }
 
-/// Finds the limit and the release under which a recording comes out of the model.
+/// Finds the limit and the release under which the model reproduces a recording.
 ///
 /// `known_limit` is what the user or the file says. Costs one run where it agrees at once, a few otherwise.
 ///
@@ -49,7 +49,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
             requests.captures = inferred;
         }
     }
-    // A block that was there before may be larger than it shows; where the model would use the hole behind it and the
+    // A block from before the trace may be larger than the trace shows. If the model would use the hole after it and the
     // recording did not, it is.
     while let Agreement::Differs(Difference { modelled: Some(h), .. }) = &outcome {
         if h.action != Action::Alloc || !super::start::widen_guess_before(&mut requests.start, h.address) {
@@ -110,8 +110,8 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
 }
 
 impl OwnRun {
-    /// Whether the model reproduces the whole recording: every event, and the state at the end. Where that state is of a later
-    /// instant than the last event, as in a file that breaks off, agreeing events are no agreement with the recording.
+    /// Whether the model reproduces the whole recording: every event, and the state at the end. If that state is from later than
+    /// the last event, as in a file that was cut short, equal events are not enough.
     #[must_use]
     pub fn reproduces(&self) -> bool {
         self.agreement.agrees() && !self.assumptions.contains(&Assumption::EndIsLater)
@@ -144,7 +144,7 @@ pub(crate) fn first_reading(
     let replay = Replay { limit: limit(&caps), ..Replay::of(requests) };
     let (outcome, ended, curve) = agreement_and_end(&replay, requests, progress)?;
     if !outcome.agrees() && !requests.start.is_empty() && begins_with_growth(requests) {
-        // A file cut short may have the segments of an instant behind its last event: the trace alone tells more.
+        // A file that was cut short may have segments from after its last event: then the trace alone is more reliable.
         let alone = Requests::read_from_nothing(requests.device, progress)?;
         let caps = Caps::of_requests(&alone, known_limit);
         let replay = Replay { limit: limit(&caps), ..replay.clone() };
@@ -165,7 +165,7 @@ fn begins_with_growth(requests: &Requests<'_>) -> bool {
     actions.iter().find(|a| !is_note(a)).is_some_and(|a| a.grows_reserved())
 }
 
-/// Blocks that no event tells of, one after the other, for as long as that gets further.
+/// Adds blocks that no event names, one at a time, as long as each moves the first difference further.
 fn explain_untraced(
     requests: &mut Requests<'_>,
     replay: &Replay,

@@ -1,4 +1,5 @@
-//! Many questions at once: on all cores, each answer told as it comes, and no run made whose outcome follows from another.
+//! Many questions at once, on all cores. Each answer is passed on as it arrives, and no run is made whose outcome follows from
+//! another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
@@ -9,20 +10,20 @@ use super::whatif::{Answer, Question, WhatIf};
 use crate::allocator::Reach;
 use crate::model::{Cancelled, Progress};
 
-/// Who asks many questions, and hears of each by its place.
+/// Receives the answers to many questions, each with the question's index.
 pub trait Asker: Sync {
-    /// It is being run from now on; returns what shall be told how far that is, beside the whole.
+    /// Called before the question is run. Returns a second [`Progress`] for this question alone, if one is wanted.
     fn begins(&self, _at: usize) -> Option<Arc<Progress>> {
         None
     }
 
-    /// It is answered.
+    /// Called once for each answered question, from any thread.
     fn hears(&self, at: usize, answer: Answer);
 }
 
 impl WhatIf<'_> {
-    /// Answers many questions on all cores. Those that are answered without a run come first, then one of each group that may come to
-    /// the same, in their order. Progress counts questions.
+    /// Answers many questions on all cores. Questions that need no run come first, then one of each group that may have the same
+    /// answer, in the order given. Progress counts questions.
     ///
     /// # Errors
     /// [`Cancelled`] when asked to stop; what was answered was told.
@@ -61,13 +62,13 @@ impl WhatIf<'_> {
         answers.into_iter().map(|answer| answer.ok_or(Cancelled)).collect()
     }
 
-    /// The answer to a question that is served exactly as another one was. `None` where that does not follow.
+    /// The answer to a question that is served exactly like another one; `None` if that does not follow.
     fn follows(&self, known: &Answer, question: &Question) -> Option<Answer> {
         let started = Instant::now();
         let own = &self.own().replay;
         let (conf, other) = (&known.question.conf, &question.conf);
         let (limit, other_limit) = (self.limit_of(&known.question), self.limit_of(question));
-        // Some of what is said of an answer is said of the recording's own settings or limit only.
+        // Some statements of an answer hold only for the recording's own settings or limit.
         let of_own_conf = known.follows_in_part || !effects::assumed(conf, own.version, self.requests()).is_empty();
         let of_own_limit = self.own().limit_range().is_some();
         let is_moved = (of_own_conf && (*conf == own.conf) != (*other == own.conf)) || (of_own_limit && limit != other_limit);
@@ -82,7 +83,7 @@ impl WhatIf<'_> {
     }
 }
 
-/// What is not answered yet, by place, what is being run, and what was.
+/// Questions that are not answered yet, by index, those being run, and the answers.
 struct State {
     left: Vec<usize>,
     busy: Vec<usize>,
@@ -103,7 +104,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<A: Asker> Work<'_, A> {
-    /// Runs questions until none is left that nobody is at, and gets help where there is more to do.
+    /// Runs questions until every remaining one is being run, and starts more threads while there are more.
     fn go_on<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         while let Some(at) = self.take() {
             // Without a helper the questions take longer. rayon's threads are left to the runs within a question.
@@ -125,7 +126,7 @@ impl<A: Asker> Work<'_, A> {
         self.progress.advance(1);
     }
 
-    /// Answers what follows from answers that are there.
+    /// Answers questions whose answer follows from known ones.
     fn tell_what_follows(&self) {
         let mut follow = Vec::new();
         {

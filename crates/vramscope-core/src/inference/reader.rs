@@ -26,7 +26,7 @@ impl<'a> Requests<'a> {
         Ok(Requests::again(device, Arc::new(known)))
     }
 
-    /// The same, for a trace that saw the first allocation and whose segments are of a later instant, as in a file cut short.
+    /// The same for a trace from the first allocation on whose segments are of a later instant, as in a file that was cut short.
     pub(crate) fn read_from_nothing(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
         let known = read(device, true, progress)?;
         Ok(Requests::again(device, Arc::new(known)))
@@ -58,7 +58,7 @@ struct Reader<'a> {
     /// Slots whose free was requested and has not completed.
     pending: FxHashMap<u64, u32>,
     vacant: Vec<u32>,
-    /// Slots that become vacant once the request at hand is through.
+    /// Slots that become vacant after the current request.
     vacant_later: Vec<u32>,
     stretch: Stretch,
     reserved: u64,
@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
     }
 
     fn complete(&mut self, i: usize, address: u64) {
-        // A completion right behind its own free was read with it; then nothing is pending here.
+        // A completion right after its own free was read together with it; then nothing is pending here.
         if let Some(slot) = self.pending.remove(&address) {
             self.stretch.completions.push((i, slot));
             self.vacant_later.push(slot);
@@ -379,7 +379,7 @@ impl<'a> Reader<'a> {
                 let events = &self.device.events;
                 let segment = self.device.settings.conf.segment_size(events.size[u.request]);
                 let fits_device = self.device.capacity.is_none_or(|whole| u.needed <= whole);
-                // Once the device itself was full, that explains the retries too: they are no sign of a cap.
+                // Once the device itself was full, that explains the retries too; they do not show a cap.
                 let may_be_cap = if is_failure { events.address[u.request] >= segment } else { self.out.device_room.is_none() };
                 if fits_device && may_be_cap {
                     self.out.bounds.refused_before(u.request as u32, u.needed);

@@ -1,4 +1,4 @@
-//! Which settings would have saved a run, and by how much: what findings and the autopsy offer beside a failure.
+//! Which settings would have prevented a failure, and with what margin, for findings and the autopsy.
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ pub struct Remedy {
     pub about: &'static str,
     /// Whether a request fails.
     pub oom: bool,
-    /// Which, counted from 0.
+    /// Index of the request that fails, from 0.
     pub oom_request: Option<u64>,
     /// Highest reserved bytes under the limit; up to the failure where there is one.
     pub peak_reserved_bytes: u64,
@@ -27,18 +27,18 @@ pub struct Remedy {
     pub margin_bytes: Option<i64>,
     /// Times the cache had to be emptied: each costs a synchronisation of the device.
     pub num_alloc_retries: u64,
-    /// Whether the verdict depends on nothing that the trace does not tell.
+    /// True if the verdict depends on nothing that the trace does not record.
     pub certain: bool,
-    /// Under other places of segments, or other limits of the span, the verdict is the other one.
+    /// True if the verdict is different with segments in other places, or under other limits of the span.
     pub oom_varies: bool,
-    /// As [`Row::passes_from_bytes`].
+    /// Smallest limit of a span under which it passes, see [`Row::passes_from_bytes`].
     pub passes_from_bytes: Option<u64>,
 }
 
 /// What was tried, and what would be needed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Remedies {
-    /// The limit they were tried under; `None` is none.
+    /// The limit they were tried under; `None` without a limit.
     pub limit_bytes: Option<u64>,
     /// Every setting tried, those that pass first, in the order of [`best`].
     pub tried: Vec<Remedy>,
@@ -48,22 +48,23 @@ pub struct Remedies {
     pub needed_with_best: Option<Needed>,
     /// Whether the model reproduces the recording; if not, all of this is an estimate.
     pub agrees_with_recording: bool,
-    /// What a recording that ends at its failure leaves open: to pass is then to serve it up to there.
+    /// Set if the recording ends at its failure: to pass then means to serve it up to there.
     pub ends_at_failure: Option<Horizon>,
 }
 
 /// What a run needs under given settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Needed {
-    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails. A card needs more: what is not PyTorch's own.
+    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails. A card needs more, for memory outside
+    /// PyTorch.
     pub smallest_limit_bytes: u64,
     /// Highest active bytes of the whole run.
     pub peak_active_bytes: u64,
 }
 
 impl Needed {
-    /// By what factor everything above `fixed_bytes` may grow, or has to shrink, for the run to fit `limit`: the headroom of a
-    /// batch, below 1 where the run does not fit.
+    /// Factor by which everything above `fixed_bytes` may grow, or has to shrink, for the run to fit `limit`: the headroom of a
+    /// batch, below 1 if the run does not fit.
     ///
     /// `fixed_bytes` is what does not grow with the batch: parameters, gradients, optimizer state. A first estimate: what is
     /// reserved beyond the active memory is taken to stay in proportion. 0 when the fixed part alone does not fit; `None` when
@@ -83,7 +84,7 @@ impl Remedies {
     }
 }
 
-/// [`WhatIf::remedies_that_pass`] for somebody who has no [`WhatIf`] yet.
+/// [`WhatIf::remedies_that_pass`] for a caller without a [`WhatIf`].
 ///
 /// # Errors
 /// [`Cancelled`] when asked to stop.
@@ -91,11 +92,11 @@ pub fn remedies_that_pass(device: &DeviceRecording, limit: Option<u64>, progress
     WhatIf::new(device, None, progress)?.remedies_that_pass(limit, progress)
 }
 
-/// Times the cache may be emptied in a whole run before that counts against a setting.
+/// Number of times the cache may be emptied in a whole run before it counts against a setting.
 const FEW_RETRIES: u64 = 2;
 
-/// The order of rows under one limit, best first: passes, surely, under most of the limit's span, fails last if it fails after
-/// all, with the fewest retries, with the lowest peak, with the fewest settings.
+/// The order of rows under one limit, best first: passes; passes for certain; passes under most of the limit's span; fails
+/// latest; fewest retries; lowest peak; fewest settings.
 fn rank(r: &Row) -> impl Ord + use<> {
     // Where a row may fail after all, late is better than early.
     let earliest = Reverse(r.oom_request_span.map_or(u64::MAX, |s| s[0]));
@@ -107,8 +108,8 @@ fn rank(r: &Row) -> impl Ord + use<> {
     (r.oom, !r.is_verdict_certain(), from, earliest, retries, r.peak_reserved_bytes, settings, r.num_alloc_retries)
 }
 
-/// The best of several rows under one limit, and why: it passes, surely, where the depends on the exact limit under most of it, with the
-/// fewest retries, with the lowest peak, with the fewest settings. `None` when none passes.
+/// The best of several rows under one limit, and why. Order: passes; passes for certain; passes from the smallest limit of the
+/// span on; fewest retries; lowest peak; fewest settings. `None` if none passes.
 #[must_use]
 pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     let passing = || rows.iter().enumerate().filter(|(_, r)| !r.oom);

@@ -7,15 +7,15 @@ use crate::allocator::{AllocError, CachingAllocator, EventSink, MemoryStats, Rea
 use crate::allocator::{Placement, SimulatedMemory};
 use crate::model::{AllocConf, Cancelled, Progress, TorchVersion};
 
-/// Memory of a simulated device whose real capacity nobody told: no GPU has more.
+/// Memory of a simulated device if the real capacity is unknown: no GPU has more.
 pub(crate) const UNKNOWN_CAPACITY: u64 = 2 * crate::model::EventTable::FREE_UNBOUNDED;
 
 /// How to run the requests again.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// The settings.
+    /// The settings; their `per_process_memory_fraction` is ignored, see [`limit`](Self::limit).
     pub conf: AllocConf,
-    /// Which release's rules.
+    /// The release whose rules the allocator follows.
     pub version: TorchVersion,
     /// The most bytes that may be reserved.
     pub limit: Option<u64>,
@@ -23,16 +23,16 @@ pub struct Replay {
     pub placement: Placement,
     /// Use the recorded addresses for as long as the same segments are asked for in the same order.
     pub follows_recording: bool,
-    /// Complete frees that waited for another stream at once, not where the recording did.
+    /// Complete frees that waited for another stream at once, not at the recorded event.
     pub completes_at_once: bool,
-    /// Stop at the first request that fails. Otherwise the run goes on as the recorded program did.
+    /// Stop at the first request that fails; otherwise continue, as the recorded program did.
     pub stops_at_oom: bool,
 }
 
 /// How a run ended.
 #[derive(Debug)]
 pub struct Replayed<S> {
-    /// The allocator at the end, with its counters and its listener.
+    /// The allocator at the end, with its counters and its sink.
     pub allocator: CachingAllocator<SimulatedMemory, S>,
     /// The first request that failed, counted from 0.
     pub oom_request: Option<u64>,
@@ -42,22 +42,21 @@ pub struct Replayed<S> {
     pub requests: u64,
     /// The first request that failed in the recording and succeeded here.
     pub rescued_event: Option<u32>,
-    /// Why the run could not go on, other than out of memory.
+    /// Why the run could not continue, other than out of memory.
     pub broken: Option<AllocError>,
 }
 
 /// How a run ended, without the allocator.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
-    /// The counters.
     pub(crate) stats: MemoryStats,
-    /// How far it came.
+    /// Highest values that it reached.
     pub(crate) reach: Reach,
-    /// Some choice fell between equal blocks, which addresses decide.
+    /// True if the allocator chose between equal blocks, which depends on addresses.
     pub(crate) has_tie: bool,
-    /// Every growth was the recording's.
+    /// True if every growth was the recording's.
     pub(crate) is_following: bool,
-    /// How many growths were.
+    /// Number of growths that were the recording's.
     pub(crate) followed: usize,
     pub(crate) oom_request: Option<u64>,
     pub(crate) requests: u64,
@@ -82,7 +81,7 @@ impl<S: EventSink> Replayed<S> {
 
 /// Looks at an allocator after each step of a run.
 pub(crate) trait Watcher<S> {
-    /// Called behind each event of the recording; `false` ends the run.
+    /// Called after each event of the recording; `false` ends the run.
     fn after(&mut self, event: usize, allocator: &mut CachingAllocator<SimulatedMemory, S>) -> bool;
 }
 
@@ -121,7 +120,7 @@ impl Replay {
         Ok(self.run(requests, (), progress)?.ended())
     }
 
-    /// [`run`](Self::run) with somebody looking on.
+    /// [`run`](Self::run) with a watcher, which is called after each event.
     pub(crate) fn run_watched<S: EventSink, W: Watcher<S>>(
         &self,
         requests: &Requests<'_>,

@@ -1,7 +1,7 @@
 //! [`Requests`]: what a recorded program asked of the allocator, read back from the trace.
 //!
-//! A trace tells allocations, frees and completions directly. What it does not say is inferred: which releases were calls of
-//! `empty_cache` and which happened inside a request that was out of memory, and which segments belong to private pools.
+//! A trace records allocations, frees and completions directly. The rest is inferred: which releases were calls of `empty_cache`
+//! and which happened inside a request that was out of memory, and which segments belong to private pools.
 
 use std::sync::Arc;
 
@@ -24,35 +24,35 @@ pub(super) const LATER: u32 = 1 << 31;
 pub enum Step {
     /// Ask for memory and remember the block under a number.
     Alloc {
-        /// The number.
+        /// Number of the block; used again after a free.
         slot: u32,
     },
-    /// Ask for memory as a request did that failed in the recording.
+    /// Ask for memory; this request failed in the recording. If it succeeds, its block is freed at once.
     Failing,
-    /// Free at once.
+    /// Free; the block is reusable at once.
     Free {
-        /// The block's number.
+        /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// Free, but completion comes later.
+    /// Free; the block is reusable after its [`Complete`](Self::Complete).
     FreeLater {
-        /// The block's number.
+        /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// A later completion.
+    /// Another stream is done: a block of [`FreeLater`](Self::FreeLater) becomes reusable.
     Complete {
-        /// The block's number.
+        /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// `empty_cache`.
+    /// Give free segments back to the device, as `empty_cache` does.
     EmptyCache,
-    /// Nothing.
+    /// Do nothing: the event follows from another one.
     Skip,
 }
 
 /// The requests of one device's trace, with the state they began in.
 ///
-/// What was read from the trace (`Known`) is shared, so that it can be kept beside a recording and put to use again.
+/// What was read from the trace (`Known`) is shared, so that it can be kept with the recording and used again.
 #[derive(Debug)]
 pub struct Requests<'a> {
     pub(crate) device: &'a DeviceRecording,
@@ -74,7 +74,7 @@ impl std::ops::DerefMut for Requests<'_> {
     }
 }
 
-/// A block that was there before the recording began, and that no event tells of.
+/// A block from before the recording that no event names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Untraced {
     pub(crate) address: u64,
@@ -84,12 +84,12 @@ pub(crate) struct Untraced {
     pub(super) gone: Option<EventId>,
 }
 
-/// What [`Requests::read`] found out about a trace. Four bytes an event.
+/// What [`Requests::read`] found out about a trace. Four bytes per event.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// What each event means, see [`Requests::step`].
     pub(super) plan: Vec<u32>,
-    /// Completions that came while a request was being retried: they are told behind that request.
+    /// Completions that came while a request was being retried; the trace has them after that request.
     pub(crate) after: FxHashMap<EventId, Vec<u32>>,
     /// Stretches of releases that were not taken for `empty_cache`.
     pub(super) retries: Vec<Retry>,
@@ -101,11 +101,11 @@ pub struct Known {
     pub(crate) slots: u32,
     /// Segments and blocks that were there before the first event.
     pub(crate) start: Vec<StartSegment>,
-    /// The segments of the recording are not those behind its last event.
+    /// True if the recording's segments are not those after its last event.
     pub(crate) ignores_end: bool,
-    /// Blocks of the start that no event tells of.
+    /// Blocks of the start that no event names.
     pub(crate) untraced_blocks: Vec<Untraced>,
-    /// Their slots, by the event before which they are freed in silence.
+    /// Their slots, by the event before which they are freed without an action.
     pub(crate) untraced: FxHashMap<EventId, Vec<u32>>,
     pub growths: Vec<Growth>,
     /// The most that was reserved at once, with what had to fit beside it: no limit can have been below.
@@ -114,13 +114,13 @@ pub struct Known {
     pub(crate) refused: Option<u64>,
     /// What bounds the cap, over time.
     pub(crate) bounds: Bounds,
-    /// The most that was reserved or asked for when something was released before a growth: no limit need be above.
+    /// The most that was reserved or requested when something was released before a growth: no limit has to be higher.
     pub(crate) most_needed: u64,
     /// Free device memory plus reserved memory at an OOM of the device itself: what this process could have had.
     pub(crate) device_room: Option<u64>,
     /// Requests, failed ones included.
     pub(crate) count: u64,
-    /// What the trace does not tell.
+    /// What had to be assumed because the trace does not record it.
     pub(crate) assumptions: Vec<Assumption>,
 }
 
@@ -160,8 +160,8 @@ impl<'a> Requests<'a> {
         self.assumptions.iter().any(|a| matches!(a, Assumption::GuardedFrees { .. }))
     }
 
-    /// The model departs from the recording around this event: reads the stretch of releases there another way. First its
-    /// completions as part of the wait, then its releases as a call of `empty_cache`. `false` when there is no other way.
+    /// The model differs from the recording near this event: reads the run of releases there in another way. First its
+    /// completions as part of the wait, then its releases as a call of `empty_cache`. `false` if there is no other way left.
     pub(crate) fn read_differently(&mut self, event: EventId) -> bool {
         let event = event as usize;
         let known = Arc::make_mut(&mut self.known);

@@ -17,15 +17,15 @@ use crate::model::{AllocConf, PoolKey, TorchVersion};
 /// One step of a script. Rows are numbered by its author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Ask for memory.
+    /// Ask for the memory of this row.
     Alloc(u32),
-    /// Free at once.
+    /// Free this row's block; it is reusable at once.
     Free(u32),
-    /// Free; completion comes later.
+    /// Free this row's block; it is reusable after its `Complete`.
     FreeLater(u32),
-    /// That completion.
+    /// Complete the free of this row's block.
     Complete(u32),
-    /// `empty_cache`.
+    /// Give free segments back to the device, as `empty_cache` does.
     EmptyCache,
 }
 
@@ -34,16 +34,16 @@ pub enum Ask {
 pub struct Asked {
     /// Bytes; 0 is not asked for at all.
     pub size: u64,
-    /// Raw stream handle.
+    /// Raw stream handle; 0 is the default stream.
     pub stream: u64,
-    /// The pool.
+    /// Key of the pool; `(0, 0)` is the default pool.
     pub pool: PoolKey,
 }
 
 /// Requests to run, and what they begin from.
 #[derive(Clone, Copy, Debug)]
 pub struct Script<'a> {
-    /// The steps.
+    /// The steps in order; each names a row by its index in [`rows`](Self::rows).
     pub asks: &'a [Ask],
     /// What each row asks for.
     pub rows: &'a [Asked],
@@ -70,13 +70,13 @@ impl Start {
 /// How to run a script.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
-    /// The settings.
+    /// The settings; their `per_process_memory_fraction` is ignored, see [`limit`](Self::limit).
     pub conf: AllocConf,
-    /// Which release's rules.
+    /// The release whose rules the allocator follows.
     pub version: TorchVersion,
     /// The most bytes that may be reserved.
     pub limit: Option<u64>,
-    /// Where segments go.
+    /// Where the simulated driver puts segments.
     pub placement: Placement,
 }
 
@@ -85,7 +85,7 @@ pub struct Terms {
 pub struct Scripted {
     /// The counters at the end, or at the request that failed.
     pub stats: MemoryStats,
-    /// The step that failed.
+    /// Index of the step that failed; `None` if all were served.
     pub failed: Option<usize>,
     /// Some choice fell between equal blocks, which addresses decide.
     pub has_tie: bool,
@@ -101,7 +101,8 @@ impl Script<'_> {
         Scripted { has_tie: a.has_tie(), reach: a.reach(), stats: a.stats, failed }
     }
 
-    /// [`run`](Self::run) with a listener, which hears the number of each step; what it heard and what is held at the end.
+    /// [`run`](Self::run) with a sink, which receives the index of each step before its actions. Returns the sink and the
+    /// segments held at the end.
     pub fn run_into<S: EventSink>(&self, terms: &Terms, sink: S) -> (Scripted, S, Vec<HeldSegment>) {
         let (a, failed) = self.drive(terms, sink);
         let segments = a.segments();

@@ -96,7 +96,7 @@ pub(crate) fn widen_guess_before(start: &mut [StartSegment], hole: u64) -> bool 
     let Some(at) = segment.blocks.iter().position(|b| b.address == hole && !b.is_in_use()) else { return false };
     let Some(before) = at.checked_sub(1).filter(|&b| segment.blocks[b].size_is_a_guess) else { return false };
     let gap = segment.blocks[at].size;
-    // A hole of the large pool is larger than 1 MiB, and so is no rest.
+    // A hole of the large pool is larger than 1 MiB and therefore not the rest of a block.
     let rest = gap.saturating_sub(SMALL_MAX + 512).min(SMALL_MAX);
     if rest == 0 {
         return false;

@@ -19,8 +19,8 @@ impl Untraced {
     }
 }
 
-/// Changes the start of `requests` so that `difference` goes away, when a block that no event tells of can be behind it.
-/// `false` when not. Costs a pass over the events before the difference.
+/// Changes the start of `requests` so that `difference` disappears, if a block that no event names can explain it. `false` if
+/// not. One pass over the events before the difference.
 pub(crate) fn explain(requests: &mut Requests<'_>, difference: &Difference) -> bool {
     match difference.recorded {
         None if difference.modelled.is_none() => let_go_at_end(requests),
@@ -45,7 +45,7 @@ fn let_go(requests: &mut Requests<'_>, recorded: Happening, event: EventId) -> b
         if block.gone.is_some() || !block.overlaps(recorded.address, size) {
             continue;
         }
-        // What stands before and behind may have been other blocks, which stay.
+        // The space before and after it may have been other blocks, which stay.
         let from = block.address.max(recorded.address);
         let to = (block.address + block.size).min(end);
         is_any = true;
@@ -132,7 +132,7 @@ fn hole_at(requests: &Requests<'_>, address: u64) -> Option<(u64, u64)> {
     blocks.filter(|b| !b.is_in_use() && b.address == address).map(|b| (b.address, b.size)).next()
 }
 
-/// The space between an allocation of this event and what is in use before it, when nothing the trace tells of was ever there.
+/// The space between this event's allocation and the block in use before it, if no block of the trace was ever there.
 fn gap_before(requests: &Requests<'_>, address: u64, event: EventId) -> Option<(u64, u64)> {
     let segment = requests.start.iter().find(|s| s.address <= address && address - s.address < s.size)?;
     let hole = segment.blocks.iter().find(|b| !b.is_in_use() && b.address <= address && address < b.address + b.size)?;

@@ -25,7 +25,7 @@ use crate::model::{Action, AllocConf, Cancelled, DeviceRecording, Progress, Stag
 /// One setting to try.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The settings.
+    /// The settings to run with.
     pub conf: AllocConf,
     /// As the user wrote them; shown and printed.
     pub text: String,
@@ -61,25 +61,25 @@ pub struct Row {
     pub conf: String,
     /// The limit that applied: the one asked for, or the settings' own where that is lower (`per_process_memory_fraction`).
     pub limit_bytes: Option<u64>,
-    /// Memory of the device, as far as the recording tells; no more is served without a limit either.
+    /// Memory of the device, if the recording has it; it bounds the run also without a limit.
     pub device_bytes: Option<u64>,
     /// Whether a request failed; the run stops there.
     pub oom: bool,
     /// Which request, counted from 0.
     pub oom_request: Option<u64>,
-    /// Highest reserved bytes.
+    /// Highest reserved bytes; up to the failing request if there is one.
     pub peak_reserved_bytes: u64,
-    /// Highest allocated bytes.
+    /// Highest allocated bytes, likewise.
     pub peak_allocated_bytes: u64,
     /// Highest active bytes: allocated, and freed but guarded by another stream.
     pub peak_active_bytes: u64,
-    /// Highest requested bytes.
+    /// Highest requested bytes of active blocks, before rounding.
     pub peak_requested_bytes: u64,
     /// Highest bytes of free pieces in segments in use.
     pub peak_inactive_split_bytes: u64,
     /// Times the cache was emptied to try again.
     pub num_alloc_retries: u64,
-    /// Requests that failed.
+    /// Requests that failed for lack of memory.
     pub num_ooms: u64,
     /// Calls of `cudaMalloc`, or mappings.
     pub num_device_alloc: u64,
@@ -176,9 +176,9 @@ impl Row {
 /// A row, with its curve and what was assumed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The question.
+    /// The question as it was asked.
     pub question: Question,
-    /// The figures.
+    /// Its figures, also printed as JSON.
     pub row: Row,
     /// Empty unless points were asked for.
     pub curve: Curve,
@@ -256,8 +256,8 @@ impl<'a> WhatIf<'a> {
         Self::mostly_before(device).is_none() && device.events.action.iter().any(|a| matches!(a, Action::Alloc | Action::Oom))
     }
 
-    /// Bytes that a trace says were reserved before it began, where they are more than half of its peak: without the requests behind them
-    /// no replay says anything of that memory.
+    /// Bytes that were reserved before the trace began, if they are more than half of its peak. Their requests are not in the
+    /// trace, so no replay can say anything about that memory.
     #[must_use]
     pub fn mostly_before(device: &DeviceRecording) -> Option<u64> {
         let reserved = &device.source_totals.reserved;
@@ -271,7 +271,7 @@ impl<'a> WhatIf<'a> {
         Prepared { known: self.requests.known(), own: Arc::clone(&self.own) }
     }
 
-    /// Goes on with what was found out about the same device before.
+    /// Continues with what was found out about the same device before.
     #[must_use]
     pub fn again(device: &'a DeviceRecording, prepared: &Prepared) -> Self {
         WhatIf { requests: Requests::again(device, Arc::clone(&prepared.known)), own: Arc::clone(&prepared.own) }
@@ -289,8 +289,7 @@ impl<'a> WhatIf<'a> {
         &self.requests
     }
 
-    /// The limit that applies where a question names none: the recording's own, as far as it is known or follows from its
-    /// failed requests.
+    /// The limit of a question without one: the recording's own, if it is known or follows from its failed requests.
     #[must_use]
     pub fn own_limit(&self) -> Option<u64> {
         self.own.replay.limit

@@ -14,7 +14,7 @@ pub struct CategoryBands {
 }
 
 impl CategoryBands {
-    /// Number of rows.
+    /// Number of rows, each at one time.
     #[must_use]
     pub fn len(&self) -> usize {
         self.time_us.len()

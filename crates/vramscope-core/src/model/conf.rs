@@ -23,11 +23,11 @@ pub struct AllocConf {
     pub max_non_split_rounding: Option<u64>,
     /// `garbage_collection_threshold`; 0 is off.
     pub garbage_collection_threshold: f64,
-    /// `expandable_segments`.
+    /// `expandable_segments`; false unless set.
     pub expandable_segments: bool,
     /// `roundup_power2_divisions`: one entry per power of two from 1 MiB to 32 GiB; 0 and 1 mean plain 512-byte rounding.
     pub roundup_power2_divisions: [u32; 16],
-    /// `large_segment_size_mb` in bytes.
+    /// `large_segment_size_mb` in bytes; 20 MiB unless set.
     pub large_segment_size: u64,
     /// `per_process_memory_fraction`; 1 means no limit.
     pub per_process_memory_fraction: f64,

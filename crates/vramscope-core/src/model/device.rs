@@ -11,15 +11,15 @@ pub enum DeviceKind {
     /// An NVIDIA GPU, or an AMD GPU through the same interface.
     #[default]
     Cuda,
-    /// An Intel GPU.
+    /// An Intel GPU: PyTorch's `xpu`.
     Xpu,
-    /// A Google TPU.
+    /// A Google TPU (JAX only).
     Tpu,
     /// Pinned host memory, recorded apart from every GPU.
     Host,
     /// CPU memory in a profiler trace.
     Cpu,
-    /// Any other accelerator.
+    /// Any other accelerator, or a source that does not name the kind.
     Other,
 }
 
@@ -41,7 +41,7 @@ impl DeviceKind {
 /// A device: its kind, and its ordinal inside the process (-1 for host memory).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId {
-    /// Kind of memory.
+    /// The kind; ordinals count per kind.
     pub kind: DeviceKind,
     /// Ordinal inside the process.
     pub index: i32,
@@ -66,7 +66,7 @@ impl std::fmt::Display for DeviceId {
 /// Everything that was recorded about one device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceRecording {
-    /// Which device.
+    /// Kind and ordinal as the process counts its devices.
     pub id: DeviceId,
     /// Product name; `None` if the source lacks it.
     pub name: Option<String>,

@@ -107,7 +107,7 @@ pub enum NoteKind {
     CompileContext,
     /// The name of an [`Action::Unknown`].
     Action,
-    /// `forward_frames`, joined.
+    /// `forward_frames`, joined into one text of lines.
     ForwardFrames,
     /// The operator that allocated the block (profiler traces).
     Operator,
@@ -119,7 +119,7 @@ pub enum NoteKind {
     Phase,
     /// The category that PyTorch assigned (`parameter`, `activation`, …).
     Category,
-    /// `internal_metadata`.
+    /// `internal_metadata` as text, whatever its type.
     Internal,
 }
 
@@ -128,7 +128,7 @@ pub enum NoteKind {
 pub struct Note {
     /// Index of the event.
     pub event: EventId,
-    /// Which field.
+    /// The field of the event that the text is from.
     pub kind: NoteKind,
     /// The text, in the recording's [`StackTable`](super::StackTable).
     pub text: StrId,
@@ -139,13 +139,13 @@ pub struct Note {
 pub struct EventTable {
     /// Microseconds since the epoch; all zero when [`has_time`](Self::has_time) is false (PyTorch 2.0 and 2.1).
     pub time_us: Vec<i64>,
-    /// What happened.
+    /// What the allocator did; decides what address and size mean.
     pub action: Vec<Action>,
     /// Block or segment address; for [`Action::Oom`] the device's free bytes.
     pub address: Vec<u64>,
     /// Bytes; the meaning depends on the action.
     pub size: Vec<u64>,
-    /// The block's stream.
+    /// The block's or segment's stream, as an index into the device's streams.
     pub stream: Vec<StreamId>,
     /// The block's pool; [`PoolId::UNKNOWN`] before PyTorch 2.12, where only the segment's address identifies it.
     pub pool: Vec<PoolId>,
@@ -160,7 +160,7 @@ pub struct EventTable {
 }
 
 impl EventTable {
-    /// Number of events.
+    /// Number of events, which is the length of every column.
     #[must_use]
     pub fn len(&self) -> usize {
         self.action.len()
@@ -183,7 +183,7 @@ impl EventTable {
         self.stack.reserve(additional);
     }
 
-    /// Appends one event.
+    /// Appends one event: one entry to each column.
     pub fn push(
         &mut self,
         time_us: i64,

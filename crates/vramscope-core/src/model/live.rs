@@ -48,7 +48,7 @@ pub struct ProcessTrack {
     pub pid: u32,
     /// Start in clock ticks since boot. PID and start together identify a process. 0 when it cannot be read.
     pub started: u64,
-    /// Short process name.
+    /// Short process name, or `PID 123` when it cannot be read.
     pub name: String,
     /// Command line; empty when it cannot be read.
     pub command: String,
@@ -118,7 +118,7 @@ impl ProcessTrack {
 /// What the helper in a process reports about a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelperState {
-    /// No helper answers.
+    /// No helper answers, or the process is not on the device at that time.
     Absent,
     /// It answers but has no figures for this device: the process may have allocated nothing there yet.
     Silent,
@@ -155,24 +155,24 @@ pub struct HostPoint {
 /// `torch.cuda.memory_stats` of one process and device, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TorchFigures {
-    /// `reserved_bytes.all.current`.
+    /// `reserved_bytes.all.current`, bytes.
     pub reserved: u64,
-    /// `active_bytes.all.current`.
+    /// `active_bytes.all.current`, bytes.
     pub active: u64,
-    /// `allocated_bytes.all.current`.
+    /// `allocated_bytes.all.current`, bytes.
     pub allocated: u64,
-    /// `requested_bytes.all.current`.
+    /// `requested_bytes.all.current`, bytes.
     pub requested: u64,
-    /// `reserved_bytes.all.peak`.
+    /// `reserved_bytes.all.peak`, bytes, since the program began or last reset its peaks.
     #[serde(default)]
     pub reserved_peak: u64,
-    /// `allocated_bytes.all.peak`.
+    /// `allocated_bytes.all.peak`, bytes, since the program began or last reset its peaks.
     #[serde(default)]
     pub allocated_peak: u64,
-    /// `num_alloc_retries`.
+    /// `num_alloc_retries`: how often the device had no room and PyTorch freed its cache and tried again.
     #[serde(default)]
     pub retries: u64,
-    /// `num_ooms`.
+    /// `num_ooms`: how many requests failed.
     #[serde(default)]
     pub ooms: u64,
 }
@@ -189,10 +189,10 @@ pub struct Reading {
     /// Share of time in which device memory was read or written, percent: bandwidth, not occupancy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<u32>,
-    /// Degrees Celsius.
+    /// Temperature of the GPU, degrees Celsius.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<u32>,
-    /// Milliwatts.
+    /// Power drawn, milliwatts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_mw: Option<u32>,
     /// Power limit in force, milliwatts.
@@ -235,7 +235,7 @@ pub struct LiveMark {
     pub time_us: i64,
     /// What it is about.
     pub kind: MarkKind,
-    /// A few words.
+    /// The label on the timeline: a few words.
     pub text: Arc<str>,
 }
 

@@ -30,21 +30,21 @@ pub struct OpLane {
 pub struct OpTable {
     /// Start, nanoseconds since the epoch.
     pub start_ns: Vec<i64>,
-    /// Duration in nanoseconds.
+    /// Duration in nanoseconds; start plus duration is the exclusive end.
     pub duration_ns: Vec<u64>,
     /// Nesting depth among the rows of its lane, 0 outermost.
     pub depth: Vec<u16>,
     /// Name, in the recording's string table.
     pub name: Vec<StrId>,
-    /// Index into [`lanes`](Self::lanes).
+    /// Thread or stream, as an index into [`lanes`](Self::lanes).
     pub lane: Vec<u16>,
-    /// Kind of work.
+    /// Whether the row is an operator, a runtime call, a kernel or a copy.
     pub kind: Vec<OpKind>,
     /// Input shapes as the trace prints them (`[[32, 1000], []]`); [`OpTable::NO_TEXT`] when not recorded.
     pub shapes: Vec<StrId>,
     /// For an operator of the backward pass: the row of its forward operator; otherwise [`OpTable::NO_OP`].
     pub forward: Vec<u32>,
-    /// Threads and streams.
+    /// Threads and streams, of all devices.
     pub lanes: Vec<OpLane>,
 }
 
@@ -54,7 +54,7 @@ impl OpTable {
     /// Marks the absence of a row.
     pub const NO_OP: u32 = u32::MAX;
 
-    /// Number of rows.
+    /// Number of rows, which is the length of every column.
     #[must_use]
     pub fn len(&self) -> usize {
         self.start_ns.len()

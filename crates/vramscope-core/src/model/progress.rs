@@ -40,7 +40,7 @@ pub enum Stage {
     Curves,
     /// Saving the snapshots of state from which any instant is computed.
     States,
-    /// Naming call stacks.
+    /// Naming call stacks: which frame of each a user sees first.
     Names,
 }
 

@@ -40,7 +40,7 @@ pub struct SnapshotLists {
 /// A file that was joined to a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// File name.
+    /// The file's name, as in its [`Source`].
     pub name: String,
     /// One sentence: what matched, and how far apart the clocks were.
     pub sentence: String,
@@ -108,7 +108,7 @@ pub struct Source {
 /// What kind of source a recording was made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Built in memory.
+    /// Built in memory: there is no file.
     #[default]
     Memory,
     /// `torch.cuda.memory._dump_snapshot` and similar calls, as a pickle.
@@ -119,11 +119,11 @@ pub enum Format {
     SnapshotHtml,
     /// A Chrome trace of `torch.profiler`.
     KinetoTrace,
-    /// `export_memory_timeline`.
+    /// A file of `export_memory_timeline`, or a page with plotted allocations.
     MemoryTimeline,
     /// RMM's logging resource adaptor.
     RmmLog,
-    /// `jax.profiler.save_device_memory_profile`.
+    /// A pprof file of `jax.profiler.save_device_memory_profile`.
     JaxMemoryProfile,
     /// vramscope's own live session file.
     Session,

@@ -64,9 +64,9 @@ impl LoadReport {
 /// One kind of problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadWarning {
-    /// What kind.
+    /// The kind; a report has each kind at most once.
     pub kind: WarningKind,
-    /// Number of occurrences.
+    /// Number of occurrences; at least 1.
     pub count: u64,
     /// Byte offset of the first occurrence, where the reader knows it.
     pub first_offset: Option<u64>,

@@ -13,13 +13,13 @@ pub struct Sample {
     pub process: Option<u64>,
     /// Used by the other processes that the driver lists.
     pub others: Option<u64>,
-    /// `reserved_bytes.all.current`.
+    /// `reserved_bytes.all.current` of the watched process.
     pub reserved: Option<u64>,
-    /// `active_bytes.all.current`.
+    /// `active_bytes.all.current` of the watched process.
     pub active: Option<u64>,
-    /// `allocated_bytes.all.current`.
+    /// `allocated_bytes.all.current` of the watched process.
     pub allocated: Option<u64>,
-    /// `requested_bytes.all.current`.
+    /// `requested_bytes.all.current` of the watched process.
     pub requested: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ pub struct Bands {
     pub unsplit: u64,
     /// Used by the watched process outside PyTorch's allocator: context, kernels, cuBLAS, NCCL, raw `cudaMalloc`.
     pub outside: u64,
-    /// In live tensors.
+    /// In the watched process's live tensors (`allocated_bytes`).
     pub allocated: u64,
     /// Reserved by PyTorch but not allocated.
     pub cached: u64,
@@ -50,7 +50,7 @@ pub struct Bands {
 }
 
 impl Bands {
-    /// Everything but [`free`](Self::free).
+    /// Sum of the bands except [`free`](Self::free).
     #[must_use]
     pub fn used(&self) -> u64 {
         self.driver + self.others + self.unattributed + self.unsplit + self.outside + self.allocated + self.cached

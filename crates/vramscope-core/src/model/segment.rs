@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::StackId;
 
-/// Index into [`DeviceRecording::streams`](super::DeviceRecording::streams).
+/// A stream of one device: index into [`DeviceRecording::streams`](super::DeviceRecording::streams).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u16);
 
-/// Index into [`DeviceRecording::pools`](super::DeviceRecording::pools).
+/// A pool of one device: index into [`DeviceRecording::pools`](super::DeviceRecording::pools).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u16);
 
@@ -25,13 +25,13 @@ pub type PoolKey = (u64, u64);
 pub enum SizeClass {
     /// Requests of at most 1 MiB after rounding.
     Small,
-    /// Everything above.
+    /// Requests of more than 1 MiB after rounding.
     #[default]
     Large,
 }
 
 impl SizeClass {
-    /// PyTorch's name.
+    /// PyTorch's name: `small`, `large`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,9 +44,9 @@ impl SizeClass {
 /// Memory allocated from the device in one piece (`cudaMalloc`), or one contiguous mapped run of an expandable segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes; the exclusive end is `address + size`.
     pub size: u64,
     /// The stream whose requests it serves.
     pub stream: StreamId,
@@ -75,7 +75,7 @@ pub enum BlockState {
 }
 
 impl BlockState {
-    /// PyTorch's name.
+    /// PyTorch's name in snapshots: `active_allocated`, `active_pending_free`, `inactive`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl BlockState {
 /// One block of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
     /// Size in bytes, rounded by the allocator.
     pub size: u64,

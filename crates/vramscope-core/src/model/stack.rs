@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-/// An interned string.
+/// A string of a [`StackTable`]; equal strings have equal ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StrId(pub u32);
 
-/// An interned frame.
+/// A frame of a [`StackTable`]; equal frames have equal ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
 
@@ -30,7 +30,7 @@ impl StackId {
 /// One level of a call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// Function name.
+    /// Function name, as the source writes it.
     pub name: StrId,
     /// Source file; the shared object when C++ symbols were not resolved.
     pub file: StrId,
@@ -148,7 +148,7 @@ impl From<StackTable> for StackTableBuilder {
 }
 
 impl StackTableBuilder {
-    /// An empty builder.
+    /// A builder without strings, frames and stacks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 /// The call that wrote the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatsKind {
-    /// `torch.cuda.memory_stats()`.
+    /// `torch.cuda.memory_stats()`: exact figures.
     Device,
-    /// `torch.cuda.memory_summary()`.
+    /// `torch.cuda.memory_summary()`: figures rounded to a unit.
     Summary,
     /// `torch.cuda.host_memory_stats()`: pinned host memory.
     Host,
@@ -33,9 +33,9 @@ impl Counter {
 /// The four figures that PyTorch keeps for each quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauge {
-    /// Present value.
+    /// Value at the time of the call.
     pub current: Counter,
-    /// Highest value.
+    /// Highest value since the program began or last reset its peaks.
     pub peak: Counter,
     /// Sum of all increases.
     pub allocated: Counter,

@@ -3,9 +3,9 @@
 /// A PyTorch release, major and minor. The rules of the allocator differ between some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TorchVersion {
-    /// 2 in `2.11`.
+    /// The part before the dot: 2 in `2.11`.
     pub major: u16,
-    /// 11 in `2.11`.
+    /// The part after the dot: 11 in `2.11`.
     pub minor: u16,
 }
 

@@ -1,4 +1,4 @@
-//! Which request of one recording is which of another: step by step, by call stack, order, size and life.
+//! Pairs the requests of one recording with those of another: step by step, by call stack, order, size and lifetime.
 //!
 //! Requests of the backward pass have no stack in most recordings, so order and stack alone would pair a layer's weight gradient with
 //! the next layer's. What tells them apart are sizes: those of one request in two recordings are equal, or as the sizes of the runs.
@@ -63,7 +63,7 @@ fn pair_older(a: &Program, b: &Program, of: &mut [u32]) {
     }
 }
 
-/// By what sizes may grow from one recording to the other: products of powers of the quantities' ratios.
+/// Factors by which sizes may grow from one recording to the other: products of powers of the quantities' ratios.
 struct Ratios {
     exact: Vec<(u128, u128)>,
     /// The least and the most, as factors.

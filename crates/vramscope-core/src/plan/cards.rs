@@ -2,7 +2,7 @@
 
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
-/// A card.
+/// A graphics card on the market, with the memory it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Card {
     /// Its name, without the vendor.
@@ -11,15 +11,15 @@ pub struct Card {
     pub bytes: u64,
 }
 
-/// Memory that a CUDA context takes beside what PyTorch reserves: driver, kernels, cuBLAS and cuDNN. 439 to 615 MiB were
-/// measured (docs/PROBE.md, docs/PERFORMANCE.md); a larger figure stands on the safe side.
+/// Memory that a CUDA context takes in addition to what PyTorch reserves: driver, kernels, cuBLAS and cuDNN. 439 to 615 MiB were
+/// measured (docs/PROBE.md, docs/PERFORMANCE.md); a larger figure is on the safe side.
 pub const CONTEXT: u64 = 700 * MEBIBYTE;
 
 const fn gib(n: u64) -> u64 {
     n * GIBIBYTE
 }
 
-/// Cards that are rented and bought, by what `nvidia-smi` shows as their total.
+/// Common cards, with the total memory that `nvidia-smi` shows.
 pub const CARDS: [Card; 36] = [
     Card { name: "B300", bytes: 275_040 * MEBIBYTE },
     Card { name: "B200", bytes: 183_359 * MEBIBYTE },
@@ -60,7 +60,7 @@ pub const CARDS: [Card; 36] = [
 ];
 
 impl Card {
-    /// The most that PyTorch can reserve on it, when nobody else is there: all but the context.
+    /// The most that PyTorch can reserve on it if no other process uses it: everything except the context.
     #[must_use]
     pub fn usable(&self) -> u64 {
         self.bytes.saturating_sub(CONTEXT)

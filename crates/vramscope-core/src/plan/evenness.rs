@@ -1,5 +1,5 @@
-//! Whether the steps of a recording are alike, and what its steps leave open: batches of other lengths from step to step, steps that were
-//! not recorded.
+//! Whether the steps of a recording are alike, and what they leave open: batches of different lengths, steps that were not
+//! recorded.
 
 use std::sync::Arc;
 
@@ -7,12 +7,13 @@ use super::program::Program;
 use crate::anatomy::{Phase, Role};
 use crate::units::counted;
 
-/// Steady steps of one size hand out the same bytes, but for what a library chooses anew.
+/// Steady steps of one size allocate the same bytes, except where a library chooses anew.
 const ALIKE: f64 = 0.02;
-/// The same lengths in the same order give the same course, but for what does not grow with them: this share of how much it varies.
+/// The same lengths in the same order give the same course, except for memory that does not grow with them: this share of the
+/// variation.
 const SAME_COURSE: f64 = 0.35;
 
-/// Bytes that the passes of a step hand out.
+/// Bytes that the passes of a step allocate.
 fn bytes_of(program: &Program, step: usize) -> u64 {
     let Some(rows) = program.stretches.get(step).cloned() else { return 0 };
     let is_of_batch = |r: &&super::Row| {
@@ -22,13 +23,14 @@ fn bytes_of(program: &Program, step: usize) -> u64 {
     program.rows[rows.start as usize..rows.end as usize].iter().filter(is_of_batch).map(|r| r.size).sum()
 }
 
-/// The largest of the recorded steps, where they differ.
+/// The largest of the recorded steps; `None` if they do not differ.
 pub(super) fn largest(program: &Program) -> Option<usize> {
     let varies = program.recorded_steps >= 3 && variation(&course(program)) > ALIKE;
     (1..=program.recorded_steps).filter(|_| varies).max_by_key(|step| bytes_of(program, *step))
 }
 
-/// Bytes of each recorded step over their mean; the first step, which also sets things up, only where there are not three.
+/// Bytes of each recorded step divided by their mean; without the first step, which also sets things up, if there are three or
+/// more.
 fn course(program: &Program) -> Vec<f64> {
     let first = if program.recorded_steps >= 3 { 2 } else { 1 };
     let bytes: Vec<f64> = (first..=program.recorded_steps).map(|step| bytes_of(program, step) as f64).collect();
@@ -40,7 +42,7 @@ fn variation(course: &[f64]) -> f64 {
     course.iter().map(|share| (share - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// Why recordings cannot be laid over each other though they are of one program: their batches differ in length, each in its own way.
+/// Why recordings of one program cannot be compared: their batches differ in length, each in its own way. `None` if they can.
 pub(super) fn differ(programs: &[Arc<Program>]) -> Option<String> {
     let all: Vec<(&Arc<Program>, Vec<f64>)> = programs.iter().map(|p| (p, course(p))).filter(|(_, c)| c.len() > 1).collect();
     let (first, mine) = all.iter().max_by(|a, b| variation(&a.1).total_cmp(&variation(&b.1)))?;

@@ -15,21 +15,21 @@ use crate::inference::scripted::Ask;
 /// The laws of one recording's requests.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// The recording whose requests, in whose order, are made.
+    /// The recording that gives the requests and their order.
     pub program: Arc<Program>,
     /// The quantities, in the order of every list of values.
     pub names: Vec<String>,
-    /// Different laws.
+    /// The laws, each once; rows share them.
     pub fits: Vec<Fit>,
-    /// The law of each row.
+    /// Index in [`fits`](Self::fits) of each row's law.
     pub of: Vec<u32>,
     /// Rows that no other recording has.
     pub alone: Vec<u32>,
-    /// There is one recording only, and the anatomy tells what is likely to grow.
+    /// True if there is only one recording: the anatomy then decides what is likely to grow.
     pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
     pub missing: Vec<usize>,
-    /// What was predicted.
+    /// Predictions made so far, shared by copies of the model.
     pub(super) answered: Answered,
 }
 
@@ -40,11 +40,11 @@ pub struct Unexplained {
     pub place: String,
     /// What the block is for.
     pub role: crate::anatomy::Role,
-    /// How many requests.
+    /// Number of these requests in the recording.
     pub requests: u64,
     /// Bytes of one of them in each recording that has it, in the order of the recordings; `None` where it has none.
     pub sizes: Vec<Option<u64>>,
-    /// The most bytes of them at once.
+    /// The most bytes that they hold at once.
     pub bytes: u64,
 }
 
@@ -83,7 +83,7 @@ impl Model {
                     samples.push((at[*i].as_slice(), other.size));
                 }
             }
-            // The nearest recording comes last: what follows no law goes on from there.
+            // The nearest recording comes last: sizes without a law are extrapolated from it.
             samples.sort_by_key(|(at, _)| at.iter().fold(1u128, |all, &v| all.saturating_mul(u128::from(v))));
             samples
         };
@@ -226,7 +226,7 @@ impl Model {
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
     }
 
-    /// The least and the most bytes of each law at these values, where they differ.
+    /// The least and the most bytes of each law at these values; `None` if they are equal.
     pub(super) fn spans(&self, at: &[u64]) -> Vec<Option<[u64; 2]>> {
         let span = |f: &Fit| {
             let all = || std::iter::once(&f.law).chain(&f.others).map(|l| l.bytes(at));

@@ -14,19 +14,19 @@ pub struct Largest {
     pub conf: String,
     /// The largest value that fits in every run that was tried; 0 where none does.
     pub size: u64,
-    /// That, and the largest that fits in one of them.
+    /// [`size`](Self::size), and the largest value that fits in at least one run.
     pub span: [u64; 2],
-    /// Both are the same, and the runs that decide are certain of their verdict.
+    /// True if both are equal and the deciding runs are certain.
     pub certain: bool,
     /// The answer at that size; `None` where nothing fits.
     pub at: Option<Predicted>,
 }
 
-/// The part of a limit by which one recording alone may be wrong, as in the span of its peak.
+/// With one recording, the answer may be wrong by one part in this many of the limit, as in the span of its peak.
 pub(super) const ONE_RECORDING: u64 = 20;
-/// No program is run at more.
+/// Largest value tried.
 const MOST: u64 = 1 << 24;
-/// How many values above a failure are tried, since a hole may fit at one and not below.
+/// Number of values tried above a failure, because a request may fit a hole at one value and not at a lower one.
 const BEYOND: u64 = 4;
 
 impl Plan {
@@ -79,8 +79,7 @@ impl Plan {
         Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain, at: sure.map(|(_, (_, p))| p) }
     }
 
-    /// Whether the verdict would be another one with a little more or less room: sizes that follow no law may be a little more or less
-    /// in truth.
+    /// True if the verdict changes with slightly more or less room, because sizes without a law may be slightly different.
     pub(super) fn turns_within_margin(&self, size: &Size, setting: &Setting, answer: &Predicted) -> bool {
         let is_open = !self.is_recorded(size) && !self.is_known_to_fail(size, setting);
         let Some(limit) = setting.limit.filter(|_| is_open) else { return false };
@@ -100,7 +99,7 @@ impl Plan {
         other.oom != answer.oom || other.oom_varies
     }
 
-    /// The setting under which something passes that passes whatever is not known: with less room, as in [`Self::largest`].
+    /// The setting with less room, as in [`Self::largest`]: what passes under it passes for certain.
     pub(super) fn with_margin(&self, size: &Size, setting: &Setting) -> Setting {
         if self.is_recorded(size) {
             return setting.clone();
@@ -112,12 +111,12 @@ impl Plan {
         Setting { limit: setting.limit.map(less), ..setting.clone() }
     }
 
-    /// It was run at this size: what it asked for is known.
+    /// True if it was run at this size, so that its requests are known.
     fn is_recorded(&self, size: &Size) -> bool {
         self.programs().iter().any(|program| program.at == *size)
     }
 
-    /// True where what follows no law is more than a MiB.
+    /// True if requests without a law take more than a MiB.
     fn is_open(&self, size: &Size) -> bool {
         self.open(size) > 1 << 20
     }
@@ -127,7 +126,8 @@ impl Plan {
         size.values(&self.names).map_or(0, |at| model.open(&at))
     }
 
-    /// The same under several settings, in their order. Those that may come to the same follow each other, the others run side by side.
+    /// The same under several settings, in their order. Settings that may give the same answer run one after the other, others in
+    /// parallel.
     #[must_use]
     pub fn largest_by_setting(&self, name: &str, size: &Size, settings: &[Setting]) -> Vec<Largest> {
         let mut groups: Vec<Vec<usize>> = Vec::new();

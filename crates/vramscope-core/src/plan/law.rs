@@ -14,16 +14,16 @@ pub(super) type Powers = [u8; QUANTITIES];
 pub enum Law {
     /// A sum of products over a divisor; each value is first padded to a multiple.
     Sum {
-        /// Factor and powers.
+        /// A factor and the power of each quantity; the products are added.
         terms: Vec<(i128, Powers)>,
-        /// The divisor.
+        /// What the sum is divided by, rounded up; at least 1.
         divisor: i128,
         /// What each value is padded to.
         padded: [u64; QUANTITIES],
     },
     /// Scratch memory of PyTorch's reductions.
     Reduce(Arc<Reduce>),
-    /// The counters beside it.
+    /// The counters of a reduction's scratch memory.
     BesideReduce(Arc<Reduce>, u64),
 }
 
@@ -41,7 +41,7 @@ pub enum Sure {
 /// A law, how well it is known, and what else it may be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fit {
-    /// The law.
+    /// The law that predictions use.
     pub law: Law,
     /// How well it is known.
     pub sure: Sure,
@@ -50,7 +50,7 @@ pub struct Fit {
 }
 
 impl Law {
-    /// Always so many bytes.
+    /// The same number of bytes at any size.
     pub(super) fn constant(size: u64) -> Self {
         Law::monomial(size, 1, [0; QUANTITIES])
     }
@@ -83,7 +83,7 @@ impl Law {
         }
     }
 
-    /// True where it is the same at every size.
+    /// True if it is the same at every size.
     #[must_use]
     pub fn is_constant(&self) -> bool {
         matches!(self, Law::Sum { terms, .. } if terms.iter().all(|(_, p)| *p == [0; QUANTITIES]))
@@ -131,7 +131,7 @@ fn product(at: &[u64], powers: &Powers, padded: &[u64; QUANTITIES]) -> u128 {
     })
 }
 
-/// What a law is looked for in: values of the quantities, and whether each is the side of an image.
+/// The quantities that a law may depend on: their values, and whether each is the side of an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quantities {
     /// Each quantity's power in what grows with all of them: 2 for the side of an image.
@@ -279,8 +279,8 @@ impl Quantities {
         None
     }
 
-    /// A sum of this many products with whole factors that gives every sample.
-    /// Where no recording is left to verify it, no quantity may stand in it with more than its plain power.
+    /// A sum of this many products with integer factors that gives every sample. If no recording is left to verify it, each
+    /// quantity may occur in it only to its plain power.
     fn sum(&self, samples: &[(&[u64], u64)], count: usize, is_plainest: bool) -> Option<Law> {
         let is_plain = |p: &&Powers| !is_plainest || p.iter().zip(&self.once).all(|(n, once)| *n == 0 || n == once);
         let products: Vec<Powers> = self.products.iter().filter(is_plain).copied().collect();

@@ -13,23 +13,24 @@ use super::program::{NEVER, Program, Row};
 use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::Ask;
 
-/// Requests that a plan may be lengthened to.
+/// Maximum number of requests of a lengthened program.
 const MOST: usize = 4_000_000;
 
-/// What becomes of a row of the last step in the next one.
+/// What a row of the last step does in the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is made again, and goes in its own step.
+    /// It is allocated again, and freed in its own step.
     Ends,
-    /// It is made again, and goes in the next step: before this place of the step, counted in asks.
+    /// It is allocated again, and freed in the next step, before this ask of that step.
     Carried(u32),
-    /// It is made again, and stays.
+    /// It is allocated again and stays.
     Stays,
-    /// It is made once.
+    /// It is allocated once.
     Once,
 }
 
-/// The program with so many steps, where it has fewer and ends with a whole one; with its largest step once more where steps differ.
+/// The program with at least `steps` steps, if it ends with a whole step: the last step is repeated. If steps differ, the largest
+/// is repeated once first.
 pub(super) fn lengthened(program: Program, steps: usize) -> Program {
     let last = program.steps;
     if last == 0 || program.ends_at_failure {
@@ -45,7 +46,7 @@ pub(super) fn lengthened(program: Program, steps: usize) -> Program {
     repeated(program, last, more)
 }
 
-/// The program with one of its steps again behind its last, so many times.
+/// The program with one of its steps repeated `times` times after its last.
 fn repeated(program: Program, step: usize, times: usize) -> Program {
     let last = program.steps;
     let Some(last_rows) = program.stretches.get(last).filter(|r| !r.is_empty()).cloned() else { return program };
@@ -96,7 +97,7 @@ fn fates(program: &Program, rows: &Range<u32>, asks: &Range<usize>) -> Vec<Fate>
         .collect()
 }
 
-/// What lives on from the only step that there is.
+/// What a row does if there is only one step.
 fn alone(program: &Program, row: &Row, asks: &Range<usize>) -> Fate {
     match row.role {
         // `zero_grad` at the beginning of a loop.
@@ -153,7 +154,7 @@ struct Writer<'a> {
     program: &'a Program,
     /// The step that comes again.
     step: Step,
-    /// The last one.
+    /// The last step of the program.
     last: Step,
     /// Rows that are made again, in order.
     made: Vec<u32>,
@@ -173,7 +174,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Who stands for a row behind the laps: what comes behind the last step is moved. `None` for what went in a lap.
+    /// The row that takes the place of `row` after the laps, because rows after the last step are moved. `None` for a row that
+    /// was freed in a lap.
     fn at_the_end(&self, row: u32) -> Option<u32> {
         if self.last.rows.contains(&row) {
             return match self.last.fate(row) {
@@ -215,7 +217,7 @@ impl Writer<'_> {
         Program { rows, asks, stretches, steps: p.steps + self.laps, lap_us, ..p.clone() }
     }
 
-    /// The last step as it is, but for what goes later now that more steps follow.
+    /// The last step as it is, except rows that are freed later because more steps follow.
     fn last_step(&self, out: &mut Vec<Ask>, later: &mut Vec<Ask>) {
         let p = self.program;
         let last_request = p.rows[self.last.rows.end as usize - 1].born as usize;
@@ -255,7 +257,7 @@ impl Writer<'_> {
         out.extend(carried.map(|(_, row)| Ask::Free(row)));
     }
 
-    /// How long the repeated step took.
+    /// Duration of the repeated step in microseconds.
     fn microseconds(&self) -> i64 {
         let device = &self.program.recording.devices[self.program.device];
         let time = |row: u32| {
@@ -267,7 +269,7 @@ impl Writer<'_> {
     }
 }
 
-/// The ask with another row; `None` where no row stands for it.
+/// The ask with another row; `None` if there is none for it.
 fn renamed(ask: Ask, of: impl Fn(u32) -> Option<u32>) -> Option<Ask> {
     Some(match ask {
         Ask::Alloc(row) => Ask::Alloc(of(row)?),

@@ -1,4 +1,5 @@
-//! What a program would need that was not run: at other sizes, on other cards, with changes, from recordings of it at known sizes.
+//! What a program would need in runs that were not made: at other sizes, on other cards, with changes, from recordings of it at
+//! known sizes.
 //!
 //! ```text
 //! recordings ──program──▶ rows and steps ──align, fit──▶ a law for each row ──predict──▶ requests at a size ──allocator──▶ peaks
@@ -44,11 +45,11 @@ pub use size::Size;
 /// One recording of the program.
 #[derive(Debug)]
 pub struct Input<'a> {
-    /// The recording.
+    /// The recording, with the device among others.
     pub recording: Arc<Recording>,
-    /// The device's place in it.
+    /// Index of the device in the recording.
     pub device: usize,
-    /// That device's tables.
+    /// Lifetimes and states of that device.
     pub tables: &'a DeviceTables,
     /// What it was run at.
     pub at: Size,
@@ -57,7 +58,7 @@ pub struct Input<'a> {
 /// Allocator settings and a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// The settings.
+    /// The settings to run with.
     pub conf: AllocConf,
     /// As they were written; empty for the defaults.
     pub text: String,
@@ -78,7 +79,7 @@ impl Setting {
 
 /// The optimizer's state is there from the second step on, and reserved memory may grow in the third.
 const LEAST_STEPS: usize = 3;
-/// Recordings with fewer steps than another are lengthened to that, up to so many.
+/// Recordings with fewer steps than another are lengthened to its number of steps, up to this many.
 const MOST_STEPS: usize = 8;
 
 /// Why there is no plan.
@@ -87,13 +88,13 @@ pub enum NoPlan {
     /// The recordings are not of one program.
     #[error("{}", .0.sentence)]
     Parts(Box<Parting>),
-    /// Their steps differ in size, each recording's in its own way.
+    /// Steps differ in size, in each recording in its own way.
     #[error("{0}")]
     Steps(String),
-    /// What was said of the recordings does not fit.
+    /// The sizes that were given for the recordings do not fit.
     #[error("{0}")]
     Sizes(String),
-    /// Asked to stop.
+    /// The caller cancelled through its [`Progress`].
     #[error("{0}")]
     Cancelled(#[from] Cancelled),
 }
@@ -109,7 +110,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Lays recordings of one program over each other.
+    /// Compares recordings of one program request by request.
     ///
     /// # Errors
     /// [`NoPlan`]: they are of different programs, or the sizes do not tell them apart.
@@ -117,7 +118,7 @@ impl Plan {
         Self::of_steps(inputs, None, progress)
     }
 
-    /// The same for a run of so many steps at least; of three where nobody says. The last recorded step is repeated.
+    /// The same for a run of at least `steps` steps; three if not given. The last recorded step is repeated.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -171,13 +172,13 @@ impl Plan {
         evenness::notes(&self.programs)
     }
 
-    /// The recordings.
+    /// The recorded programs in the order of the inputs; their last steps are repeated where they have too few.
     #[must_use]
     pub fn programs(&self) -> &[Arc<Program>] {
         &self.programs
     }
 
-    /// The quantities.
+    /// Names of the quantities (`batch`, `seq`), in the order of every list of values.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
@@ -196,13 +197,13 @@ impl Plan {
         Setting { text: conf.to_string(), conf, limit }
     }
 
-    /// True where one recording is all there is, and what grows is only likely.
+    /// True if there is only one recording, so that what grows is only likely.
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.programs.len() == 1 && self.model().is_none_or(|model| model.is_single)
     }
 
-    /// The place of the largest recording.
+    /// Index of the largest recording.
     #[must_use]
     pub fn largest_at(&self) -> usize {
         self.largest
@@ -235,7 +236,7 @@ impl Plan {
         Predicted { oom: true, oom_varies: under.oom_varies, retries: under.retries, certain, ..without }
     }
 
-    /// A run that was recorded failed under these settings with as much room; a larger one fails too.
+    /// True if a recorded run failed under these settings with as much room; a larger one then fails too.
     pub(crate) fn is_known_to_fail(&self, size: &Size, setting: &Setting) -> bool {
         let is_as_large = |p: &Program| p.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
         let failed = |p: &&Arc<Program>| is_as_large(p) && p.conf == setting.conf;
@@ -258,12 +259,12 @@ impl Plan {
         order.iter().find_map(|&i| self.model_of(i)).or_else(|| self.model())
     }
 
-    /// True where the likeliest run passes; it says nothing of the others.
+    /// True if the likeliest run passes; other possible runs are not tried.
     fn passes_once(&self, size: &Size, setting: &Setting) -> bool {
         !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_once(size, setting))
     }
 
-    /// What a run under a limit comes to, up to the request that fails.
+    /// The figures of a run under a limit, up to the request that fails.
     pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
         let Some(model) = self.nearest(size) else { return Predicted::nothing(size) };
         let mut out = model.predict(size, setting);

@@ -1,8 +1,8 @@
-//! What file names say of the sizes that programs were run at: `resnet_b16_s224.pickle`, `run-batch=8.pickle.zst`.
+//! Sizes in file names: `resnet_b16_s224.pickle`, `run-batch=8.pickle.zst`.
 
 use super::Size;
 
-/// A part of a name: letters or digits, or what stands between such parts.
+/// A part of a name: letters, digits, or the text between such parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part<'a> {
     Word(&'a str),
@@ -90,7 +90,7 @@ pub fn value_of(name: &str, quantity: &str) -> Option<u64> {
     named_numbers(name).into_iter().find(|(word, ..)| word == quantity).map(|(_, value, _)| value)
 }
 
-/// True where two file names differ in nothing but the numbers of sizes: two runs of one program, most likely.
+/// True if two file names differ only in the numbers of sizes: most likely two runs of one program.
 #[must_use]
 pub fn are_siblings(a: &str, b: &str) -> bool {
     if a == b {
@@ -107,8 +107,8 @@ pub fn are_siblings(a: &str, b: &str) -> bool {
     !named_numbers(a).is_empty() && plain(a) == plain(b)
 }
 
-/// The sizes that the file names of several recordings tell: the quantities in which they differ, or the batch of one alone. `None` where
-/// the names do not tell.
+/// The sizes in the file names of several recordings: the quantities in which they differ, or the batch if there is only one.
+/// `None` if the names have none.
 #[must_use]
 pub fn sizes_of(names: &[&str]) -> Option<Vec<Size>> {
     let [first, others @ ..] = names else { return None };

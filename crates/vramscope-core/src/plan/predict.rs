@@ -17,7 +17,7 @@ use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
 /// What was found for one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Predicted {
-    /// The size.
+    /// The size that was asked for.
     pub size: Size,
     /// The most reserved bytes.
     pub peak_reserved_bytes: u64,
@@ -27,15 +27,15 @@ pub struct Predicted {
     pub span: [u64; 2],
     /// Least and most of [`peak_allocated_bytes`](Self::peak_allocated_bytes).
     pub allocated_span: [u64; 2],
-    /// A request fails under the limit.
+    /// True if a request fails under the limit.
     pub oom: bool,
-    /// Some of the runs tried end otherwise.
+    /// True if some of the runs tried end differently.
     pub oom_varies: bool,
     /// How often PyTorch gives cached memory back and asks again, as `num_alloc_retries` counts.
     pub retries: u64,
     /// What was live at the peak of allocated bytes, by the stable names of roles.
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
-    /// Nothing that is not known changes these figures.
+    /// True if nothing unknown changes these figures.
     pub certain: bool,
     /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
     /// recording has its first step alone, another more).
@@ -46,7 +46,6 @@ pub struct Predicted {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answered(Arc<Mutex<FxHashMap<Vec<u64>, Vec<(Setting, Reach, Predicted)>>>>);
 
-/// A run's outcome.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     reach: Reach,
@@ -71,7 +70,7 @@ impl From<&Scripted> for Outcome {
 /// Requests to run: of a recording at other sizes, or of a program that was changed.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// The steps.
+    /// The requests and frees in order; each names a row by its index in [`rows`](Self::rows).
     pub asks: Vec<Ask>,
     /// What each row asks for.
     pub rows: Vec<Asked>,
@@ -82,13 +81,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Runs it once.
+    /// Runs it once, up to the first request that fails. About 0.3 µs a request.
     #[must_use]
     pub fn run(&self, terms: &Terms) -> Scripted {
         Script { asks: &self.asks, rows: &self.rows, start: self.start.as_ref() }.run(terms)
     }
 
-    /// What is live at the most allocated bytes up to a step, by role.
+    /// Live bytes by role at the peak of allocated bytes, up to a step.
     pub(super) fn by_role(&self, setting: &Setting, until: Option<usize>) -> std::collections::BTreeMap<&'static str, u64> {
         let block = |row: u32| {
             let size = self.rows[row as usize].size;
@@ -133,13 +132,13 @@ impl Stream {
 /// Which of the sizes that are not known to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// The likeliest.
+    /// The size that the law of the row gives.
     Likely,
-    /// The least.
+    /// The least of the sizes that the recordings leave open.
     Least,
-    /// The most.
+    /// The most of the sizes that the recordings leave open.
     Most,
-    /// Least or most by turns, another choice for each number.
+    /// Least or most, chosen for each law by a hash with this seed.
     Mixed(u32),
 }
 
@@ -197,7 +196,7 @@ impl Model {
         size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES])
     }
 
-    /// What is known for these values under a setting that comes to the same.
+    /// An answer that is known already: for these values, under a setting with the same effect.
     fn answered(&self, at: &[u64], setting: &Setting) -> Option<Predicted> {
         let answered = self.answered.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &Setting, reach: &Reach| {
@@ -258,7 +257,8 @@ impl Model {
         (reach, out)
     }
 
-    /// Runs requests, and others that may be meant as well, under a setting; how far the runs came, and what they come to.
+    /// Runs requests under a setting, and other requests that are possible as well; returns how far the runs came and their
+    /// figures.
     pub(super) fn answer(&self, size: &Size, setting: &Setting, stream: &Stream, others: Vec<Stream>) -> (Reach, Predicted) {
         let terms = |placement: Placement| self.terms(setting, placement);
         let first = stream.run(&terms(Placement::Driver));
@@ -279,7 +279,7 @@ impl Model {
 }
 
 impl Predicted {
-    /// The answer where there is no program.
+    /// The answer without a program: zeros.
     pub(super) fn nothing(size: &Size) -> Self {
         Predicted {
             size: size.clone(),

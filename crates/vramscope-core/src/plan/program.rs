@@ -1,4 +1,4 @@
-//! [`Program`]: a recording as the requests that a program makes, in stretches that can be laid over those of another recording.
+//! [`Program`]: a recording as the requests of a program, in stretches that can be compared with those of another recording.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -15,27 +15,27 @@ use crate::inference::{ReplayStep, WhatIf};
 use crate::model::{AllocConf, Cancelled, PoolKey, Progress, Recording, StackId, StackTable, TorchVersion};
 use crate::tables::{DeviceTables, LifetimeId};
 
-/// No such step.
+/// Stands for a missing step: before the recording, or never.
 pub(super) const NEVER: u32 = u32::MAX;
 
 /// One request of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub size: u64,
     /// The step of [`Program::asks`] that asks; [`u32::MAX`] for a block older than the recording.
     pub born: u32,
     /// The step that frees; [`u32::MAX`] where none does.
     pub freed: u32,
-    /// Raw stream handle.
+    /// Raw stream handle; 0 is the default stream.
     pub stream: u64,
-    /// The pool.
+    /// Key of the pool; `(0, 0)` is the default pool.
     pub pool: PoolKey,
-    /// Where it is asked for.
+    /// Where it is requested.
     pub stack: StackId,
-    /// The same for equal stacks of any recording; 0 without a stack.
+    /// Identifies the stack in all recordings: equal for equal stacks; 0 without a stack.
     pub key: u64,
-    /// The same for stacks that differ in lines of the user's own files only: a script is edited between two runs.
+    /// The same for stacks that differ only in lines of the user's own files, because a script may be edited between two runs.
     pub loose: u64,
     /// What the block is for.
     pub role: Role,
@@ -60,9 +60,9 @@ impl Row {
 /// The requests of one device of one recording.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The recording.
+    /// The recording that it was read from.
     pub recording: Arc<Recording>,
-    /// The device's place in it.
+    /// Index of the device in the recording.
     pub device: usize,
     /// What it was run at.
     pub at: Size,
@@ -72,11 +72,11 @@ pub struct Program {
     pub older: usize,
     /// Every request and free, in order.
     pub asks: Vec<Ask>,
-    /// Rows before the first step, of each step, and after the last; one stretch where no steps were found.
+    /// Rows before the first step, of each step, and after the last; one stretch if no steps were found.
     pub stretches: Vec<Range<u32>>,
-    /// How many of the stretches, from the second on, are steps.
+    /// Number of steps: that many stretches, from the second on.
     pub steps: usize,
-    /// How many of them were recorded; the others repeat the last of those.
+    /// Number of recorded steps; the others repeat the last of these.
     pub recorded_steps: usize,
     /// Microseconds that a repeated step takes.
     pub lap_us: i64,
@@ -86,11 +86,11 @@ pub struct Program {
     pub conf: AllocConf,
     /// The release whose rules reproduce it.
     pub version: TorchVersion,
-    /// The recording ends at a request that failed.
+    /// True if the recording ends at a request that failed.
     pub ends_at_failure: bool,
-    /// The model reproduces the recording under its own settings.
+    /// True if the model reproduces the recording under its own settings.
     pub agrees: bool,
-    /// The most bytes that could be reserved when it ran out of memory, where it did and that is known or estimated.
+    /// The most bytes that could be reserved when it ran out of memory; `None` if it did not, or if that is unknown.
     pub failed_under: Option<u64>,
 }
 
@@ -178,7 +178,7 @@ impl Program {
                     ends_at_failure = step == ReplayStep::Failing;
                     match step {
                         ReplayStep::Alloc { slot } => row_of_slot[slot as usize] = row,
-                        // The program goes on without this block.
+                        // The program continues without this block.
                         _ => {
                             rows[row as usize].freed = asks.len() as u32;
                             asks.push(Ask::Free(row));

@@ -1,4 +1,4 @@
-//! A run that never was, as a recording: everything the allocator would do, with the stacks of the requests.
+//! A predicted run as a recording: everything the allocator would do, with the stacks of the requests.
 
 use super::predict::Stream;
 use super::{Change, Plan, Program, Setting, Size};
@@ -28,7 +28,7 @@ impl EventSink for Writer<'_> {
         let row = self.of.get(self.at).and_then(|&row| self.program.rows.get(row as usize));
         let recorded = &self.program.recording.devices[self.program.device].events;
         let event = row.map(|r| (r.lap, r.event as usize)).filter(|(_, e)| *e < recorded.len());
-        // What is made again, or freed elsewhere, stands behind what came before it.
+        // What is allocated again, or freed elsewhere, gets the event of the ask before it.
         self.last = event.unwrap_or(self.last).max(self.last);
         let stack = match action {
             Action::FreeRequested | Action::FreeCompleted => StackId::NONE,
@@ -40,7 +40,8 @@ impl EventSink for Writer<'_> {
 }
 
 impl Plan {
-    /// The run at a size under a setting, with changes or without, up to the first request that fails. It was never made: its source says so.
+    /// The run at a size under a setting, with or without changes, up to the first request that fails. Its source says that it is
+    /// predicted.
     #[must_use]
     pub fn recording(&self, size: &Size, setting: &Setting, changes: &[Change]) -> Option<Recording> {
         let model = self.model()?;

@@ -9,7 +9,7 @@ use super::law::Law;
 use super::program::Program;
 use crate::inference::scripted::Ask;
 
-/// Threads of a block times outputs that a thread makes at once.
+/// Threads of a block times outputs that a thread computes at once.
 const THREADS: u64 = 512;
 /// Values that a thread reads at least before the input is split further, and at most before it is split whatever the card.
 const FEWEST_VALUES: u64 = 16;
@@ -29,9 +29,9 @@ pub struct Reduce {
     pub row: u64,
     /// Bytes of the buffer for each split.
     pub unit: u64,
-    /// Blocks of outputs.
+    /// Number of thread blocks that the outputs take.
     pub grid: u64,
-    /// Outputs of a block.
+    /// Outputs that one thread block computes.
     pub outputs: u64,
     /// Multiprocessors of the card.
     pub multiprocessors: u64,
@@ -45,7 +45,7 @@ impl Reduce {
     }
 }
 
-/// How often an input of so many rows is split; 0 where it is not.
+/// Number of parts that an input of `rows` rows is split into; 0 if it is not split.
 fn splits(rows: u64, grid: u64, outputs: u64, multiprocessors: u64) -> u64 {
     let at_once = outputs / 32;
     let threads = THREADS / at_once.max(1);
@@ -64,7 +64,7 @@ pub(super) struct Found {
     /// The row of the counters.
     pub(super) counters: usize,
     grid: u64,
-    /// What its outputs may be.
+    /// Possible shapes of its outputs.
     shapes: Vec<Shape>,
     /// Rows of the program that may be the input.
     inputs: Vec<u32>,
@@ -74,7 +74,7 @@ pub(super) struct Found {
 /// Outputs of a reduction.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Elements.
+    /// Number of outputs.
     elements: u64,
     /// Outputs of a block of threads.
     outputs: u64,

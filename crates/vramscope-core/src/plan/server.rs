@@ -17,9 +17,9 @@ const CACHES: [&str; 8] = ["kv", "kv_cache", "kv_mib", "kv_gib", "kv_blocks", "c
 /// The memory of a server, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Server {
-    /// Weights.
+    /// Weights, without rows of the cache.
     pub weights_bytes: u64,
-    /// The KV cache.
+    /// The KV cache, made at start-up.
     pub kv_cache_bytes: u64,
     /// The most at once in private pools, which CUDA graphs keep.
     pub graph_pools_bytes: u64,

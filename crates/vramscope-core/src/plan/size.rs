@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Size(Vec<(String, u64)>);
 
 impl Size {
-    /// One quantity.
+    /// A size of one quantity.
     #[must_use]
     pub fn of(name: &str, value: u64) -> Self {
         Size(vec![(name.to_owned(), value)])
@@ -53,12 +53,12 @@ impl Size {
         size
     }
 
-    /// Names and values.
+    /// Names and values, in the order they were written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(n, v)| (n.as_str(), *v))
     }
 
-    /// The names.
+    /// Names of the quantities, in the order they were written.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(n, _)| n.as_str())
     }

@@ -11,7 +11,7 @@ use crate::anatomy::roles::Role;
 pub struct Completion {
     /// The word to insert.
     pub word: String,
-    /// What it means.
+    /// Meaning of the word, one line from the table of the language.
     pub about: &'static str,
     /// The bytes of the query that it replaces.
     pub at: Range<usize>,
@@ -24,9 +24,9 @@ pub struct Vocabulary<'a> {
     pub stacks: &'a [&'a str],
     /// Names of annotations without their numbers.
     pub annotations: &'a [&'a str],
-    /// Number of steps.
+    /// Number of steps; 0 offers none.
     pub steps: usize,
-    /// Number of streams.
+    /// Number of streams of the device.
     pub streams: usize,
 }
 

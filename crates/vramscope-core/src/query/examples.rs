@@ -12,7 +12,7 @@ use crate::units::Address;
 pub struct Example {
     /// The query as typed.
     pub query: String,
-    /// What it matches.
+    /// What it matches, one line from the table of the language.
     pub about: &'static str,
     /// Number of matching allocations; `None` where counting would take too long.
     pub holds: Option<usize>,

@@ -133,13 +133,13 @@ impl Matching {
         self.bits.get(id.0 as usize / 64).is_some_and(|word| word >> (id.0 % 64) & 1 == 1)
     }
 
-    /// Row ids, ascending.
+    /// Rows of the lifetimes' table, ascending.
     #[must_use]
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
 
-    /// Number of allocations.
+    /// Number of allocations in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()

@@ -60,9 +60,9 @@ use words::words;
 /// A range of whole numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Between {
-    /// Smallest matching value.
+    /// Smallest matching value, inclusive.
     pub least: u64,
-    /// Largest matching value.
+    /// Largest matching value, inclusive.
     pub greatest: u64,
 }
 
@@ -72,7 +72,7 @@ impl Between {
     }
 }
 
-/// A comparison operator.
+/// How an instant is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `<`
@@ -94,9 +94,9 @@ pub enum Instant {
     Peak,
     /// The last out-of-memory event.
     Oom,
-    /// The last event.
+    /// After the last event of the device.
     End,
-    /// The cursor's event.
+    /// The event of the window's cursor.
     Cursor,
     /// Marker A, or B.
     Marker(usize),
@@ -107,7 +107,7 @@ pub enum Instant {
 /// A point or range in time, or an age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Event numbers.
+    /// Event numbers, or a lifetime counted in events.
     Events(Between),
     /// Microseconds, since the first event or of a lifetime.
     Micros(Between),
@@ -128,7 +128,7 @@ pub enum Term {
     Address(u64),
     /// Addresses in this range.
     Addresses(Between),
-    /// Event number.
+    /// Number of the event, from 0.
     Event(Between),
     /// Microseconds after the first event.
     Time(Between),
@@ -144,7 +144,7 @@ pub enum Term {
     Stack(String),
     /// Exactly this stack, by its number in the recording; `u32::MAX` for no stack.
     StackIs(u32),
-    /// A role.
+    /// The role of the allocation.
     Role(Role),
     /// Inside an annotation whose name contains the text (lower case).
     During(String),
@@ -201,13 +201,13 @@ pub struct Scope<'a> {
     pub recording: &'a Recording,
     /// One of its devices.
     pub device: &'a DeviceRecording,
-    /// The device's tables.
+    /// Lifetimes, curves and states of the device.
     pub tables: &'a DeviceTables,
     /// Roles of allocations; without them every allocation has [`Role::Unknown`].
     pub roles: Option<&'a Roles>,
     /// The device's steps, if known.
     pub steps: Option<&'a Steps>,
-    /// The cursor's event.
+    /// The event of the window's cursor; `None` on the command line.
     pub cursor: Option<u32>,
     /// Events of markers A and B.
     pub markers: [Option<u32>; 2],

@@ -9,10 +9,10 @@ use crate::tables::{LifetimeId, NO_EVENT, StackNames};
 /// What a table of allocations is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Order of allocation.
+    /// When it was allocated: order of the rows.
     #[default]
     Born,
-    /// Requested bytes.
+    /// Bytes that were requested.
     Size,
     /// Bytes of the whole block.
     Block,
@@ -20,11 +20,11 @@ pub enum Order {
     Gone,
     /// How long it lived, in events.
     Age,
-    /// First byte.
+    /// Address of its first byte.
     Address,
     /// Name of its stack.
     Stack,
-    /// Role.
+    /// Role, in the order of the legend.
     Role,
     /// Stream, as the recording counts them.
     Stream,

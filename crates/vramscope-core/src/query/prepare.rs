@@ -8,7 +8,7 @@ use crate::anatomy::roles::Role;
 use crate::model::{Action, Frame, FrameId, PoolId, PoolKey, SizeClass, StackId, StackTable, StrId};
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// A prepared term.
+/// A term with its names resolved to ids of the recording.
 pub(super) enum Test {
     Action(Vec<Action>),
     Size(Between),
@@ -27,7 +27,7 @@ pub(super) enum Test {
     Ranges(Vec<(u32, u32)>),
     LiveAt(u32),
     Streams(Vec<bool>),
-    /// Per pool id.
+    /// For each pool id, whether it matches.
     Pools(Vec<bool>),
     Class(SizeClass),
     Born(Between),

@@ -11,7 +11,7 @@ pub(super) struct Entry {
     pub also: &'static [&'static str],
     /// Ways to write it; error messages use the first one as example.
     pub forms: &'static [&'static str],
-    /// What it matches.
+    /// What it matches, for the reference and for completion.
     pub about: &'static str,
 }
 

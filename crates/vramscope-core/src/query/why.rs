@@ -10,9 +10,9 @@ use crate::units::{Bytes, count, counted};
 /// What a query runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Allocations.
+    /// Allocations, as in the table of allocations.
     Allocations,
-    /// Events.
+    /// Events, as in the table of events.
     Events,
 }
 

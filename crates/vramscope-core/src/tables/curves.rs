@@ -17,7 +17,7 @@ const CELL: usize = 32;
 /// What one pixel column shows of a curve: the values after each event that it covers.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Lowest value.
+    /// Lowest value; no zoom level loses it.
     pub min: u64,
     /// Highest value; no zoom level loses it.
     pub max: u64,
@@ -27,10 +27,10 @@ pub struct Cell {
     pub count: u32,
 }
 
-/// Which curve.
+/// One of the four curves of a device, in bytes over events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Quantity {
-    /// Segments: PyTorch's `reserved_bytes`.
+    /// Bytes of segments: PyTorch's `reserved_bytes`.
     Reserved,
     /// Whole blocks from `alloc` to `free_completed`: `active_bytes`.
     Active,
@@ -77,7 +77,7 @@ pub struct Curves {
     source_allocated: Option<Steps>,
     /// False where the source reports more reserved bytes than its segments add up to.
     has_all_segments: bool,
-    /// Active, allocated, requested.
+    /// In the order active, allocated, requested.
     curves: [Curve; 3],
     blocks_exact: bool,
     reserved_exact: bool,

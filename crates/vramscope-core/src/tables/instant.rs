@@ -12,7 +12,7 @@ pub const NO_EVENT: u32 = u32::MAX;
 pub struct LifetimeId(pub u32);
 
 impl LifetimeId {
-    /// No allocation.
+    /// Stands for the missing allocation of an inactive block.
     pub const NONE: LifetimeId = LifetimeId(u32::MAX);
 
     /// True unless this is [`LifetimeId::NONE`].
@@ -30,20 +30,20 @@ impl LifetimeId {
 pub struct State {
     /// The last event applied; [`NO_EVENT`]: before the first.
     pub event: u32,
-    /// Segments by address.
+    /// Segments by address; empty in a profiler trace.
     pub segments: Vec<SegmentAt>,
     /// Blocks by segment and address, then blocks outside any segment.
     pub blocks: Vec<BlockAt>,
-    /// The four totals.
+    /// The four totals after [`event`](Self::event).
     pub totals: Totals,
 }
 
 /// A segment at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentAt {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes; the exclusive end is `address + size`.
     pub size: u64,
     /// The stream whose requests it serves.
     pub stream: StreamId,
@@ -64,7 +64,7 @@ pub struct SegmentAt {
 /// A block at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockAt {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
     /// Bytes of the whole block.
     pub size: u64,
@@ -80,7 +80,7 @@ pub struct BlockAt {
 /// ([`SourceTotals`](crate::model::SourceTotals)).
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// All segments.
+    /// Bytes of all segments.
     pub reserved: u64,
     /// Whole blocks that cannot be reused yet: live and pending free.
     pub active: u64,

@@ -16,9 +16,9 @@ use crate::model::{
 /// One allocation, assembled from the compact columns and the event table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Its row.
+    /// Its row in [`Lifetimes`].
     pub id: LifetimeId,
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
     /// Bytes that the program requested.
     pub requested: u64,
@@ -35,7 +35,7 @@ pub struct Lifetime {
     pub stack: StackId,
     /// Where it was freed. With `context="alloc"` PyTorch may have recorded the allocation's stack here.
     pub free_stack: StackId,
-    /// Its stream.
+    /// The stream it was allocated on.
     pub stream: StreamId,
     /// Its pool as named by the event, otherwise that of its segment.
     pub pool: PoolId,
@@ -296,7 +296,7 @@ impl Lifetimes {
         self.mismatches += at_end.len() as u64;
     }
 
-    /// Number of allocations.
+    /// Number of allocations, those from before the trace included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.gone.len()
@@ -453,7 +453,7 @@ impl Lifetimes {
         }
     }
 
-    /// First byte.
+    /// Address of the first byte. O(1).
     #[must_use]
     #[inline]
     pub fn address(&self, dev: &DeviceRecording, id: LifetimeId) -> u64 {

@@ -47,7 +47,7 @@ pub struct OpSpan {
     pub first: u32,
     /// How many operators share these columns: 1, or the number folded together.
     pub count: u32,
-    /// First column.
+    /// The first pixel column.
     pub left: u32,
     /// The column after the last.
     pub right: u32,

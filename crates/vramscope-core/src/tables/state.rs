@@ -26,7 +26,7 @@ const FRAME_BIRTHS: usize = 1365;
 /// How long a segment existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentLife {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
     /// Bytes, at the instant asked for.
     pub size: u64,

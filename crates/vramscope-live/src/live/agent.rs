@@ -72,9 +72,9 @@ pub enum Request {
     Blocks,
     /// Record the newest `max_entries` events of the allocation history, or stop recording.
     History {
-        /// On or off.
+        /// True starts, false stops.
         on: bool,
-        /// Most events kept.
+        /// Maximum number of events kept; unused when stopping.
         max_entries: u32,
     },
     /// Write a snapshot now.
@@ -102,12 +102,12 @@ impl Request {
 pub enum News {
     /// The helper answers; figures arrive from now on.
     Answers {
-        /// The process.
+        /// PID of the process, as the driver reports it.
         pid: u32,
     },
     /// A snapshot was written.
     Snapshot {
-        /// The process.
+        /// PID of the process, as the driver reports it.
         pid: u32,
         /// Its path as this machine sees it (through `/proc/PID/root` for a container).
         path: std::path::PathBuf,
@@ -118,21 +118,21 @@ pub enum News {
     },
     /// The process began or stopped recording its history.
     History {
-        /// The process.
+        /// PID of the process, as the driver reports it.
         pid: u32,
-        /// On or off.
+        /// True since it records, false since it stopped.
         on: bool,
     },
-    /// A request failed.
+    /// The helper could not be reached, or could not do what a [`Request`] asked.
     Failed {
-        /// The process.
+        /// PID of the process, as the driver reports it.
         pid: u32,
         /// One sentence about the reason.
         sentence: String,
     },
     /// The helper no longer answers.
     Gone {
-        /// The process.
+        /// PID of the process, as the driver reports it.
         pid: u32,
     },
 }
@@ -263,7 +263,7 @@ impl Agent {
         Ok(Agent { pid, shared, thread: thread.thread().clone() })
     }
 
-    /// The process ID.
+    /// PID of the process, as the driver reports it.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -314,7 +314,7 @@ impl Drop for Agent {
     }
 }
 
-/// The thread's side.
+/// State of an [`Agent`]'s thread.
 struct Follower {
     pid: u32,
     manner: Manner,

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What is known about a process before attaching to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// The process.
+    /// PID in this machine's or container's own `/proc`.
     pub pid: u32,
     /// The socket of a helper that is listening already.
     pub socket: Option<PathBuf>,
@@ -46,7 +46,7 @@ const NOT_HERE: &str = "This machine shows no process of this number here: it ha
 /// One way to attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rung {
-    /// What it provides.
+    /// What this way provides, as a title.
     pub title: &'static str,
     /// `active`, `ready`, or the requirement.
     pub state: String,

@@ -169,7 +169,7 @@ pub fn is_wsl() -> bool {
         || std::fs::read_to_string("/proc/version").is_ok_and(|v| v.to_ascii_lowercase().contains("microsoft"))
 }
 
-/// This machine's name.
+/// The machine's host name; empty where `/proc` does not tell it.
 #[must_use]
 pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|s| s.trim().to_owned()).unwrap_or_default()

@@ -16,9 +16,9 @@ pub struct Rates {
     pub other_processes: f64,
     /// Utilisation. The driver's own period is a sixth of a second or more.
     pub busy: f64,
-    /// Temperature, power, clocks.
+    /// Temperature, power, clocks and the reasons for reduced clocks.
     pub climate: f64,
-    /// Memory chips, BAR1.
+    /// Memory errors, remapped rows and BAR1.
     pub health: f64,
     /// Events that the driver reports.
     pub events: f64,
@@ -98,7 +98,6 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(super) struct Paced {
     pub(super) call: Call,
-    /// The requested period.
     wanted: Duration,
     /// The present period, after slowing down.
     period: Duration,

@@ -242,7 +242,7 @@ impl LiveSession {
         &self.history
     }
 
-    /// The sampling thread.
+    /// The sampling thread, to pause it or to ask how many samples it lost.
     #[must_use]
     pub fn sampler(&self) -> &Sampler {
         &self.sampler

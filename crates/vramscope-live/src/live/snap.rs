@@ -35,7 +35,7 @@ pub fn snapshots(pid: u32) -> Result<Vec<Snapped>, String> {
     Ok(all)
 }
 
-/// Asks one process.
+/// Asks one process and waits for its snapshot.
 fn snapshot(pid: u32) -> Result<PathBuf, String> {
     let (records, figures) = sync_channel(1024);
     let (news, heard) = channel();

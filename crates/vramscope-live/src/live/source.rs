@@ -74,7 +74,7 @@ impl GpuError {
 /// Versions of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverFacts {
-    /// Driver version, `580.95.05`.
+    /// Driver version, `580.95.05`; `None` when it does not tell.
     pub driver: Option<String>,
     /// Newest CUDA version that the driver supports, `13.0`.
     pub cuda: Option<String>,
@@ -83,11 +83,11 @@ pub struct DriverFacts {
 /// A GPU or a MIG instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuFacts {
-    /// `GPU-…` or `MIG-…`.
+    /// `GPU-…` or `MIG-…`; the same in every session.
     pub uuid: String,
-    /// Product name.
+    /// Product name as the driver gives it.
     pub name: String,
-    /// PCI address, `00000000:1A:00.0`.
+    /// PCI address, `00000000:1A:00.0`; `None` when it is unknown.
     pub pci: Option<String>,
     /// UUID of the GPU that a MIG instance is part of.
     pub parent: Option<String>,
@@ -102,11 +102,11 @@ pub struct GpuFacts {
 /// Memory of a device in bytes. `total = used + free`; the driver's share is part of `used`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuMemory {
-    /// Total.
+    /// All bytes of the device, or of the MIG instance.
     pub total: u64,
-    /// Used by everyone, including the driver.
+    /// Bytes used by everyone, including the driver.
     pub used: u64,
-    /// Free.
+    /// Bytes that nobody uses.
     pub free: u64,
     /// Kept by driver and firmware; `None` before R510.
     pub driver: Option<u64>,
@@ -132,7 +132,7 @@ pub struct GpuProcess {
     pub used: Option<u64>,
 }
 
-/// Utilisation in percent.
+/// Utilisation in percent, over the driver's own period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuBusy {
     /// Share of time in which a kernel ran.
@@ -144,9 +144,9 @@ pub struct GpuBusy {
 /// Temperature, power and clocks; `None` for what the GPU does not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuClimate {
-    /// Degrees Celsius.
+    /// Temperature of the GPU, degrees Celsius.
     pub temperature: Option<u32>,
-    /// Milliwatts.
+    /// Power drawn, milliwatts.
     pub power_mw: Option<u32>,
     /// Power limit in milliwatts.
     pub power_limit_mw: Option<u32>,
@@ -161,7 +161,7 @@ pub struct GpuClimate {
 pub struct GpuHealth {
     /// Uncorrectable errors since the driver was loaded.
     pub uncorrected: Option<u64>,
-    /// Remapped rows.
+    /// Memory rows that were remapped, after corrected and uncorrectable errors.
     pub remapped: Option<u64>,
     /// True when rows wait to be remapped at the next reset.
     pub remap_pending: Option<bool>,
@@ -182,7 +182,7 @@ pub enum GpuEvent {
 
 /// The GPUs of a driver, numbered from 0 in the order of [`devices`](Self::devices). MIG instances count as devices.
 pub trait GpuSource: Send {
-    /// Versions.
+    /// Versions of the driver and of CUDA; empty fields when it does not answer.
     fn driver(&mut self) -> DriverFacts;
 
     /// Every device. One that cannot be queried keeps its index and has the reason.

@@ -9,11 +9,11 @@ use vramscope_core::units::{Bytes, GIBIBYTE, MEBIBYTE};
 /// Facts about a card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CardInfo {
-    /// Its product name.
+    /// Product name as the driver gives it; `simulated card, …` for simulated memory.
     pub name: String,
     /// Device index in this process.
     pub index: i32,
-    /// Total bytes.
+    /// Total bytes of the card.
     pub total: u64,
     /// Free bytes when the run began, without those that the probe leaves alone.
     pub free: u64,
@@ -58,7 +58,7 @@ pub trait Card: DeviceMemory {
     /// When the system refuses.
     fn pin(&mut self, size: u64) -> Result<u64, DeviceError>;
 
-    /// Unpins host memory.
+    /// Unpins memory at an address that [`pin`](Self::pin) returned.
     fn unpin(&mut self, address: u64, size: u64);
 
     /// Sets whether the driver's own pool keeps freed memory.

@@ -5,7 +5,7 @@ use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::model::{Cancelled, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 
-/// The first finding.
+/// The first finding about a recording: the most important one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
     /// The verdict on an out-of-memory error, or else the name of the rule; `healthy` when nothing was found.

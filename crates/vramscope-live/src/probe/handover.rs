@@ -88,7 +88,7 @@ fn encode(step: &Step, row: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads integers.
+/// Reads little-endian integers.
 struct Numbers<'r, R: Read>(&'r mut R);
 
 impl<R: Read> Numbers<'_, R> {

@@ -8,11 +8,11 @@ use vramscope_core::model::{Action, BlockState, PoolKey, Sample};
 /// A segment at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSegment {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its pool.
+    /// Key of its pool; `(0, 0)` is the default pool.
     pub pool: PoolKey,
     /// Live and pending blocks by address. The gaps between them are free.
     pub blocks: Vec<LiveBlock>,
@@ -21,13 +21,13 @@ pub struct LiveSegment {
 /// A live or pending block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes asked for.
+    /// Bytes that were requested, before rounding.
     pub size: u64,
     /// Index of the call site that requested it.
     pub site: u32,
-    /// Live or pending.
+    /// [`BlockState::Active`] or [`BlockState::PendingFree`].
     pub state: BlockState,
 }
 
@@ -36,11 +36,11 @@ pub struct LiveBlock {
 pub struct LivePoint {
     /// Last event of the point.
     pub event: u64,
-    /// Highest reserved bytes.
+    /// Highest reserved bytes, over the events of the point.
     pub reserved: u64,
-    /// Highest live bytes.
+    /// Highest live requested bytes, over the events of the point.
     pub live: u64,
-    /// Lowest live bytes.
+    /// Lowest live requested bytes, over the events of the point.
     pub live_low: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct LivePoint {
 pub struct LivePicture {
     /// The first message of the run.
     pub hello: Hello,
-    /// Events so far.
+    /// Number of the allocator's events so far, without those of host memory.
     pub events: u64,
     /// Reserved bytes at present.
     pub reserved: u64,
@@ -59,7 +59,7 @@ pub struct LivePicture {
     pub pinned: u64,
     /// The curve, with at most [`POINTS`](Self::POINTS) points.
     pub points: Vec<LivePoint>,
-    /// The newest sample.
+    /// The newest sample of the driver's figures; `None` before the first.
     pub sample: Option<Sample>,
     /// Number of out-of-memory events.
     pub ooms: u64,
@@ -75,7 +75,7 @@ impl LivePicture {
     /// Most points of the curve. Beyond that, neighbours are merged and extremes kept.
     pub const POINTS: usize = 2048;
 
-    /// Handles a message.
+    /// Adds what a message reports. O(log segments) per event.
     pub fn take(&mut self, message: &Message) {
         match message {
             Message::Hello(hello) => self.hello = (**hello).clone(),

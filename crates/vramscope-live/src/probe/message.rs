@@ -14,7 +14,7 @@ pub struct Hello {
     pub scenario: String,
     /// The card it runs on.
     pub card: CardInfo,
-    /// The allocator's settings.
+    /// The allocator's settings string; empty for PyTorch's defaults.
     pub conf: String,
     /// Most bytes that the allocator may reserve.
     pub limit: Option<u64>,
@@ -31,19 +31,19 @@ pub struct Hello {
 pub struct RawEvent {
     /// Microseconds since the epoch.
     pub time_us: i64,
-    /// What happened.
+    /// What the allocator did; decides what address and size mean.
     pub action: Action,
     /// True for pinned host memory, false for the card.
     pub is_host: bool,
     /// Index of the call site; `u32::MAX` for none.
     pub site: u32,
-    /// As in [`EventTable`](vramscope_core::model::EventTable).
+    /// Address of the block or segment, as in [`EventTable`](vramscope_core::model::EventTable).
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes, as in [`EventTable`](vramscope_core::model::EventTable).
     pub size: u64,
-    /// Raw stream.
+    /// Raw stream handle; 0 is the default stream.
     pub stream: u64,
-    /// Pool.
+    /// Key of the pool; `(0, 0)` is the default pool.
     pub pool: PoolKey,
 }
 
@@ -65,27 +65,27 @@ pub enum Ending {
 /// The totals of a run, in bytes. Names are PyTorch's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct End {
-    /// How it ended.
+    /// Whether it finished, failed or was stopped.
     pub ending: Ending,
-    /// Highest reserved bytes.
+    /// Highest reserved bytes, of segments.
     pub peak_reserved_bytes: u64,
-    /// Highest allocated bytes.
+    /// Highest allocated bytes, of whole blocks.
     pub peak_allocated_bytes: u64,
-    /// Highest active bytes.
+    /// Highest active bytes, of whole blocks: allocated or pending free.
     pub peak_active_bytes: u64,
-    /// Highest requested bytes.
+    /// Highest requested bytes of active blocks, before rounding.
     pub peak_requested_bytes: u64,
     /// Highest bytes of free blocks in segments that are in use.
     pub peak_inactive_split_bytes: u64,
     /// How often the cache was emptied to retry a request.
     pub num_alloc_retries: u64,
-    /// Failed requests.
+    /// Number of requests that failed.
     pub num_ooms: u64,
     /// Number of `cuMemAlloc` calls, or mappings.
     pub num_device_alloc: u64,
     /// Number of `cuMemFree` calls, or unmappings.
     pub num_device_free: u64,
-    /// Number of requests.
+    /// Number of requests, the failed ones included.
     pub requests: u64,
     /// Index of the first failed request, counted from 0.
     pub oom_request: Option<u64>,
@@ -111,7 +111,7 @@ pub struct End {
 /// A message of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// The first message.
+    /// The first message: what runs on which card.
     Hello(Box<Hello>),
     /// Actions of the allocator.
     Events(Vec<RawEvent>),
@@ -119,9 +119,9 @@ pub enum Message {
     Sample(Sample),
     /// A named range, in microseconds since the epoch.
     Range {
-        /// Name.
+        /// Name of the range, as `step 3`.
         name: String,
-        /// Start.
+        /// Start, inclusive.
         start_us: i64,
         /// End; `None` when it was cut short.
         end_us: Option<i64>,
@@ -132,9 +132,9 @@ pub enum Message {
     State {
         /// True for pinned host memory.
         is_host: bool,
-        /// Segments by address.
+        /// Every segment with its blocks, by address.
         segments: Vec<HeldSegment>,
     },
-    /// The last message.
+    /// The last message: how the run ended, with its totals.
     End(Box<End>),
 }

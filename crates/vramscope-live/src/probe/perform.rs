@@ -16,7 +16,7 @@ use vramscope_core::model::{Action, AllocConf, PoolKey, Sample, TorchVersion};
 pub struct Options {
     /// The scenario's name for the recording.
     pub scenario: String,
-    /// Parameters as text.
+    /// Parameters as text: `seed 1, steps 24`.
     pub parameters: String,
     /// The allocator's settings string.
     pub conf: String,

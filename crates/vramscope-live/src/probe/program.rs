@@ -16,65 +16,65 @@ pub struct Site {
 pub enum Step {
     /// Request memory from the allocator.
     Alloc {
-        /// Handle.
+        /// The slot that receives the block.
         slot: u32,
-        /// Bytes.
+        /// Bytes to request, before rounding.
         size: u64,
         /// Stream; 0 is the default stream.
         stream: u64,
         /// Pool; `(0, 0)` unless a route or a replay sets another.
         pool: PoolKey,
-        /// Index in [`Program::sites`].
+        /// Where it is requested: index in [`Program::sites`].
         site: u32,
     },
     /// Repeat a request that failed in the recording, and free it at once if it succeeds now.
     TryAlloc {
-        /// Bytes.
+        /// Bytes to request, before rounding.
         size: u64,
-        /// Stream.
+        /// Stream; 0 is the default stream.
         stream: u64,
-        /// Pool.
+        /// Key of the pool; `(0, 0)` is the default pool.
         pool: PoolKey,
-        /// Index in [`Program::sites`].
+        /// Where it is requested: index in [`Program::sites`].
         site: u32,
     },
-    /// Free a slot.
+    /// Free a slot's block; it is reusable at once unless another stream uses it.
     Free {
-        /// Handle.
+        /// The slot to free.
         slot: u32,
-        /// Index in [`Program::sites`].
+        /// Where it is freed: index in [`Program::sites`].
         site: u32,
     },
     /// Free a slot whose memory becomes reusable at [`Complete`](Step::Complete).
     FreeLater {
-        /// Handle.
+        /// The slot to free.
         slot: u32,
-        /// Index in [`Program::sites`].
+        /// Where it is freed: index in [`Program::sites`].
         site: u32,
     },
     /// The end of a [`FreeLater`](Step::FreeLater).
     Complete {
-        /// Handle.
+        /// The slot that was freed later.
         slot: u32,
     },
-    /// `record_stream`.
+    /// Tell the allocator that another stream uses the block, as `record_stream` does.
     RecordStream {
-        /// Handle.
+        /// The slot of the block.
         slot: u32,
-        /// The other stream.
+        /// The other stream, by its raw handle.
         stream: u64,
     },
     /// Queue work on a stream that runs until [`Release`](Step::Release).
     Hold {
-        /// Stream.
+        /// The stream to hold, by its raw handle.
         stream: u64,
     },
     /// End the held work of a stream and wait for the stream.
     Release {
-        /// Stream.
+        /// The stream to release, by its raw handle.
         stream: u64,
     },
-    /// `torch.cuda.empty_cache()`.
+    /// Give free segments back to the device, as `torch.cuda.empty_cache()` does.
     EmptyCache,
     /// Route requests into a private pool from here on.
     BeginPool(PoolKey),
@@ -82,50 +82,50 @@ pub enum Step {
     EndPool(PoolKey),
     /// Take memory outside the allocator, as a library does with `cudaMalloc`.
     Outside {
-        /// Bytes.
+        /// Bytes to take.
         size: u64,
     },
     /// Free all memory outside the allocator.
     OutsideGone,
-    /// Pin host memory.
+    /// Pin host memory, from PyTorch's cache of pinned memory.
     Pin {
-        /// Handle.
+        /// The slot that receives it.
         slot: u32,
-        /// Bytes.
+        /// Bytes to request, before rounding.
         size: u64,
-        /// Index in [`Program::sites`].
+        /// Where it is requested: index in [`Program::sites`].
         site: u32,
     },
     /// Return pinned memory to its cache.
     Unpin {
-        /// Handle.
+        /// The slot to free.
         slot: u32,
-        /// Index in [`Program::sites`].
+        /// Where it is freed: index in [`Program::sites`].
         site: u32,
     },
     /// Set whether the driver's pool keeps freed memory or releases it at the next synchronisation.
     PoolKeeps(bool),
     /// `cudaMallocAsync`: request memory from the driver's own pool.
     PoolAlloc {
-        /// Handle.
+        /// The slot that receives the memory.
         slot: u32,
-        /// Bytes.
+        /// Bytes to request.
         size: u64,
-        /// Index in [`Program::sites`].
+        /// Where it is requested: index in [`Program::sites`].
         site: u32,
     },
-    /// `cudaFreeAsync`.
+    /// `cudaFreeAsync`: free into the driver's own pool.
     PoolFree {
-        /// Handle.
+        /// The slot to free.
         slot: u32,
-        /// Index in [`Program::sites`].
+        /// Where it is freed: index in [`Program::sites`].
         site: u32,
     },
     /// Wait for all work. The driver's pool then releases what it does not keep.
     Synchronise,
     /// Let another process take this many bytes of the card.
     Neighbour {
-        /// Bytes.
+        /// Bytes that the other process takes.
         size: u64,
     },
     /// Begin a named range. Without an end it is an instant.
@@ -139,20 +139,20 @@ pub enum Step {
 /// A program that is ready to run.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Its steps.
+    /// The steps, in the order they run.
     pub steps: Vec<Step>,
-    /// The call sites.
+    /// The call sites, which steps name by index.
     pub sites: Vec<Site>,
     /// Most bytes that the allocator may reserve.
     pub limit: Option<u64>,
     /// True when the program continues after a failed request, as the recorded program of a replay did.
     pub goes_on_after_oom: bool,
-    /// Number of slots.
+    /// Number of slots; slots are below it.
     pub slots: u32,
 }
 
 impl Program {
-    /// An empty program.
+    /// A program without steps.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -168,7 +168,7 @@ impl Program {
         at as u32
     }
 
-    /// Adds a step.
+    /// Adds a step at the end.
     pub fn push(&mut self, step: Step) {
         self.steps.push(step);
     }
@@ -186,12 +186,12 @@ impl Program {
         slot
     }
 
-    /// Frees a slot.
+    /// Frees a slot at a call site.
     pub fn free(&mut self, slot: u32, site: u32) {
         self.push(Step::Free { slot, site });
     }
 
-    /// Opens a range.
+    /// Opens a named range; [`end`](Self::end) closes it.
     pub fn begin(&mut self, name: impl Into<String>) {
         self.push(Step::Begin(name.into()));
     }

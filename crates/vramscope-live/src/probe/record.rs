@@ -50,7 +50,7 @@ impl Recorder {
         }
     }
 
-    /// The first message.
+    /// The first message of the run; empty before it arrived.
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello
@@ -62,7 +62,7 @@ impl Recorder {
         self.end.as_ref()
     }
 
-    /// Handles a message.
+    /// Adds what a message reports to the recording.
     pub fn take(&mut self, message: &Message) {
         match message {
             Message::Hello(hello) => self.begin(hello),

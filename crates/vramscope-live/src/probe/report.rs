@@ -13,13 +13,13 @@ use vramscope_core::model::{Progress, Recording};
 pub struct Report {
     /// The scenario, or `replay`.
     pub scenario: String,
-    /// The card's name.
+    /// Product name of the card; `simulated card, …` for simulated memory.
     pub card: String,
     /// True for simulated memory.
     pub simulated: bool,
-    /// The settings.
+    /// The allocator's settings string; empty for PyTorch's defaults.
     pub conf: String,
-    /// The limit.
+    /// Most bytes that the allocator could reserve; `None` without a limit.
     pub limit_bytes: Option<u64>,
     /// The parameters as text.
     pub parameters: String,
@@ -29,9 +29,9 @@ pub struct Report {
     pub finding: Option<String>,
     /// True when the finding has the scenario's name; always true for a replay.
     pub as_expected: bool,
-    /// Events recorded.
+    /// Number of events in the recording, those of host memory included.
     pub events: u64,
-    /// The run's figures.
+    /// Totals of the run, beside the other fields in JSON.
     #[serde(flatten)]
     pub end: End,
 }

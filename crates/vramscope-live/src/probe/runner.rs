@@ -18,21 +18,21 @@ use super::wire::{read_message, write_message};
 use vramscope_core::model::{AllocConf, Progress, Recording, Sample};
 use vramscope_core::units::Bytes;
 
-/// What to run.
+/// The program to run.
 #[derive(Clone, Debug)]
 pub enum Job {
-    /// A scenario.
+    /// A built-in scenario, which provokes one problem.
     Scenario {
-        /// The scenario.
+        /// One of [`ALL`](super::scenarios::ALL).
         scenario: &'static Scenario,
-        /// Its parameters.
+        /// Values of its parameters.
         values: Values,
     },
     /// The requests of a recording.
     Replay {
-        /// The recording.
+        /// The recording that has the requests.
         recording: Arc<Recording>,
-        /// Index of its device.
+        /// Index of the device in the recording.
         device: usize,
     },
     /// The requests of a recording that another process read and sent.
@@ -59,14 +59,14 @@ impl Job {
     }
 }
 
-/// Where to run.
+/// The memory to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Simulated memory.
+    /// Simulated memory, in a thread of this process.
     Simulated,
-    /// A real card.
+    /// A real card, in a child process.
     Card {
-        /// Device index.
+        /// Device index as CUDA counts them in this process.
         index: i32,
         /// Run although other processes hold more than a twentieth of it.
         is_shared: bool,

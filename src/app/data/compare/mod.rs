@@ -74,7 +74,7 @@ pub struct Open {
     pub data: Arc<DeviceData>,
 }
 
-/// One side, loaded.
+/// One side of the comparison, loaded.
 #[derive(Clone)]
 pub struct Side {
     pub data: Arc<DeviceData>,

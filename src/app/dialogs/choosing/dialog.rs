@@ -36,7 +36,7 @@ pub(in crate::app) enum Answer {
     Nothing,
 }
 
-/// Nobody cancels a dialog this fast: there was none.
+/// A dialog that ends this fast was not cancelled by the user: there was none.
 pub(in crate::app) const AT_ONCE: Duration = Duration::from_millis(400);
 
 /// A file that is to be written, looked at where the disk may be slow. A name without an ending gets the usual one, and one with

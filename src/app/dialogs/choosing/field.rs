@@ -48,7 +48,7 @@ pub(in crate::app) struct Asking {
 /// A row of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
-    /// The folder above.
+    /// Go to the folder above.
     Up,
     /// An entry of the listing.
     Entry(u32),

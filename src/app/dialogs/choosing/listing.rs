@@ -8,14 +8,12 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::app::state::choosing::Choosing;
 use vramscope_core::model::Progress;
 
-/// What an entry is to whoever chooses.
+/// What an entry is to the user who chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A file of the kind that is asked for.
     Wanted,
-    /// A folder.
     Folder,
-    /// Any other file.
     Other,
 }
 
@@ -27,7 +25,6 @@ pub struct Entry {
     /// Its name as text.
     pub text: String,
     lower: String,
-    /// What it is.
     pub kind: EntryKind,
     /// Size and time of the last change, of files that are wanted.
     pub told: Option<(u64, SystemTime)>,
@@ -36,7 +33,6 @@ pub struct Entry {
 /// A folder's entries, in the order they are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// The folder.
     pub folder: PathBuf,
     /// Files that are wanted, the newest first; folders; other files.
     pub entries: Vec<Entry>,

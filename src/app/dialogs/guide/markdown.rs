@@ -69,13 +69,13 @@ fn numbered(line: &str) -> Option<&str> {
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(text)
 }
 
-/// The cells of a row; `\|` is no border.
+/// The cells of a row; `\|` does not end a cell.
 fn cells(row: &str) -> Vec<String> {
     let row = row.trim().trim_start_matches('|').trim_end_matches('|').replace("\\|", "\u{0}");
     row.split('|').map(|c| plain(&c.trim().replace('\u{0}', "|"))).collect()
 }
 
-/// Without the marks of links and emphasis; code keeps its backticks, and what stands in it stays as it is.
+/// The text without marks of links and emphasis; code keeps its backticks and is not changed.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, part) in text.split('`').enumerate() {

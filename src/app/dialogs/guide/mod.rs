@@ -10,10 +10,10 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::{label, pane};
 
-/// What is read.
+/// The page that the guide shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app) enum Page {
-    /// How to record.
+    /// The page about recording.
     Record,
     /// A chapter of the manual.
     Chapter(usize),
@@ -41,7 +41,7 @@ impl Reading {
     }
 }
 
-/// The chapters: the very files that stand in the repository.
+/// The chapters: the repository's own files.
 const CHAPTERS: [(&str, &str); 10] = [
     ("Manual", include_str!("../../../../docs/MANUAL.md")),
     ("Watch and catch", include_str!("../../../../docs/LIVE.md")),

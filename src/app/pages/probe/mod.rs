@@ -30,7 +30,6 @@ pub struct Moment {
     pub segments: Vec<LiveSegment>,
 }
 
-/// A finished run.
 #[derive(Clone, Debug)]
 pub struct Finished {
     pub report: Report,

@@ -1,11 +1,9 @@
-//! Where the parts of the welcome page stand. Pure arithmetic.
+//! Positions of the parts of the welcome page. Pure arithmetic.
 
 /// A column: its left edge from the page's, and its width, in points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// Left edge.
     pub x: f32,
-    /// Width.
     pub width: f32,
 }
 

@@ -39,9 +39,8 @@ pub enum WelcomeIntent {
 /// A way to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartEntry {
-    /// "Open a recording…"
+    /// Title, for example "Open a recording…".
     pub title: String,
-    /// One sentence.
     pub text: String,
     /// Shown as a key cap; may be empty.
     pub shortcut: String,
@@ -52,7 +51,6 @@ pub struct StartEntry {
 /// A file that can be opened with one click.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileRow {
-    /// File name.
     pub name: String,
     /// Where it is, shown on hover; empty for samples.
     pub path: String,
@@ -75,7 +73,6 @@ pub struct WelcomeModel {
     pub recents: Vec<FileRow>,
     /// Recordings inside the program.
     pub samples: Vec<FileRow>,
-    /// This machine.
     pub machine: MachineState,
     /// The folder that is watched for new recordings; empty for none.
     pub watched: String,

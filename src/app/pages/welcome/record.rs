@@ -15,7 +15,6 @@ use crate::app::widgets::{label, pane, row};
 pub struct Recipe {
     /// Name of the choice.
     pub name: &'static str,
-    /// Python to copy.
     pub code: &'static str,
     /// One or two sentences.
     pub text: &'static str,

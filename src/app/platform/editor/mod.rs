@@ -32,7 +32,6 @@ pub trait Machine {
     fn is_in_terminal(&self) -> bool;
 }
 
-/// The real machine.
 pub struct ThisMachine;
 
 impl Machine for ThisMachine {
@@ -236,7 +235,7 @@ fn filled(word: &str, file: &str, line: u32) -> String {
 /// # Errors
 /// One sentence when a path contains a colon and the reader takes a line number after a colon.
 fn refuse_colon(file: &str, reader: &str) -> Result<(), String> {
-    // The colon of a Windows drive is no problem.
+    // The colon of a Windows drive is allowed.
     let is_misread = file.char_indices().any(|(i, c)| c == ':' && i != 1);
     if !is_misread {
         return Ok(());

@@ -132,7 +132,7 @@ fn under(recorded: &str, prefix: &PathPrefix) -> Option<(usize, PathBuf)> {
 
 /// Most files and folders searched below a chosen folder, since it may be a whole data disk.
 const MOST_ENTRIES: usize = 50_000;
-/// Deepest subfolder searched.
+/// Depth of the deepest subfolder searched.
 const DEEPEST: usize = 8;
 
 /// Finds the prefix that maps a recorded file below `folder`: of all files there with its name, takes the one whose path shares

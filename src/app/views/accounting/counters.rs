@@ -17,7 +17,7 @@ use vramscope_core::diagnose::stats_check::{StatCheck, StatsVerdict, judge_stats
 use vramscope_core::model::{MemoryStats, StatsKind};
 use vramscope_core::units::{Bytes, Micros, count};
 
-/// The counters of a recording, held against it once.
+/// The counters of a recording, compared with it once.
 #[derive(Default)]
 pub(super) struct Counters {
     verdicts: Derived<Identity, Vec<StatsVerdict>>,

@@ -2,14 +2,13 @@
 
 use vramscope_core::diagnose::accounting::{Part, Waterfall};
 
-/// One bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
     pub part: Part,
     pub bytes: u64,
     /// Where it begins, as a share of the width.
     pub from: f64,
-    /// Where it ends.
+    /// Where it ends, as a share of the width.
     pub to: f64,
     /// It is cut to a share of the width, for it is longer than all others together.
     pub is_broken: bool,

@@ -8,7 +8,7 @@ use vramscope_core::query::ordering::Order;
 pub enum Column {
     /// Address and how many tenants it had before: `0x7f1dca2b7000_3`.
     Address,
-    /// Bytes asked for.
+    /// Requested bytes.
     Size,
     /// Bytes of the whole block.
     Block,
@@ -16,9 +16,8 @@ pub enum Column {
     Born,
     /// Event after which its memory was reusable.
     Gone,
-    /// Events it lived.
+    /// Number of events it lived.
     Age,
-    /// Time it lived.
     Lived,
     /// What it is for.
     Role,
@@ -26,14 +25,12 @@ pub enum Column {
     Stack,
     /// Index of its stream.
     Stream,
-    /// Its pool.
     Pool,
     /// The step it was born in.
     Step,
 }
 
 impl Column {
-    /// Its header.
     pub fn title(self) -> &'static str {
         match self {
             Column::Address => "allocation",
@@ -68,7 +65,7 @@ impl Column {
         }
     }
 
-    /// True for figures: they stand right aligned.
+    /// True for figures, which are right aligned.
     pub fn is_figure(self) -> bool {
         !matches!(self, Column::Address | Column::Role | Column::Stack | Column::Pool)
     }
@@ -94,15 +91,15 @@ impl Column {
 /// What the recording can tell, and so which columns make sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Times of events.
+    /// The events have times.
     pub times: bool,
-    /// Steps.
+    /// Steps were found.
     pub steps: bool,
     /// More than one stream.
     pub streams: bool,
     /// Where blocks lie, and so which pool each is of.
     pub addresses: bool,
-    /// Number of events.
+    /// Number of events; decides widths, and which columns make sense.
     pub events: usize,
 }
 

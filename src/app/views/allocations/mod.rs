@@ -33,7 +33,6 @@ use layout::{Column, Known};
 /// The query's field: its name, its hint, and how it is cleared.
 const ASKED: (&str, &str, &str) = ("Query allocations", "size>1MiB stack~attention live@peak", "Clear the query");
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Allocations,
     legend: &[
@@ -62,7 +61,7 @@ struct SortKey {
 
 struct Allocations {
     field: QueryField,
-    /// The query in force when this view last looked.
+    /// The applied query when this view last looked.
     seen_query: Option<String>,
     /// The query this view asked for last: what is typed without the term that cannot be read.
     sent: Option<String>,
@@ -74,7 +73,7 @@ struct Allocations {
     /// How many tenants the addresses of the visible rows had before.
     generations: Derived<(Identity, usize, usize), Vec<u32>>,
     list: RowList,
-    /// The row the keyboard stands on, by its place in the list.
+    /// The row with the keyboard focus, by its place in the list.
     at: Option<usize>,
     /// The selection the rows were last scrolled to.
     followed: Option<LifetimeId>,
@@ -137,7 +136,7 @@ impl Allocations {
         if self.seen_query != in_force {
             self.seen_query.clone_from(&in_force);
             let text = in_force.unwrap_or_default();
-            // What is typed is not written over by what of it is in force.
+            // The applied part of a query does not replace what is typed.
             let is_own = self.sent.as_deref().is_some_and(|sent| sent.trim() == text.trim());
             if !is_own && self.field.text.trim() != text.trim() {
                 self.field.set(&text);

@@ -16,13 +16,11 @@ use vramscope_core::units::{Address, Bytes, Micros, count};
 
 /// What a row shows.
 pub struct Cells<'a> {
-    /// The allocation.
     pub life: &'a Lifetime,
     /// How many tenants its address had before, once counted.
     pub generation: Option<u32>,
     /// The step it was born in.
     pub step: Option<usize>,
-    /// It is selected.
     pub is_selected: bool,
     /// The pointer is on it, here or in another view.
     pub is_hovered: bool,

@@ -36,7 +36,7 @@ pub(super) struct Listed {
 /// The blocks of the way out first where they are few, then the blockers by the bytes they strand, then what else of the way out
 /// touches no hole. O(blocks).
 pub(super) fn listed(device: &DeviceRecording, case: &Case) -> Vec<Listed> {
-    /// So many blocks of the way out stand first. More would hide the ranking, in which they are marked as well.
+    /// This many of the blocks to free come first. More would hide the ranking, in which they are marked as well.
     const FEW: usize = 4;
     let going = case.room_plan().map_or(&[][..], |plan| &plan.blocks);
     let is_going = |b: &Blocker| going.binary_search(&b.block).is_ok();
@@ -65,7 +65,7 @@ pub(super) fn caption(case: &Case) -> String {
         0 => format!("{} a hole", counted(n, "live block touches", "live blocks touch")),
         _ => format!("{} a hole or a segment", counted(n, "live block keeps", "live blocks keep")),
     };
-    // Where a block of the way out stands before one that strands more.
+    // A block to free comes before one that strands more.
     let rank = |row: &Listed| row.rank.unwrap_or(usize::MAX);
     let is_first = case.listed.windows(2).any(|w| rank(&w[0]) > rank(&w[1]));
     if is_first { format!("{what} · what to free first") } else { what }
@@ -135,7 +135,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 ui.painter().hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line2));
             }
             if is_going {
-                // The bar that stands before the words about the way out.
+                // The bar before the words about the blocks to free.
                 ui.painter().rect_filled(
                     Rect::from_min_size(rect.min + vec2(3.0, 4.0), vec2(3.0, rect.height() - 8.0)),
                     0.0,
@@ -223,7 +223,7 @@ fn figures(case: &Case) -> (SizeColumn, [f32; 3]) {
     (size, [longest(|b| b.size), longest(Blocker::strands), longest(Blocker::appears)])
 }
 
-/// Where the columns of the blockers table stand.
+/// Positions of the columns of the blockers table.
 struct Columns {
     /// Left edge and width of each, from the row's left; the width is 0 where there is no room for it.
     at: [(f32, f32); 7],
@@ -235,7 +235,7 @@ const PLACE: f32 = 112.0;
 const GAP: f32 = 12.0;
 /// The widest the picture of a block between its holes gets.
 const PICTURE: f32 = 240.0;
-/// The widest the place gets: figures stand beside it.
+/// Maximum width of the place, because figures are beside it.
 const WIDEST: f32 = 280.0;
 /// The rows whose pictures are never cut.
 const FIRST: usize = 8;
@@ -298,7 +298,7 @@ impl Columns {
             if rect.width() <= 0.0 {
                 continue;
             }
-            // Figures stand right aligned under their captions, names left.
+            // Figures are right aligned under their captions, names left.
             if matches!(i, 2 | 4 | 5 | 6) {
                 label::text_in_right(ui.painter(), rect, text, kind, inks[i]);
             } else {

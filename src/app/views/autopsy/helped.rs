@@ -28,7 +28,6 @@ pub(super) enum Ready<'a> {
     Waiting,
     /// It does not apply to this device.
     DoesNotApply(&'static str),
-    /// The answer.
     Done(&'a Helped),
 }
 
@@ -78,7 +77,7 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
     false
 }
 
-/// Where the columns stand.
+/// Positions of the columns.
 struct Columns {
     name: (f32, f32),
     bar: (f32, f32),

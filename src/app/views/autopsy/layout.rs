@@ -1,4 +1,4 @@
-//! Where the parts of the autopsy stand: beside each other in a wide pane, one under the other in a narrow one. Pure.
+//! Positions of the parts of the autopsy: side by side in a wide pane, one under the other in a narrow one. Pure.
 
 use egui::{Rect, pos2, vec2};
 
@@ -6,7 +6,7 @@ use super::segments::FEW;
 
 /// From this width on the verdict has a column of its own.
 const WIDE: f32 = 860.0;
-/// From this width on the table and the settings stand side by side.
+/// From this width on the table and the settings are side by side.
 const SIDE_BY_SIDE: f32 = 820.0;
 /// The least height at which the request's four bars can be told apart.
 const REQUEST: f32 = 180.0;
@@ -18,7 +18,7 @@ const TABLE: f32 = 190.0;
 /// What there is to show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// The file tells segments: without them there are no pictures.
+    /// True if the file has segments; without them there are no pictures.
     pub has_segments: bool,
     /// Where the holes are is shown: not of a full device.
     pub has_holes: bool,

@@ -42,7 +42,6 @@ use vramscope_core::model::{BlockState, Progress, StackId};
 use vramscope_core::tables::{named_by, tell_apart};
 use vramscope_core::units::counted;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Autopsy,
     legend: &[
@@ -80,7 +79,7 @@ struct AutopsyView {
     classes: Option<(u32, Arc<Colours>, Vec<u8>)>,
     /// Keyed by the instant and where the roles lie in memory.
     by_role: Derived<(u32, Identity), ByRole>,
-    /// Likewise.
+    /// Keyed like [`by_role`](Self::by_role).
     smaller: Derived<(u32, Identity), Vec<Advice>>,
     frames: frames::Frames,
 }
@@ -205,7 +204,7 @@ impl AutopsyView {
         };
         // The figures of this view are those of its own instant.
         term::speak_of(ui.ctx(), cx.data, Some(&case.state));
-        // What nobody has to free, and what no setting changes, leaves its pane to what was live.
+        // If nothing can be freed and no setting helps, the pane shows what was live.
         let is_settled = matches!(ready, helped::Ready::DoesNotApply(_));
         let rect = ui.max_rect();
         if let Some((left, right)) = layout::columns(rect) {
@@ -288,7 +287,7 @@ impl AutopsyView {
         });
     }
 
-    /// What was live and for what, where no setting is to be told about; why not stands above it.
+    /// What was live, by role, if no setting is shown; the reason is above it.
     fn for_what(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &helped::Ready<'_>) {
         PaneHeader::new("Live memory").caption("by what it is for").show(ui, |_| {});
         if let helped::Ready::DoesNotApply(why) = ready {
@@ -324,7 +323,7 @@ impl AutopsyView {
             (false, false) => &["By stack", "By role"],
             (false, true) => &["By stack"],
         };
-        // Until the user chooses: of a full device what holds it, else the blockers, where there are any.
+        // Until the user chooses: for a full device what holds it, otherwise the blockers if there are any.
         let first = if case.listed.is_empty() || case.simply_full().is_some() { "By stack" } else { "Blockers" };
         let chosen = self.table.filter(|name| tables.contains(name)).unwrap_or(first);
         let (title, caption) = match chosen {

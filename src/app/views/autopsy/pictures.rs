@@ -18,7 +18,6 @@ use vramscope_core::units::{Bytes, counted};
 /// How a bar is drawn.
 #[derive(Clone, Copy, PartialEq)]
 enum Fill {
-    /// The request.
     Request,
     /// Every hole, end to end.
     Holes,
@@ -28,7 +27,7 @@ enum Fill {
     Others,
     /// An outline: what could still be taken.
     Room,
-    /// A dashed outline: it ends somewhere between so many bytes and the row's.
+    /// A dashed outline: it ends somewhere between these bytes and the row's.
     RoomFrom(u64),
 }
 
@@ -36,7 +35,7 @@ enum Fill {
 struct BarRow {
     name: &'static str,
     detail: String,
-    /// Drawn.
+    /// Length of the bar, in bytes.
     bytes: u64,
     /// Told at the right end.
     figure: String,
@@ -293,7 +292,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         if row.note.is_empty() {
             continue;
         }
-        // A note stands after its bar, past the request's line; where it fits nowhere beside, over or under the bar.
+        // A note is after its bar, beyond the request's line; without room there it is above or below the bar.
         let bar = place(i, 0.0, row.bytes as f64);
         let width = label::width(&painter, &row.note, Type::Body);
         let figure = rect.right() - 16.0 - label::width(&painter, &row.figure, Type::MonoStrong) - 12.0;
@@ -302,7 +301,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         let fits = |x: f32| x + width < figure;
         let crosses = (beside[0]..beside[0] + width).contains(&line);
         let last = i + 1 == rows.len();
-        // Off the bar's own line: before the request's line where it fits there, else behind it.
+        // Off the bar's own line: before the request's line if it fits there, otherwise after it.
         let off = y + pitch / 2.0 * if last { -1.0 } else { 1.0 };
         let before = line - 8.0 - width;
         // A dashed outline has room for words in its open part.

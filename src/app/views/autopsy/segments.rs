@@ -198,7 +198,7 @@ pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) 
     Some(PlanText { galley: ui.painter().layout_job(job), text, search, left })
 }
 
-/// Marks a block of the way out: an outline in the colour of the words about it, a line under what is too narrow for one.
+/// Marks a block to free: an outline in the colour of the words about it, or a line below if it is too narrow.
 pub(super) fn mark_going(batch: &mut Batch, t: &Tokens, block: Rect) {
     if block.width() >= 5.0 {
         batch.outline(block.shrink(0.5), 1.0, t.s1);

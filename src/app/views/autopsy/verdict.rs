@@ -35,7 +35,6 @@ const OBSERVER: &str =
     "torch._C._cuda_attach_out_of_memory_observer(lambda *a: torch.cuda.memory._dump_snapshot(\"oom.pickle\"))";
 
 impl AutopsyView {
-    /// Draws the column.
     pub(super) fn verdict(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, events: &[u32]) {
         self.header(ui, cx, case, events);
         let smaller = self.smaller(cx, case);
@@ -100,7 +99,7 @@ impl AutopsyView {
         });
     }
 
-    /// What stands first where all is in one column: the verdict and what to try.
+    /// The first part if all is in one column: the verdict and what to try.
     pub(super) fn answer(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, events: &[u32]) {
         let smaller = self.smaller(cx, case);
         let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
@@ -116,7 +115,7 @@ impl AutopsyView {
         }
     }
 
-    /// What stands last there: how it is known, the figures, the stack.
+    /// The last part there: how it is known, the figures, the stack.
     pub(super) fn details(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         match &case.kind {
             CaseKind::Failure(a) => {
@@ -182,7 +181,7 @@ impl AutopsyView {
                     self.cap_error = None;
                 }
                 if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
-                    // The cap is held against the rounded request; expandable segments then map whole pages.
+                    // PyTorch compares the cap with the rounded request; expandable segments then map whole pages.
                     let conf = &cx.data.device().settings.conf;
                     let is_expandable = conf.expandable_segments;
                     let least = reserved.saturating_sub(if is_expandable { conf.page_size(SizeClass::Large) } else { 0 });
@@ -220,7 +219,8 @@ impl AutopsyView {
     }
 }
 
-/// Why a cap that somebody names was not in force: it is more than the card has, or a failed request would have passed under it.
+/// Why a cap that the user gives cannot be the recording's: it exceeds the card, or a failed request would have succeeded under
+/// it.
 fn too_high(cx: &ViewContext<'_>, cap: u64, shown: Option<&Autopsy>) -> Option<String> {
     if let Some(all) = cx.data.device().capacity.filter(|&all| all < cap) {
         return Some(format!("The device has {} in all, so the cap was not above that.", Bytes(all).limit()));
@@ -334,7 +334,7 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
             Some(_) if test.bytes >= vramscope_core::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
             Some(_) => Bytes(test.bytes).to_string(),
         };
-        // Red is for what failed, not for what holds or is not told.
+        // Red is for tests that failed, not for those that hold or are unknown.
         let ink = if test.decides && test.holds == Some(false) { t.red } else { t.text1 };
         let value = label::text_in_right(ui.painter(), room, &figure, Type::Mono, ink);
         let room = egui::Rect::from_min_max(room.min, egui::pos2(value.left() - 8.0, room.bottom()));

@@ -126,7 +126,7 @@ pub(super) struct Lines {
     length: f64,
     /// For A and B: a cell a column; `None` past the end.
     cells: [Vec<Option<Cell>>; 2],
-    /// Where A and B stand.
+    /// Positions of A and B on the axis.
     marks: [f64; 2],
     unit: Unit,
     /// Why the wanted alignment could not be had, or what it leaves out.
@@ -191,7 +191,7 @@ impl Course<'_> {
         }
     }
 
-    /// Where its instant stands.
+    /// Position of its instant on the axis.
     fn mark(&self, align: &Align) -> f64 {
         match align {
             Align::Step => f64::from(self.event.saturating_sub(self.step.0)) + 0.5,
@@ -347,7 +347,7 @@ pub(super) fn show(
     batch.vline(x.at(lines.marks[1]), plot.y_range(), 1.0, t.text1);
     batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
     batch.paint(&painter);
-    // Side by side where they would stand on each other.
+    // Side by side if they would overlap.
     let feet = [x.at(lines.marks[0]), x.at(lines.marks[1])];
     let (gap, middle) = ((feet[1] - feet[0]).abs(), f32::midpoint(feet[0], feet[1]));
     let side = if feet[0] <= feet[1] { 9.0 } else { -9.0 };
@@ -380,7 +380,7 @@ pub(super) fn show(
     }
 }
 
-/// What a curve shows, which is more than the instant its flag stands at.
+/// What a curve shows, which is more than the instant of its flag.
 fn of_curve(title: &str, name: &str, is_one: bool) -> String {
     match split_title(title) {
         Some((whole, instant)) => format!("in use, {whole}; {name} stands {instant}"),

@@ -1,4 +1,4 @@
-//! What stands where in Compare, in which order, and the words for it. Pure.
+//! Rows of Compare, their order, and the words for them. Pure.
 
 use egui::{Rect, pos2};
 
@@ -26,7 +26,7 @@ pub(super) fn rows(groups: &[Group], least: u64, order: Order, descending: bool)
         match order {
             Order::A => g.a.bytes as f64,
             Order::B => g.b.bytes as f64,
-            // Both directions are changes: the largest of either kind stand first.
+            // Both directions are changes: the largest of either kind come first.
             Order::Change => g.change().unsigned_abs() as f64,
             Order::Ratio => g.b.bytes as f64 / g.a.bytes.max(1) as f64,
             Order::Blocks => g.b.count as f64,

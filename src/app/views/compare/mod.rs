@@ -25,7 +25,6 @@ use layout::Order;
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::tables::Quantity;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Compare,
     legend: &[
@@ -192,7 +191,7 @@ impl CompareView {
         };
         let is_untouched = cx.shared.markers == [None, None] && cx.shared.compared == [Source::Marker, Source::Marker];
         if !self.has_proposed && is_untouched {
-            // Markers are the user's: a pair nobody asked for stays in the comparison.
+            // Markers belong to the user: a pair chosen by default stays in the comparison and sets none.
             cx.actions.send(Action::Compare(0, Source::At(pair.a)));
             cx.actions.send(Action::Compare(1, Source::At(pair.b)));
             self.has_proposed = true;

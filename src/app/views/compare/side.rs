@@ -19,7 +19,7 @@ use vramscope_core::units::{Bytes, NBSP, SizeColumn, counted};
 
 const PAD: f32 = 16.0;
 
-/// `why` says how A and B were chosen, when nobody did.
+/// `why` says how A and B were chosen, if the user did not choose them.
 pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, why: Option<&str>) {
     ScrollArea::vertical().id_salt("summary").auto_shrink(false).show(ui, |ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
@@ -40,7 +40,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
                 .on_hover_text("Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
             ui.add_space(6.0);
         }
-        // Zeros of a file without segments are no figures.
+        // Zeros of a file without segments are meaningless.
         if compared.sides.iter().all(|side| side.data.knows_reserved()) {
             reserve(ui, cx.tokens, compared);
         }
@@ -52,7 +52,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
     });
 }
 
-/// What the query in force holds for on each side.
+/// What matches the query on each side.
 fn asked(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
     let (Some(query), Some(asked)) = (&cx.shared.query, cx.comparing.asked(&cx.here(), compared)) else { return };
     let part = |which: usize, all: u64| {

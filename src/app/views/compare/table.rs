@@ -25,7 +25,7 @@ use vramscope_core::compare::diff::{Group, Held, purpose_words, purposes_text};
 use vramscope_core::model::StackTable;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
-/// Which group stands in which row, and for what that was found out.
+/// The group of each row, and what that order was computed for.
 #[derive(Default)]
 pub(super) struct Rows {
     known_for: Option<(Identity, usize, Order, bool)>,
@@ -59,7 +59,7 @@ impl CompareView {
         let rows = &self.rows.shown;
         let hidden = compared.groups.len() - rows.len();
         let stacks = compared.stacks();
-        // So many rows tell how the columns are written.
+        // This many rows decide how the columns are written.
         let size =
             SizeColumn::of(rows.iter().take(2_000).flat_map(|&g| [compared.groups[g].a.bytes, compared.groups[g].b.bytes]));
         let heads = ["A", "B", "change"].map(|name| size.head(name));
@@ -152,7 +152,7 @@ impl CompareView {
                                 } else if change >= 0 {
                                     bar.part(amount, colour).paint(p, t, cell);
                                 } else {
-                                    // What shrank is what is no longer there: an outline.
+                                    // Memory that is gone is drawn as an outline.
                                     let right = bar.end(cell, amount).x;
                                     let mut batch = crate::app::widgets::mesh::Batch::new(p);
                                     let y = cell.center().y;
@@ -212,7 +212,7 @@ impl CompareView {
     }
 }
 
-/// The colour of a place: of what its bytes are for. Two colours where they are for several things, those of the two largest.
+/// The colour of a place is that of its role; with several roles, the two colours of the largest.
 fn swatch(g: &Group, t: &Tokens, is_lit: bool) -> Swatch {
     let ink = |role| {
         let colour = role_paint(role).colour(t);

@@ -5,13 +5,11 @@ use crate::app::widgets::table::fit;
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Its number.
     Event,
     /// Milliseconds since the first event, to the microsecond.
     Time,
-    /// What happened.
     Action,
-    /// Bytes.
+    /// Size in bytes.
     Size,
     /// Block or segment address.
     Address,
@@ -22,7 +20,6 @@ pub enum Column {
 }
 
 impl Column {
-    /// Its header.
     pub fn title(self) -> &'static str {
         match self {
             Column::Event => "event",
@@ -35,7 +32,7 @@ impl Column {
         }
     }
 
-    /// True for figures: they stand right aligned.
+    /// True for figures, which are right aligned.
     pub fn is_figure(self) -> bool {
         matches!(self, Column::Event | Column::Time | Column::Size | Column::Stream)
     }
@@ -45,7 +42,7 @@ impl Column {
         match self {
             Column::Event => (vramscope_core::units::count(events as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0,
             Column::Time => 82.0,
-            // "segment unmap", the longest, behind its swatch.
+            // "segment unmap", the longest, after its swatch.
             Column::Action => 116.0,
             Column::Size => 76.0,
             // An address, or "134.31 GiB free" beside a request that failed.

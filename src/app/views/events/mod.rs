@@ -29,7 +29,6 @@ mod layout;
 
 use layout::Column;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Events,
     legend: &[
@@ -58,7 +57,7 @@ const ASKED: (&str, &str, &str) = ("Filter events", "alloc size>1MiB train.py", 
 struct Events {
     field: QueryField,
     words: QueryWords,
-    /// The filter in force, as typed and as read: the last that could be read.
+    /// The applied filter, as typed and as parsed: the last one that could be parsed.
     in_force: String,
     query: Query,
     left: Derived<(Query, Option<Identity>, Option<u32>, [Option<u32>; 2]), Vec<u32>>,
@@ -140,7 +139,7 @@ fn stack_cell(painter: &Painter, cx: &ViewContext<'_>, stack: StackId, cell: Rec
     let t = cx.tokens;
     let mut rest = cell;
     for (i, frame) in telling_frames(&cx.data.recording.stacks, stack, FRAMES).iter().enumerate() {
-        // A caller of which a few letters fit says nothing.
+        // A caller cut to a few letters is useless.
         if i > 0 && rest.width() < 110.0 {
             break;
         }

@@ -6,7 +6,6 @@ use egui::{Rect, pos2};
 
 use vramscope_core::compare::flame::{Flame, What};
 
-/// One visible frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// Index into [`Flame::nodes`].

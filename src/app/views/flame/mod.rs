@@ -51,7 +51,7 @@ const MEASURES: [&str; 6] =
 /// What a graph depends on.
 #[derive(Clone, PartialEq)]
 struct Key {
-    /// `None`: the comparison.
+    /// `None` for the comparison of A and B.
     measure: Option<Measure>,
     compared: Option<Identity>,
     roles: Option<Identity>,

@@ -22,7 +22,7 @@ pub enum Tone {
 pub enum Lead {
     /// Moves the cursor to an event.
     Event(u32),
-    /// Selects another thing.
+    /// Selects another item.
     Item(Item),
 }
 
@@ -105,7 +105,7 @@ pub struct List {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
     pub step: usize,
-    /// Number of steps.
+    /// Number of steps of the device.
     pub of: u64,
     /// The phase of the peak; empty when unknown.
     pub phase: &'static str,
@@ -126,7 +126,7 @@ pub struct Held {
     /// The role is inferred.
     pub is_probable: bool,
     pub count: u64,
-    /// Bytes of each.
+    /// Bytes of each block.
     pub each: u64,
     /// The address of the first block.
     pub tip: String,

@@ -1,4 +1,4 @@
-//! Where the bars of the floors and the little curves of a row stand. Pure.
+//! Positions of the bars of the floors and of the small curves of a row. Pure.
 
 /// The value of each of `columns` equal columns over `values`: the least of those that fall into it.
 pub(super) fn columns(values: &[u64], columns: usize) -> Vec<u64> {

@@ -28,7 +28,6 @@ use vramscope_core::diagnose::leaks::{
 use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Leaks,
     legend: &[
@@ -65,7 +64,7 @@ struct Found {
 struct LeaksView {
     /// 0: growth over steps. 1: from A to B.
     show: usize,
-    /// Keyed by the number of events: a live recording goes on.
+    /// Keyed by the number of events, because a live recording grows.
     found: Derived<usize, Found>,
     between: Derived<(u32, u32), Between>,
     /// Column of the table of survivors that it is sorted by, and whether descending.
@@ -241,7 +240,7 @@ impl LeaksView {
         let under = Rect::from_min_max(pos2(plot.left(), plot.bottom() + 2.0), pos2(plot.right(), plot.bottom() + 20.0));
         let what = "step · least in use in each";
         label::text(&p, under.right_bottom(), egui::Align2::RIGHT_TOP, what, Type::Caption, t.text3);
-        // Each bar's number, as many as there is room for; what they count stands under them.
+        // Numbers of the bars, as many as there is room for; their unit is below.
         let widest = label::width(&p, &number(n - 1), Type::Mono) + 16.0;
         let every = layout::every(n, plot.width(), widest);
         for step in (0..n).step_by(every) {

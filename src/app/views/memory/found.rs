@@ -17,7 +17,7 @@ pub struct Whole {
     pub elsewhere: Vec<Role>,
     /// That memory does not grow, where it does not.
     pub health: Option<String>,
-    /// A trace without totals: all figures are of what it shows.
+    /// True for a trace without totals: all figures are only of the blocks in it.
     is_relative: bool,
     /// Allocations of the recording, and those without a stack.
     made: (u64, u64),
@@ -54,7 +54,7 @@ impl Whole {
     /// Whether the recording has all that was live.
     pub fn complete(&self, found: &Found) -> Option<String> {
         match found.older {
-            // It stands above already.
+            // It is shown above already.
             _ if found.limit.is_some() => None,
             _ if self.is_relative => Some(
                 "The trace has no totals: what was held before profiling is unknown, and figures are of what the trace shows."
@@ -135,7 +135,7 @@ impl Found {
     }
 }
 
-/// Blocks by their size, most bytes first; among them what was held `before` a trace began, of which no block is known.
+/// Blocks by their size, most bytes first; one row is the memory held `before` a trace began, whose blocks are unknown.
 fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, before: u64) -> Vec<LineHeld> {
     let mut of_size: FxHashMap<u64, LineHeld> = FxHashMap::default();
     for id in live {
@@ -146,7 +146,7 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, before: u64)
             line.lifetimes.push(id);
         }
     }
-    // Sizes that read alike are told to the byte.
+    // Sizes with equal text are written to the byte.
     let mut alike: FxHashMap<String, u32> = FxHashMap::default();
     of_size.keys().for_each(|&size| *alike.entry(Bytes(size).to_string()).or_default() += 1);
     let of = |(size, line)| {

@@ -41,18 +41,18 @@ pub fn apportion(parts: &[u64], units: u64) -> Vec<u64> {
     shares
 }
 
-/// The unit of a table of so many bytes in all, by its size and name: one for all its rows.
+/// The unit of a table with `all` bytes, by its size and name: one for all its rows.
 fn unit_of(all: u64) -> (u64, &'static str) {
     if all < 10 * GIBIBYTE { (MEBIBYTE, "MiB") } else { (GIBIBYTE, "GiB") }
 }
 
-/// The unit of a table of so many bytes in all, for its head.
+/// The unit of a table with `all` bytes, for its head.
 pub fn unit(all: u64) -> &'static str {
     unit_of(all).1
 }
 
-/// Bytes as a figure of a column, `1,572.00`, in the unit of a table of so many in all. Each is rounded on its own, as a finding beside the
-/// table rounds it: rows may sum to a hundredth more or less than the last line says.
+/// Bytes as a figure of a column, `1,572.00`, in the unit of a table with `all` bytes. Each is rounded on its own, as a finding
+/// beside the table rounds it: the sum of the rows may differ by a hundredth from the last line.
 fn figure(bytes: u64, all: u64) -> String {
     let unit = u128::from(unit_of(all).0);
     let hundredths = ((u128::from(bytes) * 100 + unit / 2) / unit) as u64;
@@ -75,11 +75,10 @@ fn percent(tenths: u64, bytes: u64) -> String {
 /// A row of the table by role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRow {
-    /// The role.
     pub role: Role,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of live blocks.
     pub count: u64,
     /// Most of it is inferred.
     pub is_probable: bool,
@@ -130,17 +129,16 @@ pub fn bar(parts: &[u64], width: f32) -> Vec<Option<(f32, f32)>> {
 pub struct Row {
     /// What tells it from all others, also after the figures changed.
     pub key: String,
-    /// How deep it stands inside other modules.
+    /// Depth inside other modules, 0 for the outermost.
     pub depth: usize,
-    /// Its name.
     pub name: String,
-    /// The line in the code that it stands for.
+    /// The line of code that the row is about.
     pub line: Option<FrameId>,
     /// The role of most of it, where it has one.
     pub role: Option<Role>,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of live blocks.
     pub count: u64,
     /// Its size in the unit of the table.
     pub figure: String,
@@ -152,7 +150,7 @@ pub struct Row {
     pub about: &'static str,
 }
 
-/// The key of the row that stands for what is folded.
+/// The key of the row for everything that is folded.
 fn folded(prefix: &str) -> String {
     format!("{prefix}/\u{2026}")
 }

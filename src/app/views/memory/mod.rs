@@ -33,7 +33,6 @@ use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::tables::{NO_EVENT, Quantity};
 use vramscope_core::units::count;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Memory,
     legend: &[
@@ -143,7 +142,7 @@ impl Memory {
         if let Some((found, whole, when)) = &found {
             self.held(ui, cx, found, whole, when);
         }
-        // Where a failure is all that was found it stands above, and nothing is left to list.
+        // If a failure is the only finding, it is shown above and nothing is left to list.
         let others = self.findings.number_of_others(cx);
         if others != Some(0) || cx.findings.is_none_or(|f| f.findings.is_empty()) {
             let caption = others.map(|n| n.to_string()).unwrap_or_default();
@@ -171,7 +170,7 @@ impl Memory {
         }
     }
 
-    /// The instant in force: the chosen one where it is there.
+    /// The instant shown: the chosen one if the recording has it.
     fn instant(&self, cx: &ViewContext<'_>) -> At {
         let choices = At::choices(cx);
         self.at.filter(|at| choices.contains(at)).or(choices.first().copied()).unwrap_or(At::Peak)
@@ -299,8 +298,8 @@ impl Memory {
         over
     }
 
-    /// Opens what is inside a row, and keeps its blocks bright: the inspector tells of them, at the instant of the table. A second click
-    /// lets go.
+    /// Opens what is inside a row and keeps its blocks bright; the inspector shows them at the instant of the table. A second
+    /// click undoes that.
     fn click(&mut self, cx: &ViewContext<'_>, row: &Row, event: u32) {
         if row.is_open.is_some() && !self.open.remove(&row.key) {
             self.open.insert(row.key.clone());
@@ -330,7 +329,7 @@ impl Memory {
         if cx.shared.hover_own != over {
             cx.actions.send(Action::HoverOwn(over));
         }
-        // A recording that goes on has other roles by now.
+        // A live recording has other roles by now.
         let stale = cx.shared.own.as_ref().filter(|own| !own.is_by(roles)).map(|own| own.which.clone());
         if let Some(kept) = self.wanted.clone().or(stale).and_then(|which| blocks(&mut self.kept, which)) {
             self.wanted = None;

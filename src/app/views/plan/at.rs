@@ -1,4 +1,4 @@
-//! What stands at the right: the chosen size by role, and the code of the chosen change.
+//! The right column: the chosen size by role, and the code of the chosen change.
 
 use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
@@ -231,7 +231,6 @@ impl PlanView {
         ui.add_space(12.0);
     }
 
-    /// The column.
     pub(super) fn right(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let named = scene.named(scene.chosen);
         let title = if scene.knows { format!("At {named}") } else { "This run".to_owned() };
@@ -245,7 +244,7 @@ impl PlanView {
         });
     }
 
-    /// Where there is one column, roles stand beside the code.
+    /// With one column, roles are beside the code.
     pub(super) fn right_across(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let area = ui.available_rect_before_wrap();
         ScrollArea::vertical().id_salt("plan across").auto_shrink(false).show(ui, |ui| {

@@ -23,7 +23,7 @@ const GUTTER: f32 = 84.0;
 /// Right of them: the names of curves.
 const MARGIN: f32 = 132.0;
 
-/// Where the parts of the middle stand.
+/// Positions of the parts of the middle.
 struct Parts {
     peak: Rect,
     outcome: Rect,
@@ -45,7 +45,6 @@ fn parts(area: Rect) -> Parts {
 }
 
 impl PlanView {
-    /// Draws the middle.
     pub(super) fn charts(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let parts = parts(ui.max_rect());
         let pad = (scene.high - scene.low).max(1) as f64 * 0.012;
@@ -60,7 +59,7 @@ impl PlanView {
         let down = Rangef::new(parts.peak.top() - 6.0, parts.outcome.bottom());
         let mut batch = Batch::new(ui.painter());
         let at = x.at(scene.chosen as f64);
-        // Where nothing fits there is no edge between what does and what does not.
+        // If nothing fits there is no edge between sizes that do and that do not.
         if let Some(edge) = edge(scene, &x, parts.peak).filter(|edge| *edge > parts.peak.left()) {
             for rect in [Some(parts.peak), parts.roles].into_iter().flatten() {
                 batch.vline(edge, rect.y_range(), 1.0, t.red);
@@ -133,7 +132,7 @@ impl PlanView {
         dots(&p, t, scene, x, &y);
         if shows_limit {
             let words = format!("limit {}", Bytes(limit));
-            // The figures of a size at the left stand there.
+            // The figures of a size at the left are there.
             let is_left = x.at(scene.chosen as f64) > rect.left() + 200.0;
             let (from, anchor) =
                 if is_left { (rect.left() + 6.0, Align2::LEFT_BOTTOM) } else { (rect.right() - 6.0, Align2::RIGHT_BOTTOM) };
@@ -175,7 +174,7 @@ impl PlanView {
         let is_left = at > rect.center().x;
         let (place, anchor) = if is_left { (at - 8.0, Align2::RIGHT_TOP) } else { (at + 8.0, Align2::LEFT_TOP) };
         let shown = &point.capped;
-        // Under the curves, where nothing else stands.
+        // Under the curves, where nothing else is drawn.
         let far = x.value(if is_left { at - 150.0 } else { at }).max(scene.low as f64);
         let known: Vec<(f64, f64)> = scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_allocated_bytes as f64)).collect();
         let lowest = between(&known, far).unwrap_or(0.0).min(shown.peak_allocated_bytes as f64);
@@ -458,7 +457,7 @@ fn axis(p: &egui::Painter, t: &Tokens, rect: Rect, y: &Scale, greatest: f64, nam
     for (value, words) in &ticks.ticks {
         let at = y.at(*value);
         let half = label::width(p, words, Type::Mono);
-        // The name of the plot stands where the topmost label would.
+        // The name of the plot is where the topmost label would be.
         if rect.left() - 8.0 - half < left + 40.0 && at < rect.top() + 30.0 {
             continue;
         }

@@ -28,7 +28,7 @@ pub(super) enum Origin {
     Here,
     /// One that is open in another tab.
     Tab(DocumentId),
-    /// A file.
+    /// A file that is not open in a tab.
     File(PathBuf),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Chosen {
     pub name: String,
     /// What was typed for each quantity.
     pub texts: Vec<String>,
-    /// It is what the file's name tells, and nobody changed it.
+    /// True if it was read from the file's name and the user has not changed it.
     pub is_guess: bool,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Inputs {
     pub chosen: Vec<Chosen>,
     /// The quantities as they were typed: `batch`, or `batch, seq`.
     pub names: String,
-    /// Nobody typed the quantities.
+    /// True while the user has not typed the quantities.
     is_guessed: bool,
     built: Derived<Key, Built>,
     offers: Derived<PathBuf, Vec<PathBuf>>,
@@ -84,11 +84,11 @@ pub(super) struct Inputs {
     read: Arc<Mutex<HashMap<PathBuf, Arc<DeviceData>>>>,
 }
 
-/// Where the plan stands.
+/// State of the plan.
 pub(super) enum State {
     /// It is being made; how far.
     Making(Option<f32>),
-    /// There is one.
+    /// The plan is made.
     Ready(Arc<Built>),
     /// The sizes do not tell the recordings apart, or one is missing: what to type.
     Incomplete(String),
@@ -105,7 +105,7 @@ impl Inputs {
         }
     }
 
-    /// The quantities.
+    /// The quantities typed, in lower case; `batch` if none is typed.
     pub fn quantities(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in self.names.split(',').map(|n| n.trim().to_lowercase()) {
@@ -116,12 +116,12 @@ impl Inputs {
         if names.is_empty() { vec!["batch".to_owned()] } else { names }
     }
 
-    /// False where nobody knows what the only recording was run at: it is planned as it is, and at no other size.
+    /// False if the size of the only recording is unknown: then only that recording itself is planned.
     pub fn knows_sizes(&self) -> bool {
         self.chosen.iter().all(|c| c.texts.iter().all(|t| !t.trim().is_empty()))
     }
 
-    /// Fills in what file names tell, unless somebody typed something else.
+    /// Fills in the sizes from file names, unless the user typed something else.
     fn guess(&mut self) {
         let names: Vec<&str> = self.chosen.iter().map(|c| c.name.as_str()).collect();
         if self.is_guessed {
@@ -147,7 +147,7 @@ impl Inputs {
         self.names = self.quantities().join(", ");
     }
 
-    /// Adds a recording.
+    /// Adds a recording, unless it is there already.
     pub fn add(&mut self, origin: Origin, name: String) {
         if self.chosen.iter().all(|c| c.origin != origin) {
             self.chosen.push(Chosen { origin, name, texts: Vec::new(), is_guess: true });
@@ -240,7 +240,7 @@ impl Inputs {
     }
 }
 
-/// A file's name.
+/// The name of a file; the whole path if it has none.
 pub(super) fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
 }

@@ -1,4 +1,4 @@
-//! Where the parts of Plan stand, and which sizes its axis has. Pure arithmetic.
+//! Positions of the parts of Plan, and the sizes of its axis. Pure arithmetic.
 
 use egui::{Rect, pos2};
 
@@ -11,7 +11,7 @@ pub(super) struct Areas {
     pub charts: Rect,
     /// Roles at the chosen size and the code of the chosen change, where there is room beside the charts.
     pub right: Option<Rect>,
-    /// The changes; where there is no room at the right also what would stand there.
+    /// The changes; without room at the right also the content of the right column.
     pub below: Rect,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
 pub(super) fn extent(recorded: &[u64], wanted: u64, fits: Option<u64>, step: u64) -> (u64, u64) {
     let least = recorded.iter().copied().min().unwrap_or(1);
     let most = recorded.iter().copied().max().unwrap_or(1).max(wanted);
-    // What would fit far beyond what is wanted is told in words.
+    // A fitting size far beyond the wanted one is given in words.
     let most = fits.map_or(most, |fits| most.max(fits.saturating_add(fits / 8).saturating_add(step).min(most.saturating_mul(2))));
     let low = (least / 4).max(1).div_ceil(step) * step;
     (low.min(least), most.div_ceil(step) * step)
@@ -102,7 +102,8 @@ pub(super) fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
     }
 }
 
-/// In how many passes a size is run that does not fit as one, where `fits` tells whether a part does: the fewest of at most 64.
+/// Number of passes, and size of each, for a size that does not fit as a whole: the fewest passes, at most 64, whose parts `fits`
+/// accepts.
 pub(super) fn passes(wanted: u64, fits: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
     (2..=64.min(wanted)).map(|n| (n, wanted.div_ceil(n))).find(|&(_, part)| fits(part))
 }

@@ -25,7 +25,7 @@ use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
 use vramscope_core::units::{Bytes, capital, count, counted};
 
 impl PlanView {
-    /// The column. Without a scene there is no plan yet: what is missing stands in the answer's place.
+    /// The left column. Without a scene there is no plan yet, and the column says what is missing.
     pub(super) fn left(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: Option<&Scene>, said: Option<&str>) {
         ScrollArea::vertical().id_salt("plan left").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
@@ -86,7 +86,7 @@ impl PlanView {
                 ui.add_space(4.0);
                 label::paragraph(ui, &note, Type::Body, t.text2);
             }
-            // What stands below does not move as the sentence fills in.
+            // The parts below do not move as the sentence fills in.
             ui.add_space((top + 132.0 - ui.cursor().top()).max(0.0));
         });
         ui.add_space(10.0);
@@ -291,7 +291,7 @@ impl PlanView {
         });
     }
 
-    /// The cards, and a cap of one's own.
+    /// The cards, and a field for another cap.
     fn rooms(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let t = cx.tokens;
         let trailing = if scene.knows { format!("largest {}", scene.name) } else { String::new() };
@@ -345,7 +345,7 @@ impl PlanView {
         } else if typed.lost_focus()
             && let Room::Cap(bytes) = room
         {
-            // What was typed and not taken does not stand beside figures of another cap.
+            // Text that was typed but not taken is not kept beside figures of another cap.
             self.cap_text = Bytes(bytes).limit();
         }
         if let Some(error) = &self.cap_error {

@@ -33,7 +33,6 @@ mod scene;
 mod sizes;
 mod table;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Plan,
     legend: &[
@@ -275,7 +274,7 @@ impl PlanView {
         pane::padded(ui, |ui| crate::app::widgets::label::paragraph(ui, sentence, Type::Body, cx.tokens.text2));
     }
 
-    /// The table, and where there is no room at the right also what would stand there.
+    /// The table; without room at the right also the content of the right column.
     fn below(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, has_right: bool) {
         let fails = scene.at_wanted().is_some_and(|p| scene::outcome(&p.capped) != scene::Outcome::Fits);
         let named = scene.named(scene.wanted);

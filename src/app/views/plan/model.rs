@@ -23,7 +23,6 @@ const MOST_POINTS: usize = 56;
 #[derive(Default)]
 pub(super) struct Dialog(pub(super) Option<Receiver<Option<PathBuf>>>);
 
-/// The view's state.
 #[derive(Default)]
 pub struct PlanView {
     pub(super) inputs: Inputs,
@@ -32,7 +31,7 @@ pub struct PlanView {
     pub(super) asked: Option<Arc<Plan>>,
     /// The memory to fit in, once chosen.
     pub(super) room: Option<Room>,
-    /// What the recording itself tells of that.
+    /// The room that the recording itself shows.
     pub(super) own_room: Derived<(), Room>,
     /// A card beyond those listed.
     pub(super) more_card: Option<&'static str>,
@@ -116,7 +115,7 @@ impl PlanView {
         let largest = if knows { as_largest(ask(largest_ask(&own, limit))) } else { None };
         let fits = largest.as_ref().map(|l| (l.span[0] / step * step, l.span[1] / step * step));
         let (low, high) = extent(&recorded, wanted, fits.map(|f| f.1), step);
-        // What fits far beyond the wanted size is told in words; the figures are those of the wanted one.
+        // A fitting size far beyond the wanted one is given in words; the figures are those of the wanted one.
         let chosen = chosen_first.unwrap_or_else(|| match fits {
             Some((sure, _)) if (low..=high).contains(&sure) => sure,
             Some((0, 0)) => low,
@@ -266,7 +265,7 @@ impl PlanView {
                 }
             }
         }
-        // What was put together by hand, where it is none of the others.
+        // The combination that the user made, if it is none of the others.
         if let Some(Kind::Changes(changes, conf)) = &self.row
             && (changes.contains('+') || *conf != own)
             && rows.iter().all(|row| Some(&row.kind) != self.row.as_ref())
@@ -308,7 +307,7 @@ impl PlanView {
         };
         rows.sort_by_key(|row| {
             let figures = row.figures.as_ref();
-            // Of what lets the size fit the cheapest stands first, of everything else what saves most.
+            // Changes that make the size fit come cheapest first, all others by what they save.
             let is_by_price = fails == Some(true) && rank(row) <= 2;
             let then = if is_by_price { u64::from(row.price) } else { figures.map_or(u64::MAX, |f| f.peak) };
             (rank(row), then, row.price)

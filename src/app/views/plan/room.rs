@@ -1,4 +1,4 @@
-//! The memory to fit in: a card, or so many bytes.
+//! The memory to fit in: a card, or a number of bytes.
 
 use vramscope_core::plan::cards::{CARDS, Card};
 use vramscope_core::units::{Bytes, GIBIBYTE, NBSP};
@@ -9,9 +9,8 @@ pub(super) const LISTED: [&str; 5] = ["RTX 4090", "A100", "L40S", "H100", "H200"
 /// The memory to fit in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Room {
-    /// So many bytes for PyTorch.
+    /// This many bytes for PyTorch.
     Cap(u64),
-    /// A whole card.
     Card(Card),
 }
 

@@ -30,7 +30,7 @@ pub(super) enum Ask {
 }
 
 impl Ask {
-    /// What is drawn large comes before what stands in a table; 0 is the most urgent.
+    /// Answers for large pictures come before those for tables; 0 is the most urgent.
     pub fn urgency(&self, own: &str, own_limit: u64) -> u8 {
         match self {
             Ask::Point { .. } => 0,
@@ -43,7 +43,7 @@ impl Ask {
         }
     }
 
-    /// It takes milliseconds.
+    /// True if the answer takes milliseconds; slow ones have a thread of their own.
     fn is_quick(&self) -> bool {
         matches!(self, Ask::Point { .. })
     }
@@ -52,7 +52,7 @@ impl Ask {
 /// The peak at a size.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Point {
-    /// Without a limit.
+    /// The prediction without a limit.
     pub free: Predicted,
     /// Under the limit; where it fails, as without one.
     pub capped: Predicted,
@@ -69,7 +69,6 @@ pub(super) struct Failure {
     pub doing: String,
 }
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Point(Arc<Point>),
@@ -119,7 +118,7 @@ impl Runs {
         locked(&self.shared.answers).get(ask).cloned()
     }
 
-    /// How much of what is wanted is there: answered, wanted. `None` when all is.
+    /// Number of answers that are ready, and number wanted; `None` if all are ready.
     pub fn progress(&self) -> Option<(usize, usize)> {
         (self.done.0 < self.done.1 && !self.is_stopped).then_some(self.done)
     }
@@ -130,7 +129,7 @@ impl Runs {
         self.shared.lanes.iter().for_each(|lane| locked(lane).wanted.clear());
     }
 
-    /// Goes on after a stop.
+    /// Continues after a stop.
     pub fn resume(&mut self) {
         self.is_stopped = false;
     }

@@ -16,7 +16,7 @@ pub(super) enum Kind {
     Setting(String),
     /// Changes to the program, and settings.
     Changes(String, String),
-    /// So many passes of a part of the size.
+    /// This many passes, each of a part of the size.
     Passes(u64, u64),
 }
 
@@ -65,12 +65,12 @@ pub(super) struct Scene {
     pub name: String,
     /// The size that others are at.
     pub base: Size,
-    /// False where nobody knows what the recording was run at.
+    /// False if the recording's size is unknown.
     pub knows: bool,
     pub limit: u64,
     /// `in 4 GiB`, `on the H100`.
     pub place: String,
-    /// The recorded settings.
+    /// The recording's own allocator settings, as text.
     pub own: String,
     pub recorded: Vec<u64>,
     pub wanted: u64,
@@ -103,7 +103,7 @@ impl Scene {
         self.base.with(&self.name, value)
     }
 
-    /// `batch 44`, or what the run is called where nobody knows its size.
+    /// `batch 44`, or the run's name if its size is unknown.
     pub(super) fn named(&self, value: u64) -> String {
         if self.knows { format!("{} {}", self.name, count(value)) } else { "this run".to_owned() }
     }

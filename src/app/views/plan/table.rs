@@ -49,7 +49,7 @@ impl PlanView {
         let combines = ui.input(|i| i.modifiers.command);
         if let Some(row) = out.clicked.filter(|_| combines).and_then(|row| scene.rows.get(row)) {
             if !matches!(row.kind, Kind::Own | Kind::Passes(..)) {
-                // Nothing was chosen yet: the best one is shown, and is no choice.
+                // Nothing was chosen yet: the best one is shown but not chosen.
                 let chosen = self.row.clone().unwrap_or(Kind::Own);
                 self.row = Some(combined(&chosen, &row.kind, &scene.own));
             }

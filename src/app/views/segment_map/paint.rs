@@ -15,7 +15,7 @@ use vramscope_core::units::{Bytes, count, counted};
 /// The parts of the map on screen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Areas {
-    /// Row numbers.
+    /// Column of the row numbers.
     pub gutter: Rect,
     pub rows: Rect,
     /// The axis over the rows.

@@ -17,7 +17,6 @@ pub enum RunKind {
     Pending(u8),
     /// The rounding at the end of a live block, with its class.
     Rounding(u8),
-    /// Reserved but free.
     Hole,
     /// Address space of an expandable segment that is not mapped.
     Unmapped,

@@ -1,4 +1,4 @@
-//! Which step stands in which row, and what the steps say together. Pure.
+//! The step of each row, and the sentence about all steps. Pure.
 
 use vramscope_core::anatomy::steps::{StepFigures, number};
 use vramscope_core::units::{Bytes, counted};
@@ -31,7 +31,7 @@ impl Order {
     }
 }
 
-/// Steps by row.
+/// Index of the step in each row.
 pub(super) fn rows(figures: &[StepFigures], order: Order, descending: bool) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..figures.len()).collect();
     rows.sort_by_key(|&i| order.key(i, &figures[i]));

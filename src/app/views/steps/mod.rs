@@ -21,7 +21,6 @@ use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::diagnose::source_limits::{NO_STEPS, no_history};
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Steps,
     legend: &[
@@ -48,7 +47,7 @@ struct Found {
 
 #[derive(Default)]
 struct StepsView {
-    /// Keyed by the number of events: a live recording goes on.
+    /// Keyed by the number of events, because a live recording grows.
     found: Derived<usize, Found>,
     order: Order,
     descending: bool,

@@ -75,7 +75,6 @@ pub(super) enum Pennant {
 }
 
 impl Pennant {
-    /// A short description.
     pub fn text(&self) -> String {
         match self {
             Pennant::Burst(b) => match b.why {

@@ -172,7 +172,7 @@ pub(super) struct Tracks {
     pub strata: Rect,
     pub steps: Option<Rect>,
     pub phases: Option<Rect>,
-    /// cudaMalloc and cudaFree.
+    /// Calls of `cudaMalloc` and `cudaFree`.
     pub device: Option<Rect>,
     /// Operators by thread and depth, kernels by stream.
     pub ops: Option<Rect>,

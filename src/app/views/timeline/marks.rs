@@ -69,7 +69,7 @@ pub(super) struct Marks {
     pub snapshots: Vec<u32>,
     pub ranges: Vec<Range>,
     pub levels: usize,
-    /// Phases in order.
+    /// Phases in order of time.
     pub phases: Vec<Range>,
     /// The steps were inferred from a repeating call stack.
     pub is_inferred: bool,

@@ -238,7 +238,7 @@ impl WhatIfView {
         ends(ui, cx, rect, &y, &named);
     }
 
-    /// Where runs fail.
+    /// Draws a flag where a run fails.
     fn flags(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, x: &Scale, lines: &[Line]) {
         let mut failures: Vec<(u32, &Line)> =
             lines.iter().filter(|l| l.answer.row.oom).map(|l| (l.answer.curve.event.last().copied().unwrap_or(0), l)).collect();
@@ -266,7 +266,7 @@ impl WhatIfView {
 
 /// What is named at the right end of a chart.
 struct End {
-    /// Where it ends.
+    /// Where its curve ends, in points.
     x: f32,
     bytes: u64,
     name: String,

@@ -7,7 +7,6 @@ use egui::{Rangef, Rect, pos2};
 pub(super) enum Col {
     /// Whether its curve is drawn.
     Plot,
-    /// The setting.
     Conf,
     /// Peak reserved without a limit, as a bar.
     Bar,
@@ -76,7 +75,6 @@ pub(super) fn columns(width: f32) -> Vec<(Col, Rangef)> {
 pub(super) struct Areas {
     /// The field for another setting, and the limit.
     pub tools: Rect,
-    /// The settings.
     pub table: Rect,
     /// The charts, when there is room.
     pub charts: Option<Rect>,
@@ -142,11 +140,11 @@ pub(super) fn short(conf: &str) -> String {
 /// A box of the steps' lane: a step, or several too narrow to be drawn alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepBox {
-    /// Its extent.
+    /// Horizontal extent in points.
     pub range: Rangef,
     /// The first step in it.
     pub first: usize,
-    /// Steps in it.
+    /// Number of steps in it.
     pub count: usize,
     /// There is room for its number.
     pub is_told: bool,

@@ -30,7 +30,6 @@ mod runs;
 mod side;
 mod table;
 
-/// Registry entry.
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::WhatIf,
     legend: &[

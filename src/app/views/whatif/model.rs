@@ -7,7 +7,6 @@ use vramscope_core::inference::whatif::Answer;
 use vramscope_core::model::AllocConf;
 use vramscope_core::units::{Bytes, count};
 
-/// One setting.
 pub(super) struct Setting {
     pub text: String,
     pub conf: AllocConf,

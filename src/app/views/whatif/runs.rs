@@ -21,7 +21,7 @@ pub(super) struct Own {
     /// The limit that applied, and what it is known from.
     pub limit: u64,
     pub limit_from: LimitFrom,
-    /// Which release's rules.
+    /// The PyTorch release whose rules were run.
     pub rules: String,
     /// Requests of the recording.
     pub requests: u64,
@@ -52,7 +52,7 @@ struct Shared {
 /// Where a question stands that has no answer yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Awaited {
-    /// Others come first.
+    /// Other questions are run before it.
     Waiting,
     /// It is being run; how far, 0 to 1.
     Running(f32),

@@ -32,7 +32,6 @@ pub enum Term {
     Inactive,
     /// A free block inside a segment.
     Hole,
-    /// The largest hole.
     LargestHole,
     /// Free memory that cannot be given back because live blocks share its segments.
     Pinned,
@@ -66,7 +65,6 @@ pub enum Term {
     Retry,
     /// One entry of the allocator's trace.
     Event,
-    /// The call stack.
     Stack,
     /// A named range in the trace.
     Annotation,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Role, Rule};
 
-/// A rule as it stands in the file.
+/// A rule as the file has it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -48,7 +48,7 @@ pub enum RulesTextError {
     UnknownRole {
         /// Which rule, from 1.
         number: usize,
-        /// What stands there.
+        /// The role as the file names it.
         role: String,
     },
 }

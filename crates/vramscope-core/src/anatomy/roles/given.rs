@@ -13,7 +13,7 @@ use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 /// What decided on one allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
-    /// A rule of the user's, by its index, matches a frame.
+    /// A user's rule, by its index, matches this frame.
     Rule(u16, FrameId),
     /// The profiler says so.
     Profiler(StrId),
@@ -21,7 +21,7 @@ pub(super) enum Source {
     Metadata(StrId),
     /// It was made inside an annotation of this name.
     Annotation(StrId),
-    /// The recording's anatomy.
+    /// Stacks and lifetimes, as the anatomy reads them.
     Anatomy(Because),
 }
 
@@ -29,7 +29,7 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) rules: Rules,
-    /// By stack: the first of the user's rules that matches, and the frame.
+    /// By stack: the first of the user's rules that matches, and the frame it matches.
     by_stack: Vec<Option<(u16, FrameId)>>,
     /// By lifetime, for the few that have one: what a note says.
     noted: FxHashMap<u32, Noted>,
@@ -42,7 +42,7 @@ impl Given {
         let mut noted: FxHashMap<u32, Noted> = FxHashMap::default();
         for note in read_notes(recording, device) {
             let id = tables.lifetimes.of_event(note.event);
-            // A later note stands above an earlier one, the profiler's above the user's.
+            // A later note overrides an earlier one, and the profiler's overrides the user's.
             if id.is_some() && (note.is_profiler || noted.get(&id.0).is_none_or(|n| !n.is_profiler)) {
                 noted.insert(id.0, note);
             }

@@ -30,18 +30,18 @@ pub use rules::{Rule, RuleError, Rules};
 /// A number of allocations and their requested bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Allocations.
+    /// Number of allocations.
     pub count: u64,
     /// Bytes the program asked for.
     pub bytes: u64,
     /// Bytes of their whole blocks.
     pub block_bytes: u64,
-    /// Of `bytes` those whose role is inferred; told of what is live at an instant only.
+    /// The part of `bytes` whose role is inferred; 0 unless the sum is over what is live at an instant.
     pub probable: u64,
 }
 
 impl Tally {
-    /// Said of what the user's own rules changed; `None` when that is nothing.
+    /// A sentence about what the user's own rules changed; `None` if nothing.
     #[must_use]
     pub fn rules_sentence(&self) -> Option<String> {
         let is = if self.count == 1 { "is" } else { "are" };

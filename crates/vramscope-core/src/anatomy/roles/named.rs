@@ -84,7 +84,7 @@ pub(super) fn read_notes(recording: &Recording, device: &DeviceRecording) -> Vec
     device.events.notes.iter().filter_map(read).collect()
 }
 
-/// Ranges of events, ascending and apart, in each of which an annotation names a role.
+/// Ranges of events, ascending and disjoint, in each of which an annotation names a role.
 pub(super) fn read_annotations(recording: &Recording, device: &DeviceRecording) -> Vec<(u32, u32, Role, StrId)> {
     let times = &device.events.time_us;
     if !device.events.has_time {

@@ -8,19 +8,19 @@ use crate::tables::frame_text;
 /// What a role rests on, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
-    /// A rule of the user's.
+    /// A rule that the user wrote.
     UserRule,
-    /// PyTorch's profiler.
+    /// The category that PyTorch's profiler recorded.
     Profiler,
-    /// The user's metadata.
+    /// Metadata that the user's program set.
     Metadata,
-    /// An annotation.
+    /// The name of a range that it was allocated in.
     Annotation,
     /// A frame of the stack, and perhaps the lifetime.
     Stack,
-    /// The lifetime alone.
+    /// The lifetime alone, without a frame of the stack.
     Lifetime,
-    /// Nothing.
+    /// Nothing: the role is [`Role::Unknown`].
     Nothing,
 }
 
@@ -43,7 +43,7 @@ impl Trust {
 /// Why an allocation is in its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The role.
+    /// The role that the reason is for.
     pub role: Role,
     /// What it rests on.
     pub trust: Trust,

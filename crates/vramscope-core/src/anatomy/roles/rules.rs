@@ -34,7 +34,7 @@ pub struct RuleError {
     pub text: String,
 }
 
-/// Rules made ready. The first that matches a stack decides.
+/// Rules, parsed. The first that matches a stack decides.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     ready: Vec<(Option<Regex>, Role, String)>,

@@ -1,4 +1,4 @@
-//! Steps beyond those that annotations mark: a call stack that allocates once in every marked step, and goes on doing so.
+//! Steps beyond those that annotations mark: a call stack that allocates once in every marked step and continues to.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use super::{FEWEST, StepSource, Steps, percent, unevenness_of};
 use crate::model::{Action, DeviceRecording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// More allocations than this by one stack are not one a step.
+/// More allocations than this by one stack are not one per step.
 const MOST: usize = 20_000;
 
 /// When each stack allocated, for the stacks that may do so once a step. O(lifetimes).
@@ -43,7 +43,7 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
     let wants_before = first > 2 * LONGEST * longest.max(1) && first > n / 4;
     let wants_after = n - last > LONGEST * longest.max(1);
     if longest == 0 || !(wants_before || wants_after) {
-        // What follows the last one is a step of its own only when it allocates as one does: a program that ends frees much.
+        // What follows the last one is a step only if it allocates like one: a program that ends frees much.
         let allocations = |from: u32, to: u32| {
             let events = device.events.action.get(from as usize..to as usize).unwrap_or_default();
             events.iter().filter(|&&action| action == Action::Alloc).count()
@@ -102,7 +102,7 @@ fn candidates(
     for (stack, births) in births(device, tables) {
         let from = births.partition_point(|&b| b < first);
         let to = births.partition_point(|&b| b < last);
-        // Once a step, but for a step in ten that may differ: the first often does.
+        // Once per step; one step in ten may differ, and the first often does.
         if (to - from).abs_diff(count) * 10 > count {
             continue;
         }

@@ -28,7 +28,7 @@ pub enum StepSource {
     Optimizer(String),
     /// Each is a forward and a backward pass.
     Backward,
-    /// Each is so many calls of the model, from here: `eval.py:30`.
+    /// Each step is this many calls of the model (0 means one), from this line: `eval.py:30`.
     Call(String, u32),
     /// Each is one call of `generate`, or one round of a loop that generates, from here.
     Generation(String),
@@ -120,7 +120,7 @@ impl Steps {
         }
     }
 
-    /// Number of steps.
+    /// Number of steps; 0 when none were found.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bounds.len().saturating_sub(1)
@@ -144,7 +144,7 @@ impl Steps {
         self.is_inferred() || (self.continued_by.is_some() && !self.marked.contains(&step))
     }
 
-    /// The step that holds an event, in words: `2`, `2, inferred`, `before the first`; `None` where there are no steps.
+    /// The step of an event in words: `2`, `2, inferred`, `before the first`; `None` without steps.
     #[must_use]
     pub fn words_at(&self, event: u32) -> Option<String> {
         let (&first, true) = (self.bounds.first()?, !self.is_empty()) else { return None };
@@ -164,7 +164,7 @@ impl Steps {
     }
 }
 
-/// The steps that annotations mark: PyTorch's, else ranges of the user's; `None` where there are none.
+/// The steps that annotations mark: PyTorch's, otherwise ranges of the user; `None` without any.
 pub(super) fn annotated(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     by_annotation(recording, device, tables).or_else(|| by_range(recording, device, tables))
 }
@@ -232,7 +232,7 @@ fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     let mut kinds: FxHashMap<&str, Vec<(u32, u32)>> = FxHashMap::default();
     for a in &device.annotations {
         let Some(end) = a.end_us else { continue };
-        // Parts of a model that are loaded one after the other are no steps.
+        // Parts of a model that are loaded one after the other are not steps.
         if recording.stacks.text(a.name).to_ascii_lowercase().contains("load") {
             continue;
         }
@@ -296,7 +296,7 @@ fn percent(unevenness: f64) -> u8 {
 /// What a step did to memory. Bytes are whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepFigures {
-    /// Its first event.
+    /// Its first event, inclusive.
     pub first: u32,
     /// The event after its last.
     pub end: u32,
@@ -314,7 +314,7 @@ pub struct StepFigures {
     pub reserved: u64,
     /// Bytes allocated within it, freed since or not.
     pub allocated: u64,
-    /// Allocations within it.
+    /// Number of allocations within it, freed since or not.
     pub allocations: u64,
     /// Bytes allocated within it that are in use after its last event.
     pub kept: u64,

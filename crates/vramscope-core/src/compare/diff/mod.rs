@@ -15,11 +15,11 @@ pub use places::{Parts, Places};
 /// One side of a comparison: a device of a recording at an instant.
 #[derive(Clone, Copy)]
 pub struct Instant<'a> {
-    /// The recording.
+    /// The recording that has the device.
     pub recording: &'a Recording,
-    /// Its device.
+    /// The device, one of the recording's.
     pub device: &'a DeviceRecording,
-    /// The device's tables.
+    /// Lifetimes, curves and states of the device.
     pub tables: &'a DeviceTables,
     /// Roles of its allocations, if known.
     pub roles: Option<&'a Roles>,
@@ -34,14 +34,14 @@ pub struct Held {
     pub bytes: u64,
     /// Bytes that the program requested.
     pub requested: u64,
-    /// Number of blocks.
+    /// Number of live blocks.
     pub count: u64,
     /// The part of `bytes` in blocks whose role is inferred.
     pub probable: u64,
 }
 
 impl Held {
-    /// Adds another sum.
+    /// Adds another sum, field by field.
     pub fn add(&mut self, other: Held) {
         self.bytes += other.bytes;
         self.requested += other.requested;
@@ -117,7 +117,7 @@ impl Row {
 pub struct Reserve {
     /// Reserved, active, allocated, requested bytes.
     pub totals: [u64; 4],
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
     /// Free bytes inside the segments.
     pub free: u64,
@@ -130,7 +130,7 @@ pub struct Reserve {
 pub struct Blocks {
     /// Live in A, freed or not yet allocated in B.
     pub only_a: Held,
-    /// Live in both.
+    /// Live in both A and B.
     pub both: Held,
     /// Live in B, freed or not yet allocated in A.
     pub only_b: Held,

@@ -14,7 +14,7 @@ use crate::tables::own_frame;
 pub struct Parts {
     /// Bytes only in A.
     pub only_a: u64,
-    /// Bytes in both.
+    /// Bytes in both A and B.
     pub both: u64,
     /// Bytes only in B.
     pub only_b: u64,

@@ -36,7 +36,7 @@ pub enum Size {
 /// The weight of the allocations of one stack, role and phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The stack.
+    /// The allocations' stack; [`StackId::NONE`] if none was recorded.
     pub stack: StackId,
     /// Their role; [`Role::Unknown`] if not known.
     pub role: Role,
@@ -48,7 +48,7 @@ pub struct Entry {
     pub probable: u64,
     /// Weight in A when two instants are compared; otherwise 0.
     pub before: u64,
-    /// Number of allocations.
+    /// Number of allocations that were weighed.
     pub count: u64,
 }
 
@@ -222,9 +222,9 @@ pub enum By {
     File,
     /// Modules: `forward` functions, and the `nn.Module: …` frames of profiler traces. Other frames are omitted.
     Module,
-    /// Roles, then functions.
+    /// Roles, and within each its functions.
     Role,
-    /// Phases, then functions.
+    /// Phases, and within each its functions.
     Phase,
 }
 
@@ -259,17 +259,17 @@ pub struct Shape {
 /// What a frame of the graph represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum What {
-    /// The root: everything.
+    /// The root, whose weight is the sum of all.
     All,
     /// Allocations without a recorded stack; they are never distributed over other frames.
     NoStack,
     /// A function at a line.
     Frame(FrameId),
-    /// A source file.
+    /// A source file, by its path as recorded.
     File(StrId),
     /// No `forward` of a module was running.
     NoModule,
-    /// A role.
+    /// All allocations of a role.
     Role(Role),
     /// A phase; `None` if unknown.
     Phase(Option<Phase>),
@@ -278,7 +278,7 @@ pub enum What {
 /// One frame of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it stands for.
+    /// The function, file, module, role or phase that it represents.
     pub what: What,
     /// Index of its parent; the root is its own.
     pub parent: u32,
@@ -309,9 +309,9 @@ pub struct Node {
 /// The weight of one role in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The role.
+    /// The role of these allocations.
     pub role: Role,
-    /// Its weight.
+    /// Weight of the role through the frame.
     pub weight: u64,
     /// The part of it in allocations whose role is inferred.
     pub probable: u64,
@@ -575,7 +575,7 @@ pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
     }
 }
 
-/// `name (file.py:71)`.
+/// Name for other programs and for searches: `name (file.py:71)`.
 #[must_use]
 pub fn node_name(stacks: &StackTable, node: &Node) -> String {
     let (short, place) = node_text(stacks, node);

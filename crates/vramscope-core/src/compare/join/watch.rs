@@ -8,7 +8,7 @@ use crate::units::{Micros, counted, time_of_day};
 /// Which process of a live session a snapshot belongs to, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whose {
-    /// PID.
+    /// PID as the session has it; `None` if not known.
     pub pid: Option<u32>,
     /// Pairs of the process's ordinal and the session's device number; empty if they are assumed equal.
     pub devices: Vec<(i32, u32)>,

@@ -15,7 +15,7 @@ pub struct Job {
     pub name: String,
     /// Its ranks, as [`sort`] orders them.
     pub rows: Vec<RankRow>,
-    /// Their summary.
+    /// Summary of these rows.
     pub overview: Overview,
     /// False for recordings that belong to no job: they are listed side by side, and none is an outlier.
     pub is_one: bool,

@@ -26,9 +26,9 @@ pub const COLUMNS: usize = 96;
 /// What stays in memory of one device of one file. About 2 KB.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankRow {
-    /// The file.
+    /// Path of the recording.
     pub path: PathBuf,
-    /// Its name.
+    /// Name of the file without its folder.
     pub file: String,
     /// The rank in the recording itself (a trace's metadata).
     pub told_rank: Option<u32>,
@@ -40,13 +40,13 @@ pub struct RankRow {
     pub device: i32,
     /// Index of the device in the recording.
     pub device_index: usize,
-    /// Number of events.
+    /// Number of events of the device.
     pub events: usize,
-    /// Highest reserved bytes.
+    /// Highest reserved bytes; 0 if [`is_reserved_unknown`](Self::is_reserved_unknown).
     pub peak_reserved: u64,
     /// True if the file has no segments: reserved bytes are unknown, and their fields are 0.
     pub is_reserved_unknown: bool,
-    /// Highest active bytes.
+    /// Highest active bytes over all events.
     pub peak_active: u64,
     /// Reserved bytes after the last event.
     pub end_reserved: u64,
@@ -77,13 +77,13 @@ pub struct RankRow {
 /// PyTorch's own counters of a rank: `memory_stats()` as JSON, in a file beside its recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// File name.
+    /// Name of the file of counters.
     pub file: String,
-    /// `reserved_bytes.all.peak`.
+    /// `reserved_bytes.all.peak`, bytes.
     pub peak_reserved: u64,
-    /// `active_bytes.all.peak`.
+    /// `active_bytes.all.peak`, bytes.
     pub peak_active: u64,
-    /// `num_ooms`.
+    /// `num_ooms`: requests that failed.
     pub ooms: usize,
 }
 

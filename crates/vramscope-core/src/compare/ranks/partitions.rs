@@ -11,7 +11,7 @@ use super::{Job, RankRow, by_job, pending, ranks_of_names};
 pub struct Partition {
     /// Only letters, digits, `_`, `-` and `.`, which every file system and every reader of Hive partitions accepts.
     pub job: String,
-    /// `None` if unknown.
+    /// The rank in its job; `None` if unknown.
     pub rank: Option<u32>,
     /// The number after `step`, `iteration`, `iter` or `epoch` in the file's name, otherwise in its folder's name.
     pub step: Option<u64>,

@@ -1,7 +1,7 @@
-//! What to do, as text by program and case. A setting to copy stands between backticks. `{tool}`, `{holders}`, `{watch}`, `{module}`,
-//! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor, other names are figures (`words`). `[2.1]` before a line: only for
-//! releases that have it; `[-1.15]`: only where the message is of that release or an older one; `[windows]`, `[not windows]`: what
-//! `remedies` knows of the message.
+//! What to do, as text by program and case. A setting to copy is between backticks. `{tool}`, `{holders}`, `{watch}`, `{module}`,
+//! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor, other names are figures (`words`). `[2.1]` before a
+//! line: only for releases that have it; `[-1.15]`: only if the message is of that release or an older one; `[windows]`, `[not
+//! windows]`: what `remedies` knows of the message.
 
 use crate::formats::oom_message::{Platform, Writer};
 
@@ -11,8 +11,8 @@ pub(super) type Advice = &'static [&'static str];
 pub(super) const WHO: &str = "See who else holds the card: `{tool}`.";
 const SMALLER: &str = "Use a smaller batch, or work in chunks.";
 
-/// Advice for programs with settings of their own, and for the machine's memory; `None` for PyTorch's allocators and for bare errors beside
-/// it, where figures decide.
+/// Advice for programs with settings of their own, and for host memory; `None` for PyTorch's allocators and for bare errors in
+/// its text, where figures decide.
 pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
     Some(match (writer, platform) {
         (Writer::LlamaCpp, Platform::Cpu) => &[
@@ -229,7 +229,7 @@ pub(super) const OLLAMA_RUNNER: Advice = &[
     "Stop other models: `ollama ps` lists them, ollama stop ends one; or use a smaller quantisation.",
     WHO,
 ];
-/// Before PyTorch's own advice, where the text is a server's.
+/// Shown before PyTorch's own advice if the text is a server's.
 pub(super) const IN_SGLANG: Advice = &[
     "Leave more of the card outside SGLang's share: a lower `--mem-fraction-static`; a lower --chunked-prefill-size makes each batch smaller.",
     "Run fewer requests at once: a lower `--max-running-requests`, and capture fewer CUDA graphs: a lower --cuda-graph-max-bs.",
@@ -302,13 +302,12 @@ pub(super) const FULL: Advice = &[
     "[2.0] Take less for the optimizer's step: `torch.optim.AdamW(model.parameters(), fused=True)` needs no temporary copies; 8-bit or sharded optimizer states need less for good.",
     "[1.9] In evaluation keep no graph: `torch.inference_mode()`.",
 ];
-/// Where the request would have fitted without what is outside PyTorch, that is the first thing to look at.
+/// If the request would have fitted without memory outside PyTorch, this comes first.
 pub(super) const OUTSIDE: Advice = &[
     "[process told] Find what takes the {deciding} outside PyTorch in this process: some hundred MiB are its context, which stays; the rest is {collectives}, graphs, workspaces or another library on the same card.",
     "[not process told] Find what takes the {deciding} outside PyTorch (another program, the desktop, a second context of this one): `{tool}` lists the processes; stop them, or run on a card without a display.",
 ];
-/// Behind what makes a full card hold less.
-/// The model did not fit while it was loaded: no step of training ran yet.
+/// Shown after advice to hold less on a full card. The model did not fit while it was loaded: no training step ran yet.
 pub(super) const LOADING: Advice = &[
     "Load the weights in half precision: `torch_dtype=torch.bfloat16` in from_pretrained.",
     "Or quantised: `quantization_config=BitsAndBytesConfig(load_in_4bit=True)` in from_pretrained, or load_in_8bit.",
@@ -350,7 +349,7 @@ pub(super) const LARGER_SLICE: Advice =
 pub(super) const CUT: Advice = &[
     "[cut] Paste the whole message as it was printed, up to \"reserved by PyTorch but unallocated\": what it lacks here decides.",
 ];
-/// The card had room for what was refused.
+/// The card had room for the request that was refused.
 pub(super) const REFUSED: Advice = &[
     CUT[0],
     "[expands] Each expandable segment reserves address space for the whole card: look for a limit with `ulimit -v`.",

@@ -1,4 +1,4 @@
-//! Conditions of rules and of lines of advice: parts with commas between, all of which must hold.
+//! Conditions of rules and of lines of advice: parts separated by commas, all of which must hold.
 //!
 //! A part is a fact of the message (`windows`, `not windows`; a release that has it, `2.1`, or the last that can, `-1.15`), a figure that it
 //! tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
@@ -8,7 +8,8 @@ use super::{compare, device, figures};
 use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Release, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
-/// Whether a condition holds, and whether the printed decimals decide that. `None` where it rests on a figure that is not told.
+/// Whether a condition holds, and whether the printed decimals decide that. `None` if it needs a figure that the message does not
+/// have.
 pub(super) fn holds(m: &OomMessage, condition: &str) -> Option<(bool, bool)> {
     let mut is_sure = true;
     for part in condition.split(", ").filter(|part| !part.is_empty()) {
@@ -24,7 +25,7 @@ pub(super) fn holds(m: &OomMessage, condition: &str) -> Option<(bool, bool)> {
     Some((true, is_sure))
 }
 
-/// `None` for what is no comparison.
+/// `None` if it is not a comparison.
 fn comparison(m: &OomMessage, part: &str) -> Option<Option<(bool, bool)>> {
     let words: Vec<&str> = part.split(' ').collect();
     let at = words.iter().position(|word| ["<=", ">", ">?", "<", ">="].contains(word))?;
@@ -66,7 +67,7 @@ fn term(m: &OomMessage, text: &str) -> Option<Figure> {
     }
 }
 
-/// What a message may be.
+/// A fact that a condition can name, and its test.
 type Fact = (&'static str, fn(&OomMessage) -> bool);
 
 #[rustfmt::skip]
@@ -119,7 +120,7 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
         }
 }
 
-/// `2.1`.
+/// Reads `2.1`.
 fn release(text: &str) -> Option<Release> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -1,4 +1,4 @@
-//! Figures of one message that cannot all be true: pasted together from two messages, of two devices, or damaged on the way.
+//! Figures of one message that cannot all be true: pasted together from two messages, of two devices, or damaged.
 //!
 //! Every comparison leaves the room that printed decimals need, and 2 % (or 64 MiB) of the card beside it where a message reads its
 //! figures one after the other while other processes go on.
@@ -45,13 +45,13 @@ fn held(m: &OomMessage) -> Option<Figure> {
     m.reserved().or(m.figures.allocated)
 }
 
-/// With what is free, where each alone fits on the card.
+/// The sum of used and free bytes, if each alone fits on the card.
 fn beside_free(m: &OomMessage, used: Option<Figure>) -> Option<Figure> {
     let (free, used, capacity) = (m.figures.free?, used?, m.figures.capacity?);
     (free.low().max(used.low()) <= capacity.high()).then(|| free.plus(used))
 }
 
-/// What contradicts what, a sentence each; empty for a message whose figures can stand together.
+/// Figures that contradict each other, one sentence each; empty if all figures can be true.
 pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
     let below_zero =
         |printed: &String| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here");

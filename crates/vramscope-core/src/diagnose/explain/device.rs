@@ -1,25 +1,25 @@
-//! What PyTorch's figures on a GPU come to, for the rules.
+//! Sums and differences of PyTorch's figures on a GPU, for the rules.
 
 use super::{compare, unattributed};
 use crate::formats::oom_message::{Figure, OomMessage, ProcessUse, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
-/// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
+/// Context, modules and libraries of one process may take this much normally (measured: 250 to 1,981 MiB).
 const USUAL_OUTSIDE: u64 = 2 * GIBIBYTE;
-/// What is left of them at least, when one asks how much could be won back.
+/// The least they take, to estimate how much could be won back.
 const LEAST_OUTSIDE: u64 = 512 * MEBIBYTE;
-/// Holes below this share of what PyTorch holds are what any program has: the card is full.
+/// Holes below this share of what PyTorch holds are normal: then the card is full.
 const FEW_HOLES: f64 = 0.05;
-/// So many figures beside the request are in every message.
+/// Number of figures besides the request that every message has.
 pub(super) const ALL_FIGURES: usize = 4;
 /// A share of the card (a quarter) that makes its holder worth naming before any arithmetic of holes.
 const MUCH: u64 = 4;
-/// TensorFlow's share of a card where others leave it little. Cards of 2 GiB, the smallest it runs on, leave it more.
+/// TensorFlow's memory on a card where other processes leave it little. Cards of 2 GiB, the smallest it runs on, leave it more.
 const SMALL_SHARE: u64 = GIBIBYTE * 5 / 4;
-/// Nothing, where the message tells none.
+/// No bytes, for a figure that the message does not have.
 const NONE: Figure = Figure { bytes: 0, slack: 0 };
 
-/// What PyTorch holds of the device; on Apple's everything that the process does.
+/// What PyTorch holds on the device; on Apple's what the whole process holds.
 pub(super) fn held(m: &OomMessage) -> Option<Figure> {
     let held = m.reserved().or(m.figures.allocated)?;
     Some(m.figures.other_allocations.map_or(held, |other| held.plus(other)))
@@ -30,13 +30,13 @@ pub(super) fn left(m: &OomMessage) -> Option<Figure> {
     Some(m.figures.limit?.minus(held(m)?))
 }
 
-/// What a request could be made of: what the card has free, or less where a limit leaves less, and the holes.
+/// Memory that could serve a request: the card's free bytes (less if a limit leaves less) and the holes.
 pub(super) fn own(m: &OomMessage, free: Figure) -> Option<Figure> {
     let room = left(m).filter(|left| left.bytes < free.bytes).unwrap_or(free);
     Some(room.plus(m.unallocated().unwrap_or(Figure::exact(0))))
 }
 
-/// What was free on the card when TensorFlow started, where that was little: the driver's own figure, or its limit.
+/// Free bytes on the card when TensorFlow started, if that was little: the driver's own figure, or its limit.
 pub(super) fn free_at_start(m: &OomMessage) -> Option<Figure> {
     let f = &m.figures;
     let at_start = f.limit.filter(|l| l.bytes < SMALL_SHARE);
@@ -44,12 +44,12 @@ pub(super) fn free_at_start(m: &OomMessage) -> Option<Figure> {
     little.filter(|_| m.dialect.writer == Writer::TensorFlow)
 }
 
-/// What of this process outside PyTorch any process has.
+/// The part of this process's memory outside PyTorch that every process has.
 pub(super) fn usual_outside(m: &OomMessage) -> Figure {
     m.outside_pytorch().map_or(NONE, |g| Figure { bytes: g.bytes.min(USUAL_OUTSIDE), slack: g.slack })
 }
 
-/// True where the text tells a limit that is smaller than the card, and the card itself had room.
+/// True if the text has a limit that is smaller than the card, and the card itself had room.
 pub(super) fn limit_decides(m: &OomMessage) -> bool {
     let f = &m.figures;
     let is_below = f.limit.is_some_and(|limit| f.capacity.is_none_or(|capacity| limit.bytes < capacity.bytes));
@@ -65,8 +65,8 @@ pub(super) fn limit_refused(m: &OomMessage) -> Option<bool> {
     Some(card_has_it && (!fits || (!sure && surely)))
 }
 
-/// True where the holes may have served the smallest tensor that makes PyTorch ask the device for so much: it takes 2 MiB for up to 1 MiB,
-/// 20 MiB for up to 10 MiB, else whole times 2 MiB.
+/// True if the holes may have served the smallest tensor for which PyTorch requests a segment of this size: 2 MiB for up to 1
+/// MiB, 20 MiB for up to 10 MiB, otherwise multiples of 2 MiB.
 pub(super) fn tensor_may_fit(m: &OomMessage) -> bool {
     let Some(q) = m.figures.requested else { return false };
     let least = match m.dialect.writer {
@@ -88,7 +88,8 @@ pub(super) fn is_spilled(m: &OomMessage) -> bool {
     held(m).zip(m.figures.capacity).is_some_and(|(held, capacity)| held.low() > capacity.high())
 }
 
-/// What others than this process hold, and in words who: those that are listed, or nobody's that is listed where that is more.
+/// What others than this process hold, and in words who they are: the processes that the message lists, or unlisted ones if those
+/// hold more.
 pub(super) fn most_of_others(m: &OomMessage, capacity: Figure) -> Option<(Figure, String)> {
     let largest = largest_other(m);
     // Where this process is not told apart a sum may count it.
@@ -113,21 +114,21 @@ fn largest_other(m: &OomMessage) -> Option<&ProcessUse> {
     m.processes.iter().filter(|p| !p.is_this && !p.bytes.is_unlimited()).max_by_key(|p| p.bytes.bytes)
 }
 
-/// What of the card is neither free nor told to be anyone's.
+/// The part of the card that is neither free nor attributed to anyone.
 pub(super) fn rest(m: &OomMessage) -> Option<Figure> {
     let f = &m.figures;
     let in_pool = || Some(f.capacity?.minus(f.free?.plus(f.allocated?))).filter(|_| m.reserved().is_none());
     unattributed(m).or_else(in_pool)
 }
 
-/// What of the card is neither free nor PyTorch's nor of a listed process, where that is worth a sentence.
+/// The part of the card that is neither free nor PyTorch's nor of a listed process, if it is large enough to mention.
 pub(super) fn much_outside(m: &OomMessage) -> Option<Figure> {
     // What is usual on a large card is much of a small one.
     let much = m.figures.capacity.map_or(USUAL_OUTSIDE, |card| (card.bytes / 8).clamp(LEAST_OUTSIDE, USUAL_OUTSIDE));
     unattributed(m).filter(|rest| rest.bytes > much)
 }
 
-/// True where free blocks of private pools (graphs', MemPools') are much of the card: no other request may use them.
+/// True if free blocks of private pools (graphs', MemPools') are much of the card: no other request may use them.
 pub(super) fn pools_hold_it(m: &OomMessage) -> bool {
     let f = &m.figures;
     let (Some(pools), Some(q), Some(capacity)) = (f.private_pools, f.requested, f.capacity) else { return false };
@@ -135,8 +136,7 @@ pub(super) fn pools_hold_it(m: &OomMessage) -> bool {
     is_short && q.bytes <= pools.bytes && pools.bytes >= capacity.bytes / MUCH
 }
 
-/// What the device has outside PyTorch and beside other processes, where the request would fit without it; `None` where it
-/// would not, or where it is not told.
+/// This process's memory outside PyTorch, if the request would fit without it; `None` if it would not, or if it is unknown.
 pub(super) fn outside_that_decides(m: &OomMessage) -> Option<Figure> {
     let f = &m.figures;
     let (free, held, q) = (f.free?, m.reserved().or(f.allocated)?, f.requested?.bytes);

@@ -1,13 +1,13 @@
-//! A message's figures by name: those it prints, and what follows from them.
+//! A message's figures by name: those it prints, and those derived from them.
 
 use super::{device, unattributed};
 use crate::formats::oom_message::{Figure, OomMessage};
 use crate::units::GIBIBYTE;
 
-/// What it is called, and how a message tells it.
+/// A name, and how to get the value from a message.
 pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
 
-/// Every figure that is told in JSON; in sentences its name has no `_bytes`.
+/// Every figure that JSON has; in sentences its name has no `_bytes`.
 pub(super) const FIGURES: [Named<Figure>; 15] = [
     ("requested_bytes", |m| m.figures.requested),
     ("capacity_bytes", |m| m.figures.capacity),
@@ -45,7 +45,7 @@ const DERIVED: [Named<Figure>; 15] = [
     ("mostly other", |m| m.figures.other_allocations.filter(|o| m.figures.allocated.is_some_and(|own| o.bytes > own.bytes))),
 ];
 
-/// The figure of a name; `None` where it is not told, or without bound.
+/// The figure of a name; `None` if the message does not have it or prints it as unlimited.
 pub(super) fn figure(m: &OomMessage, name: &str) -> Option<Figure> {
     figures().find(|(known, _)| *known == name)?.1(m).filter(|figure| !figure.is_unlimited())
 }

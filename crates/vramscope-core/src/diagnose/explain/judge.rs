@@ -11,17 +11,17 @@ use crate::units::{GIBIBYTE, pytorch_size};
 /// A verdict with its numbers.
 pub(super) struct Judged {
     pub(super) verdict: Verdict,
-    /// Why another verdict is possible; `None` where the figures force this one.
+    /// Why another verdict is possible; `None` if the figures force this one.
     pub(super) doubt: Option<&'static str>,
     pub(super) sentence: String,
 }
 
-/// Another value that the printed decimals can stand for gives another verdict.
+/// Another value with the same printed decimals gives another verdict.
 const ROUNDED: &str = "the figures are rounded; another reading is possible";
-/// A program that takes less is not what fills a device.
+/// A program that holds less than this does not fill a device.
 const SMALL_PROGRAM: u64 = GIBIBYTE / 4;
 
-/// What the first rule that holds, and whose sentence can be said, makes of a message.
+/// The result of the first rule whose condition holds and whose sentence has all its figures.
 fn judged(m: &OomMessage, tables: &[&[Rule]]) -> Judged {
     let mut doubt = None;
     for rule in tables.iter().copied().flatten() {

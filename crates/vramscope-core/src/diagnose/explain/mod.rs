@@ -1,9 +1,9 @@
-//! What an out-of-memory message means: the verdict its figures allow, what it leaves open, what to change, and how to
-//! record what would tell the rest.
+//! What an out-of-memory message means: the verdict that its figures allow, what it leaves open, what to change, and how to
+//! record the rest.
 //!
 //! A message has a handful of rounded figures; a snapshot has every block. So this works with intervals: a verdict is
-//! [`certain`](Explanation::certain) only when it holds for every value the printed decimals can stand for, and for all that the
-//! message leaves out. The rules stand in `device`, a line each.
+//! [`certain`](Explanation::certain) only if it holds for every value with the printed decimals, and for everything that the
+//! message leaves out. The rules are in `device`, one per line.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ mod words;
 pub struct Remedy {
     /// What to do and why, in one or two sentences.
     pub sentence: String,
-    /// The line to copy, when there is one.
+    /// The line to copy; `None` if there is none.
     pub setting: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub struct Explanation {
     pub gpu: Option<u32>,
     /// The rank its log line belongs to.
     pub rank: Option<u32>,
-    /// The slice that the card is (MIG), where the text tells: its profile, `1g.10gb`, or empty where only its size is told.
+    /// The MIG slice that the card is, if the text says so: its profile, `1g.10gb`, or empty if the text has only its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mig_slice: Option<String>,
     /// Every figure in bytes, printed or derived from printed ones.
@@ -82,11 +82,12 @@ pub struct Explanation {
     pub processes: Vec<ListedProcess>,
     /// The figures as parts of the card; empty when they do not add up to one.
     pub parts: Vec<Part>,
-    /// What the process may hold, cut the same way; empty unless its limit is what refused.
+    /// What the process may hold, divided the same way; empty unless its limit refused the request.
     pub limit_parts: Vec<Part>,
-    /// The verdict.
+    /// Why memory ran out; [`Verdict::Unknown`] if the figures do not tell or contradict each other.
     pub verdict: Verdict,
-    /// What ran out: the verdict's name, or where that is `unknown` and the cause is not, `host_memory`, `shared_memory` or `no_failure`.
+    /// What ran out: the verdict's name; if that is `unknown` but the cause is known, `host_memory`, `shared_memory` or
+    /// `no_failure`.
     pub cause: &'static str,
     /// True when the figures force the verdict.
     pub certain: bool,
@@ -94,7 +95,7 @@ pub struct Explanation {
     pub doubt: Option<&'static str>,
     /// The verdict with its numbers.
     pub sentence: String,
-    /// Figures that cannot all be true, a sentence each with what that usually means; the verdict then is unknown.
+    /// Figures that cannot all be true, one sentence each with the usual reason; the verdict is then unknown.
     pub contradictions: Vec<String>,
     /// What the message tells beyond the verdict.
     pub known: Vec<String>,
@@ -105,11 +106,11 @@ pub struct Explanation {
     pub not_known: Vec<String>,
     /// What to change, most promising first.
     pub remedies: Vec<Remedy>,
-    /// Python lines that record a snapshot which tells the rest; empty where there is no such recorder.
+    /// Python lines that record a snapshot, which shows the rest; empty if there is no such recorder.
     pub record: Vec<String>,
 }
 
-/// Judges a message.
+/// Judges a message by its figures and its wording; reads no recording.
 #[must_use]
 pub fn explain(message: &OomMessage) -> Explanation {
     let contradictions = contradict::contradictions(message);
@@ -161,7 +162,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
     }
 }
 
-/// The machine's memory and what is no failure have no verdict about a device, but a known cause.
+/// Host memory and messages without a failure have no verdict about a device, but a known cause.
 fn cause(m: &OomMessage, verdict: Verdict) -> &'static str {
     match m.dialect.writer {
         _ if verdict != Verdict::Unknown => verdict.name(),
@@ -172,7 +173,7 @@ fn cause(m: &OomMessage, verdict: Verdict) -> &'static str {
     }
 }
 
-/// What of the card is neither free nor PyTorch's nor any listed process's; `None` where that is nothing, or not told.
+/// The part of the card that is neither free nor PyTorch's nor any listed process's; `None` if that is 0 or unknown.
 fn unattributed(message: &OomMessage) -> Option<Figure> {
     let held = message.this_process().or(message.reserved())?;
     let named = held.plus(message.figures.free?).plus(message.other_processes().unwrap_or(Figure::exact(0)));
@@ -200,7 +201,7 @@ fn parts(message: &OomMessage) -> Vec<Part> {
     out
 }
 
-/// The limit cut into what is held below it. Empty where the card decided: it had no room, or no limit is told.
+/// The limit divided into what is held below it. Empty if the card decided: it had no room, or the message has no limit.
 fn limit_parts(message: &OomMessage, verdict: Verdict) -> Vec<Part> {
     let f = &message.figures;
     let (Some(limit), Some(live)) = (f.limit, message.live()) else { return Vec::new() };

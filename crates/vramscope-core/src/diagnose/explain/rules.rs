@@ -157,10 +157,10 @@ pub(super) const DEVICE: &[Rule] = &[
 /// Figures that the form always has and that a text lacks are not 0: of such a text only what does not rest on them is said.
 #[rustfmt::skip]
 pub(super) const CUT: &[Rule] = &[
-    // The limit is used where the text breaks off behind it: what is reserved is at least what is allocated.
+    // Used if the text breaks off after the limit: what is reserved is at least what is allocated.
     rule(Cap, "limit decides, held + requested > limit", CUT_LIMIT),
     rule(Cap, "limit decides", CUT_LIMIT).doubt("what PyTorch holds in all is in the part of the message that is missing"),
-    // Whoever holds most of the card is named, whatever else the text lacks.
+    // Names the process that holds most of the card, even if the text lacks other figures.
     rule(Contention, "not unallocated told, process told, free < requested, most others >= capacity / 4", CUT_OTHERS),
     rule(Contention, "not unallocated told, several processes, free < requested, most others >= capacity / 4", CUT_OTHERS)
         .doubt("in a container this process may be one of those listed, under another number"),
@@ -182,7 +182,7 @@ pub(super) const WHOLE: &[Rule] = &[
     rule(Cap, "limit refused, tensor may fit", LIMIT)
         .doubt("the tensor may be smaller than the segment that was requested, and then the holes together would have held it"),
     rule(Cap, "limit refused", LIMIT),
-    // Intel's driver hands out no single block above this, unless it is told otherwise.
+    // Intel's driver allocates no single block above this size, unless it is configured to.
     rule(TooLarge, "xpu, requested >= 4 GiB, room >= requested",
         "{requested} was requested in one block while {?{free} is free|PyTorch holds {held} of the card's {capacity}}: Intel's driver usually \
          allows no single block of 4 GiB or more.")

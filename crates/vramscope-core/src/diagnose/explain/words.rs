@@ -167,7 +167,7 @@ fn fraction_needed(m: &OomMessage) -> Option<f64> {
     Some((needed * 100.0).ceil() / 100.0).filter(|fraction| *fraction <= 1.0)
 }
 
-/// The share of the card that vLLM can have of what is free, with a little to spare.
+/// The share of the card that vLLM can take from what is free, with a small margin.
 fn share_to_take(m: &OomMessage) -> Option<String> {
     let free = m.figures.free?.low() as f64 / m.figures.capacity?.high().max(1) as f64;
     Some((free * 100.0).floor() / 100.0 - 0.03).filter(|share| *share >= 0.1).map(|share| format!("{share:.2}"))

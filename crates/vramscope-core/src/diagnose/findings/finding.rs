@@ -8,15 +8,15 @@ use crate::units::Bytes;
 /// What kind of trouble a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// A request failed.
+    /// An allocation request failed.
     OutOfMemory,
     /// Memory grows with every step.
     Leak,
     /// How memory is held: fragmentation, cache, pools.
     Structure,
-    /// What makes the peak.
+    /// What makes up the peak.
     Peak,
-    /// Small losses, and things to know.
+    /// Small losses, and notes about the recording.
     Hygiene,
 }
 
@@ -34,23 +34,23 @@ impl Class {
     }
 }
 
-/// Where a finding points: a click takes every view there.
+/// What a finding is about: a click takes every view there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The instant.
+    /// The event whose state to show; `None` if it is about no single instant.
     pub event: Option<u32>,
-    /// The stretch, first and last event.
+    /// The range of events to show: first and last, both inclusive; `None` if it is about no range.
     pub range: Option<(u32, u32)>,
-    /// The stack.
+    /// The call stack to select.
     pub stack: Option<StackId>,
-    /// The allocations.
+    /// The allocations to select; empty when it is about no single one.
     pub lifetimes: Vec<LifetimeId>,
 }
 
 /// One line of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// What.
+    /// Name of the figure, as at the beginning of a line.
     pub label: String,
     /// Its figure, with unit.
     pub value: String,
@@ -58,26 +58,26 @@ pub struct Evidence {
     pub is_red: bool,
 }
 
-/// One diagnosis.
+/// One diagnosis: the output of one rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Stable name of the rule.
     pub rule: &'static str,
-    /// Rank.
+    /// Kind of trouble; ranks findings, [`Class::OutOfMemory`] first.
     pub class: Class,
-    /// A few words.
+    /// Title of a few words, without a full stop.
     pub title: String,
-    /// The bytes it speaks of.
+    /// The bytes that its sentence names.
     pub bytes: u64,
-    /// What its remedy would do to the peak of active bytes, where the recorded events tell.
+    /// What its remedy would do to the peak of active bytes; `None` if the recorded events do not show it.
     pub saving: Option<Saving>,
     /// One or two sentences with numbers.
     pub sentence: String,
-    /// The numbers behind it.
+    /// The figures that it is based on.
     pub evidence: Vec<Evidence>,
-    /// Where to look.
+    /// Where the window goes when the finding is clicked.
     pub place: Place,
-    /// What to do: a setting or a line of code to copy, when there is one.
+    /// A setting or a line of code to copy; `None` if there is none.
     pub remedy: Option<String>,
     /// How the remedy is applied, in words.
     pub advice: String,
@@ -86,8 +86,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The bytes that acting on it would free at the peak: of allocated memory where a replay of the events tells, else all that it
-    /// speaks of.
+    /// Bytes that its remedy would take off the peak of allocated memory, if a replay of the events shows it; otherwise
+    /// [`bytes`](Self::bytes).
     #[must_use]
     pub fn at_stake(&self) -> u64 {
         self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
@@ -117,7 +117,7 @@ impl Finding {
         self
     }
 
-    /// Adds what a change, told in a few words ("In 8 chunks"), would do to the peak.
+    /// Adds what a change, named in a few words ("In 8 chunks"), would do to the peak.
     pub(super) fn saves(mut self, change: &str, saving: Saving) -> Self {
         self.sentence.push(' ');
         self.sentence.push_str(&if saving.is_nothing() {

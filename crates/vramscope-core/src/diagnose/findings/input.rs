@@ -8,23 +8,23 @@ use crate::diagnose::vendor::Words;
 use crate::model::{DeviceRecording, Recording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, StackNames, State};
 
-/// One device with what was worked out of it before the rules run.
+/// One device with everything that is computed before the rules run.
 pub struct RuleInput<'a> {
-    /// The recording.
+    /// The recording with all its devices and stacks.
     pub recording: &'a Recording,
-    /// The device.
+    /// The device that the rules look at, one of the recording's.
     pub device: &'a DeviceRecording,
-    /// The words of its vendor, in which every sentence is made.
+    /// The words of its vendor, which every sentence uses.
     pub words: &'static Words,
-    /// Its tables.
+    /// Lifetimes, curves and states of the device.
     pub tables: &'a DeviceTables,
     /// Short names of stacks.
     pub names: &'a StackNames,
-    /// Its steps.
+    /// Its steps; empty when none were found.
     pub steps: Steps,
     /// The state at the peak of active memory.
     pub at_peak: State,
-    /// That instant.
+    /// The event after which [`at_peak`](Self::at_peak) holds.
     pub peak_event: u32,
     /// The autopsies of its out-of-memory events.
     pub ooms: Vec<Autopsy>,
@@ -54,7 +54,7 @@ impl RuleInput<'_> {
         self.device.events.len().saturating_sub(1) as u32
     }
 
-    /// True when less would have helped: a request failed, or under a tenth of cap or device was left at the peak.
+    /// True if memory was short: a request failed, or less than a tenth of the cap or the device was left at the peak.
     pub(super) fn is_short(&self) -> bool {
         if !self.ooms.is_empty() {
             return true;

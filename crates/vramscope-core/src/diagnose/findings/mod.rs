@@ -1,6 +1,7 @@
 //! The diagnosis rules: what is wrong with a recording, each with its numbers, its place, its remedy and how to check it.
 //!
-//! A rule fires on numbers alone. Failures stand first and leaks second; the rest goes by what acting on it would take off the peak.
+//! A rule fires on numbers alone. Failures come first and leaks second; the rest is ordered by what the remedy would take off the
+//! peak.
 
 mod finding;
 mod input;
@@ -22,17 +23,17 @@ pub use self::finding::{Class, Evidence, Finding, Place};
 pub use self::input::RuleInput;
 pub use self::rules::{RULES, Rule, as_table};
 
-/// The result of the rules, with what they worked out on the way.
+/// The result of the rules, with what was computed for them.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// Ranked.
+    /// The most important first.
     pub findings: Vec<Finding>,
-    /// One an out-of-memory event, in order; the last of them where there are very many.
+    /// One per out-of-memory event, in order; only the last ones if there are very many.
     pub ooms: Vec<Arc<Autopsy>>,
-    /// Out-of-memory events that were not examined: before those that [`examined`] gives, and those of which the source does not tell
-    /// what was free.
+    /// Number of out-of-memory events that were not examined: those before [`examined`]'s, and those without the device's free
+    /// bytes.
     pub ooms_left_out: usize,
-    /// Those among them of which the source does not tell what was free.
+    /// Number of these events without the device's free bytes.
     pub ooms_untold: usize,
     /// The steps the rules used.
     pub steps: Steps,
@@ -40,12 +41,12 @@ pub struct Findings {
     pub changed_by_rules: Tally,
 }
 
-/// Failures examined at most; a program that fails that often fails for the same reasons.
+/// Maximum number of failures examined; a program that fails this often fails for the same reasons.
 pub const EXAMINED: usize = 256;
-/// Blocks and segments that all examined failures look at together.
+/// Maximum number of blocks and segments looked at for all examined failures together.
 const LOOKED_AT: usize = 1_000_000;
 
-/// The failures that are examined: the last ones, fewer where each takes long because very much is live.
+/// The failures that are examined: the last ones; fewer if each takes long because very much is live.
 #[must_use]
 pub fn examined<'a>(device: &DeviceRecording, tables: &DeviceTables, failures: &'a [EventId]) -> &'a [EventId] {
     let Some(&last) = failures.last() else { return failures };
@@ -92,7 +93,7 @@ pub fn diagnose(
         progress.check()?;
         findings.extend((rule.run)(&input));
     }
-    // Of failures the last stands first: it is the one that a program printed as it ended.
+    // The last failure comes first: it is the one that the program printed when it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
@@ -102,8 +103,8 @@ pub fn diagnose(
     Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: input.steps, changed_by_rules: input.roles.changed })
 }
 
-/// The class a finding ranks with: what holds memory and what makes the peak are one list, and so is a failure that the program
-/// survived and that is not its last.
+/// The class that a finding is ranked with. Structure and peak are one list, and so is a failure that the program survived unless
+/// it is the last.
 fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
     let last = input.ooms.last().map(|a| a.event);
     let is_survived = || input.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
@@ -115,7 +116,7 @@ fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
 }
 
 impl Findings {
-    /// Why failures were not examined, a sentence a cause; empty when all were.
+    /// Why failures were not examined, one sentence per cause; empty if all were.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
         let beyond = self.ooms_left_out.saturating_sub(self.ooms_untold);
@@ -137,7 +138,7 @@ impl Findings {
         told
     }
 
-    /// What the user's own rules changed; `None` when nothing is in another role because of them.
+    /// A sentence about what the user's own rules changed; `None` if nothing.
     #[must_use]
     pub fn rules_sentence(&self) -> Option<String> {
         self.changed_by_rules.rules_sentence()
@@ -149,8 +150,8 @@ impl Findings {
         self.findings.iter().any(|f| f.class == Class::OutOfMemory || f.depends_on_settings())
     }
 
-    /// Gives failures the settings that were tried on the recording and pass, and what concerns reserved memory those that
-    /// reserve less.
+    /// Adds the settings that were tried on the recording: to failures those that pass, to findings about reserved memory those
+    /// that reserve less.
     pub fn prescribe(&mut self, helped: &Helped) {
         for finding in &mut self.findings {
             if let Some((advice, remedy)) = finding.by_settings(helped) {
@@ -168,14 +169,14 @@ impl Findings {
 }
 
 impl Finding {
-    /// True where other settings may help and only a replay tells which.
+    /// True if other settings may help and only a replay shows which.
     #[must_use]
     pub fn depends_on_settings(&self) -> bool {
         rules::in_code(self.rule).is_some()
     }
 
-    /// What to do when the recorded requests were served again under other settings, and the line to copy; `None` where
-    /// settings do not matter, or where those that serve a failed request are told with it.
+    /// The advice from serving the recorded requests again under other settings, and the line to copy. `None` if settings do not
+    /// matter, or if the finding already names those that serve a failed request.
     #[must_use]
     pub fn by_settings(&self, helped: &Helped) -> Option<(String, Option<String>)> {
         rules::by_settings(self, helped)

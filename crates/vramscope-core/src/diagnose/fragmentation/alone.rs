@@ -1,4 +1,4 @@
-//! Single blocks whose going would be enough.
+//! Single blocks that would be enough to free.
 
 use super::release::{HeldAlone, held_alone};
 use super::room_plan::RoomKind;
@@ -6,7 +6,7 @@ use super::servers::Servers;
 use crate::model::{BlockState, DeviceRecording};
 use crate::tables::{BlockAt, State};
 
-/// Single live blocks whose going lets a request succeed, each by itself.
+/// Single live blocks: freeing any one of them lets the request succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Alone {
     /// How many there are.
@@ -29,15 +29,15 @@ impl std::fmt::Display for Alone {
 /// One live block that is enough alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Single {
-    /// Index into [`State::blocks`].
+    /// Index into [`State::blocks`] of the whole state, not of its segment.
     pub block: usize,
-    /// Its bytes.
+    /// Size in bytes, rounded by the allocator.
     pub size: u64,
-    /// How room comes about without it.
+    /// How freeing it makes room.
     pub kind: RoomKind,
 }
 
-/// Every live block tried by itself: does its going make a hole for `request`, or empty a segment or pages so that `need` bytes
+/// Tries every live block alone: does freeing it make a hole for `request`, or empty a segment or pages so that `need` bytes
 /// return to the device? `need` is 0 when none has to. O(blocks + pages).
 #[must_use]
 pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Alone {

@@ -8,22 +8,22 @@ use crate::tables::State;
 /// A live block that keeps a hole from growing, or a segment from going back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocker {
-    /// Index into [`State::blocks`].
+    /// Index into [`State::blocks`] of the whole state, not of its segment.
     pub block: usize,
-    /// Index into [`State::segments`].
+    /// Index into [`State::segments`] of its segment.
     pub segment: usize,
     /// Bytes of the hole before it; 0 when a live block or the segment's start is there.
     pub before: u64,
-    /// Bytes of the hole after it.
+    /// Bytes of the hole after it; 0 when a live block or the segment's end is there.
     pub after: u64,
-    /// Its own bytes.
+    /// Size of the block in bytes, rounded by the allocator.
     pub size: u64,
     /// True when it is all that is live in its segment: without it the whole segment could go back to the device.
     pub is_last_in_segment: bool,
-    /// Whether its segment can serve the request: if not, only what goes back to the device without it is of use.
+    /// True if its segment can serve the request; otherwise only what returns to the device without it helps.
     pub serves: bool,
-    /// Bytes of the segment or pages that would go back to the device without it, as far as that was asked for
-    /// ([`blockers_with_segments`]).
+    /// Bytes of the segment or pages that would return to the device without it; 0 unless asked for with
+    /// [`blockers_with_segments`].
     pub returns: u64,
 }
 
@@ -34,13 +34,13 @@ impl Blocker {
         self.before + self.after
     }
 
-    /// The one hole there would be without it.
+    /// Size of the one hole that there would be without it.
     #[must_use]
     pub fn hole_if_freed(&self) -> u64 {
         self.before + self.size + self.after
     }
 
-    /// The hole or the segment that would appear without it, whichever is of use to the request. Bytes.
+    /// Bytes of the hole or the segment that would appear without it, whichever helps the request.
     #[must_use]
     pub fn appears(&self) -> u64 {
         if self.serves { self.hole_if_freed() } else { self.returns }
@@ -56,8 +56,8 @@ pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
     found
 }
 
-/// The same, with those of other streams and pools that alone hold a segment, or pages of an expandable one: a request that they
-/// cannot serve is served from what goes back without them. O(blocks log blocks + pages).
+/// The same, and blocks of other streams and pools that alone hold a segment, or pages of an expandable one: what returns to the
+/// device without them can serve the request. O(blocks log blocks + pages).
 #[must_use]
 pub fn blockers_with_segments(device: &DeviceRecording, state: &State, servers: &Servers) -> Vec<Blocker> {
     let held = held_alone(device, state);

@@ -7,9 +7,9 @@ use crate::tables::{SegmentAt, State};
 /// Free memory inside reserved memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holes {
-    /// Blocks in state inactive.
+    /// Number of inactive blocks; those that are a whole segment count too.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub bytes: u64,
     /// The largest of them, in bytes.
     pub largest: u64,
@@ -45,13 +45,13 @@ pub fn holes(state: &State, servers: Option<&Servers>) -> Holes {
 /// The state of the segments that serve one kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolHoles {
-    /// Their pool.
+    /// Pool of the segments.
     pub pool: PoolId,
-    /// Their stream.
+    /// Stream of the segments.
     pub stream: StreamId,
     /// Small or large requests.
     pub class: SizeClass,
-    /// Number of segments.
+    /// Number of segments, whole free ones among them.
     pub segments: u32,
     /// Bytes of the segments.
     pub reserved: u64,

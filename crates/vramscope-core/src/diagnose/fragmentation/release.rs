@@ -28,13 +28,12 @@ pub(super) struct Piece {
     segment: usize,
     /// The blocks that touch it, as indices into [`State::blocks`].
     blocks: Range<usize>,
-    /// Its bytes.
     size: u64,
-    /// How many pages it is; 0 for a segment.
+    /// Number of pages; 0 for a segment.
     pages: u64,
     /// What has to go for it.
     all: Cost,
-    /// What has to go for it besides what has gone for the piece before.
+    /// What has to go for it in addition to what goes for the piece before.
     new: Cost,
 }
 
@@ -110,7 +109,7 @@ pub(super) fn held_alone(device: &DeviceRecording, state: &State) -> HeldAlone {
     held
 }
 
-/// Cells of the table that chooses; beyond that the choice is by price.
+/// Maximum number of cells of the table for the exact choice; beyond that the choice is by price.
 const TABLE: usize = 40_000_000;
 
 /// The cheapest segments and pages to give back so that `need` bytes return to the device: a knapsack over them in order of
@@ -121,7 +120,7 @@ pub fn cheapest_release(device: &DeviceRecording, state: &State, need: u64) -> O
     release_most(device, state, need, need)
 }
 
-/// As [`cheapest_release`]; of the choices that are as cheap, the one that returns most, as far as `most` is worth having.
+/// As [`cheapest_release`]; of equally cheap choices the one that returns most, up to `most` bytes.
 pub(super) fn release_most(device: &DeviceRecording, state: &State, need: u64, most: u64) -> Option<RoomPlan> {
     let pieces = pieces(device, state);
     if need == 0 || pieces.iter().map(|p| p.size).sum::<u64>() < need {
@@ -220,8 +219,8 @@ fn choose_exactly(pieces: &[Piece], wanted: RangeInclusive<usize>, step: u64) ->
     chosen
 }
 
-/// Pieces that are worth a price per byte, at the lowest price at which they are enough (Lagrangian relaxation); what is then
-/// too much stays, the dearest first.
+/// Pieces that are worth a price per byte, at the lowest price at which they are enough (Lagrangian relaxation). If that is too
+/// much, the dearest pieces are left out.
 fn choose_by_price(pieces: &[Piece], need: u64) -> Vec<bool> {
     let size = |chosen: &[bool]| pieces.iter().zip(chosen).filter(|(_, c)| **c).map(|(p, _)| p.size).sum::<u64>();
     let (mut low, mut high) = (0.0, 1.0 + pieces.iter().map(|p| p.all.0 as f64).sum::<f64>());

@@ -19,29 +19,29 @@ pub enum RoomKind {
 pub struct RoomPlan {
     /// Where the room comes from.
     pub kind: RoomKind,
-    /// Indices into [`State::segments`] of the segment with the hole, or of those that go back, whole or by pages.
+    /// Indices into [`State::segments`] of the segment with the hole, or of those that return to the device, whole or in pages.
     pub segments: Vec<usize>,
-    /// Segments that go back whole.
+    /// Number of segments that return whole.
     pub whole: usize,
-    /// Pages of expandable segments that go back.
+    /// Number of pages of expandable segments that return.
     pub pages: usize,
     /// Indices into [`State::blocks`] of the live blocks that would have to go.
     pub blocks: Vec<usize>,
-    /// Their bytes.
+    /// Bytes of these blocks, as the allocator rounds them.
     pub bytes: u64,
-    /// Of those bytes what the program has freed already and another stream still uses.
+    /// The part of [`bytes`](Self::bytes) that the program has freed already and another stream still uses.
     pub pending: u64,
     /// Bytes of the hole, or of the segments and pages released.
     pub room: u64,
-    /// True when no set of fewer live bytes does it: the hole's window is searched in full, the choice of segments and pages is
-    /// solved exactly. False when the instance was too large for that, and where the device's memory is the bound and pages that
-    /// stay may serve a part of the request.
+    /// True if no set of fewer live bytes is enough: all windows of holes are tried, and the choice of segments and pages is
+    /// solved exactly. False if the instance was too large for that, or if the device's memory is the bound and pages that stay
+    /// may serve a part of the request.
     pub is_optimal: bool,
     /// Whether pages of expandable segments were among the choices.
     pub has_pages: bool,
-    /// The cap it was computed for, when that is only the least it can be: with a higher one less might do.
+    /// The cap it was computed for, if that is only a lower bound: with a higher cap less may be enough.
     pub least_cap: Option<u64>,
-    /// What is enough with the highest the cap can be, where that is less.
+    /// What is enough with a higher cap of the possible range, if that is less.
     pub with_more: Option<WithMore>,
 }
 
@@ -55,16 +55,16 @@ impl RoomPlan {
     }
 }
 
-/// What has to go when the cap is higher than the least it can be. Bytes.
+/// What has to go if the cap is higher than its lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithMore {
-    /// From this cap on.
+    /// The lowest cap, in bytes, with which it is enough.
     pub cap: u64,
-    /// Live blocks.
+    /// Number of live blocks that have to go.
     pub blocks: usize,
-    /// Their bytes.
+    /// Bytes of these blocks, fewer than [`RoomPlan::bytes`].
     pub bytes: u64,
-    /// True when no set of fewer live bytes does it under any cap that is possible.
+    /// True if no set of fewer live bytes is enough under any possible cap.
     pub is_optimal: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct WithMore {
 /// segment, so O(blocks), and optimal.
 #[must_use]
 pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<RoomPlan> {
-    // A request of nothing, as damage has it, takes a block like any other.
+    // A request of 0 bytes, as damaged files have, takes a block like any other.
     let request = request.max(1);
     let mut best: Option<(u64, usize, usize, std::ops::Range<usize>)> = None;
     for (at, segment) in state.segments.iter().enumerate().filter(|(_, s)| servers.take(s) && s.size >= request) {
@@ -124,14 +124,14 @@ pub(super) fn pending_of(state: &State, blocks: &[usize]) -> u64 {
     blocks.iter().map(|&i| &state.blocks[i]).filter(|b| b.state == BlockState::PendingFree).map(|b| b.size).sum()
 }
 
-/// The fewest live bytes whose going would let the request succeed: in one hole, or by segments and pages going back so that what
-/// is new fits. `need` is how much must return to the device for that, 0 when nothing has to.
+/// The fewest live bytes to free for the request to succeed: in one hole, or by returning segments and pages so that new ones
+/// fit. `need` is how much must return to the device for that, 0 if nothing has to.
 #[must_use]
 pub fn cheapest_plan(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Option<RoomPlan> {
     cheapest_plan_most(device, state, servers, request, [need, need])
 }
 
-/// As [`cheapest_plan`] for the first of two needs; of the choices that are as cheap, the one that returns most, up to the second.
+/// As [`cheapest_plan`] for the first of two needs; of equally cheap choices the one that returns most, up to the second need.
 #[must_use]
 pub fn cheapest_plan_most(
     device: &DeviceRecording,

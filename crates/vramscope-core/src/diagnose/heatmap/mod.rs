@@ -29,7 +29,7 @@ pub enum Shade {
     LargestHole,
 }
 
-/// What to draw.
+/// Size, shade and filters of a heatmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatmapSpec {
     /// The most rows wanted; fewer come back when there are fewer units of 512 bytes.
@@ -45,12 +45,13 @@ pub struct HeatmapSpec {
 /// Which blocks a shade is about, by allocation and instant.
 pub type Chosen<'a> = &'a (dyn Fn(LifetimeId, u32) -> bool + Sync);
 
-/// A range of addresses that was reserved at some time in the window. Extents stand end to end on the vertical axis.
+/// A range of addresses that was reserved at some time in the window. Extents follow each other without gaps on the vertical
+/// axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First address.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes: the extent ends before `address + size`.
     pub size: u64,
     /// Where it begins on the axis, in bytes.
     pub offset: u64,
@@ -61,13 +62,13 @@ pub struct Extent {
 pub struct HeatmapColumn {
     /// The instant shown: the state after this event; [`NO_EVENT`] before the first.
     pub event: u32,
-    /// Reserved bytes.
+    /// Bytes of the segments of [`HeatmapSpec::servers`], also outside the addresses shown.
     pub reserved: u64,
     /// Bytes blocks hold, pending frees among them.
     pub occupied: u64,
     /// Free bytes inside reserved memory.
     pub free: u64,
-    /// Number of holes.
+    /// Number of inactive blocks in these segments.
     pub holes: u32,
     /// The largest hole in bytes, 0 without holes.
     pub largest_hole: u64,
@@ -84,9 +85,9 @@ pub struct Heatmap {
     pub total: u64,
     /// The part of the axis that the rows show, in bytes of it.
     pub shown: (u64, u64),
-    /// Bytes a row; the last row may hold fewer.
+    /// Bytes per row; the last row may have fewer.
     pub row_bytes: u64,
-    /// Number of rows.
+    /// Number of rows; at most [`HeatmapSpec::rows`].
     pub rows: usize,
     /// One entry a column.
     pub columns: Vec<HeatmapColumn>,
@@ -130,7 +131,7 @@ impl Heatmap {
         range_of(&self.extents, from, to)
     }
 
-    /// Where an address stands on the axis, in bytes; `None` when it was never reserved.
+    /// Position of an address on the axis, in bytes; `None` if it was never reserved.
     #[must_use]
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         offset_of(&self.extents, address)
@@ -200,8 +201,8 @@ pub fn heatmap(
     heatmap_of(dev, tables, bounds, spec, None, progress)
 }
 
-/// As [`heatmap()`], with the shades of the chosen blocks alone: the share, age or size of what `chosen` says yes to. What a
-/// column says of reserved memory and of holes is about all.
+/// As [`heatmap()`], with the shades of the chosen blocks alone: the share, age or size of those for which `chosen` is true. The
+/// figures of a column about reserved memory and holes are still of all blocks.
 ///
 /// # Errors
 /// [`Cancelled`] when `progress` was asked to stop.
@@ -318,7 +319,7 @@ pub fn hole_sizes(
 /// Columns that share one sweep: enough to make the first seek cheap, few enough to keep every core busy.
 const STRIPE: usize = 64;
 
-/// The instant each column stands for: where requested bytes peak in it; an empty column repeats what came before.
+/// The instant of each column: where requested bytes peak in it; an empty column repeats the one before.
 fn instants(dev: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u32> {
     let last = (dev.events.len() as u32).checked_sub(1);
     let pairs: Vec<(u32, u32)> = bounds.windows(2).map(|w| (w[0], w[1])).collect();
@@ -390,7 +391,7 @@ fn range_of(extents: &[Extent], from: u64, to: u64) -> (u64, u64) {
     if low < high { (low, high) } else { (0, extents.last().map_or(0, |e| e.offset + e.size)) }
 }
 
-/// Where an address stands, or the next one that was ever reserved.
+/// Position of an address, or of the next address that was ever reserved.
 fn offset_from(extents: &[Extent], address: u64) -> u64 {
     let at = extents.partition_point(|e| e.address + e.size <= address);
     match (extents.get(at), extents.last()) {

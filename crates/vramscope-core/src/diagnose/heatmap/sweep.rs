@@ -4,7 +4,6 @@ use crate::model::DeviceRecording;
 use crate::tables::runs::Runs;
 use crate::tables::{DeviceTables, LifetimeId, Lifetimes, NO_EVENT, SegmentAt};
 
-/// A live block.
 #[derive(Clone, Copy)]
 struct Held {
     address: u64,

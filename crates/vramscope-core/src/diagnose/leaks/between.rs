@@ -8,15 +8,15 @@ use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 /// What one call stack left between two instants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivors {
-    /// The stack.
+    /// The stack of its allocations; [`StackId::NONE`] collects those without one.
     pub stack: StackId,
     /// Requested bytes born after A and alive at B.
     pub bytes: u64,
-    /// Their number.
+    /// Number of these allocations.
     pub count: u64,
     /// The event that allocated the oldest of them.
     pub oldest: u32,
-    /// Some of them, oldest first.
+    /// Up to 100 of them, oldest first.
     pub examples: Vec<LifetimeId>,
 }
 

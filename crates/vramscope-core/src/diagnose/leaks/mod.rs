@@ -23,26 +23,26 @@ use crate::units::{MEBIBYTE, counted};
 /// Growth of one call stack over the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
-    /// The stack.
+    /// The stack of its allocations; [`StackId::NONE`] collects those without one.
     pub stack: StackId,
-    /// Requested bytes of this stack that are alive at the end, whenever they were born and of whatever size, but for what its first
-    /// calls made beside what every step leaves behind; or those that were freed together.
+    /// Requested bytes of this stack that are live at the end, whenever allocated and of whatever size, or that were freed
+    /// together. Blocks of the stack's first calls that do not fit what every step leaves behind are not counted.
     pub bytes: u64,
-    /// Their number.
+    /// Number of allocations in [`bytes`](Self::bytes).
     pub count: u64,
-    /// Bytes a step adds: the mean over the steps it was looked at in, warm-up and unfinished ones aside, or over whole periods.
+    /// Bytes that a step adds: the mean over the examined steps, without warm-up and unfinished ones, or over whole periods.
     pub bytes_per_step: f64,
     /// Coefficient of determination of the least-squares line through the survivors' cumulative sum, 0 to 1.
     pub confidence: f64,
     /// The step it grows from: 0, or a later one where it began late.
     pub since: usize,
-    /// Steps that left something behind.
+    /// Number of steps that left something behind.
     pub steps_adding: usize,
-    /// Steps in which it could: all of them, or those before it was freed.
+    /// Number of steps that could leave something behind: all, or those before it was freed.
     pub steps: usize,
     /// Survivors' bytes by the step they were born in. What was born outside the steps is in `bytes` alone.
     pub by_step: Vec<u64>,
-    /// Some of the surviving allocations, oldest first.
+    /// Up to 100 of the surviving allocations, oldest first.
     pub examples: Vec<LifetimeId>,
     /// The event at which the program began to free all of it at once; `None` where it lives at the end.
     pub freed: Option<u32>,
@@ -50,10 +50,10 @@ pub struct Growth {
     pub rhythm: Rhythm,
 }
 
-/// How regularly memory grows.
+/// How regularly memory grows over the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rhythm {
-    /// Not so that it would go on.
+    /// Not so regularly that it would continue.
     None,
     /// In four steps of five or more, or in all of four.
     Step,
@@ -71,7 +71,8 @@ impl Growth {
         self.rhythm != Rhythm::None
     }
 
-    /// Small tensors that nearly every step leaves behind, too few bytes a step to fill a device: as numbers kept as tensors do.
+    /// True for small tensors that nearly every step leaves behind, too few bytes per step to fill a device, for example numbers
+    /// kept as tensors.
     #[must_use]
     pub fn is_trickle(&self) -> bool {
         let steady = self.by_step.get(steady(self.by_step.len())).unwrap_or_default();
@@ -80,8 +81,8 @@ impl Growth {
     }
 }
 
-/// Steps at either end that are no measure where there are many: at the start they may build caches, optimizer states and
-/// workspaces, and what is born in the last ones may simply not be done yet.
+/// Steps ignored at either end if there are many: the first ones may build caches, optimizer states and workspaces, and the last
+/// ones may not have freed everything yet.
 const MARGIN: usize = 2;
 /// Steps from which on two are left aside at either end; of fewer, one.
 const MANY: usize = 12;
@@ -92,7 +93,7 @@ const FEWEST_TRAINING: usize = 4;
 /// Steps from which on memory that was freed again tells a leak: fewer may be the layers of a network.
 const FEWEST_FREED: usize = 20;
 
-/// Bytes a step below which growth is none that would fill a device.
+/// Growth of fewer bytes per step does not fill a device.
 const LEAST_A_STEP: f64 = 512.0;
 
 /// Bytes from which on an allocation that only some steps leave behind tells a leak.
@@ -104,7 +105,7 @@ fn steady(count: usize) -> std::ops::Range<usize> {
     margin..count.saturating_sub(margin).max(margin)
 }
 
-/// Whether there are steps enough to look at growth in them: growth within one pass, one loading or one step is none.
+/// True if there are enough steps to look for growth: growth within one pass, one loading or one step is not a leak.
 #[must_use]
 pub fn has_steps(steps: &Steps) -> bool {
     steady(steps.len()).len() >= needed(steps)
@@ -116,7 +117,7 @@ fn needed(steps: &Steps) -> usize {
     if ends_with_optimizer { FEWEST_TRAINING } else { FEWEST_STEADY }
 }
 
-/// Why a recording cannot tell what grows, as a whole sentence; `None` where it can.
+/// Why a recording cannot show what grows, as a whole sentence; `None` if it can.
 #[must_use]
 pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
     let needed = needed(steps) + 2;
@@ -140,9 +141,9 @@ type Survival = Vec<(LifetimeId, u64, Option<usize>)>;
 
 /// The steps that growth is looked for in.
 struct Looked {
-    /// All of them.
+    /// Number of all steps.
     count: usize,
-    /// Those that decide.
+    /// The steps that decide, without those at either end.
     within: Range<usize>,
 }
 
@@ -190,7 +191,7 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     })
 }
 
-/// Sizes of which at least half of the steps that decide leave something behind.
+/// Sizes that at least half of the deciding steps leave behind.
 fn recurring(survival: &Survival, within: &Range<usize>) -> FxHashSet<u64> {
     let mut steps: FxHashMap<u64, FxHashSet<usize>> = FxHashMap::default();
     for &(_, size, step) in survival {
@@ -226,7 +227,7 @@ fn set_up(survival: &Survival, within: &Range<usize>) -> Option<FxHashSet<Lifeti
     Some(early.into_values().flat_map(beside).collect())
 }
 
-/// Bytes a step adds on average; of those at even distances over whole periods.
+/// Bytes that a step adds on average; over whole periods if the adding steps have even distances.
 fn mean(by_step: &[u64], rhythm: Rhythm) -> f64 {
     let first = by_step.iter().position(|&b| b > 0).unwrap_or(0);
     let last = by_step.iter().rposition(|&b| b > 0).unwrap_or(0);
@@ -367,9 +368,9 @@ struct Burst {
     around: u32,
     /// The first free that belongs to it.
     begins: u32,
-    /// Steps before it.
+    /// Number of steps before it.
     until: usize,
-    /// What was freed.
+    /// The allocations that were freed.
     freed: Survival,
 }
 
@@ -418,7 +419,7 @@ fn freed_together(
             bursts.insert(stack, Burst { around: best.1, begins: best.1, until, freed: Survival::new() });
         }
     }
-    // What fills up again afterwards is a saw, whose teeth are told as such.
+    // Memory that fills up again afterwards is a saw tooth, which has a finding of its own.
     let mut again: FxHashMap<StackId, usize> = FxHashMap::default();
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);

@@ -30,7 +30,7 @@ impl SawTooth {
     }
 }
 
-/// Peaks below this are nobody's trouble.
+/// Peaks below this are too small to matter.
 const LEAST_PEAK: u64 = 64 * MEBIBYTE;
 
 /// Finds a saw-tooth in the floors of a recording's steps, whose highest tooth is a quarter of the peak or more. Source: rule 6 of the diagnoses. O(steps + lifetimes).
@@ -62,7 +62,7 @@ pub(super) fn teeth(floors: &[u64], peak: u64) -> Vec<(usize, usize, u64)> {
     let Some(steady) = floors.get(MARGIN..last) else { return Vec::new() };
     let (Some(&low), Some(&high)) = (steady.iter().min(), steady.iter().max()) else { return Vec::new() };
     let range = high - low;
-    // A ripple on a high plateau is nobody's trouble.
+    // A ripple on a high plateau does not matter.
     if range.saturating_mul(20) < peak {
         return Vec::new();
     }

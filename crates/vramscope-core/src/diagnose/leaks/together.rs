@@ -1,5 +1,5 @@
-//! Growth that no stack shows by itself: several leave something behind by turns, or one does now and then, or only since half
-//! way. What all memory comes back to in every step tells it.
+//! Growth that no single stack shows: several leave something behind by turns, or one does now and then, or only in the second
+//! half. It shows in the level that all memory returns to in every step.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -74,7 +74,7 @@ fn climbs(left: &FxHashMap<StackId, Vec<(usize, u64)>>, base: &[f64], start: usi
     let mut stacks: Vec<(u64, StackId)> = Vec::new();
     for (&stack, by_step) in left {
         let within = &by_step[within(by_step)];
-        // What comes once is no growth.
+        // What comes once is not growth.
         if within.len() >= 2 {
             stacks.push((within.iter().map(|l| l.1).sum(), stack));
         }

@@ -49,7 +49,7 @@ pub fn how_often(leaks: &[&Growth], step: &str) -> String {
     }
 }
 
-/// What these stacks add, and in how many steps: the bytes of one, or of so many where they come at even distances.
+/// Bytes that these stacks add, and the number of steps in which they do: 1, or `n` if every `n`th step adds.
 fn period(leaks: &[&Growth]) -> (u64, usize) {
     let slope: f64 = leaks.iter().map(|g| g.bytes_per_step).sum::<f64>().max(0.0);
     match rhythm(leaks) {

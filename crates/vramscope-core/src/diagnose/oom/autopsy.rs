@@ -11,85 +11,85 @@ use crate::model::{EventTable, SizeClass, StackId};
 /// Everything about one failed request. Bytes throughout.
 #[derive(Clone, Debug)]
 pub struct Autopsy {
-    /// The event.
+    /// The failed request's event, an [`Action::Oom`](crate::model::Action::Oom).
     pub event: u32,
-    /// Whether the recording tells of segments; without, what concerns them is 0 and means nothing.
+    /// True if the recording has segments; otherwise every figure about them is 0 and meaningless.
     pub has_segments: bool,
-    /// Host memory that the program pinned, not a device's.
+    /// True for pinned host memory, false for a device's.
     pub is_host: bool,
     /// The words of the device's vendor.
     pub words: &'static Words,
-    /// The request was made for a private pool, as of a CUDA graph.
+    /// True if the request was made for a private pool, for example of a CUDA graph.
     pub is_private: bool,
-    /// Of the whole device, where the file says it.
+    /// Total memory of the device; `None` if the file does not say it.
     pub capacity: Option<u64>,
-    /// What was asked for, rounded to the block size as PyTorch records it.
+    /// The request's size in bytes, rounded to the block size as PyTorch records it.
     pub requested: u64,
-    /// The segment that would have had to be taken for it.
+    /// Size of the segment that it would have needed.
     pub segment: u64,
-    /// Free on the device, by the driver's count.
+    /// Free bytes on the device by the driver's count; see [`device_free_told`](Self::device_free_told).
     pub device_free: u64,
-    /// In segments.
+    /// Bytes in PyTorch's segments at the failure.
     pub reserved: u64,
-    /// In blocks the program holds.
+    /// Bytes in blocks that the program holds.
     pub allocated: u64,
-    /// Freed by the program, in blocks that another stream still uses.
+    /// Bytes in blocks that the program freed and another stream still uses.
     pub pending: u64,
-    /// Of other processes on the device, where a sample near the failure has it.
+    /// Bytes of other processes on the device; `None` unless a sample near the failure has the figure.
     pub others: Option<u64>,
-    /// Of this process outside PyTorch, likewise.
+    /// Bytes of this process outside PyTorch; `None` unless a sample near the failure has the figure.
     pub outside: Option<u64>,
-    /// Asked for by the program, live.
+    /// Live bytes as the program requested them, before rounding.
     pub live_requested: u64,
     /// The pool that serves the request: small or large.
     pub class: SizeClass,
     /// Which segments could have served it.
     pub servers: Servers,
-    /// Their holes.
+    /// Free blocks of the segments in [`servers`](Self::servers).
     pub holes: Holes,
     /// Holes of every pool.
     pub all_holes: Holes,
-    /// What this process may reserve at most, as far as it is known: what-if, findings and the timeline say the same.
+    /// The most that this process may reserve, if known; what-if, findings and the timeline use the same range.
     pub limit: Option<CapRange>,
-    /// Why.
+    /// Why memory ran out.
     pub verdict: Verdict,
     /// Why, in one sentence with its numbers.
     pub sentence: String,
-    /// How we know.
+    /// The classifier's tests with their figures, in the order they ran.
     pub tests: Vec<Test>,
     /// Live blocks that keep holes small, worst first.
     pub blockers: Vec<Blocker>,
-    /// The blocks of which any one is enough, if it went.
+    /// The blocks of which freeing any one is enough.
     pub alone: Alone,
-    /// What would have to return to the device for a new segment to fit; 0 where nothing has to.
+    /// Bytes that would have to return to the device for a new segment to fit; 0 if none.
     pub need: u64,
     /// What to free so that the request succeeds, with the fewest live bytes.
     pub room_plan: Option<RoomPlan>,
-    /// A request that is too large in parts; empty for others.
+    /// If the request is too large: whether parts of it would fit; otherwise empty.
     pub parts: Vec<Part>,
     /// Live memory by stack, largest first.
     pub top_live: Vec<LiveByStack>,
     /// Where the failed request came from.
     pub stack: StackId,
-    /// Something was allocated after it: the program lived on, or its handler ran.
+    /// True if something was allocated after it: the program continued, or its handler ran.
     pub survived: bool,
 }
 
 impl Autopsy {
-    /// Free on the device, as a figure to show: `None` where it stands for a device of unknown size.
+    /// Free bytes on the device, to show; `None` if the device's size is unknown.
     #[must_use]
     pub fn device_free_told(&self) -> Option<u64> {
         Some(self.device_free).filter(|&free| free < EventTable::FREE_UNBOUNDED)
     }
 
-    /// With every byte of this process given back, free on the device; all the device has where what was free is unknown.
+    /// Free bytes on the device if this process gave everything back; the whole device if its free bytes are unknown.
     #[must_use]
     pub fn most_free(&self) -> u64 {
         self.device_free_told().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
     }
 
-    /// The cap that this failure rules out, and every larger one, for with it the request would have got a segment: the device had
-    /// room for one. `None` where the figures rule none out. Bytes.
+    /// The smallest cap, in bytes, that this failure rules out, as it does every larger one: with it the request would have got a
+    /// segment, because the device had room. `None` if the figures rule none out.
     #[must_use]
     pub fn cap_below(&self) -> Option<u64> {
         let had_room = self.device_free_told().is_some_and(|free| free >= self.segment);
@@ -97,7 +97,8 @@ impl Autopsy {
         rules_out.then_some(self.reserved.saturating_add(self.segment))
     }
 
-    /// What room under the cap was less than, where the cap is only known as a range: the upper end was refused. Bytes.
+    /// An upper bound, exclusive, of the room under the cap, if the cap is only known as a range: its upper end was refused.
+    /// Bytes.
     #[must_use]
     pub fn room_below(&self) -> u64 {
         let room = self.limit.map(|cap| cap.most.saturating_add(1).saturating_sub(self.reserved));

@@ -21,7 +21,7 @@ pub enum RoomFrom {
 /// Memory that PyTorch could still have taken from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes.
+    /// Bytes; 0 when a cap or the device is exhausted.
     pub bytes: u64,
     /// Where the figure comes from.
     pub from: RoomFrom,
@@ -30,23 +30,23 @@ pub struct Room {
 /// The peak of a recording, looked at like a failure. Bytes throughout.
 #[derive(Clone, Debug)]
 pub struct Closest {
-    /// Whether the recording tells of segments; without, what concerns them is 0 and means nothing.
+    /// True if the recording has segments; otherwise every figure about them is 0 and meaningless.
     pub has_segments: bool,
     /// Host memory that the program pinned, not a device's.
     pub is_host: bool,
     /// The event at which most blocks were held; [`NO_EVENT`]: before the first.
     pub event: u32,
-    /// In segments.
+    /// Bytes in PyTorch's segments at that event.
     pub reserved: u64,
-    /// In blocks that are not reusable.
+    /// Bytes in blocks that cannot be reused: held, or freed while another stream uses them.
     pub active: u64,
-    /// In blocks the program holds.
+    /// Bytes in blocks that the program holds.
     pub allocated: u64,
-    /// Asked for by the program, live.
+    /// Live bytes as the program requested them, before rounding.
     pub live_requested: u64,
     /// The segments looked at: the large pool of the stream that holds most.
     pub servers: Servers,
-    /// Their holes.
+    /// Free blocks of the segments in [`servers`](Self::servers).
     pub holes: Holes,
     /// Holes of every pool and stream.
     pub all_holes: Holes,
@@ -54,7 +54,7 @@ pub struct Closest {
     pub stream: Option<OneOfStreams>,
     /// Segments without a live block: given back before a request fails.
     pub releasable: u64,
-    /// What could still be taken from the device, when the recording tells.
+    /// What could still be taken from the device; `None` if the recording does not tell.
     pub room: Option<Room>,
     /// The largest request that would surely have been served, without asking the device for more than [`room`](Self::room).
     pub largest_served: u64,
@@ -73,7 +73,7 @@ pub struct Closest {
 pub struct OneOfStreams {
     /// As sentences name it: `the default stream`.
     pub name: String,
-    /// Its handle.
+    /// The raw stream handle; 0 is the default stream.
     pub handle: u64,
     /// Bytes of its blocks that are not reusable.
     pub held: u64,
@@ -89,7 +89,7 @@ pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closes
     closest_under(device, tables, None)
 }
 
-/// The same under a cap that somebody names, which goes before what the recording tells.
+/// The same under a given cap, which overrides the recording's.
 #[must_use]
 pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Option<u64>) -> Option<Closest> {
     let (peak, event) = tables.curves.peak(Quantity::Active);
@@ -135,7 +135,7 @@ pub fn knows_reserved(tables: &DeviceTables) -> bool {
     most(Quantity::Reserved) > 0 || most(Quantity::Active) == 0
 }
 
-/// True when a recording tells of the segments that hold what was reserved: a profiler trace may tell the sum alone. O(1).
+/// True if a recording has the segments that make up its reserved bytes; a profiler trace may have only the sum. O(1).
 #[must_use]
 pub fn has_segments(tables: &DeviceTables) -> bool {
     knows_reserved(tables) && tables.curves.has_all_segments()
@@ -235,7 +235,7 @@ fn largest_served(
         // Pages are mapped wherever a stretch between live blocks is long enough, and each must be there.
         return hole.max(largest_stretch(state, servers, left, conf.page_size(SizeClass::Large)));
     }
-    // A cap is held against the size of a segment of the request's own, also where pages are mapped instead.
+    // PyTorch compares a cap with the size of a segment for the request, also if it maps pages instead.
     hole.max(conf.largest_with_segment(left))
 }
 

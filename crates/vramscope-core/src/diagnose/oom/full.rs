@@ -10,9 +10,9 @@ use crate::units::{Bytes, capital, told_apart};
 
 /// The row of [`Autopsy::holders`] that tensors hold.
 pub const TENSORS: &str = "tensors";
-/// The row of what PyTorch reserved and no tensor holds.
+/// Name of the row for memory that PyTorch reserved and no tensor holds.
 pub const INSIDE: &str = "free inside PyTorch's segments";
-/// The row of what was free on the device.
+/// Name of the row for memory that was free on the device.
 pub const FREE: &str = "free";
 /// What is neither PyTorch's nor free.
 const REST: &str = "other processes, or outside PyTorch";
@@ -21,7 +21,7 @@ impl Autopsy {
     /// Whether the device was full, and no few blocks were in the way: what takes most of it is the answer then.
     #[must_use]
     pub fn is_simply_full(&self) -> bool {
-        /// So many blocks somebody may look at one by one.
+        /// Up to this many blocks can be looked at one by one.
         const FEW: usize = 20;
         !self.holders().is_empty() && self.room_plan.as_ref().is_none_or(|plan| plan.blocks.len() > FEW)
     }

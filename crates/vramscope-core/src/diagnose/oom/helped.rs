@@ -267,16 +267,15 @@ fn fraction_for(wanted: u64, capacity: Option<u64>) -> Option<(String, u64)> {
     Some((text, total))
 }
 
-/// The advice to show where there is room for one: the first with a line to copy, else the first that says what to do. That no
-/// setting helps is no advice where anything else is known. [`advice`] puts first what is sure.
+/// The advice to show if there is room for one: the first with a line to copy, otherwise the first that says what to do. "No
+/// setting helps" is not shown if anything else is known. [`advice`] puts certain advice first.
 #[must_use]
 pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
     let does = || all.iter().find(|x| x.support == Support::Formula);
     all.iter().find(|x| x.setting.is_some()).or_else(does).or(all.first())
 }
 
-/// Settings that surely pass, or those that may; the best three, each with what it leaves. That none passes is told with the
-/// former.
+/// The best three settings that certainly pass, or that may pass, each with its margin. If none passes, the former says so.
 fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
     let requests = count(h.requests.max(1));
     let (reach, warning) = (h.reach(), h.warning());

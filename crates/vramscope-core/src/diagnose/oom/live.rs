@@ -9,11 +9,11 @@ use crate::units::counted;
 /// Live memory of one call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveByStack {
-    /// The stack.
+    /// The stack; [`StackId::NONE`] collects blocks without one and those older than the recording.
     pub stack: StackId,
-    /// Bytes requested.
+    /// Bytes as the program requested them.
     pub bytes: u64,
-    /// Allocations.
+    /// Number of live blocks; all that is older than the source's events counts as one.
     pub count: u64,
 }
 

@@ -52,8 +52,8 @@ fn sample_near(device: &DeviceRecording, event: u32, figure: impl Fn(&Sample) ->
     (nearest.0.abs_diff(now) < NEAR_US).then_some(nearest.1)
 }
 
-/// The autopsy of one `oom` event. `state` is the state at that event, `caps` what is known of the cap: [`Caps::of`] the device,
-/// or [`Caps::exact`] by somebody who was there. O(blocks log blocks).
+/// The autopsy of one `oom` event. `state` is the state at that event; `caps` is what is known of the cap: [`Caps::of`] the
+/// device, or [`Caps::exact`] if the caller knows it. O(blocks log blocks).
 #[must_use]
 pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State, caps: &Caps) -> Option<Autopsy> {
     let device_free = free_at(device, event)?;
@@ -92,7 +92,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         blockers(state, Some(&servers))
     };
     let alone = enough_alone(device, state, &servers, requested, need);
-    // A plan that frees nothing and gives nothing back is no plan.
+    // A plan that frees nothing and gives nothing back is not shown.
     let is_some_plan = |plan: &RoomPlan| !plan.blocks.is_empty() || (plan.kind == RoomKind::Release && plan.room > 0);
     let mut room_plan = cheapest_plan(device, state, &servers, requested, need).filter(is_some_plan);
     if let Some(plan) = room_plan.as_mut().filter(|plan| plan.has_pages && is_of_device) {
@@ -101,7 +101,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     }
     if let (Some(plan), Some(cap)) = (&mut room_plan, limit.filter(|cap| !cap.is_known() && verdict != Verdict::TooLarge)) {
         plan.least_cap = (plan.kind == RoomKind::Release).then_some(cap.least);
-        // Told from the lowest cap on under which it is enough.
+        // Given for the lowest cap under which it is enough.
         let least = new.saturating_sub(cap.most.saturating_sub(reserved));
         let found = cheapest_plan_most(device, state, &servers, requested, [least, need]).filter(|more| more.bytes < plan.bytes);
         plan.with_more = found.map(|more| WithMore {

@@ -4,7 +4,7 @@ use super::autopsy::Autopsy;
 use super::verdict::Verdict;
 use crate::model::AllocConf;
 
-/// Whether a request of so many bytes would have been served.
+/// Whether a request of a given size would have been served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fits {
     /// It is more than this process could get.
@@ -22,13 +22,13 @@ pub struct Part {
     pub parts: u64,
     /// Bytes of each, rounded up to the block size.
     pub bytes: u64,
-    /// Whether one fits.
+    /// Whether one part would have been served.
     pub fits: Fits,
 }
 
-/// Numbers of parts that are told.
+/// Maximum number of rows.
 const TOLD: usize = 8;
-/// More parts than that are no advice.
+/// Splitting a request into more parts is not useful advice.
 const MOST: u64 = 4096;
 
 /// The request whole and in ever more parts, up to the first number of them with which one fits as memory was. The numbers at

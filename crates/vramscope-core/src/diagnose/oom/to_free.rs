@@ -31,7 +31,8 @@ impl Autopsy {
         )
     }
 
-    /// How many of the blocks to free hold what the program needs, with their roles from `role_of`; `None` where none does.
+    /// A sentence about those of the blocks to free that the program needs (weights, optimizer state), with roles from `role_of`;
+    /// `None` if there are none.
     #[must_use]
     pub fn room_plan_needs(&self, state: &State, role_of: impl Fn(LifetimeId) -> Role) -> Option<String> {
         let plan = self.room_plan.as_ref()?;
@@ -67,7 +68,7 @@ impl Autopsy {
 }
 
 impl WithMore {
-    /// The other end of the range, as a sentence that goes on after [`RoomPlan::sentence`]; with the space before it.
+    /// The other end of the range, as a sentence that follows [`RoomPlan::sentence`]; begins with a space.
     fn sentence(&self) -> String {
         let what = match self.blocks {
             0 => "nothing has to be freed".to_owned(),
@@ -126,7 +127,7 @@ impl RoomPlan {
         }
     }
 
-    /// How that makes room, and whether less would: what stands behind "Why?".
+    /// How that makes room, and whether less would: the answer to "Why?".
     #[must_use]
     pub fn why(&self) -> String {
         let room = Bytes(self.room);

@@ -14,7 +14,7 @@ pub enum Verdict {
     Fragmentation,
     /// The device had room; a limit on this process kept PyTorch from taking it.
     Cap,
-    /// The device is full of what this process needs.
+    /// The device is full, and this process needs what it holds.
     Capacity,
     /// Without the other processes it would have fitted.
     Contention,
@@ -22,7 +22,7 @@ pub enum Verdict {
     NonPytorch,
     /// Larger than all this process could get: than the device where its size is known, else than what was free and reserved.
     TooLarge,
-    /// A message does not always tell, nor does a recording without segments.
+    /// The reason is not known: a message, or a recording without segments, does not always show it.
     Unknown,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     } else if !one_hole && (in_holes || (!on_device && in_all)) {
         Verdict::Fragmentation
     } else if on_device && f.is_limited && f.room >= f.segment {
-        // Room on the device and under the cap: neither is why, as far as the file tells.
+        // There was room on the device and under the cap, so the file does not show the reason.
         Verdict::Unknown
     } else if on_device {
         Verdict::Cap
@@ -150,7 +150,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     let tests = tests
         .into_iter()
         .enumerate()
-        // What lies in segments is not tested where none are told of.
+        // Tests about segments are left out if the recording has no segments.
         .take(if f.has_segments { 5 } else { 2 })
         .map(|(i, (what, holds, bytes))| Test { what, holds, bytes, decides: i == decides })
         .collect();

@@ -11,9 +11,9 @@ pub enum WriteError {
     /// The operating system refused.
     #[error("{}: cannot be written: {}", path.display(), why_not_written(source))]
     Io {
-        /// The file.
+        /// As the caller gave it.
         path: PathBuf,
-        /// The system's error.
+        /// From creating, writing, linking or renaming the file, or from reading a link.
         source: io::Error,
     },
     /// The path is a folder.
@@ -28,7 +28,7 @@ pub enum WriteError {
     /// Another process holds the lock of the existing file.
     #[error("{} is being written by {}; name another file, or end that process first", path.display(), process(*writer))]
     InUse {
-        /// The file.
+        /// As the caller gave it.
         path: PathBuf,
         /// The process, if the file names it.
         writer: Option<u32>,
@@ -36,15 +36,15 @@ pub enum WriteError {
     /// The folder of the path does not exist.
     #[error("{}: there is no folder {}", path.display(), folder.display())]
     NoFolder {
-        /// The file.
+        /// As the caller gave it.
         path: PathBuf,
-        /// The folder.
+        /// The parent of `path`.
         folder: PathBuf,
     },
     /// Links made by another user are not followed.
     #[error("{} is a link that another user (number {user}) made; name the file itself", link.display())]
     LinkOfAnother {
-        /// The link.
+        /// The link that was met on the way, which may not be the path given.
         link: PathBuf,
         /// The user's numeric id.
         user: u32,

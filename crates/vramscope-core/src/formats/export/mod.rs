@@ -29,9 +29,9 @@ pub use tables::{Names, blocks, categories, events, samples, stacks};
 pub enum ColumnKind {
     /// Bytes, addresses, counts, ids.
     Unsigned,
-    /// Times and ordinals.
+    /// Times and ordinals, which can be negative.
     Signed,
-    /// Text.
+    /// UTF-8 text.
     Text,
 }
 
@@ -67,11 +67,11 @@ impl Field {
 /// A range of rows of one column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column<'a> {
-    /// See [`ColumnKind::Unsigned`].
+    /// Values of [`ColumnKind::Unsigned`]; `None` where the row has no value.
     Unsigned(Vec<Option<u64>>),
-    /// See [`ColumnKind::Signed`].
+    /// Values of [`ColumnKind::Signed`]; `None` where the row has no value.
     Signed(Vec<Option<i64>>),
-    /// See [`ColumnKind::Text`].
+    /// Values of [`ColumnKind::Text`]; `None` where the row has no value.
     Text(Vec<Option<&'a str>>),
 }
 
@@ -79,11 +79,11 @@ pub enum Column<'a> {
 pub trait ExportTable {
     /// The table's name: `events`, `lifetimes`, `blocks`, `curves`, `samples`, `categories`, `stacks`.
     fn name(&self) -> &'static str;
-    /// Its columns.
+    /// Its columns, in the order of [`batch`](Self::batch).
     fn fields(&self) -> &[Field];
     /// Its number of rows.
     fn len(&self) -> usize;
-    /// True without rows.
+    /// True when the table has no rows; it still has columns.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -67,7 +67,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Microseconds.
+/// Microseconds, as the format wants them.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Time {

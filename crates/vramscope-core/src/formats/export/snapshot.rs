@@ -24,7 +24,7 @@ use crate::model::{
 pub struct DevicePart {
     /// Index in [`Recording::devices`].
     pub device: usize,
-    /// Events to write.
+    /// Events to write; the end is exclusive.
     pub events: Range<EventId>,
     /// Segments after the last of these events.
     pub segments: Vec<Segment>,

@@ -6,7 +6,7 @@ use crate::model::{Action, Block, BlockState, CATEGORIES, DeviceRecording, PoolI
 /// Names of one device and of its pools, streams, stacks and times, as its tables write them.
 pub struct Names<'a> {
     device: &'a DeviceRecording,
-    /// `cuda:0`, `cpu:-1`.
+    /// `cuda:0`, `cpu:-1`: the device in every row.
     name: String,
     /// Each pool key as Python writes it: `(0, 1)`. Readers that guess types would read `0:1` as a time of day.
     pools: Vec<String>,

@@ -107,7 +107,7 @@ fn keep_mode(file: &File, older: &std::fs::Metadata) {
     let _ = (file, older);
 }
 
-/// An unpredictable name.
+/// A name that nobody can guess and occupy before.
 fn free_name(folder: &Path) -> PathBuf {
     let random = std::hash::RandomState::new().build_hasher().finish();
     folder.join(format!("{}{random:016x}{}", HIDDEN.0, HIDDEN.1))

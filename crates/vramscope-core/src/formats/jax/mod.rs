@@ -136,7 +136,7 @@ struct Sample {
     stack: (usize, usize),
     number: i64,
     bytes: i64,
-    /// Range of [`Profile::labels`].
+    /// Range of [`Profile::labels`]; the end is exclusive.
     labels: (usize, usize),
 }
 
@@ -151,7 +151,7 @@ struct Profile<'a> {
     locations: FxHashMap<u64, (usize, usize)>,
     /// Function and line; of inlined functions the innermost first.
     lines: Vec<(u64, u64)>,
-    /// Name and file.
+    /// Name and file, as text numbers.
     functions: FxHashMap<u64, (u64, u64)>,
     texts: Vec<&'a [u8]>,
 }
@@ -278,7 +278,6 @@ fn short(text: &[u8]) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-/// Blocks by device.
 #[derive(Default)]
 struct Builder {
     devices: Vec<DeviceRecording>,

@@ -92,7 +92,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Any value.
     #[inline]
     pub(super) fn value(&mut self) -> Result<Value<'a>, Broken> {
         match self.peek() {

@@ -48,13 +48,13 @@ pub enum Cause {
 /// The kind of device whose memory a message is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Platform {
-    /// NVIDIA.
+    /// NVIDIA, through CUDA.
     Cuda,
-    /// AMD.
+    /// AMD, through HIP.
     Hip,
-    /// Intel.
+    /// Intel, through PyTorch's XPU backend or Level Zero.
     Xpu,
-    /// Apple.
+    /// Apple, through PyTorch's MPS backend.
     Mps,
     /// Huawei's Ascend, through torch_npu.
     Npu,
@@ -64,9 +64,9 @@ pub enum Platform {
     DirectMl,
     /// Any GPU through Vulkan.
     Vulkan,
-    /// Apple, without PyTorch.
+    /// Apple, through Metal without PyTorch.
     Metal,
-    /// Host memory.
+    /// Host memory: the system's own, not a device's.
     Cpu,
     /// The message does not say.
     #[default]
@@ -99,9 +99,9 @@ pub type Release = (u8, u8);
 /// Who wrote a message, and which releases use this wording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dialect {
-    /// The program.
+    /// The program that printed it; [`Writer::neighbour`] tells whether the memory is PyTorch's.
     pub writer: Writer,
-    /// Kind of device.
+    /// The device whose memory ran out; [`Platform::Unknown`] if the message does not say.
     pub platform: Platform,
     /// First release with this wording; `None` if the wording does not identify it.
     pub since: Option<Release>,
@@ -180,7 +180,7 @@ pub struct Context {
 /// One decoded out-of-memory message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OomMessage {
-    /// Who wrote it.
+    /// The program that wrote it, and the releases with this wording.
     pub dialect: Dialect,
     /// Line of the text in which it starts, from 1.
     pub line: u32,
@@ -188,7 +188,7 @@ pub struct OomMessage {
     pub gpu: Option<u32>,
     /// Rank in the prefix of its line (`[rank3]:`).
     pub rank: Option<u32>,
-    /// The figures.
+    /// Sizes, each `None` if the message does not print it.
     pub figures: Figures,
     /// The processes on the GPU that the message lists, in its order.
     pub processes: Vec<ProcessUse>,

@@ -126,7 +126,7 @@ const AROUND: [(&str, W); 4] = [
     ("comfyui", W::ComfyUi),
     ("text_generation_", W::Tgi),
 ];
-/// Ollama runs llama.cpp.
+/// Ollama runs llama.cpp, so these cues are searched only around messages of llama.cpp.
 const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source=runner.go|llama runner process", W::Ollama)];
 /// Words that only TensorFlow 1 prints or has.
 const TENSORFLOW_1: &str = "(see above for traceback)|client/session.py|tf.session|tf.contrib|tensorflow/contrib|tf.configproto\

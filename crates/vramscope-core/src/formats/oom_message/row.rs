@@ -17,7 +17,6 @@ pub(super) enum Trust {
     Line,
 }
 
-/// One wording of one program.
 pub(super) struct Row {
     pub(super) writer: Writer,
     pub(super) platform: Platform,
@@ -30,7 +29,7 @@ pub(super) struct Row {
     /// The meaning of each number; see `engine` for the syntax.
     pub(super) fields: &'static str,
     pub(super) trust: Trust,
-    /// The program continues.
+    /// The program continues after the message.
     pub(super) is_warning: bool,
     /// The message may contain words that other messages start with.
     pub(super) is_whole: bool,

@@ -6,7 +6,7 @@ use super::{Figure, OomMessage};
 /// One of the largest buffers of an XLA program that did not fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PeakBuffer {
-    /// Size in bytes.
+    /// Size in bytes; 0 if the size is not readable.
     pub bytes: u64,
     /// The operation that creates it; `None` if not printed.
     pub operator: Option<String>,

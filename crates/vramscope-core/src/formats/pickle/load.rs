@@ -42,7 +42,6 @@ impl Budget {
     }
 }
 
-/// Result of [`items`].
 pub(crate) struct Items {
     pub(crate) nodes: Vec<NodeId>,
     /// Position to continue from.

@@ -34,7 +34,7 @@ pub(crate) enum PickleError {
     Truncated { offset: u64 },
     /// More depth or memory than any genuine file needs.
     Limit { offset: u64, what: String },
-    /// The caller cancelled.
+    /// From the caller, through its `Progress`.
     Cancelled,
 }
 

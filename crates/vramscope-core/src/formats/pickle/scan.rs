@@ -43,7 +43,6 @@ pub(crate) struct Part {
     pub(crate) list: NodeId,
     /// Index of the list in its outer list; `None` for a flat one.
     pub(crate) index: Option<usize>,
-    /// Number of entries.
     pub(crate) items: usize,
     pub(crate) ranges: Vec<Range>,
 }

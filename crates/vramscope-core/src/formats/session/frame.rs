@@ -71,7 +71,7 @@ fn checksum(payload: &[u8]) -> u32 {
 /// Result of reading the next frame.
 #[derive(Debug)]
 pub enum Next {
-    /// A record.
+    /// An intact record of a known kind.
     Record(Box<Record>),
     /// An intact frame of a kind that this version does not know.
     Unknown {

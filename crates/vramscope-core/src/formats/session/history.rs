@@ -43,7 +43,7 @@ pub struct DeviceNow<'a> {
     pub facts: &'a DeviceFacts,
     /// The newest sample; `None` before the first.
     pub sample: Option<Sample>,
-    /// Processes, gauges, losses.
+    /// Processes, gauges, marks, gaps and losses so far.
     pub track: &'a LiveTrack,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{CallCost, MarkKind, Reading, TorchFigures};
 
-/// One observation.
+/// One observation. Names of variants and fields are those in the file: renaming one breaks older files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "k", rename_all = "snake_case")]
 pub enum Record {
@@ -30,9 +30,9 @@ pub enum Record {
     Torch(TorchPoint),
     /// Host memory of a process.
     Host(HostMemory),
-    /// A helper connected.
+    /// A helper connected, in the process with this PID.
     Attached(Attached),
-    /// A helper disconnected.
+    /// A helper disconnected, or its process ended.
     Detached(Detached),
     /// An instant worth marking on the timeline.
     Mark(MarkPoint),
@@ -40,7 +40,7 @@ pub enum Record {
     Trouble(Trouble),
     /// Cost of the driver calls.
     Costs(Costs),
-    /// Samples were lost.
+    /// Samples were lost, or a period has none.
     Lost(Lost),
     /// Segments and blocks of a process, as the JSON of a snapshot without traces.
     Blocks(Blocks),
@@ -54,9 +54,9 @@ pub enum Record {
 pub struct Start {
     /// Microseconds since the epoch.
     pub time_us: i64,
-    /// Version of vramscope.
+    /// Version of vramscope, from its package.
     pub version: String,
-    /// The machine's name.
+    /// The machine's host name; empty when unknown.
     pub host: String,
     /// Why nothing can be sampled, if that is known from the start.
     pub trouble: Option<String>,
@@ -70,9 +70,9 @@ pub struct Start {
 pub struct DeviceFacts {
     /// Its number in this session, by which other records refer to it.
     pub device: u32,
-    /// `GPU-…` or `MIG-…`.
+    /// `GPU-…` or `MIG-…`: identifies the device across sessions.
     pub uuid: String,
-    /// Product name.
+    /// Product name as the driver gives it.
     pub name: String,
     /// Total bytes; 0 when unknown.
     pub total: u64,
@@ -86,7 +86,7 @@ pub struct DeviceFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryPoint {
-    /// Device number.
+    /// Device number, as in [`DeviceFacts::device`].
     pub d: u32,
     /// Microseconds since the epoch.
     pub t: i64,
@@ -102,7 +102,7 @@ pub struct MemoryPoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessList {
-    /// Device number.
+    /// Device number, as in [`DeviceFacts::device`].
     pub d: u32,
     /// Microseconds since the epoch.
     pub t: i64,
@@ -114,7 +114,7 @@ pub struct ProcessList {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DevicePeaks {
-    /// Device number.
+    /// Device number, as in [`DeviceFacts::device`].
     pub d: u32,
     /// Microseconds since the epoch.
     pub t: i64,
@@ -130,11 +130,11 @@ pub struct ProcessFacts {
     pub pid: u32,
     /// Start in clock ticks since boot.
     pub started: u64,
-    /// Short name.
+    /// Name from `/proc/PID/comm`; `PID 123` when it cannot be read.
     pub name: String,
-    /// Command line.
+    /// Command line without the program's folder, at most 400 bytes; the name when it cannot be read.
     pub command: String,
-    /// User name.
+    /// User name, or the numeric id if it has no name; empty when unknown.
     pub user: String,
     /// Container it runs in, if any.
     pub container: Option<String>,
@@ -145,9 +145,9 @@ pub struct ProcessFacts {
 /// Gauges of a device at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceGauge {
-    /// Device number.
+    /// Device number, as in [`DeviceFacts::device`].
     pub d: u32,
-    /// The readings.
+    /// The readings, with their own time.
     pub g: Reading,
 }
 
@@ -155,13 +155,13 @@ pub struct DeviceGauge {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TorchPoint {
-    /// Device number.
+    /// Device number, as in [`DeviceFacts::device`].
     pub d: u32,
     /// Microseconds since the epoch, by the machine's clock.
     pub t: i64,
-    /// PID.
+    /// PID as the driver reports it.
     pub pid: u32,
-    /// PyTorch's memory figures.
+    /// PyTorch's memory figures, in bytes.
     pub m: TorchFigures,
 }
 
@@ -171,7 +171,7 @@ pub struct TorchPoint {
 pub struct HostMemory {
     /// Microseconds since the epoch.
     pub t: i64,
-    /// PID.
+    /// PID as the driver reports it.
     pub pid: u32,
     /// Resident memory as the kernel counts it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,7 +190,7 @@ pub struct HostMemory {
 pub struct Attached {
     /// Microseconds since the epoch.
     pub t: i64,
-    /// PID.
+    /// PID as the driver reports it.
     pub pid: u32,
     /// PyTorch and CUDA version, allocator backend, settings, rank.
     pub facts: Vec<(String, String)>,
@@ -202,9 +202,9 @@ pub struct Attached {
 pub struct Detached {
     /// Microseconds since the epoch.
     pub t: i64,
-    /// PID.
+    /// PID as the driver reports it.
     pub pid: u32,
-    /// The reason.
+    /// The reason, as a part of a sentence.
     pub why: String,
 }
 
@@ -218,7 +218,7 @@ pub struct MarkPoint {
     pub t: i64,
     /// What it is about.
     pub kind: MarkKind,
-    /// A few words.
+    /// The label on the timeline: a few words.
     pub text: String,
 }
 
@@ -250,7 +250,7 @@ pub struct Costs {
 pub struct Lost {
     /// The device; `None` for all devices.
     pub d: Option<u32>,
-    /// Number of samples.
+    /// Number of samples; 0 when only the period is known.
     pub n: u64,
     /// Time of the last sample before, if known.
     pub from: i64,
@@ -264,7 +264,7 @@ pub struct Lost {
 pub struct Blocks {
     /// Microseconds since the epoch.
     pub t: i64,
-    /// PID.
+    /// PID as the driver reports it.
     pub pid: u32,
     /// The process's ordinal of each device, with the device's number in this session.
     pub devices: Vec<(i32, u32)>,

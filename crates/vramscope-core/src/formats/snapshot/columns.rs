@@ -82,7 +82,7 @@ impl Columns {
         got.iter().all(|&ok| ok).then_some(Columns { table })
     }
 
-    /// All slots.
+    /// The slots of all columns, as many as the shortest column has.
     pub(super) fn slots(&mut self) -> Slots<'_> {
         let t = &mut self.table;
         let n = t.action.capacity();

@@ -98,13 +98,11 @@ impl<'a> State<'a, '_> {
 /// The position of a value in a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The outermost value.
     Root,
     /// `device_traces`: a list of traces.
     Traces,
     /// A trace: a list of entries.
     Trace,
-    /// Anywhere else.
     Other,
 }
 

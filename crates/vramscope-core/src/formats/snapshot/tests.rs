@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::super::{FormatError, read};
 use crate::model::{Action, BlockState, DeviceKind, NoteKind, PoolId, Progress, Recording, SizeClass, WarningKind};
 
-/// A Python value.
+/// A Python value to pickle.
 #[derive(Clone, Debug)]
 pub(crate) enum V {
     None,

@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use super::Change;
 
-/// Lines to paste.
+/// Python lines to paste; several changes follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Code {
-    /// A training loop of one's own.
+    /// For a training loop in plain PyTorch.
     pub pytorch: String,
-    /// Hugging Face's `Trainer`.
+    /// For Hugging Face's `Trainer`.
     pub hf_trainer: String,
-    /// Lightning.
+    /// For a `Trainer` of Lightning.
     pub lightning: String,
 }
 
@@ -77,7 +77,7 @@ impl Change {
         }
     }
 
-    /// Lines for a loop of one's own, for HF Trainer and for Lightning.
+    /// Lines for a training loop in plain PyTorch, for HF Trainer and for Lightning.
     fn code(&self) -> [String; 3] {
         let own = |lines: [&str; 3]| lines.map(str::to_owned);
         match self {

@@ -10,7 +10,7 @@ use crate::plan::program::{NEVER, Program};
 /// A request of a draft: one of the program, whole, in part or again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
-    /// The program's row.
+    /// Index of the program's row that it stands for.
     pub(super) of: u32,
     /// Its bytes are those of the row times this over that.
     pub(super) part: (u32, u32),
@@ -78,7 +78,6 @@ impl<'a> Draft<'a> {
         scaled(self.program.rows[r.of as usize].size, r.part)
     }
 
-    /// Rows that pass.
     pub(super) fn which(&self, test: impl Fn(&Draw) -> bool) -> Vec<u32> {
         (0..self.rows.len() as u32).filter(|&r| self.rows[r as usize].is_there() && test(&self.rows[r as usize])).collect()
     }

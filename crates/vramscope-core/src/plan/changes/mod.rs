@@ -1,7 +1,7 @@
 //! What a change to the program would do, from a recording without it: its requests are transformed, and run on the model.
 //!
-//! Each change is a transformation of the request stream by roles and phases. How sure each is, and what was measured, stands in
-//! `docs/PLAN.md`.
+//! Each change is a transformation of the request stream by roles and phases. `docs/PLAN.md` has how reliable each is and what
+//! was measured.
 
 mod code;
 mod draft;
@@ -33,21 +33,21 @@ pub enum Change {
     Fused,
     /// An optimizer with state in eight bits.
     EightBit,
-    /// SGD without momentum.
+    /// SGD without momentum: no optimizer state.
     Sgd,
     /// `zero_grad(set_to_none=True)` behind each optimizer step.
     SetToNone,
     /// The optimizer steps inside the backward pass.
     InBackward,
-    /// Weights in bf16.
+    /// Weights, their gradients and state in bf16.
     Bf16,
-    /// Autocast with `cache_enabled=False`.
+    /// Autocast with `cache_enabled=False`: no copies of weights are kept.
     CacheOff,
-    /// Logits and loss in so many chunks.
+    /// Logits and loss in this many chunks.
     Chunks(u32),
     /// Saved tensors on the host.
     Offload,
-    /// `del` of what a line makes.
+    /// `del` of the tensors that a line (`train.py:71`) makes.
     Del(String),
     /// LoRA of a rank.
     Lora(u64),
@@ -70,7 +70,7 @@ pub enum Trust {
 pub struct Changed {
     /// The changes, as they are written after `--change`.
     pub change: String,
-    /// In plain words.
+    /// The changes in plain words, without a full stop.
     pub title: String,
     /// Why it does nothing here; `null` where it applies.
     pub reason: Option<String>,
@@ -92,7 +92,7 @@ pub struct Changed {
     pub largest: Option<u64>,
     /// Requests made a second time in each step.
     pub recomputed_requests: u64,
-    /// Their bytes.
+    /// Bytes of these requests.
     pub recomputed_bytes: u64,
     /// Bytes moved to the host and back in each step.
     pub moved_bytes: u64,
@@ -100,7 +100,7 @@ pub struct Changed {
     pub cost: &'static str,
     /// How far it can be trusted.
     pub trust: Trust,
-    /// What to paste.
+    /// Python lines that make the changes.
     pub code: Code,
 }
 
@@ -407,7 +407,7 @@ impl Plan {
         })
     }
 
-    /// Every change by itself, and before them the cheapest combination that makes a size fit where it does not by itself.
+    /// Every change alone; before them, if the size does not fit, the cheapest combination that makes it fit.
     #[must_use]
     pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
         let singles: Vec<Changed> =

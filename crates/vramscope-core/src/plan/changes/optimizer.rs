@@ -5,8 +5,8 @@ use crate::anatomy::Phase;
 use crate::anatomy::Role;
 use crate::plan::program::NEVER;
 
-/// Without foreach: each weight is stepped by itself, so what a step makes on the way is freed before the next weight's turn. Adam's
-/// denominator is a root and then a quotient, two for a moment.
+/// Without foreach: each weight is updated alone, so temporaries are freed before the next weight. Adam's denominator is a root
+/// and then a quotient, two for a moment.
 pub(super) fn without_foreach(draft: &mut Draft<'_>) {
     let rows = scratch(draft);
     let mut edits = Edits::default();

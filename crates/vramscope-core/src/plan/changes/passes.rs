@@ -163,7 +163,8 @@ pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     is_any
 }
 
-/// `del` of what a line makes, itself or in what it calls, at the end of the phase that made it. False where nothing of it lives longer.
+/// `del` of the tensors that a line makes, itself or in functions it calls, at the end of the phase that made them. False if none
+/// of them lives longer.
 pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
     let program = draft.program;
     let stacks = &program.recording.stacks;

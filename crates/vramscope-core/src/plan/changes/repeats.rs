@@ -33,7 +33,7 @@ pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Option<R
     // What is freed before the backward pass begins is not kept for it.
     let end =
         draft.reach(step, Phase::Backward).map(|(first, _)| first).or(draft.reach(step, Phase::Forward).map(|(_, last)| last))?;
-    // Rows below each frame, in order. A frame that stands twice in a stack counts once.
+    // Rows below each frame, in order. A frame that is twice in a stack counts once.
     let mut below: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
     for &row in &rows {
         let stack = draft.program.rows[draft.rows[row as usize].of as usize].stack;

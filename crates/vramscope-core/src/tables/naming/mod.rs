@@ -141,7 +141,7 @@ pub fn is_generated(file: &str) -> bool {
     hash.is_some_and(|hash| is_hash(hash) && (folder.is_empty() || hash.starts_with(folder))) || file.contains("torchinductor_")
 }
 
-/// What a compiled backward pass goes by: autograd calls it, and no line of the user's stands in its stacks.
+/// Name of a compiled backward pass: autograd calls it, and its stacks have no line of the user's code.
 const COMPILED_BACKWARD: &str = "compiled backward pass";
 
 /// The frame with which autograd enters a compiled backward pass.
@@ -286,7 +286,7 @@ fn own_frame_by(stacks: &StackTable, stack: StackId, is_own: &mut dyn FnMut(Fram
 /// A frame that distinguishes a stack from others of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// The frame.
+    /// The frame that the other stacks do not have at its place.
     pub frame: FrameId,
     /// True if the frame is the user's own or outside it; false if it is called by it.
     pub is_caller: bool,

@@ -13,7 +13,7 @@ mod calls;
 mod devices;
 mod loss;
 
-/// The two clocks.
+/// The monotonic and the wall clock, which tests replace.
 pub(super) trait Clock {
     /// Time since an arbitrary start; never goes back.
     fn now(&self) -> Duration;
@@ -21,7 +21,7 @@ pub(super) trait Clock {
     fn wall_us(&self) -> i64;
 }
 
-/// Opens the driver.
+/// Opens the driver; called again after it was lost.
 pub(super) type Opener = Box<dyn FnMut() -> Result<Box<dyn GpuSource>, GpuError> + Send>;
 
 /// How long to wait before a lost device is tried again.

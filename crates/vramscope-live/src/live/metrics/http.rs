@@ -85,7 +85,6 @@ fn left(until: Instant) -> io::Result<Duration> {
     }
 }
 
-/// The response.
 struct Reply {
     status: &'static str,
     kind: &'static str,

@@ -25,7 +25,6 @@ pub(super) enum CudaError {
 }
 
 impl CudaError {
-    /// `CUDA_ERROR_OUT_OF_MEMORY`.
     pub(super) fn is_out_of_memory(self) -> bool {
         matches!(self, CudaError::Code(code, _) if code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32)
     }

@@ -15,7 +15,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Ends the wait.
+    /// Ends the wait, also one that has yet to begin.
     pub(super) fn open(&self) {
         if let Ok(mut is_open) = self.is_open.lock() {
             *is_open = true;

@@ -13,9 +13,9 @@ use vramscope_core::units::Bytes;
 pub enum Unit {
     /// Bytes, written as `64MiB`.
     Bytes,
-    /// A number.
+    /// A count, as of steps.
     Count,
-    /// Hundredths.
+    /// Hundredths of a whole, written as `27` or `27%`.
     Percent,
     /// Seed of the random numbers.
     Seed,
@@ -26,9 +26,9 @@ pub enum Unit {
 pub struct Param {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it changes.
+    /// What it changes, in a few words.
     pub about: &'static str,
-    /// Unit.
+    /// What its value counts.
     pub unit: Unit,
     /// Value when none is given.
     pub default: u64,
@@ -129,7 +129,7 @@ pub struct Room {
     pub free: u64,
 }
 
-/// A built-in scenario.
+/// A built-in scenario: a program with parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// The name, which is also the name of the finding on its recording.
@@ -142,7 +142,7 @@ pub struct Scenario {
     pub shows: &'static str,
     /// The allocator's settings when none are given.
     pub conf: &'static str,
-    /// Its parameters.
+    /// The parameters it takes; a run gives each its default or another value.
     pub params: &'static [Param],
     /// Builds the program for exactly these values, or returns one sentence why the card or the scenario cannot.
     pub build: fn(&Values, &Room) -> Result<Program, String>,

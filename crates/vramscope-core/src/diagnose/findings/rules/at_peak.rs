@@ -1,4 +1,4 @@
-//! What is held at the peak: the blocks that a rule speaks of, the lines that made them, and what the peak would be without them.
+//! What is held at the peak: the blocks that a rule is about, the lines that made them, and the peak without them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,7 +10,7 @@ use crate::model::{BlockState, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity};
 use crate::units::MEBIBYTE;
 
-/// Below this many bytes nothing at the peak is worth a word.
+/// Nothing below this many bytes at the peak is reported.
 pub(super) const LEAST: u64 = 64 * MEBIBYTE;
 
 /// The peak of active bytes.
@@ -41,7 +41,7 @@ pub(super) fn place(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Place {
     }
 }
 
-/// `probably ` where the role of most of these bytes is inferred from sizes, numbers and lives alone.
+/// `probably ` if the role of most of these bytes is inferred from sizes, counts and lifetimes alone.
 pub(super) fn probably(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> &'static str {
     let is_probable = |b: &&&BlockAt| p.roles.is_probable(p.device, p.tables, b.lifetime);
     let (all, probable): (u64, u64) =
@@ -78,15 +78,15 @@ pub(super) fn saving(p: &RuleInput<'_>, keeps: impl Fn(LifetimeId, u64) -> u64) 
 
 /// Layers of a model that are alike: one line of code runs once or a few times in each of them.
 pub(super) struct Layers {
-    /// How many layers hold most; `None` where the model has several kinds of layer, as the stages of a ResNet.
+    /// Number of layers; `None` if the model has several kinds of layers, as the stages of a ResNet.
     pub number: Option<u64>,
     /// Calls in one pass, and blocks at the peak, of each stack that runs more than once.
     of: FxHashMap<StackId, (u64, u64)>,
 }
 
 impl Layers {
-    /// From the stacks of some blocks; `None` where no stack runs twice. A line may run more than once in a layer, so their number is the
-    /// largest that divides the calls of most stacks, each by its blocks.
+    /// From the stacks of some blocks; `None` if no stack runs twice. A line may run more than once in a layer, so their number
+    /// is the largest that divides the calls of most stacks, weighted by their blocks.
     pub(super) fn of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<Self> {
         let passes = Repeats::of_pass(p.device, p.tables, &p.roles.anatomy, p.peak_event);
         let mut live: Vec<LifetimeId> = blocks.iter().map(|b| b.lifetime).collect();
@@ -105,8 +105,8 @@ impl Layers {
         (!of.is_empty()).then_some(Layers { number, of })
     }
 
-    /// The stack whose blocks are most likely what each layer begins with, which checkpointing keeps: one block a layer, of the size that
-    /// most blocks have.
+    /// The stack whose blocks are most likely the inputs of the layers, which checkpointing keeps: one block per layer, of the
+    /// size that most blocks have.
     pub(super) fn input(&self, p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<StackId> {
         let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
         let stacked = || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?)));
@@ -118,7 +118,8 @@ impl Layers {
         once_a_layer().find(|(b, _)| b.size == size).map(|(_, stack)| stack)
     }
 
-    /// In how many layers a stack runs: as many as there are, or as often as it is called where that is no multiple; 1 outside layers.
+    /// Number of layers that a stack runs in: that of the model, or the number of its calls if that is not a multiple; 1 outside
+    /// layers.
     pub(super) fn runs(&self, stack: StackId) -> u64 {
         match (self.of.get(&stack), self.number) {
             (Some((calls, _)), Some(number)) if calls % number == 0 => number,

@@ -1,4 +1,4 @@
-//! Rules about memory the caching allocator does not hold, and about memory that waits for the garbage collector.
+//! Rules about memory outside the caching allocator, and about memory that waits for the garbage collector.
 
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::diagnose::leaks;
@@ -39,7 +39,7 @@ pub(super) fn saw_tooth(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The driver's own pool (`backend:cudaMallocAsync`) holds memory that nobody uses.
+/// The driver's own pool (`backend:cudaMallocAsync`) holds unused memory.
 pub(super) fn pool_retention(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.device.settings.conf.other("backend") != Some("cudaMallocAsync") {
         return Vec::new();
@@ -122,11 +122,11 @@ fn peak_of_segments(events: &EventTable) -> u64 {
     peak
 }
 
-/// What contexts with their modules and libraries take, in bytes (E2 of the diagnoses: 250 to 1,981 MiB measured). What is more is
-/// something else's.
+/// Bytes that contexts with their modules and libraries take (E2 of the diagnoses: 250 to 1,981 MiB measured). More is something
+/// else.
 const CONTEXT: std::ops::RangeInclusive<u64> = 128 * MEBIBYTE..=2048 * MEBIBYTE;
 
-/// Most of what this process takes of the card is not PyTorch's: its context, mostly.
+/// Most of what this process uses on the card is outside PyTorch, usually its context.
 pub(super) fn context(p: &RuleInput<'_>) -> Vec<Finding> {
     let outside = |s: &crate::model::Sample| Some(s.process?.saturating_sub(s.reserved.unwrap_or(0)));
     let Some(bytes) = p.device.samples.last().and_then(outside) else { return Vec::new() };

@@ -98,7 +98,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// What is kept, and what to do, where most of what grows has one role that tells it.
+/// What is kept and what to do, if most of what grows has one role.
 fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
     let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.examples.iter().copied()).collect();
     let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
@@ -122,13 +122,13 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
     })
 }
 
-/// A loss, reduced or one figure a sample, takes this much at most.
+/// Maximum bytes of a loss, reduced or one figure per sample.
 const LOSS_BYTES: u64 = 4096;
 
-/// Steps from which on numbers that stay tell of a list of them: fewer may be the layers of a network.
+/// Fewest steps from which numbers that stay mean a list of them: fewer may be the layers of a network.
 const FEWEST_FOR_NUMBERS: usize = 20;
 
-/// Small tensors of which nearly every step leaves one behind, too few bytes to be growth themselves.
+/// Small tensors of which nearly every step leaves one behind; too few bytes to be growth alone.
 fn kept_numbers(p: &RuleInput<'_>) -> Vec<Growth> {
     if p.steps.len() < FEWEST_FOR_NUMBERS {
         return Vec::new();
@@ -206,10 +206,10 @@ pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Lines of code named in a sentence and in its evidence; more are counted.
+/// Maximum number of lines of code named in a sentence and in its evidence; others are counted.
 const NAMED: usize = 3;
 
-/// The program's own line, and behind it what it called, where that is something else.
+/// The program's own line, followed by what it called if that is another line.
 fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
     // A stack without a line of Python has nothing inside but the recorder and the allocator.
     let inner = innermost_operation(stacks, stack)
@@ -222,8 +222,8 @@ fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
     }
 }
 
-/// Bytes a step by the line that allocates, most first: the program's own line, and where that is not the innermost the line of
-/// the library below it. Stacks of one such pair are one; where all are, the program's own line says enough.
+/// Bytes per step by the line that allocates, most first: the program's own line, and the line of the library below it if that is
+/// the innermost. Stacks of one such pair are one row; if all are, the program's own line is enough.
 fn by_line(p: &RuleInput<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
     let stacks = &p.recording.stacks;
     let mut lines: Vec<(String, f64)> = Vec::new();
@@ -253,9 +253,9 @@ fn places(lines: &[(String, f64)]) -> String {
     }
 }
 
-/// The growing stacks, those of evaluation or the others, when they are worth a line; and their bytes.
+/// The growing stacks of evaluation, or the others, if they are worth a finding; and their bytes.
 fn leaking(p: &RuleInput<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
-    // Where a file breaks off, what lives at its end is no leak; without steps nothing else would tell one.
+    // If a file breaks off, what lives at its end is not a leak; without steps nothing else could show one.
     if p.steps.is_empty() && p.recording.report.truncated().is_some() {
         return (Vec::new(), 0);
     }
@@ -278,7 +278,7 @@ pub(super) fn after_failure(p: &RuleInput<'_>) -> Vec<Finding> {
         let at = a.event as usize;
         let Some(&then) = events.time_us.get(at) else { continue };
         let end = events.time_us.partition_point(|&t| t < then + WAIT_US);
-        // Somebody must have gone on for as long, and not by failing again.
+        // The program must have continued for as long, and not by failing again.
         if end >= events.len() || p.ooms.iter().any(|b| b.event > a.event && (b.event as usize) <= end) {
             continue;
         }

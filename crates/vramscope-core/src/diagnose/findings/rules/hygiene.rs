@@ -32,7 +32,7 @@ pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let roundup = format!("{} is how far roundup_power2_divisions rounds sizes up", Bytes(by_roundup));
     let remainder = format!("{} are the ends of blocks, too small for the allocator to split off", Bytes(by_remainder));
-    // The smaller cause is told where it is a tenth of the larger.
+    // The smaller cause is named if it is at least a tenth of the larger.
     let cause = match (by_roundup, by_remainder) {
         (a, b) if a * 10 < b => remainder,
         (a, b) if b * 10 < a => roundup,
@@ -121,7 +121,7 @@ pub(super) fn workspaces(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A threshold of garbage collection that nothing acts on.
+/// A garbage collection threshold without effect.
 pub(super) fn idle_threshold(p: &RuleInput<'_>) -> Vec<Finding> {
     let threshold = p.device.settings.conf.garbage_collection_threshold;
     let is_capped = p.device.limit.is_some() || p.device.settings.conf.per_process_memory_fraction < 1.0;
@@ -147,7 +147,7 @@ pub(super) fn idle_threshold(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A file that breaks off: everything said of it holds only up to there.
+/// A file that breaks off: every statement holds only up to there.
 pub(super) fn truncated(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(warning) = p.recording.report.truncated() else { return Vec::new() };
     let events = p.device.events.len() as u64;

@@ -1,4 +1,4 @@
-//! What a pass keeps that it need not: a graph that nothing uses, autocast's copies, attention scores.
+//! Memory that a pass keeps without need: a graph that nothing uses, autocast's copies, attention scores.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,20 +11,20 @@ use crate::model::{FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
-/// Below one part in so many of the peak nothing here is worth a word.
+/// Nothing below one part in this many of the peak is reported here.
 const SHARE: u64 = 10;
 
-/// What is held at the peak and is worth a word.
+/// What is held at the peak, if it is large enough to report.
 fn much<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
     Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
 }
 
-/// What a graph keeps that no backward pass used. Where a request failed the backward pass may have been next.
+/// What a graph keeps that no backward pass used. Nothing if a request failed: the backward pass may have been next.
 fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
     p.ooms.is_empty().then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
 }
 
-/// [`unused_graph`] speaks.
+/// True when [`unused_graph`] makes a finding.
 pub(super) fn keeps_unused_graph(p: &RuleInput<'_>) -> bool {
     of_unused_graph(p).is_some()
 }
@@ -168,14 +168,14 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// True for a line that calls operators, and no module of PyTorch's that computes many.
+/// True for a line that calls operators itself, not a PyTorch module that computes many.
 fn computes(p: &RuleInput<'_>, stack: StackId, line: FrameId) -> bool {
     let stacks = &p.recording.stacks;
     let inside = stacks.frames(stack).iter().take_while(|&&f| f != line).filter_map(|&f| stacks.frame(f));
     !inside.map(|f| stacks.text(f.file)).any(|file| file.contains("torch/nn/modules/"))
 }
 
-/// True where segments went back while a CUDA graph was captured: `torch.cuda.graph` empties the cache as it begins.
+/// True if segments were released by the capture of a CUDA graph: `torch.cuda.graph` empties the cache when it begins.
 pub(super) fn is_capture(p: &RuleInput<'_>, event: u32) -> bool {
     let phases = &p.roles.anatomy.phases;
     let stack = p.device.events.stack.get(event as usize).copied().unwrap_or(StackId::NONE);

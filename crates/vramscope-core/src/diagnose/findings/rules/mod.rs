@@ -23,24 +23,24 @@ use super::input::RuleInput;
 
 /// One rule, as the code applies it and as the table of rules tells it.
 pub struct Rule {
-    /// Stable name.
+    /// Stable name, as in [`Finding::rule`].
     pub name: &'static str,
     /// Where its findings rank.
     pub class: Class,
     /// What it finds, in a few words.
     pub finds: &'static str,
-    /// When it speaks.
+    /// Condition under which it makes a finding, for the table of rules.
     pub when: &'static str,
-    /// Where that comes from.
+    /// Rows of the list of diagnoses, or classifiers, that the condition comes from.
     pub source: &'static str,
-    /// Of the published recordings in which it spoke, in how many the label says the same; empty where it spoke in none.
+    /// Of the published recordings in which it made a finding, how many have the same label; empty if it made none.
     pub measured: &'static str,
-    /// Which recording makes it speak in the tests.
+    /// Sample recording in which the tests expect its finding.
     pub shown_by: &'static str,
     pub(super) run: fn(&RuleInput<'_>) -> Vec<Finding>,
 }
 
-/// The rule whose finding stands before all others: it puts them in doubt.
+/// The rule whose finding comes before all others, because it puts them in doubt.
 pub(super) const TRUNCATED: &str = "truncated";
 
 /// Every rule, by class.

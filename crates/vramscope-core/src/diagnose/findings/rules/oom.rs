@@ -8,7 +8,7 @@ use crate::model::{Action, Format, StackId};
 use crate::tables::Quantity;
 use crate::units::{Bytes, count, counted};
 
-/// Kinds of failure that get a finding of their own beside the last one's; more are counted, and the autopsy shows each.
+/// Maximum number of further kinds of failures with a finding of their own; others are counted, and the autopsy shows each.
 const OTHER_KINDS: usize = 2;
 
 /// Where a failure came from. Without stacks requests of one size are taken for one place.
@@ -56,7 +56,7 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
     found
 }
 
-/// Failures of which the source tells the request and nothing of the device: they are said, and not judged. By place, as above.
+/// Failures with a request but without figures of the device: they are listed, not judged. Grouped by place, as above.
 fn unexamined(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let mut places: Vec<(StackId, Vec<u32>)> = Vec::new();
@@ -110,7 +110,7 @@ struct All {
 }
 
 impl All {
-    /// Failures before the last after which something was allocated.
+    /// Number of failures before the last that the program survived.
     fn survived_before(&self) -> usize {
         let before = &self.ooms[..self.ooms.len().saturating_sub(1)];
         before.partition_point(|&e| self.last_alloc.is_some_and(|last| (e as usize) < last))
@@ -138,7 +138,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         .red("request", a.requested);
     finding = match (a.holes.count, a.all_holes.count) {
         (0, 0) => finding.shows("holes", "none".to_owned()),
-        // Others have a hole of another pool beside this card: it says why that one is no help.
+        // All holes are in other pools and cannot serve the request; the figure says so.
         (0, others) => {
             let elsewhere = format!("{} in {}", Bytes(a.all_holes.bytes), counted(others, "hole", "holes"));
             finding.shows("holes that could serve it", format!("none ({elsewhere} elsewhere)"))
@@ -167,7 +167,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     finding
 }
 
-/// Which failure of several a finding speaks of, and what became of the others; with the space before it.
+/// Which failure of several a finding is about, and what became of the others; begins with a space.
 fn which(failures: &[&Autopsy], all: &All) -> String {
     let a = failures[0];
     let event = count(u64::from(a.event));
@@ -193,7 +193,7 @@ fn which(failures: &[&Autopsy], all: &All) -> String {
     format!(" This is event {event}, the last of {} requests that failed; {fate}.{others}", count(all.ooms.len() as u64))
 }
 
-/// Gives a failure its remedy: a setting that was tried and passes, else what the figures force.
+/// Gives a failure its remedy: a setting that was tried and passes, otherwise what the figures imply.
 pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
     let all = advice(a, helped);
     let best = best_advice(&all);
@@ -202,7 +202,7 @@ pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autops
         Some(best) => best.sentence.clone(),
         None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
     };
-    // That no setting helps is told beside what does.
+    // If no setting helps, the finding says so beside what does help.
     let none_helps = all.iter().find(|x| x.setting.is_none() && x.support == Support::Simulation);
     if let Some(none) = none_helps.filter(|none| best.is_some_and(|b| b != *none && b.setting.is_none())) {
         finding.advice = format!("{} {}", finding.advice, none.sentence);

@@ -61,7 +61,7 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     if copied * 5 < top.number * 4 {
         return Vec::new();
     }
-    // Written in place, the copy that is being made would not stand beside the old one.
+    // Written in place, the new copy would not exist at the same time as the old one.
     let at_peak = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_there(b.lifetime));
     let copy = at_peak.map(|b| b.size).max().unwrap_or(0);
     vec![Finding {
@@ -94,8 +94,8 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// How many of these allocations are likely grown copies: when they were made, the largest live one from there that is smaller,
-/// by half at most, is freed before they are. Activations go the other way round: last made, first freed. O(n log n).
+/// Number of these allocations that are likely grown copies: the largest smaller live block from there (by half at most) when
+/// they were made is freed before they are. Activations go the other way round: last made, first freed. O(n log n).
 fn copied(p: &RuleInput<'_>, ids: &[LifetimeId]) -> u64 {
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
@@ -214,7 +214,7 @@ pub(super) fn image_decoder(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Temporaries as large as the weights, inside the optimizer's step; at the peak of the recording or not.
+/// Temporaries as large as the weights inside the optimizer's step, also if they are not at the recording's peak.
 pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     // State that stays is not the spike.
@@ -288,7 +288,7 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// What the optimizer keeps: a quarter of the peak, where a smaller state would lower it or memory is short.
+/// Optimizer state: at least a quarter of the peak, if a smaller state would lower it or memory is short.
 pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, bytes) = of_role(p, Role::OptimizerState);
     let peak = peak(p);
@@ -320,7 +320,7 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Activations kept for the backward pass: half of the peak, where checkpointing would lower it or memory is short.
+/// Activations kept for the backward pass: at least half of the peak, if checkpointing would lower it or memory is short.
 pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let (blocks, bytes) = of_role(p, Role::Activations);

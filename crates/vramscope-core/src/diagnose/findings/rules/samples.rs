@@ -1,4 +1,4 @@
-//! What live data tell by themselves: the driver's figures of the card beside PyTorch's own.
+//! What live samples show alone: the driver's figures of the card beside PyTorch's own.
 
 use super::shared::{lasts, trend};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
@@ -66,7 +66,7 @@ pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
         .filter_map(|s| Some((s, outside(s)?)))
         .filter(|(s, _)| s.reserved.is_some_and(|r| r > 0))
         .collect();
-    // The helper may answer one reading later than the driver: what stands in a single sample is no jump.
+    // The helper may answer one reading later than the driver, so a difference in a single sample is not a jump.
     let middle = |at: usize| {
         let near = &read[at.saturating_sub(1)..read.len().min(at + 2)];
         let mut bytes: Vec<u64> = near.iter().map(|n| n.1).collect();
@@ -171,7 +171,7 @@ pub(super) fn other_processes(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The device is full to the brim.
+/// The device is nearly full.
 pub(super) fn nearly_full(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
     let is_full = |s: &Sample| s.used.is_some_and(|u| u as f64 >= 0.97 * total as f64);
@@ -192,7 +192,7 @@ pub(super) fn nearly_full(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A cap on the allocator that the process passes.
+/// A cap on the allocator that the whole process exceeds, because the cap does not include the context.
 pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(limit) = p.device.limit else { return Vec::new() };
     let passes = |s: &Sample| s.reserved.is_some_and(|r| r <= limit) && s.process.is_some_and(|n| n > limit);
@@ -214,7 +214,7 @@ pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The processes that are on a device at the end, each with its bytes and what PyTorch reserves in it, where that is told.
+/// The processes that are on a device at the end, each with its bytes, and what PyTorch reserves in it if known.
 fn processes(device: &DeviceRecording) -> impl Iterator<Item = (&ProcessTrack, u64, Option<u64>)> {
     let tracks = device.live.iter().flat_map(|live| &live.processes);
     tracks.filter(|t| t.ended_us.is_none()).filter_map(|t| {

@@ -1,11 +1,11 @@
-//! Remedies that are settings: which of them, a replay of the recorded requests tells and not a rule.
+//! Remedies that are settings. A replay of the recorded requests chooses among them, not a rule.
 
 use crate::diagnose::findings::Finding;
 use crate::diagnose::oom::Helped;
 use crate::inference::Remedy;
 use crate::units::{Bytes, counted};
 
-/// What the program itself can do about a finding that settings may mend as well; `None` for findings that no setting mends.
+/// What the program itself can do about a finding that settings may also solve; `None` for findings that no setting solves.
 pub(in crate::diagnose::findings) fn in_code(rule: &str) -> Option<&'static str> {
     match rule {
         "variable_sizes" => {
@@ -17,15 +17,15 @@ pub(in crate::diagnose::findings) fn in_code(rule: &str) -> Option<&'static str>
     }
 }
 
-/// What is said before anything was tried.
+/// The advice before anything was tried.
 pub(super) fn untried(rule: &str) -> String {
     format!("What-if tries a dozen settings on these requests and shows which one helps. {}", in_code(rule).unwrap_or_default())
 }
 
-/// Less than this part of the peak is not worth a setting: one in twenty.
+/// Saving less than this part of the peak (one in twenty) is not worth a setting.
 const WORTH: u64 = 20;
 
-/// The setting under which the recording reserves least, of those that serve it, where that is worth it: advice and line to copy.
+/// The setting that serves the recording with the least reserved memory, if it saves enough: advice and line to copy.
 pub(in crate::diagnose::findings) fn by_settings(finding: &Finding, helped: &Helped) -> Option<(String, Option<String>)> {
     let in_code = in_code(finding.rule)?;
     if helped.own.oom || helped.remedies.ends_at_failure.is_some() {

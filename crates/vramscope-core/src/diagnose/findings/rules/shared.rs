@@ -11,11 +11,11 @@ pub(super) const VAE: u8 = 1 << 1;
 pub(super) const FOREACH: u8 = 1 << 2;
 /// A frame sets up DDP's buckets.
 pub(super) const REDUCER: u8 = 1 << 3;
-/// A frame evaluates.
+/// A frame's function evaluates a model (`validate`, `predict`).
 pub(super) const EVALUATION: u8 = 1 << 4;
 /// A frame is C++.
 pub(super) const CPP: u8 = 1 << 5;
-/// A frame computes a softmax that is no loss.
+/// A frame computes a softmax that is not part of a loss.
 pub(super) const SOFTMAX: u8 = 1 << 6;
 
 /// The marks of every stack. O(frames of all stacks).
@@ -76,11 +76,10 @@ fn mark(name: &str, file: &str) -> u8 {
 /// A stretch of successive samples for which something holds.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
-    /// How long it lasts.
+    /// Time from its first sample to its last.
     pub(super) seconds: f64,
-    /// Its last sample.
     pub(super) sample: Sample,
-    /// True when the samples end with it.
+    /// True if it lasts until the last sample.
     pub(super) is_last: bool,
 }
 
@@ -103,26 +102,26 @@ pub(super) fn lasts(p: &RuleInput<'_>, holds: impl Fn(&Sample) -> bool) -> Optio
     best
 }
 
-/// How many stretches a series is cut into.
+/// Number of stretches that a series is divided into.
 pub(super) const STRETCHES: usize = 12;
 
 /// A line through the lowest figures of successive stretches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trend {
-    /// From the first stretch to the last; 0 when it falls.
+    /// Growth in bytes from the first stretch to the last; 0 if it falls.
     pub(super) grown: u64,
-    /// Of that, over the last half.
+    /// The part of [`grown`](Self::grown) in the last half.
     pub(super) last_half: u64,
-    /// How long the series is.
+    /// Duration of the series.
     pub(super) seconds: f64,
-    /// Stretches that are higher than the one before.
+    /// Number of stretches that are higher than the one before.
     pub(super) rising: usize,
     /// Coefficient of determination of the line.
     pub(super) confidence: f64,
 }
 
 /// The trend of a figure's floor: its minimum in each of [`STRETCHES`] stretches of time. `None` with too few samples. The floor
-/// is what a program comes back to, whatever its steps do in between.
+/// is the level that a program returns to, whatever its steps do in between.
 pub(super) fn trend(p: &RuleInput<'_>, figure: impl Fn(&Sample) -> Option<u64>) -> Option<Trend> {
     let series: Vec<(i64, u64)> = p.device.samples.iter().filter_map(|s| Some((s.time_us, figure(s)?))).collect();
     let (first, last) = (series.first()?.0, series.last()?.0);

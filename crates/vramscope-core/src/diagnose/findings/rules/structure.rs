@@ -1,4 +1,4 @@
-//! How memory is held: cache, pools, segments that cannot be given back, memory of the host.
+//! How memory is held: cache, pools, segments that cannot be given back, host memory.
 
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
@@ -82,7 +82,7 @@ pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Segments that are nearly empty but for small long-lived blocks.
+/// Segments that are nearly empty except for small long-lived blocks.
 pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
     let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let end = p.device.events.len().saturating_sub(1) as u32;
@@ -183,7 +183,7 @@ pub(super) fn private_pools(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Private pools from which on they are worth a line though nothing is free in them: a graph for every size of a batch.
+/// Number of private pools that is reported even if nothing is free in them: a graph for every batch size.
 const MANY_POOLS: u64 = 8;
 
 /// Freed by the program and still waiting for another stream.
@@ -230,7 +230,7 @@ pub(super) fn pending(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The cache thrown away and built again, over and over.
+/// The cache is emptied and filled again, over and over.
 pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let (mut bytes, mut last, mut bursts) = (0u64, None::<usize>, Vec::<usize>::new());
@@ -307,11 +307,11 @@ enum Flush {
     Called(FrameId),
     /// A request found no room.
     Retry,
-    /// Nothing tells.
+    /// Nothing in stacks or events tells why.
     Unknown,
 }
 
-/// Why the segments from an event on go back. `most` is the most that was ever reserved.
+/// Why the segments after an event are released. `most` is the highest reserved bytes of the recording.
 fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
     let (events, stacks) = (&p.device.events, &p.recording.stacks);
     if super::kept::is_capture(p, event as u32) {
@@ -378,10 +378,10 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Idle, reserved and used bytes, and the events they are of; these none of a state alone.
+/// Idle, reserved and used bytes, and the events they are of (`None` for a state without history).
 type Idle = (u64, u64, u64, Option<(u32, u32)>);
 
-/// Over the whole last half: between steps a cache is empty in every run.
+/// Idle over the whole last half, because between steps part of the cache is unused in every run.
 fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
     let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[n / 2, n]);
     let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[n / 2, n]);
@@ -391,7 +391,7 @@ fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
     Some((idle, reserved, used, Some((n / 2, n - 1))))
 }
 
-/// Segments that are wholly free, where there is no history.
+/// Segments that are wholly free, for a recording without history.
 fn idle_in_state(p: &RuleInput<'_>) -> Option<Idle> {
     let state = crate::diagnose::oom::closest(p.device, p.tables)?;
     Some((state.releasable, state.reserved, state.active, None))

@@ -131,10 +131,12 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
 fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> (Option<FrameId>, u32) {
     let Some(outermost) = frames.iter().rposition(|&f| of(f) & (CALL | FORWARD | GENERATES) != 0) else { return (None, 0) };
     let mut outside = &frames[outermost + 1..];
-    // Frames of C++, and a library's own `__call__` around the module's, are not places of the program.
+    // Frames of C++, the compiler around what it compiled, and a library's own `__call__` around the module's, are not places of the program.
     let is_passed = |f: FrameId| {
-        let calls = |f| stacks.text(stacks.frame(f).map_or_else(Default::default, |f| f.name)) == "__call__";
-        of(f) & PYTHON == 0 || (calls(f) && stacks.frame(f).is_some_and(|f| is_framework(stacks, f)))
+        let Some(frame) = stacks.frame(f) else { return true };
+        let (file, name) = (stacks.text(frame.file), stacks.text(frame.name));
+        let compiles = ["torch/_dynamo/", "torch/_functorch/"].iter().any(|folder| file.contains(folder));
+        of(f) & PYTHON == 0 || compiles || (name == "__call__" && is_framework(stacks, frame))
     };
     while let Some((&f, rest)) = outside.split_first()
         && is_passed(f)

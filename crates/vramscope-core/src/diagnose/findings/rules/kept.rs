@@ -7,7 +7,7 @@ use super::shared::{LOSS, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
-use crate::model::{FrameId, StackId};
+use crate::model::{Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
@@ -43,7 +43,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
         if is_freed { "they are freed without one" } else { "no backward pass was recorded" }
     );
     let layers = Layers::of(p, &blocks);
-    let if_none = if is_freed { "" } else { "If no backward pass follows: " };
+    let advice = if is_freed { "Run" } else { "If no backward pass follows: run" };
     let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
         .says(sentence);
     // Without a graph each layer's tensors go before the next layer's come.
@@ -64,7 +64,9 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
             .remedy("with torch.inference_mode():")
-            .advice(&format!("{if_none}run evaluation and generation under torch.no_grad() or torch.inference_mode(); no graph is then recorded."))
+            .advice(&format!(
+                "{advice} evaluation and generation under torch.no_grad() or torch.inference_mode(); no graph is then recorded."
+            ))
             .check("The forward pass frees each layer's tensors before the next layer ends."),
     ]
 }
@@ -126,6 +128,10 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
 
 /// One line of an elementwise formula that keeps several tensors of one size in each layer, as a GELU written out in Python does.
 pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
+    // A profiler's trace names where a function begins, and all lines of the function look like one.
+    if p.recording.source.format == Format::KinetoTrace {
+        return Vec::new();
+    }
     let lifetimes = &p.tables.lifetimes;
     let (activations, _) = of_role(p, Role::Activations);
     let Some(layers) = Layers::of(p, &activations) else { return Vec::new() };

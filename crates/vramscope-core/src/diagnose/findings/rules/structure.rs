@@ -381,14 +381,16 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
 /// Idle, reserved and used bytes, and the events they are of (`None` for a state without history).
 type Idle = (u64, u64, u64, Option<(u32, u32)>);
 
-/// Idle over the whole last half, because between steps part of the cache is unused in every run.
+/// Idle over the whole last half, because between steps part of the cache is unused in every run. The half begins where a step does: what
+/// only the first part of a step uses, the next step uses again.
 fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
-    let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[n / 2, n]);
-    let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[n / 2, n]);
+    let from = p.steps.of(n / 2).map_or(n / 2, |step| p.steps.bounds[step].min(n / 2));
+    let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[from, n]);
+    let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[from, n]);
     let (used, reserved) = (used.first()?.max, reserved.first()?.min);
     // What is free in private pools no empty_cache gives back.
     let idle = reserved.saturating_sub(used).saturating_sub(free_in_private_pools(p, n - 1));
-    Some((idle, reserved, used, Some((n / 2, n - 1))))
+    Some((idle, reserved, used, Some((from, n - 1))))
 }
 
 /// Segments that are wholly free, for a recording without history.

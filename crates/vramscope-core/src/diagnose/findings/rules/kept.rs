@@ -6,6 +6,7 @@ use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, 
 use super::shared::{LOSS, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
+use crate::changes::Change;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
@@ -74,19 +75,31 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
 /// Copies of weights that autocast keeps until its context ends.
 pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = much(p, |b| p.roles.of(b.lifetime) == Role::AutocastCopies) else { return Vec::new() };
+    let finding = Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
+        .bytes_of("copies", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks));
+    let says = format!(
+        "{} at the peak are probably half-precision copies of {}, which autocast caches until its context ends.",
+        Bytes(bytes),
+        counted(blocks.len() as u64, "weight", "weights"),
+    );
+    let Some((saving, _)) = p.with_change(Change::CacheOff) else {
+        return vec![
+            finding
+                .says(format!("{says} The backward pass needs them, with or without that cache."))
+                .advice(
+                    "Only weights in half precision need no copies: model.to(torch.bfloat16), with an optimizer that bears it.",
+                )
+                .check("No block of half a weight's size lives to the end of the forward pass."),
+        ];
+    };
     vec![
-        Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
-            .says(format!(
-                "{} at the peak are probably half-precision copies of {}, which autocast caches until its context ends.",
-                Bytes(bytes),
-                counted(blocks.len() as u64, "weight", "weights"),
-            ))
-            .saves("Without those copies", saving(p, |id, size| if p.roles.of(id) == Role::AutocastCopies { 0 } else { size }))
-            .bytes_of("copies", bytes)
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
+        finding
+            .says(says)
+            .saves("With cache_enabled=False", saving)
             .remedy("torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False)")
-            .advice("For inference convert the model once: model.to(torch.bfloat16), without autocast. In training cache_enabled=False casts each weight at each use instead of keeping the copy.")
+            .advice("It casts each weight at each use instead of keeping the copy. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
             .check("No block of half a weight's size lives to the end of the forward pass."),
     ]
 }

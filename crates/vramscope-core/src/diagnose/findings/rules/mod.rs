@@ -149,7 +149,7 @@ pub const RULES: &[Rule] = &[
         name: "cache_flushes",
         class: Class::Structure,
         finds: "The cache is emptied and filled again and again",
-        when: "≥ 5 bursts of segments given back, and at least one every second step; who does it: a frame `empty_cache`, a graph's capture, or a request, where the segment taken next is larger than those given back and does not fit into what was ever reserved",
+        when: "≥ 5 bursts of segments given back, and at least one every second step unless requests found no room; who does it: a frame `empty_cache`, a graph's capture, or a request, where the segment taken next is larger than those given back and does not fit into what was ever reserved",
         source: "row 19",
         measured: "2 of 2",
         shown_by: "corpus: `whatif/split_fragment.default.x103.pickle`; generated: `empty_cache` in every step, and for a request",

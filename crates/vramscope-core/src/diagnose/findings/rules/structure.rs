@@ -244,7 +244,7 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     }
     let (number, steps) = (bursts.len() as u64, p.steps.len() as u64);
-    let Some(&first) = bursts.first().filter(|_| number >= 5 && (steps == 0 || number * 2 >= steps)) else { return Vec::new() };
+    let Some(&first) = bursts.first().filter(|_| number >= 5) else { return Vec::new() };
     let most_reserved = p.tables.curves.peak(Quantity::Reserved).0;
     let mut causes: rustc_hash::FxHashMap<Flush, u64> = rustc_hash::FxHashMap::default();
     for &burst in &bursts {
@@ -252,6 +252,10 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     // A cause is named where it is behind most of them.
     let cause = causes.into_iter().find(|&(_, n)| n * 2 > number).map_or(Flush::Unknown, |c| c.0);
+    // A request that found no room matters however many steps there are: memory is nearly used up.
+    if cause != Flush::Retry && steps > number * 2 {
+        return Vec::new();
+    }
     let (times, all) = (counted(number, "time", "times"), Bytes(bytes));
     let again = format!("{all} in all went back to the device and were taken again");
     let (title, sentence, advice) = match cause {

@@ -1,9 +1,9 @@
 //! Changes to the optimizer and to how long gradients live.
 
 use super::draft::{Draft, Edits};
+use super::requests::NEVER;
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
-use crate::plan::program::NEVER;
 
 /// Without foreach: each weight is updated alone, so temporaries are freed before the next weight. Adam's denominator is a root
 /// and then a quotient, two for a moment.
@@ -64,7 +64,7 @@ pub(super) fn set_to_none(draft: &mut Draft<'_>) -> bool {
             let Some((_, end)) = draft.reach(later, Phase::Optimizer).or_else(|| draft.reach(later, Phase::Backward)) else {
                 continue;
             };
-            let mut made = draft.which(|r| r.step == later && r.phase == Phase::Backward && r.is_short());
+            let mut made = draft.of_step(later, |r| r.phase == Phase::Backward && r.is_short());
             for &row in &kept {
                 if let Some(at) = made.iter().position(|&m| draft.size(m) == draft.size(row)) {
                     edits.free_at(draft, made.remove(at), end + 1);

@@ -163,7 +163,7 @@ fn headline(s: &Summary) -> String {
     }
     // A device that the process only knew of is not worth a clause beside others.
     let is_empty = |d: &&DeviceSummary| {
-        d.events == 0 && d.reserved_bytes.peak == 0 && d.doing.is_none() && d.bands.is_none() && d.watched.is_none()
+        d.reserved_bytes.peak == 0 && d.active_bytes.peak == 0 && d.doing.is_none() && d.bands.is_none() && d.watched.is_none()
     };
     let all_are = s.devices.iter().all(|d| is_empty(&d));
     let peaks: Vec<String> = s.devices.iter().filter(|d| all_are || !is_empty(d)).map(peak).collect();

@@ -76,7 +76,8 @@ pub(crate) struct Edited {
     pub(crate) recomputed: u64,
     pub(crate) again: u64,
     pub(crate) moved: u64,
-    pub(crate) place: Option<String>,
+    /// The line that calls a module that is checkpointed, and how often.
+    pub(crate) place: Option<(String, usize)>,
 }
 
 impl Change {
@@ -233,7 +234,7 @@ impl Change {
         };
         match self {
             Change::Checkpoint(name) => match passes::checkpoint(draft, name.as_deref()) {
-                Some((place, times)) => edited.place = Some(format!("{place}, called {times} times")),
+                Some(place) => edited.place = Some(place),
                 None => nothing(false, "no module of the forward pass repeats"),
             },
             Change::NoForeach => optimizer::without_foreach(draft),

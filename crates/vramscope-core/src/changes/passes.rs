@@ -22,8 +22,7 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(S
         let begins = backward_of(draft, &found.instances);
         // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds.
         let (_, forward_end) = draft.reach(step, Phase::Forward).unwrap_or_default();
-        let of_autocast =
-            draft.which(|r| r.role == Role::AutocastCopies && r.step == step && r.freed != NEVER && r.freed > forward_end);
+        let of_autocast = draft.of_step(step, |r| r.role == Role::AutocastCopies && r.freed != NEVER && r.freed > forward_end);
         let context_end = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
         // A part of the program may have run backward before.
         let over = found.instances.last().map_or(0, |last| last.end);

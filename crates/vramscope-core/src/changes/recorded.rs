@@ -27,8 +27,8 @@ pub struct Answer {
     pub before: u64,
     /// The same with the changes.
     pub after: u64,
-    /// The module that is checkpointed: `train.py:32, called 6 times`.
-    pub place: Option<String>,
+    /// The line that calls the module that is checkpointed, and how often.
+    pub place: Option<(String, usize)>,
 }
 
 impl Recorded {

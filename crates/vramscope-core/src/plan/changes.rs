@@ -112,7 +112,8 @@ impl Plan {
         let wanted: u64 = model.sizes(&at).iter().sum();
         let grown = |bytes: u64| (u128::from(bytes) * u128::from(wanted) / u128::from(recorded.max(1))) as u64;
         let trust = changes.iter().map(Change::trust).max().unwrap_or(Trust::Exact);
-        let titles: Vec<String> = changes.iter().map(|c| c.title(edited.place.as_deref())).collect();
+        let place = edited.place.as_ref().map(|(line, times)| format!("{line}, called {times} times"));
+        let titles: Vec<String> = changes.iter().map(|c| c.title(place.as_deref())).collect();
         let names: Vec<String> = changes.iter().map(Change::name).collect();
         Some(Changed {
             change: names.join("+"),

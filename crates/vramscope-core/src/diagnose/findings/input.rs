@@ -58,7 +58,7 @@ impl RuleInput<'_> {
 
     /// What a change to the program does to the peak, by the same transformation as a plan's, and what is checkpointed. `None` where
     /// it does nothing.
-    pub(super) fn with_change(&self, change: Change) -> Option<(Saving, Option<String>)> {
+    pub(super) fn with_change(&self, change: Change) -> Option<(Saving, Option<(String, usize)>)> {
         let recorded = self.recorded.get_or_init(|| Recorded::of(self.device, self.tables, &self.roles));
         let Answer { before, after, place } = recorded.with(&self.recording.stacks, &[change]).ok()?;
         // What the source reports beyond its allocations stays as it is.

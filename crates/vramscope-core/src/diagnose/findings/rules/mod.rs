@@ -159,7 +159,7 @@ pub const RULES: &[Rule] = &[
         name: "idle_cache",
         class: Class::Structure,
         finds: "Reserved and not used any more",
-        when: "over the last half of the events, from where a step begins: least reserved − most active − free in private pools ≥ 1 GiB and ≥ half of it; no failure. Of a state alone: segments wholly free",
+        when: "over the last half of the events, in training from where a step begins: least reserved − most active − free in private pools ≥ 1 GiB and ≥ half of it; no failure. Of a state alone: segments wholly free",
         source: "row 1",
         measured: "0 of 1",
         shown_by: "generated: a large start and a small rest",

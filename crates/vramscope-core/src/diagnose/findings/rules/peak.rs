@@ -347,9 +347,10 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         });
         (saving, layers.checkpointed())
     };
-    let of_module = p
-        .with_change(Change::Checkpoint(None))
-        .and_then(|(saving, place)| Some((saving, format!("With the module at {} checkpointed", place?))));
+    let of_module = p.with_change(Change::Checkpoint(None)).and_then(|(saving, place)| {
+        let (line, times) = place?;
+        Some((saving, format!("With the {} at {line} checkpointed", counted(times as u64, "call", "calls"))))
+    });
     let change = of_module.or_else(|| Layers::of(p, &blocks).as_ref().map(of_layers)).filter(|_| has_lines);
     let saving = change.as_ref().map(|c| c.0);
     let from = lines(p, &blocks);

@@ -1,5 +1,6 @@
 //! How memory is held: cache, pools, segments that cannot be given back, host memory.
 
+use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{Action, BlockState, DeviceKind, FrameId};
@@ -385,10 +386,11 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
 /// Idle, reserved and used bytes, and the events they are of (`None` for a state without history).
 type Idle = (u64, u64, u64, Option<(u32, u32)>);
 
-/// Idle over the whole last half, because between steps part of the cache is unused in every run. The half begins where a step does: what
-/// only the first part of a step uses, the next step uses again.
+/// Idle over the whole last half, because between steps part of the cache is unused in every run. In training it begins where a step
+/// does: what only the first part of a step uses, the next step uses again.
 fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
-    let from = p.steps.of(n / 2).map_or(n / 2, |step| p.steps.bounds[step].min(n / 2));
+    let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
+    let from = p.steps.of(n / 2).filter(|_| trains).map_or(n / 2, |step| p.steps.bounds[step].min(n / 2));
     let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[from, n]);
     let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[from, n]);
     let (used, reserved) = (used.first()?.max, reserved.first()?.min);

@@ -161,7 +161,12 @@ fn headline(s: &Summary) -> String {
         let each = s.devices.iter().zip(&s.counters).map(|(d, c)| format!("{}: {}", d.label, c.sentence));
         return each.collect::<Vec<_>>().join(" ");
     }
-    let peaks: Vec<String> = s.devices.iter().map(peak).collect();
+    // A device that the process only knew of is not worth a clause beside others.
+    let is_empty = |d: &&DeviceSummary| {
+        d.reserved_bytes.peak == 0 && d.active_bytes.peak == 0 && d.doing.is_none() && d.bands.is_none() && d.watched.is_none()
+    };
+    let all_are = s.devices.iter().all(|d| is_empty(&d));
+    let peaks: Vec<String> = s.devices.iter().filter(|d| all_are || !is_empty(d)).map(peak).collect();
     if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join(". ")) }
 }
 

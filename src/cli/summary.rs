@@ -31,6 +31,9 @@ pub struct Summary {
     never_ran: bool,
     pub(super) load: Load,
     pub(super) devices: Vec<DeviceSummary>,
+    /// The devices in the order of the text: the one that ran out of memory or has the highest peak first.
+    #[serde(skip)]
+    order: Vec<usize>,
     /// What the program was doing on the device that held most, which is also among `devices`; null where no block is known.
     #[serde(flatten)]
     pub(super) doing: Option<Doing>,
@@ -41,6 +44,13 @@ pub struct Summary {
     /// PyTorch's counters where they are all that the file holds, in the order of `devices`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) counters: Vec<Counted>,
+}
+
+impl Summary {
+    /// The devices in the order of the text.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &DeviceSummary> {
+        self.order.iter().filter_map(|&i| self.devices.get(i))
+    }
 }
 
 /// Counters as they were written.
@@ -327,7 +337,7 @@ fn summarise_by(
 ) -> Result<Summary, String> {
     let started = Instant::now();
     if recording.has_only_counters() && !stats.is_empty() {
-        return Err(format!("{}: --stats holds counters against a snapshot, and this file has counters alone", path.display()));
+        return Err(format!("{}: --stats compares counters with a snapshot, and this file has only counters", path.display()));
     }
     let mut devices: Vec<DeviceSummary> = (0..recording.devices.len()).map(of_device).collect::<Result<_, _>>()?;
     if recording.has_only_counters() {
@@ -356,6 +366,7 @@ fn summarise_by(
                 .chain(contradictions.into_iter().map(contradiction))
                 .collect(),
         },
+        order: recording.busiest_first(),
         doing: devices.iter().filter_map(|d| d.doing.as_ref()).max_by_key(|d| d.peak.bytes).cloned(),
         devices,
         added: joins.into_iter().map(Addition::from).collect(),
@@ -442,7 +453,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
             .map(|event| Oom {
                 event,
                 requested_bytes: events.size[event as usize],
-                device_free_bytes: events.device_free_told(event),
+                device_free_bytes: events.device_free_known(event),
             })
             .collect(),
         doing: Doing::of(recording, device, tables)?,

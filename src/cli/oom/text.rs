@@ -127,9 +127,9 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
             }
         }
     }
-    if !o.told.is_empty() {
+    if !o.shown_stack.is_empty() {
         let _ = writeln!(out, "  the request came from (--json has every frame)");
-        for frame in &o.told {
+        for frame in &o.shown_stack {
             let _ = writeln!(out, "    {frame}");
         }
     }
@@ -334,11 +334,11 @@ fn held(out: &mut String, held: &Composition) {
     let mut table = Table::new("rrll");
     let size = SizeColumn::of(held.roles.iter().map(|r| r.bytes));
     for r in &held.roles {
-        let untold = if r.role == Role::Unknown { held.before } else { 0 };
-        if untold > 0 {
-            table.row([format!("    {}", size.sized(untold)), String::new(), BEFORE_PROFILING.to_owned()]);
+        let before = if r.role == Role::Unknown { held.before } else { 0 };
+        if before > 0 {
+            table.row([format!("    {}", size.sized(before)), String::new(), BEFORE_PROFILING.to_owned()]);
         }
-        let bytes = r.bytes - untold;
+        let bytes = r.bytes - before;
         if bytes > 0 {
             table.row([format!("    {}", size.sized(bytes)), times(r.count), r.words()]);
         }

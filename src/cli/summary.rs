@@ -18,7 +18,8 @@ use vramscope_core::compare::join::Join;
 use vramscope_core::diagnose::counted::counted_sentence;
 use vramscope_core::diagnose::stats_check::{StatsVerdict, judge_stats};
 use vramscope_core::model::{
-    Action, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
+    Action, BlockState, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind,
+    WarningKind,
 };
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 
@@ -172,6 +173,9 @@ pub(super) struct DeviceSummary {
     /// At the end of the recording, as are `blocks`.
     pub(super) segments: u64,
     pub(super) blocks: u64,
+    /// Those of the blocks that the program holds.
+    #[serde(skip)]
+    pub(super) live_blocks: u64,
     /// Streams and pools that a segment or an allocation belongs to.
     pub(super) streams: u64,
     pub(super) pools: u64,
@@ -410,12 +414,13 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         Level { end: tables.curves.end(q), peak, peak_event: some_event(event), exact: is_exact && tables.curves.is_exact(q) }
     };
     // A trace without a final state: what is there at the end follows from the events.
-    let (segments, blocks) = if device.has_final_state {
-        (device.segments.len(), device.blocks.len())
+    let (segments, blocks, live_blocks) = if device.has_final_state {
+        let live = device.blocks.iter().filter(|b| b.state == BlockState::Active).count();
+        (device.segments.len(), device.blocks.len(), live as u64)
     } else {
         let last = (events.len() as u32).checked_sub(1).unwrap_or(NO_EVENT);
         let state = tables.states.at(device, &tables.lifetimes, last);
-        (state.segments.len(), state.blocks.len())
+        (state.segments.len(), state.blocks.len(), state.live_and_pending().0)
     };
     Ok(DeviceSummary {
         label: device.id.to_string(),
@@ -433,6 +438,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         is_partial: !tables.curves.has_all_segments(),
         segments: segments as u64,
         blocks: blocks as u64,
+        live_blocks,
         streams: streams_used(device),
         pools: pools_used(device),
         annotations: device.annotations.len() as u64,

@@ -271,7 +271,7 @@ fn device_text(d: &DeviceSummary) -> String {
     if knows_reserved(d) {
         let known = if d.is_partial { " known at the end" } else { "" };
         facts.push(format!("{}{known}", counted(d.segments, "segment", "segments")));
-        facts.push(format!("{}{known}", counted(d.blocks, "block", "blocks")));
+        facts.push(format!("{}{known} ({} live)", counted(d.blocks, "block", "blocks"), count(d.live_blocks)));
         facts.push(counted(d.streams, "stream", "streams"));
         facts.push(counted(d.pools, "pool", "pools"));
     }

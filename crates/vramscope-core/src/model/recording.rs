@@ -276,3 +276,29 @@ impl Format {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Action, DeviceKind};
+    use super::*;
+
+    #[test]
+    fn the_busiest_device_ran_out_of_memory_or_held_most() {
+        let device = |index: i32, events: &[(Action, u64)]| {
+            let mut device = DeviceRecording { id: DeviceId { kind: DeviceKind::Cuda, index }, ..DeviceRecording::default() };
+            device.events.action = events.iter().map(|e| e.0).collect();
+            device.events.size = events.iter().map(|e| e.1).collect();
+            device
+        };
+        let busy = [(Action::Alloc, 10), (Action::FreeRequested, 10), (Action::Alloc, 10), (Action::FreeRequested, 10)];
+        let large = [(Action::Alloc, 500)];
+        let failed = [(Action::Alloc, 1), (Action::Oom, 900)];
+        let of = |devices: Vec<DeviceRecording>| Recording { devices, ..Recording::default() };
+        let three = of(vec![device(0, &[]), device(1, &busy), device(2, &large)]);
+        assert_eq!(three.busiest_first(), [2, 0, 1], "an empty first device does not come first");
+        let failing = of(vec![device(0, &large), device(1, &failed)]);
+        assert_eq!(failing.busiest_first(), [1, 0]);
+        assert_eq!(of(Vec::new()).busiest_first(), [0_usize; 0]);
+        assert_eq!(highest(&device(0, &busy)), 10);
+    }
+}

@@ -302,7 +302,8 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
     }
     let mut apart = vec![None; rows.len()];
     for group in same.into_values().filter(|g| g.len() > 1) {
-        // From the user's own frame outwards through the user's code, then inwards, then outwards through libraries.
+        // From the user's own frame outwards through the user's code, then what it called from the innermost frame on, then
+        // outwards through libraries.
         let order = |i: usize| -> Vec<Apart> {
             let frames = stacks.frames(rows[i].0);
             let own = own_frame(stacks, rows[i].0).and_then(|own| frames.iter().position(|&f| f == own)).unwrap_or(0);
@@ -310,7 +311,10 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
             let of = |is_caller: bool| move |&frame: &FrameId| Apart { frame, is_caller };
             let is_named = |f: &&FrameId| stacks.frame(**f).is_none_or(|f| !cpp::is_plumbing(stacks.text(f.name)));
             let is_own = |f: &FrameId| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f));
-            let called = inner.iter().filter(is_named).rev().map(of(false));
+            // The innermost Python frame first, as `innermost` says.
+            let is_python = |f: &&FrameId| stacks.frame(**f).is_some_and(|f| !is_compiled(stacks, f));
+            let (python, compiled): (Vec<&FrameId>, Vec<&FrameId>) = inner.iter().filter(is_named).partition(is_python);
+            let called = python.into_iter().chain(compiled).map(of(false));
             // A module's `__call__` says less than both the user's callers and what the line called.
             let (own_callers, others): (Vec<&FrameId>, Vec<&FrameId>) = outer.iter().partition(|f| is_own(f));
             own_callers.into_iter().map(of(true)).chain(called).chain(others.into_iter().map(of(true))).collect()

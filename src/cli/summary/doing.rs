@@ -74,6 +74,16 @@ pub(in crate::cli) struct Peak {
     pub(in crate::cli) sentence: String,
 }
 
+/// The role of a line's blocks, to write beside its name: `activations and others`. Empty where the name says it or none is known.
+pub(in crate::cli) fn role_beside(l: &LineHeld) -> String {
+    if l.role == Role::Unknown || l.place.contains(l.role.text()) {
+        return String::new();
+    }
+    // A line of several roles holds less of this one than its bytes.
+    let others = if l.of_role < l.bytes / 10 * 9 { " and others" } else { "" };
+    format!("{}{others}", l.role_text())
+}
+
 /// Rows that are not listed.
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::cli) struct Others {
@@ -101,7 +111,7 @@ pub(in crate::cli) struct Held {
     pub(in crate::cli) count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) role: Option<&'static str>,
-    /// The role in words.
+    /// The role in words, where the name does not say it.
     #[serde(skip)]
     role_text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -115,7 +125,7 @@ impl From<&LineHeld> for Held {
             bytes: l.bytes,
             count: l.count,
             role: Some(l.role.name()),
-            role_text: l.role_text(),
+            role_text: role_beside(l),
             parts: Vec::new(),
         }
     }
@@ -196,9 +206,7 @@ impl Doing {
         let mut table = Table::new("rrll");
         let times = |n: u64| if n > 0 { format!("{} \u{d7}", count(n)) } else { String::new() };
         for l in listed {
-            let is_said = l.role == Some(Role::Unknown.name()) || l.name.contains(&l.role_text);
-            let role = if is_said { String::new() } else { l.role_text.clone() };
-            table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.name.clone(), role]);
+            table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.name.clone(), l.role_text.clone()]);
         }
         if let Some(o) = others {
             let rest = counted(o.lines, "other line", "other lines");

@@ -93,8 +93,8 @@ pub(in crate::cli) struct Others {
 }
 
 impl Others {
-    /// The sum of the rows from `first` on; `None` without any.
-    fn of<'a>(rows: impl Iterator<Item = (u64, u64)> + 'a) -> Option<Self> {
+    /// The sum of rows, each with its bytes and its number of blocks; `None` without any.
+    fn of(rows: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
         let sum = rows.fold(Others { lines: 0, bytes: 0, count: 0 }, |sum, (bytes, count)| Others {
             lines: sum.lines + 1,
             bytes: sum.bytes + bytes,

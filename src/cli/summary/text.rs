@@ -163,10 +163,17 @@ fn headline(s: &Summary) -> String {
         let each = s.devices.iter().zip(&s.counters).map(|(d, c)| format!("{}: {}", d.label, c.sentence));
         return each.collect::<Vec<_>>().join(" ");
     }
-    let is_empty = |d: &DeviceSummary| d.events == 0 && d.segments == 0 && d.samples == 0 && d.bands.is_none();
+    let is_empty = |d: &DeviceSummary| {
+        let holds = d.events > 0 || d.segments > 0 || d.active_bytes.peak > 0;
+        !holds && d.bands.is_none() && d.watched.is_none()
+    };
     let (empty, held): (Vec<&DeviceSummary>, Vec<&DeviceSummary>) = s.in_order().partition(|d| is_empty(d));
+    // Where all are empty, each says so itself.
+    if held.is_empty() && !empty.is_empty() {
+        return format!("{}.", empty.into_iter().map(peak).collect::<Vec<_>>().join(". "));
+    }
     let mut peaks: Vec<String> = held.into_iter().map(peak).collect();
-    if !peaks.is_empty() && !empty.is_empty() {
+    if !empty.is_empty() {
         let names: Vec<String> = empty.iter().map(|d| d.label.clone()).collect();
         peaks.push(format!("No memory on {}", listed(&names)));
     }

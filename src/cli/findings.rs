@@ -39,7 +39,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let does = format!("vramscope oom --whatif {} does.", args.file.display());
     let mut found = Found::new(does);
     let names = StackNames::of(&recording.stacks);
-    for device in &recording.devices {
+    for device in recording.busiest_first().into_iter().map(|i| &recording.devices[i]) {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
         found.add(&recording, device, &tables, &names, &rules)?;
     }
@@ -178,7 +178,7 @@ impl Found {
             // Writing to a String cannot fail, here and below.
             let _ = writeln!(out, "Doubtful: {contradiction}.\n");
         }
-        for device in recording.devices.iter().map(|d| d.id) {
+        for device in recording.busiest_first().into_iter().map(|i| recording.devices[i].id) {
             for (_, sentence) in self.rules_sentences.iter().filter(|(of, _)| *of == device) {
                 let _ = writeln!(out, "{device}: {sentence}\n");
             }

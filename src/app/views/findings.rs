@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
-use super::live::told::{has_only_samples, summary};
+use super::live::figures::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::state::action::Action;

@@ -156,7 +156,7 @@ mod tests {
             recording.stacks = stacks.finish();
         }
         let tables = DeviceTables::build(&device, &Progress::new()).unwrap();
-        Limit::of(&recording, &device, &tables, tables.curves.peak(crate::tables::Quantity::Active).1)
+        Limit::of(&recording, &device, &tables, tables.curves.peak_event())
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
             note: too_small,
             fill: Fill::Hole,
         },
-        if a.limit.is_none() && a.device_free_told().is_none() {
+        if a.limit.is_none() && a.device_free_known().is_none() {
             device_row(a)
         } else {
             BarRow {

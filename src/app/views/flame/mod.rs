@@ -24,7 +24,6 @@ use vramscope_core::compare::flame::{
     By, Flame, Measure, Node, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
 };
 use vramscope_core::model::{Format, StackTable};
-use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -182,7 +181,7 @@ impl FlameView {
         let measure = match self.measure_of(compared.is_some()) {
             0 => None,
             1 => Some(Measure::LiveAt(cx.shared.cursor)),
-            2 => Some(Measure::LiveAt(cx.data.tables.curves.peak(Quantity::Active).1)),
+            2 => Some(Measure::LiveAt(cx.data.tables.curves.peak_event())),
             3 => Some(Measure::Allocated(from, to)),
             4 => Some(Measure::Churn(from, to)),
             _ => Some(Measure::BytesTimesLife(from, to)),

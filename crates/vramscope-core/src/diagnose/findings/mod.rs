@@ -16,7 +16,7 @@ use crate::anatomy::steps::Steps;
 use crate::diagnose::vendor::Words;
 use crate::inference::Caps;
 use crate::model::{BlockState, Cancelled, DeviceRecording, EventId, Progress, Recording};
-use crate::tables::{DeviceTables, Quantity, StackNames};
+use crate::tables::{DeviceTables, StackNames};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 pub use self::finding::{Class, Evidence, Finding, Place};
@@ -34,7 +34,7 @@ pub struct Findings {
     /// bytes.
     pub ooms_left_out: usize,
     /// Number of these events without the device's free bytes.
-    pub ooms_untold: usize,
+    pub ooms_without_figures: usize,
     /// The steps the rules used.
     pub steps: Steps,
     /// Allocations that the user's own rules put into another role.
@@ -70,7 +70,7 @@ pub fn diagnose(
     rules: &Rules,
     progress: &Progress,
 ) -> Result<Findings, Cancelled> {
-    let peak_event = tables.curves.peak(Quantity::Active).1;
+    let peak_event = tables.curves.peak_event();
     let at_peak = tables.states.at(device, &tables.lifetimes, peak_event);
     let failures = device.events.ooms();
     let caps = Caps::of(device, None, progress)?;
@@ -81,7 +81,7 @@ pub fn diagnose(
         .collect();
     // `ooms` lists every failure, also of those that cannot be examined.
     let ooms_left_out = failures.len() - ooms.len();
-    let ooms_untold = told.len() - ooms.len();
+    let ooms_without_figures = told.len() - ooms.len();
     progress.check()?;
     let roles = Roles::build(recording, device, tables, rules, progress)?;
     let steps = roles.anatomy.steps.clone();
@@ -118,7 +118,7 @@ pub fn diagnose(
     let untold = untold(&input);
     let ooms = input.ooms.into_iter().map(Arc::new).collect();
     let changed_by_rules = input.roles.changed;
-    Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: input.steps, changed_by_rules, untold })
+    Ok(Findings { findings, ooms, ooms_left_out, ooms_without_figures, steps: input.steps, changed_by_rules, untold })
 }
 
 /// Bytes at the peak of unknown role, with what a trace reports from before profiling, and all.
@@ -146,13 +146,13 @@ impl Findings {
     /// Why failures were not examined, one sentence per cause; empty if all were.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
-        let beyond = self.ooms_left_out.saturating_sub(self.ooms_untold);
+        let beyond = self.ooms_left_out.saturating_sub(self.ooms_without_figures);
         let failures = |n: usize| counted(n as u64, "failure was", "failures were");
         let mut told = Vec::new();
-        if self.ooms_untold > 0 {
+        if self.ooms_without_figures > 0 {
             told.push(format!(
                 "{} not examined: the file does not tell what was free on the device.",
-                failures(self.ooms_untold)
+                failures(self.ooms_without_figures)
             ));
         }
         if beyond > 0 {

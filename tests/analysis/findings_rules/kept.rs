@@ -123,6 +123,32 @@ fn layers_that_could_be_checkpointed() {
     assert_eq!(saving.after, (12 * 12 + 3 * 12 + 4 * 24) * MIB);
 }
 
+/// A weight, and three short-lived tensors of one line beside it.
+#[test]
+fn temporaries_of_one_line() {
+    let run = |size: u64, function: &str| {
+        let mut t = Tape::new();
+        let weight = t.stack(&[("/home/me/model.py", "build")]);
+        let work = t.stack(&[("/home/me/ops.py", function)]);
+        t.alloc(300 * MIB, weight);
+        t.role("parameter");
+        let held: Vec<_> = (0..3)
+            .map(|_| {
+                let h = t.alloc(size, work);
+                t.role("temporary");
+                h
+            })
+            .collect();
+        held.into_iter().for_each(|h| t.free(h));
+        t.finish()
+    };
+    let found = said(&run(40 * MIB, "update"), "temporaries");
+    assert_eq!(found.bytes, 120 * MIB);
+    assert!(found.sentence.contains("in 3 tensors of ops.py"), "{}", found.sentence);
+    silent(&run(30 * MIB, "update"), "temporaries");
+    silent(&run(400 * MIB, "cross_entropy"), "temporaries");
+}
+
 /// Equal blocks that stay are weights, whatever server's cache they look like.
 #[test]
 fn weights_are_no_cache() {

@@ -16,7 +16,7 @@ use crate::anatomy::steps::Steps;
 use crate::diagnose::vendor::Words;
 use crate::inference::Caps;
 use crate::model::{BlockState, Cancelled, DeviceRecording, EventId, Progress, Recording};
-use crate::tables::{DeviceTables, StackNames};
+use crate::tables::{DeviceTables, LifetimeId, StackNames};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 pub use self::finding::{Class, Evidence, Finding, Place};
@@ -109,6 +109,13 @@ pub fn diagnose(
         progress.check()?;
         findings.extend((rule.run)(&input));
     }
+    let largest = |f: &Finding| f.place.lifetimes.first().copied();
+    let others: Vec<LifetimeId> = findings
+        .iter()
+        .filter(|f| f.class == Class::Peak && f.rule != self::rules::TEMPORARIES)
+        .flat_map(|f| f.place.lifetimes.iter().copied())
+        .collect();
+    findings.retain(|f| f.rule != self::rules::TEMPORARIES || !largest(f).is_some_and(|id| others.contains(&id)));
     // The last failure comes first: it is the one that the program printed when it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {

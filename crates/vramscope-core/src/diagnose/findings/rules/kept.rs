@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
 use super::shared::{LOSS, SOFTMAX};
 use crate::anatomy::roles::Role;
@@ -101,6 +102,46 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
             .remedy("torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False)")
             .advice("It casts each weight at each use instead of keeping the copy. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
             .check("No block of half a weight's size lives to the end of the forward pass."),
+    ]
+}
+
+/// Temporaries of one line that make the peak. `diagnose` drops it where another rule is about the largest of them.
+pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
+    /// Nothing below one part in this many of the peak is reported.
+    const SHARE: u64 = 4;
+    let lifetimes = &p.tables.lifetimes;
+    // What is still there at the end is not known to be short-lived.
+    let is_one =
+        |id: LifetimeId| p.roles.of(id) == Role::Temporaries && p.stack_of(id).is_some() && lifetimes.gone(id) != NO_EVENT;
+    let (blocks, _) = held(p, |b| is_one(b.lifetime));
+    let mut by_line: FxHashMap<String, (u64, Vec<&BlockAt>)> = FxHashMap::default();
+    for b in blocks {
+        let line = by_line.entry(made_at(p, b.lifetime)).or_default();
+        line.0 += b.size;
+        line.1.push(b);
+    }
+    let Some((line, (bytes, blocks))) = by_line.into_iter().max_by(|a, b| (a.1.0, &b.0).cmp(&(b.1.0, &a.0))) else {
+        return Vec::new();
+    };
+    let peak = peak(p);
+    if bytes < LEAST || bytes.saturating_mul(SHARE) < peak {
+        return Vec::new();
+    }
+    let finding = Finding::new(TEMPORARIES, Class::Peak, "Short-lived tensors of one line make the peak", bytes);
+    vec![
+        finding
+            .says(format!(
+                "{} of the {} at the peak are in {} of {line} that {} freed soon after.",
+                Bytes(bytes),
+                Bytes(peak),
+                counted(blocks.len() as u64, "tensor", "tensors"),
+                if blocks.len() == 1 { "is" } else { "are" }
+            ))
+            .bytes_of("short-lived", bytes)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .advice("Compute it in chunks or in place, or let torch.compile fuse what the line computes.")
+            .check("The peak falls by about what these tensors hold."),
     ]
 }
 

@@ -42,6 +42,8 @@ pub struct Rule {
 
 /// The rule whose finding comes before all others, because it puts them in doubt.
 pub(super) const TRUNCATED: &str = "truncated";
+/// The rule that is silent about blocks that another finding is about.
+pub(super) const TEMPORARIES: &str = "temporaries";
 
 /// Every rule, by class.
 pub const RULES: &[Rule] = &[
@@ -384,6 +386,16 @@ pub const RULES: &[Rule] = &[
         measured: "",
         shown_by: "generated: four blocks a layer from one line",
         run: kept::written_out,
+    },
+    Rule {
+        name: TEMPORARIES,
+        class: Class::Peak,
+        finds: "Short-lived tensors of one line that make the peak",
+        when: "temporaries of one line at the peak, freed before the recording ends: ≥ 64 MiB and ≥ 25 % of it, and no other finding is about the largest of them",
+        source: "measured on published recordings",
+        measured: "",
+        shown_by: "generated: three temporaries beside a weight",
+        run: kept::temporaries,
     },
     Rule {
         name: "optimizer_state",

@@ -262,11 +262,11 @@ impl Command {
                 says("One event on").key(NONE, Key::Period).key(NONE, Key::ArrowRight).needs(Needs::Recording).by_press()
             }
             C::SetMarker(0) => says("Set marker A at the cursor")
-                .tip("Leaks lists what was born after A and lives at B; Compare shows what changed between them.")
+                .tip("Leaks lists what was allocated after A and lives at B; Compare shows what changed between them.")
                 .key(SHIFT, Key::A)
                 .needs(Needs::Recording),
             C::SetMarker(_) => says("Set marker B at the cursor")
-                .tip("Leaks lists what was born after A and lives at B; Compare shows what changed between them.")
+                .tip("Leaks lists what was allocated after A and lives at B; Compare shows what changed between them.")
                 .key(SHIFT, Key::B)
                 .needs(Needs::Recording),
             C::ClearMarkers => says("Clear the markers A and B").key(SHIFT, Key::X).needs(Needs::Recording),

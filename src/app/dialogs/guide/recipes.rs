@@ -20,7 +20,7 @@ const RECIPES: [Recipe; 10] = [
         name: "Any program, when it fails",
         code: "vramscope run --at-oom snapshots train.py\nvramscope run --at-oom snapshots torchrun --nproc-per-node 8 train.py",
         is_python: false,
-        text: "The program needs no change. Each rank leaves a snapshot when memory runs out, at an error that nobody catches, and when it is \
+        text: "The program needs no change. Each rank leaves a snapshot when memory runs out, at an uncaught error, and when it is \
                ended; `vramscope snap PID` asks for one. It keeps the newest 100,000 events.",
         of_lines: &["vramscope run", "vramscope snap", "out_of_memory_observer"],
     },

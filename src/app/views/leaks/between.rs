@@ -1,4 +1,4 @@
-//! What was born after A and is alive at B.
+//! What was allocated after A and is alive at B.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl LeaksView {
         };
         let key = (a.min(b), a.max(b));
         let data = Arc::clone(cx.data);
-        let shown = self.between.get(cx.jobs, "born after A", &key, move |_| {
+        let shown = self.between.get(cx.jobs, "allocated after A", &key, move |_| {
             let stacks = &data.recording.stacks;
             let rows: Vec<BetweenRow> = between(data.device(), &data.tables, key.0, key.1)
                 .into_iter()
@@ -61,7 +61,7 @@ impl LeaksView {
         let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt("between"));
         label::paragraph(&mut lines, &Bytes(found.bytes).to_string(), Type::Display, t.text1);
         let sentence = format!(
-            "in *{}* born after A (event {}) and alive at B (event {}), from {}.",
+            "in *{}* allocated after A (event {}) and alive at B (event {}), from {}.",
             counted(found.blocks, "block", "blocks"),
             count(u64::from(key.0)),
             count(u64::from(key.1)),
@@ -72,7 +72,7 @@ impl LeaksView {
         ui.add_space(lines.min_rect().height() + 10.0);
         pane::rule(ui);
         if found.rows.is_empty() {
-            pane::empty_state(ui, "Everything that was born after A had been freed by B.", None);
+            pane::empty_state(ui, "Everything that was allocated after A had been freed by B.", None);
             return;
         }
         self.table(ui, cx, &found);
@@ -100,7 +100,7 @@ impl LeaksView {
             _ => None,
         };
         let greatest = found.rows.first().map_or(1, |r| r.found.bytes) as f64;
-        let out = Table::new("born after A", &columns).sorted(sorted.0, sorted.1).selected(selected).show(
+        let out = Table::new("allocated after A", &columns).sorted(sorted.0, sorted.1).selected(selected).show(
             ui,
             rows.len(),
             |row| {
@@ -144,7 +144,7 @@ impl LeaksView {
     fn no_markers(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         pane::empty_state(
             ui,
-            "Set A before the work and B after it: press Shift A and Shift B at the cursor, or right click in the timeline. Listed here is what was born after A and is still alive at B.",
+            "Set A before the work and B after it: press Shift A and Shift B at the cursor, or right click in the timeline. Listed here is what was allocated after A and is still alive at B.",
             None,
         );
         ui.add_space(12.0);

@@ -1,4 +1,4 @@
-//! Leaks: what survives its step, by call stack, with slope and confidence; and what was born after A and is alive at B.
+//! Leaks: what survives its step, by call stack, with slope and confidence; and what was allocated after A and is alive at B.
 
 mod between;
 mod layout;
@@ -42,7 +42,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ),
         ("a step", "what a step adds on average, the first and last steps left aside"),
         ("fit", "how well a line through what has survived fits, 0 to 1"),
-        ("A, B", "Shift A and Shift B set them at the cursor; the list shows what was born after A and lives at B"),
+        ("A, B", "Shift A and Shift B set them at the cursor; the list shows what was allocated after A and lives at B"),
         ("click", "select the stack in all views"),
     ],
     create: || Box::new(LeaksView::default()),
@@ -72,7 +72,7 @@ struct LeaksView {
     rows: Vec<usize>,
 }
 
-const SHOWS: [&str; 2] = ["growth over steps", "born after A, alive at B"];
+const SHOWS: [&str; 2] = ["growth over steps", "allocated after A, alive at B"];
 
 impl View for LeaksView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
@@ -123,7 +123,7 @@ impl View for LeaksView {
         }
         let Some(found) = shown.value else { return };
         if let Some(why) = &found.cannot_tell {
-            let sentence = format!("{why} Or choose \u{201c}born after A, alive at B\u{201d} above. A longer history:");
+            let sentence = format!("{why} Or choose \u{201c}allocated after A, alive at B\u{201d} above. A longer history:");
             let line = cx.words().say(vramscope_core::diagnose::limits::RECORD);
             pane::empty_state(ui, &sentence, Some(&line));
             return;

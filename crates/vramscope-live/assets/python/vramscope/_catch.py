@@ -1,7 +1,7 @@
 """Catches the moment at which a program fails: what `vramscope run --at-oom DIR` puts into it, and `vramscope.on_oom(DIR)`.
 
 From the first use of CUDA on, PyTorch records its allocations into a ring. A snapshot is written at the first out-of-memory error (also
-one that the program catches), at an error that nobody catches, at SIGTERM and SIGINT, and when `vramscope snap` asks. The error, the
+one that the program catches), at an uncaught error, at SIGTERM and SIGINT, and when `vramscope snap` asks. The error, the
 exit code and what the program does with its signals stay as they are. A process that does not use CUDA itself, such as a worker that
 loads data, has none of this.
 """
@@ -221,7 +221,7 @@ class Catcher:
         except BaseException:
             pass
 
-    # ------------------------------------------------------------ errors that nobody catches
+    # ------------------------------------------------------------ uncaught errors
 
     def hook(self, kind, error, trace):
         if self.is_ours():

@@ -9,6 +9,7 @@ use crate::app::state::document_id::DocumentId;
 use crate::app::state::shared::{Axis, SharedViewState};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, PixelColumn};
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
@@ -72,7 +73,7 @@ pub(in crate::app) fn page(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, 
     };
     let room = Rect::from_min_max(pos2(plot.left(), rect.top() + 20.0), pos2(cancel.left() - 12.0, rect.top() + 44.0));
     label::text_in(ui.painter(), room, &words, Type::Lead, tokens.text1);
-    stages(ui, tokens, loading, Rect::from_min_max(pos2(plot.left(), rect.top() + 52.0), pos2(plot.right(), rect.top() + 72.0)));
+    stages(ui, tokens, loading, plot.down(rect.top() + 52.0, rect.top() + 72.0));
     provisional(ui, tokens, loading, fraction, plot);
 }
 

@@ -15,6 +15,7 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::{label, term};
@@ -204,14 +205,8 @@ fn line(
     let inner = rect.shrink2(vec2(16.0, 0.0));
     let names = if wide { NAMES } else { inner.width() };
     let first = egui::Rect::from_min_size(inner.min, vec2(names, if wide { height } else { 22.0 }));
-    let value = label::text_in_right(ui.painter(), first, figure, Type::Mono, t.text1);
-    let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
-    label::text_in(ui.painter(), room, name, kind, t.text1);
-    let bar = if wide {
-        egui::Rect::from_min_max(egui::pos2(first.right() + 16.0, inner.top()), inner.max)
-    } else {
-        egui::Rect::from_min_max(egui::pos2(inner.left(), first.bottom()), egui::pos2(inner.right(), first.bottom() + 14.0))
-    };
+    label::pair(ui.painter(), first, (name, kind, t.text1), (figure, Type::Mono, t.text1));
+    let bar = if wide { inner.with_min_x(first.right() + 16.0) } else { inner.down(first.bottom(), first.bottom() + 14.0) };
     draw(ui.painter(), bar);
     response
 }

@@ -57,6 +57,14 @@ pub struct ViewContext<'a> {
 }
 
 impl ViewContext<'_> {
+    /// Says what the pointer is on in a view; once, when it leaves, that it is on nothing.
+    pub fn hover(&self, is_hovering: &mut bool, item: Option<Item>) {
+        if (item.is_some() && self.shared.hovered != item) || (item.is_none() && *is_hovering) {
+            self.actions.send(Action::Hover(item));
+        }
+        *is_hovering = item.is_some();
+    }
+
     /// What the vendor of the device in front calls things.
     pub fn words(&self) -> &'static Words {
         Words::of(self.data.device())

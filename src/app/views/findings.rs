@@ -16,6 +16,7 @@ use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Type, text};
 use crate::app::widgets::button::{Push, link_with, selector};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::row;
 use crate::app::widgets::{label, term};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
@@ -310,7 +311,7 @@ fn finding_ui(
             ui.painter().galley(rect.min + vec2(0.0, above), title, t.text1);
             let last = rect.with_min_y(rect.bottom() - 16.0);
             if fits {
-                label::text_in_right(ui.painter(), last, &figure, Type::Mono, ink);
+                label::figure(ui.painter(), last, &figure, ink);
             } else {
                 label::text_in(ui.painter(), last, &figure, Type::Mono, ink);
             }
@@ -367,8 +368,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
         job.wrap.max_width = ui.available_width();
         let value = ui.painter().layout_job(job);
         let height = if fits { 20.0 } else { 20.0 + value.size().y };
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
-        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{}: {}", e.label, e.value)));
+        let (rect, response) = row::told(ui, height, egui::Role::Label, || format!("{}: {}", e.label, e.value));
         label::text_in(ui.painter(), rect.with_max_y(rect.top() + 20.0), &e.label, Type::Body, t.text2);
         let top = if fits { rect.center().y - value.size().y / 2.0 } else { rect.top() + 18.0 };
         ui.painter().galley(egui::pos2(rect.right(), top), value, ink);
@@ -450,9 +450,7 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        let value = label::text_in_right(ui.painter(), rect, value, Type::Mono, t.text1);
-        let room = egui::Rect::from_min_max(rect.min, egui::pos2(value.left() - 8.0, rect.bottom()));
-        label::text_in(ui.painter(), room, name, kind, ink);
+        label::pair(ui.painter(), rect, (name, kind, ink), (value, Type::Mono, t.text1));
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, name));
         response
     };

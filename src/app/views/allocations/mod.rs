@@ -262,7 +262,7 @@ impl Allocations {
         let columns = layout::columns(area.width() - BAR, known);
         let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
         self.header(ui, header, &columns);
-        let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
+        let body = area.with_min_y(header.bottom());
         if !body.is_positive() {
             return;
         }
@@ -316,19 +316,7 @@ impl Allocations {
             }
         }
         focus_ring(ui, &table, 0);
-        match hovered {
-            Some(id) => {
-                self.is_hovering = true;
-                if cx.shared.hovered != Some(Item::Lifetime(id)) {
-                    cx.actions.send(Action::Hover(Some(Item::Lifetime(id))));
-                }
-            }
-            None if self.is_hovering => {
-                self.is_hovering = false;
-                cx.actions.send(Action::Hover(None));
-            }
-            None => {}
-        }
+        cx.hover(&mut self.is_hovering, hovered.map(Item::Lifetime));
     }
 
     /// Arrows, page keys and Enter while the table has the focus.

@@ -9,6 +9,7 @@ use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::role_words;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::term;
@@ -151,7 +152,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             for (size, is_hole) in pieces {
                 let whole = size as f32 * unit;
                 let w = if is_hole { whole } else { whole.min(picture.width() - (b.before + b.after) as f32 * unit) };
-                let r = Rect::from_min_max(pos2(x, picture.top()), pos2(x + w, picture.bottom()));
+                let r = picture.across(x, x + w);
                 if is_hole && size > 0 {
                     batch.hole(r, t.s2, t.hatch, t.line2);
                 } else if !is_hole {

@@ -43,7 +43,7 @@ pub(super) struct Parts {
 pub(super) fn columns(pane: Rect) -> Option<(Rect, Rect)> {
     (pane.width() >= WIDE).then(|| {
         let x = pane.left() + 320.0f32.min(pane.width() * 0.4);
-        (Rect::from_min_max(pane.min, pos2(x, pane.bottom())), Rect::from_min_max(pos2(x + 1.0, pane.top()), pane.max))
+        (pane.with_max_x(x), pane.with_min_x(x + 1.0))
     })
 }
 
@@ -71,10 +71,10 @@ pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
     let rest = strip(second.bottom(), below);
     let (table, settings) = if beside {
         let x = (rest.left() + rest.width() * 0.58).round();
-        (Rect::from_min_max(rest.min, pos2(x, rest.bottom())), Rect::from_min_max(pos2(x + 1.0, rest.top()), rest.max))
+        (rest.with_max_x(x), rest.with_min_x(x + 1.0))
     } else {
         let y = (rest.top() + below * 0.5).round();
-        (Rect::from_min_max(rest.min, pos2(rest.right(), y)), Rect::from_min_max(pos2(rest.left(), y), rest.max))
+        (rest.with_max_y(y), rest.with_min_y(y))
     };
     let shown = |rect: Rect| (rect.height() > 0.0).then_some(rect);
     Parts { request: shown(first), holes: shown(second), table, settings, height: request + holes + below }

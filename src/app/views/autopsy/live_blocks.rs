@@ -16,7 +16,9 @@ use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::row;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::roles::{ByRole, Role};
@@ -44,7 +46,7 @@ fn row(
     let p = ui.painter();
     let figures = 250.0f32.min(rect.width() * 0.5);
     let names = (rect.width() * 0.42).clamp(90.0, 340.0);
-    let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
+    let cell = |from: f32, to: f32| rect.across(from, to);
     // The line number at its end tells most.
     let room = cell(rect.left() + 16.0, rect.left() + names);
     label::text_in(p, room, &label::without_middle(p, name, Type::Mono, room.width()), Type::Mono, t.text1);
@@ -54,19 +56,18 @@ fn row(
     }
     let right = rect.right() - 16.0;
     let share = bytes as f64 / total.max(1) as f64 * 100.0;
-    label::text_in_right(p, cell(right - 52.0, right), &format!("{share:.1} %"), Type::Mono, t.text2);
-    label::text_in_right(p, cell(right - 150.0, right - 60.0), &Bytes(bytes).to_string(), Type::Mono, t.text1);
-    label::text_in_right(p, cell(right - figures + 16.0, right - 158.0), &count(blocks), Type::Mono, t.text3);
+    label::figure(p, cell(right - 52.0, right), &format!("{share:.1} %"), t.text2);
+    label::figure(p, cell(right - 150.0, right - 60.0), &Bytes(bytes).to_string(), t.text1);
+    label::figure(p, cell(right - figures + 16.0, right - 158.0), &count(blocks), t.text3);
     response
 }
 
 /// The captions of the columns of [`row`].
 fn head(ui: &mut Ui, cx: &ViewContext<'_>, name: &str) {
     let t = cx.tokens;
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let rect = row::line(ui, ROW);
     let p = ui.painter();
-    let until =
-        |right: f32| egui::Rect::from_min_max(egui::pos2(rect.left() + 16.0, rect.top()), egui::pos2(right, rect.bottom()));
+    let until = |right: f32| rect.across(rect.left() + 16.0, right);
     let right = rect.right() - 16.0;
     label::text_in(p, until(right), name, Type::Caption, t.text3);
     for (caption, at) in [("share", right), ("live", right - 60.0), ("blocks", right - 158.0)] {
@@ -153,7 +154,7 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let (device, tables, state) = (cx.data.device(), &cx.data.tables, &case.state);
     let greatest = case.largest.first().map_or(1, |&i| state.blocks[i].size).max(1);
     let columns = |rect: egui::Rect| {
-        let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
+        let cell = |from: f32, to: f32| rect.across(from, to);
         let wide = (rect.width() * 0.22).clamp(90.0, 200.0);
         let (left, right) = (rect.left() + 16.0, rect.right() - 16.0);
         let more = cell(right - wide, right);
@@ -162,7 +163,7 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         let bar = cell(left + wide + 8.0, size.left() - 12.0);
         [cell(left, left + wide), bar, size, age, more]
     };
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let rect = row::line(ui, ROW);
     let p = ui.painter();
     let at = columns(rect);
     let place = if cx.data.names.is_empty() { "block" } else { "allocated at" };
@@ -189,9 +190,9 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 let colour = cx.colours.of(cx.data, block.lifetime, state.event, t);
                 Bar::new(greatest as f64).part(block.size as f64, colour).paint(p, t, at[1]);
             }
-            label::text_in_right(p, at[2], &Bytes(block.size).to_string(), Type::Mono, t.text1);
+            label::figure(p, at[2], &Bytes(block.size).to_string(), t.text1);
             let age = age(device, &tables.lifetimes, block.lifetime, state.event);
-            label::text_in_right(p, at[3], &age.to_string(), Type::Mono, t.text2);
+            label::figure(p, at[3], &age.to_string(), t.text2);
             label::text_in(p, at[4], &more.join(" \u{b7} "), Type::Caption, t.text3);
             let response = match cx.data.recording.addresses().is_known() {
                 true => response.on_hover_text(Address(block.address).to_string()),

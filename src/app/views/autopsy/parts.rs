@@ -5,8 +5,10 @@ use egui::{ScrollArea, Sense, Ui, vec2};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::row;
 use vramscope_core::diagnose::oom::{Autopsy, Fits, Part};
 use vramscope_core::units::{Bytes, count};
 
@@ -21,13 +23,13 @@ pub(super) fn parts(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     ui.add_space(8.0);
     PaneHeader::new("The request in parts").caption("one after the other, each on its own").show(ui, |_| {});
     let columns = |rect: egui::Rect| {
-        let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
+        let cell = |from: f32, to: f32| rect.across(from, to);
         let (left, right) = (rect.left() + 16.0, rect.right() - 16.0);
         let outcome = cell(right - 168.0, right);
         let size = cell(outcome.left() - 90.0, outcome.left() - 12.0);
         [cell(left, left + 56.0), cell(left + 64.0, size.left() - 12.0), size, outcome]
     };
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let rect = row::line(ui, ROW);
     let at = columns(rect);
     let p = ui.painter();
     label::text_in(p, at[0], "parts", Type::Caption, t.text3);
@@ -68,7 +70,7 @@ pub(super) fn parts(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
                 }
                 bar.paint(p, t, at[1]);
             }
-            label::text_in_right(p, at[2], &Bytes(bytes).to_string(), Type::Mono, ink);
+            label::figure(p, at[2], &Bytes(bytes).to_string(), ink);
             let face = if fits == Fits::AsItWas { Type::Strong } else { Type::Body };
             label::text_in_right(p, at[3], outcome, face, ink);
         }

@@ -6,6 +6,7 @@ use super::case::{Case, CaseKind};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::axis;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::term;
@@ -227,7 +228,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     let rest = rows.iter().filter(|r| !matches!(r.fill, Fill::Room | Fill::RoomFrom(_))).map(|r| r.bytes).max().unwrap_or(0);
     let all = rows.iter().map(|r| r.bytes).max().unwrap_or(0);
     let greatest = (if rest == 0 { all } else { all.min(rest.saturating_mul(2)).max(rest) }).max(1) as f64 * 1.08;
-    let plot = Rect::from_min_max(pos2(rect.left() + 168.0, rect.top() + 10.0), pos2(rect.right() - 130.0, rect.bottom() - 24.0));
+    let plot = rect.inset(168.0, 10.0, 130.0, 24.0);
     if plot.width() < 80.0 || plot.height() < 60.0 {
         return;
     }

@@ -19,6 +19,7 @@ use crate::app::state::compared::Source;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button;
 use crate::app::widgets::button::Push;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane;
 use curves::Align;
 use layout::Order;
@@ -136,7 +137,7 @@ impl View for CompareView {
         let (left, right) = layout::areas(pane_rect);
         pane::inside(ui, left, "summary", |ui| side::show(ui, cx, &compared, self.why(cx)));
         let between = if left.right() < right.left() {
-            Rect::from_min_max(egui::pos2(left.right(), left.top()), egui::pos2(right.left(), left.bottom()))
+            left.across(left.right(), right.left())
         } else {
             Rect::from_min_max(left.left_bottom(), right.right_top())
         };

@@ -84,7 +84,7 @@ impl CompareView {
         // Whole rows under the header: what is cut in half cannot be read.
         let high = ui.max_rect().height() - footer;
         let high = if (rows.len() + 1) as f32 * ROW > high && high > 3.0 * ROW { (high / ROW).floor() * ROW } else { high };
-        let body = Rect::from_min_max(ui.max_rect().min, pos2(ui.max_rect().right(), ui.max_rect().top() + high));
+        let body = ui.max_rect().with_max_y(ui.max_rect().top() + high);
         let greatest = self.rows.greatest as f64;
         let mut table = Table::new("changes", &columns).selected(selected);
         if let Some(column) = sorted {
@@ -115,12 +115,12 @@ impl CompareView {
                     };
                     let colour = if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) };
                     for &(column, cell) in cells {
-                        let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                        let figure = |text: &str, ink| label::figure(p, cell, text, ink);
                         let mib = |n| size.figure(n);
                         match column {
                             0 => {
                                 let swatch = swatch(g, t, is_lit).paint(p, t, cell.left_center());
-                                let room = Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max);
+                                let room = cell.with_min_x(swatch.right() + 6.0);
                                 names.allocated_in.paint(p, t, room, names.called_from.is_none());
                             }
                             1 => {
@@ -131,9 +131,7 @@ impl CompareView {
                             2 => {
                                 figure(&mib(a), if is_lit { t.text2 } else { t.text3 });
                             }
-                            3 => {
-                                figure(&mib(b), quiet);
-                            }
+                            3 => figure(&mib(b), quiet),
                             4 => {
                                 // Equal sums of blocks without a stack are no sign that they are the same.
                                 let is_known = change != 0 || g.is_told(&compared.diff) || compared.diff.alike_in(g) == b;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
@@ -16,6 +16,7 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::button::menu_item;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
 use vramscope_core::tables::NO_EVENT;
@@ -159,7 +160,7 @@ impl HeatmapView {
     pub(super) fn address_axis(&mut self, ui: &Ui, canvas: &paint::Canvas<'_>) {
         let Map::Addresses(map) = &canvas.picture.map else { return };
         let area = canvas.areas.map;
-        let labels = Rect::from_min_max(pos2(canvas.painter.clip_rect().left(), area.top()), area.left_bottom());
+        let labels = area.across(canvas.painter.clip_rect().left(), area.left());
         let response = ui.interact(labels, ui.scope_id().with("heatmap addresses"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Addresses shown"));
         if response.drag_started() {

@@ -88,7 +88,7 @@ impl SamplesAlone {
                 tip(cx.tokens, &bands, pointed, us).show_at(&response, response.id.with("tip"), p);
             }
         }
-        let row = Rect::from_min_max(pos2(pane.left(), pane.bottom() - 26.0), pane.max);
+        let row = pane.with_min_y(pane.bottom() - 26.0);
         let mut child = ui.new_child(egui::UiBuilder::new().id_salt("samples legend").max_rect(row));
         let when = at_us.map_or_else(|| "at the end".to_owned(), |us| format!("at {} UTC", time_of_day(us)));
         let _ = legend_row(&mut child, "", 16.0, &entries(cx.tokens, &shown), &when);

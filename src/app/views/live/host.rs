@@ -4,6 +4,7 @@ use egui::{Align2, Rect, Ui, pos2};
 
 use super::paint::Plot;
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use vramscope_core::model::{HostPoint, LiveTrack, ProcessTrack};
@@ -36,7 +37,7 @@ pub(super) fn strip(ui: &Ui, t: &Tokens, plot: &Plot, rect: Rect, process: &Proc
     let caption = format!("Host memory of {} {pid}: {now}", process.name);
     let line = Rect::from_min_max(pos2(plot.area.left(), rect.top()), pos2(rect.right(), rect.top() + 16.0));
     label::text_in(p, line, &caption, Type::Caption, t.text3);
-    let area = Rect::from_min_max(pos2(plot.area.left(), rect.top() + 20.0), pos2(plot.area.right(), rect.bottom() - 8.0));
+    let area = plot.area.down(rect.top() + 20.0, rect.bottom() - 8.0);
     let most = process.host.iter().map(|h| parts(h).0 + parts(h).1).max().unwrap_or(0);
     if area.height() < 8.0 || most == 0 {
         return;

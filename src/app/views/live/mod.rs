@@ -23,6 +23,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane;
 use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::row;
 use crate::app::widgets::viewport::Scale;
 use layout::{Band, Peaks, areas, sample_at, top_of_axis};
 use paint::{Plot, colour};
@@ -196,8 +197,7 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
         crate::app::widgets::label::text_in(ui.painter(), line, trouble, Type::Body, t.amber);
     }
     ui.add_space(if trouble.is_some() { 24.0 } else { 16.0 });
-    let (row, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, paint::spoken(bands, capacity)));
+    let (row, _) = row::told(ui, 28.0, Role::Label, || paint::spoken(bands, capacity));
     paint::device_bar(ui, t, row.shrink2(vec2(16.0, 0.0)), bands, capacity, track.peak.map(|p| p.0));
     ui.add_space(8.0);
     let entries: Vec<LegendEntry> = Band::ALL
@@ -286,7 +286,7 @@ impl LiveView {
         }
         paint::marks(ui, t, &plot, track);
         if let Some(process) = host {
-            let strip = Rect::from_min_max(pos2(inner.left(), inner.bottom() - below), inner.max);
+            let strip = inner.with_min_y(inner.bottom() - below);
             host::strip(ui, t, &plot, strip, process, at_us);
         }
         let is_hovered = response.hovered() && !response.dragged();

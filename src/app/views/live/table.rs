@@ -1,6 +1,6 @@
 //! The table of processes at the cursor, with figures of the driver and of PyTorch.
 
-use egui::{Align, Align2, Layout, Rect, Sense, Ui, UiBuilder, pos2, vec2};
+use egui::{Align, Align2, Layout, Rect, Ui, UiBuilder, pos2};
 
 use super::LiveView;
 use super::layout::Band;
@@ -11,8 +11,10 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::Push;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::row;
 use crate::app::widgets::row::ListRow;
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
@@ -85,7 +87,7 @@ impl LiveView {
             None => format!("{caption} · {} on this device", present.len()),
         };
         PaneHeader::new("Processes").caption(&caption).show(ui, |_| {});
-        let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
+        let head = row::line(ui, 24.0);
         let columns = place(head, bands);
         let p = ui.painter();
         let y = head.center().y;
@@ -124,7 +126,7 @@ impl LiveView {
             let peak = track.peak.map(|p| p.0);
             quiet_row(ui, t, "driver and firmware", bands.driver, bands, Some(Band::Driver), None, "NVML reserved");
             quiet_row(ui, t, "unattributed", bands.unattributed, bands, Some(Band::Unattributed), None, &nobodys);
-            let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
+            let rect = row::line(ui, 32.0);
             let columns = place(rect, bands);
             let p = ui.painter();
             p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
@@ -166,7 +168,7 @@ impl LiveView {
         label::text(p, pos2(columns.pid, y), Align2::RIGHT_CENTER, &process.pid.to_string(), Type::Mono, ink);
         let split = point.torch.map(|m| (m, point.used.unwrap_or(m.reserved).saturating_sub(m.reserved)));
         let right = columns.share.map_or(columns.numbers[0] - 90.0, |s| s.0) - 12.0;
-        let room = Rect::from_min_max(pos2(columns.command, rect.top()), pos2(right, rect.bottom()));
+        let room = rect.across(columns.command, right);
         let shown = match &process.container {
             Some(container) => format!("{}   {container}", process.command),
             None if process.command.is_empty() => process.name.clone(),
@@ -207,7 +209,7 @@ impl LiveView {
         if helper != HelperState::Absent {
             label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, "helper", Type::Body, t.text2);
         } else if can_attach {
-            let place = Rect::from_min_max(pos2(columns.numbers[6] - 80.0, rect.top()), pos2(columns.numbers[6], rect.bottom()));
+            let place = rect.across(columns.numbers[6] - 80.0, columns.numbers[6]);
             let mut child = ui.new_child(
                 UiBuilder::new().id_salt(("attach", index)).max_rect(place).layout(Layout::right_to_left(Align::Center)),
             );
@@ -278,7 +280,7 @@ fn quiet_row(
     peak: Option<u64>,
     source: &str,
 ) {
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
+    let rect = row::line(ui, 32.0);
     let columns = place(rect, bands);
     let p = ui.painter();
     let y = rect.center().y;

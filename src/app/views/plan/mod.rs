@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Stroke, Ui, pos2};
+use egui::{Rect, Stroke, Ui};
 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, segmented};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane::{self, PaneHeader};
 use inputs::State;
 use model::PlanView;
@@ -233,8 +234,7 @@ impl PlanView {
                 self.ask_size(ui, cx, scene);
             }
         });
-        let line =
-            Rect::from_min_max(pos2(areas.below.left(), areas.below.top() - 1.0), pos2(areas.below.right(), areas.below.top()));
+        let line = areas.below.down(areas.below.top() - 1.0, areas.below.top());
         ui.painter().rect_filled(line, 0, t.line);
         let has_right = areas.right.is_some();
         pane::inside(ui, areas.below, "plan below", |ui| self.below(ui, cx, scene, has_right));

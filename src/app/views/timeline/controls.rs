@@ -14,6 +14,7 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button;
 use crate::app::widgets::button::Push;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use vramscope_core::tables::stack_text;
@@ -117,7 +118,7 @@ impl Timeline {
             }
             if response.hovered() || !is_open {
                 let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };
-                icon.paint(canvas.painter, pos2(place.left() + 6.0, place.center().y), 10.0, cx.tokens.text3);
+                icon.paint(canvas.painter, place.middle(place.left() + 6.0), 10.0, cx.tokens.text3);
             }
             if response.clicked() {
                 let mut tracks = cx.shared.tracks;

@@ -173,10 +173,9 @@ impl Canvas<'_> {
         let mut batch = Batch::new(&painter);
         let pixel = batch.pixel();
         let (edges, lines) = outlined(&drawn, pixel, is_selected);
-        let flat = |v: f32| PixelColumn { top: v, bottom: v, last: v };
-        let tops: Vec<_> = edges.iter().map(|e| e.map(|e| flat(e.0))).collect();
-        let bottoms: Vec<_> = edges.iter().map(|e| e.map(|e| flat(e.1))).collect();
-        let middles: Vec<_> = lines.iter().map(|l| l.map(flat)).collect();
+        let tops: Vec<_> = edges.iter().map(|e| e.map(|e| PixelColumn::level(e.0))).collect();
+        let bottoms: Vec<_> = edges.iter().map(|e| e.map(|e| PixelColumn::level(e.1))).collect();
+        let middles: Vec<_> = lines.iter().map(|l| l.map(PixelColumn::level)).collect();
         let widths: &[(f32, Color32)] = if is_selected { &[(4.0, self.tokens.s1), (1.5, ink)] } else { &[(1.0, ink)] };
         for &(width, colour) in widths {
             batch.curve(&tops, rect.left(), width, colour);

@@ -224,7 +224,7 @@ impl WhatIfView {
 
     fn tools(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let rect = ui.max_rect();
-        let line = Rect::from_min_max(rect.min, egui::pos2(rect.right(), rect.top() + 40.0)).shrink2(vec2(16.0, 8.0));
+        let line = rect.with_max_y(rect.top() + 40.0).shrink2(vec2(16.0, 8.0));
         let mut row = ui.new_child(UiBuilder::new().max_rect(line).layout(Layout::right_to_left(Align::Center)));
         row.spacing_mut().item_spacing.x = 8.0;
         let field = Field::new("Limit").hint("24 GiB").mono().width(110.0).height(24.0);
@@ -240,7 +240,7 @@ impl WhatIfView {
         let mut left = ui.new_child(
             UiBuilder::new()
                 .id_salt("new")
-                .max_rect(Rect::from_min_max(line.min, egui::pos2(row.min_rect().left() - 8.0, line.bottom())))
+                .max_rect(line.with_max_x(row.min_rect().left() - 8.0))
                 .layout(Layout::left_to_right(Align::Center)),
         );
         left.spacing_mut().item_spacing.x = 8.0;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Color32, Pos2, Rect, pos2};
+use egui::{Align2, Color32, Pos2, Rect};
 
 use super::lane::{Hit, Lane, Shared};
 use crate::app::jobs::Derived;
@@ -13,6 +13,7 @@ use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::Window;
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
@@ -162,20 +163,12 @@ impl Canvas<'_> {
             // The last one needs no space for a "+n" after it.
             let rest = if left > 1 { 16.0 + label::width(self.painter, &text, Type::Mono) } else { 0.0 };
             if x + width + rest > row.right() {
-                label::text(self.painter, pos2(x, row.center().y), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
+                label::text(self.painter, row.middle(x), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
                 break;
             }
-            Swatch::Fill(colour(t, category)).paint(self.painter, t, pos2(x, row.center().y));
-            let named =
-                label::text(self.painter, pos2(x + 16.0, row.center().y), Align2::LEFT_CENTER, &name, Type::Caption, t.text2);
-            label::text(
-                self.painter,
-                pos2(named.right() + 6.0, row.center().y),
-                Align2::LEFT_CENTER,
-                &value,
-                Type::Mono,
-                t.text1,
-            );
+            Swatch::Fill(colour(t, category)).paint(self.painter, t, row.middle(x));
+            let named = label::text(self.painter, row.middle(x + 16.0), Align2::LEFT_CENTER, &name, Type::Caption, t.text2);
+            label::text(self.painter, row.middle(named.right() + 6.0), Align2::LEFT_CENTER, &value, Type::Mono, t.text1);
             x += width + 16.0;
         }
     }

@@ -14,8 +14,7 @@ use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::section;
-use crate::app::widgets::row;
-use crate::app::widgets::row::ListRow;
+use crate::app::widgets::row::{self, ListRow};
 use vramscope_core::diagnose::explain::{Explanation, explain};
 use vramscope_core::formats::oom_message;
 

@@ -11,9 +11,10 @@ use crate::app::jobs::Jobs;
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::state::action::{Action, Actions};
 use crate::app::state::selection::Item;
-use crate::app::state::shared::SharedViewState;
+use crate::app::state::shared::{Axis, SharedViewState, domain};
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Tokens;
+use crate::app::widgets::viewport::{Intent, PanZoom, Scale};
 use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::findings::Findings;
 use vramscope_core::diagnose::vendor::Words;
@@ -63,6 +64,18 @@ impl ViewContext<'_> {
             self.actions.send(Action::Hover(item));
         }
         *is_hovering = item.is_some();
+    }
+
+    /// Zooms or pans the window of time that views share.
+    pub fn move_window(&self, intent: &Intent, x: &Scale) {
+        let (first, last) = domain(self.data.device(), self.shared.axis);
+        let least = if self.shared.axis == Axis::Event { 8.0 } else { 20.0 };
+        let mut time = PanZoom::new(first, last).with_least(least);
+        time.show(self.shared.from, self.shared.to);
+        if time.apply(intent, x, false) {
+            let (from, to) = time.visible();
+            self.actions.send(Action::SetWindow(from, to));
+        }
     }
 
     /// What the vendor of the device in front calls things.

@@ -16,8 +16,7 @@ use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Type, text};
 use crate::app::widgets::button::{Push, link_with, selector};
 use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::row;
-use crate::app::widgets::{label, term};
+use crate::app::widgets::{label, row, term};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
 use vramscope_core::diagnose::oom::{

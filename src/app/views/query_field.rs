@@ -9,8 +9,7 @@ use crate::app::widgets::button::icon_button;
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::row;
+use crate::app::widgets::{label, row};
 use vramscope_core::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 
 /// Height of the strip with the field.

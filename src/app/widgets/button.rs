@@ -279,6 +279,15 @@ pub fn menu_item(ui: &mut Ui, text: &str, checked: Option<bool>, shortcut: Optio
     response
 }
 
+/// An entry of a menu, which a click closes. Returns whether it was clicked.
+pub fn menu_entry(ui: &mut Ui, text: &str, enabled: bool) -> bool {
+    let is_clicked = menu_item(ui, text, None, None, enabled).clicked() && enabled;
+    if is_clicked {
+        ui.close();
+    }
+    is_clicked
+}
+
 /// A check box without a frame: "✓ hide torch internals". Returns whether it changed.
 pub fn check(ui: &mut Ui, text: &str, on: &mut bool) -> bool {
     let t = Tokens::of(ui);

@@ -14,15 +14,13 @@ use super::rows::{HEADER, ROW, table};
 use super::{Ranks, pictures};
 use crate::app::state::action::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button;
-use crate::app::widgets::button::Push;
+use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{progress_line, rule};
-use crate::app::widgets::row;
-use crate::app::widgets::row::definition;
+use crate::app::widgets::row::{self, definition};
 use vramscope_core::compare::ranks::{Division, beside};
 use vramscope_core::units::{Bytes, count, counted};
 

@@ -14,9 +14,8 @@ use crate::app::widgets::button::{Push, focus_ring};
 use crate::app::widgets::chip::paint_key_cap;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::paint_logo;
-use crate::app::widgets::label;
-use crate::app::widgets::row;
 use crate::app::widgets::sparkline::Sparkline;
+use crate::app::widgets::{label, row};
 use layout::{Part, Span};
 use vramscope_core::units::{Bytes, count};
 

@@ -3,8 +3,7 @@
 use egui::{Align2, Color32, Painter, Rangef, Rect, Role, Ui, pos2, vec2};
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button;
-use crate::app::widgets::button::Push;
+use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;

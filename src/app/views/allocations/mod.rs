@@ -404,19 +404,13 @@ impl Allocations {
     }
 
     fn context_menu(&mut self, cx: &ViewContext<'_>, response: &egui::Response, id: LifetimeId) {
-        use crate::app::widgets::button::menu_item;
+        use crate::app::widgets::button::menu_entry;
         let lifetimes = &cx.data.tables.lifetimes;
         let Some(life) = lifetimes.get(cx.data.device(), id) else { return };
         let mut query = None;
         response.context_menu(|ui| {
             ui.set_width(200.0);
-            let mut entry = |text: &str, enabled: bool| {
-                let clicked = menu_item(ui, text, None, None, enabled).clicked() && enabled;
-                if clicked {
-                    ui.close();
-                }
-                clicked
-            };
+            let mut entry = |text: &str, enabled: bool| menu_entry(ui, text, enabled);
             if entry("Go to its allocation", life.born != NO_EVENT) {
                 go_to_birth(cx, id);
             }

@@ -6,9 +6,8 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::row;
+use crate::app::widgets::{label, row};
 use vramscope_core::diagnose::oom::{Autopsy, Fits, Part};
 use vramscope_core::units::{Bytes, count};
 

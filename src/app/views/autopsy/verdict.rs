@@ -20,8 +20,7 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
-use crate::app::widgets::row;
-use crate::app::widgets::row::KeyValue;
+use crate::app::widgets::row::{self, KeyValue};
 use crate::app::widgets::{label, term};
 use vramscope_core::anatomy::Composition;
 use vramscope_core::diagnose::oom::{

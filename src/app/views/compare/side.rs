@@ -14,8 +14,7 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::row;
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{label, pane, row};
 use vramscope_core::compare::diff::{Held, purpose_is_probable};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, counted};
 

@@ -14,7 +14,7 @@ use crate::app::state::action::Action;
 use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
-use crate::app::widgets::button::menu_item;
+use crate::app::widgets::button::menu_entry;
 use crate::app::widgets::chip::paint_square;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
@@ -377,13 +377,7 @@ impl Events {
         let mut filter = None;
         response.context_menu(|ui| {
             ui.set_width(200.0);
-            let mut entry = |text: &str| {
-                let clicked = menu_item(ui, text, None, None, true).clicked();
-                if clicked {
-                    ui.close();
-                }
-                clicked
-            };
+            let mut entry = |text: &str| menu_entry(ui, text, true);
             if entry("Go to this event") {
                 cx.actions.send(Action::GoTo(event));
             }

@@ -15,7 +15,7 @@ use crate::app::state::shared::Axis;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::button::menu_item;
+use crate::app::widgets::button::menu_entry;
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
@@ -97,14 +97,7 @@ impl HeatmapView {
             Some(Intent::Box { from, to, done }) => self.zoom_box(cx, canvas, (from, to), done),
             Some(intent @ (Intent::ZoomTime { .. } | Intent::ZoomBytes { .. } | Intent::Pan(_))) => {
                 self.zoom_addresses(canvas, intent);
-                let (first, last) = shared::domain(device, cx.shared.axis);
-                let least = if cx.shared.axis == Axis::Event { 8.0 } else { 20.0 };
-                let mut time = PanZoom::new(first, last).with_least(least);
-                time.show(cx.shared.from, cx.shared.to);
-                if time.apply(&intent, &canvas.x, false) {
-                    let (from, to) = time.visible();
-                    cx.actions.send(Action::SetWindow(from, to));
-                }
+                cx.move_window(&intent, &canvas.x);
             }
             None => {}
         }
@@ -192,13 +185,7 @@ impl HeatmapView {
         egui::Popup::context_menu(response).show(|ui| {
             ui.set_width(210.0);
             let mut chosen = None;
-            let mut entry = |text: &str, enabled: bool| {
-                let clicked = menu_item(ui, text, None, None, enabled).clicked() && enabled;
-                if clicked {
-                    ui.close();
-                }
-                clicked
-            };
+            let mut entry = |text: &str, enabled: bool| menu_entry(ui, text, enabled);
             let start = match item {
                 Some(Item::Lifetime(id)) => cx.data.tables.lifetimes.address(cx.data.device(), id),
                 Some(Item::Hole(start)) => start,

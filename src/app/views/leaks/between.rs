@@ -12,9 +12,8 @@ use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::Push;
-use crate::app::widgets::label;
-use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::{label, pane};
 use vramscope_core::diagnose::leaks::{Survivors, between};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 

@@ -16,12 +16,10 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::selector;
 use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::pane;
-use crate::app::widgets::row;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{label, pane, row};
 use between::{Between, BetweenRow};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{

@@ -56,18 +56,9 @@ impl SamplesAlone {
             }
             None => {}
         }
-        let (from, to) = range.visible();
         self.peaks.update(&device.samples);
-        let start = sample_at(&device.samples, zero_us + from as i64).unwrap_or(0);
-        let end = device.samples.partition_point(|s| s.time_us <= zero_us + to as i64).max(start + 1).min(device.samples.len());
-        let highest = device.samples[self.peaks.of(&device.samples, start, end)].used.unwrap_or(0);
         let capacity = device.capacity.unwrap_or(0);
-        let plot = Plot {
-            area,
-            x: Scale::horizontal(from, to, area.x_range()),
-            y: Scale::vertical(0.0, top_of_axis(highest, capacity) as f64, Rangef::new(area.top(), area.bottom())),
-            zero_us,
-        };
+        let plot = Plot::of(area, range.visible(), device, &self.peaks);
         let none = LiveTrack::default();
         let track = device.live.as_deref().unwrap_or(&none);
         let at_us = cx.shared.instant_us;

@@ -2,7 +2,7 @@
 
 use egui::{Align2, Color32, Rangef, Rect, Ui, pos2, vec2};
 
-use super::layout::{Band, Peaks, columns, mark_places};
+use super::layout::{Band, Peaks, columns, mark_places, sample_at, top_of_axis};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::chip::paint_chip;
@@ -87,6 +87,18 @@ pub(super) struct Plot {
 }
 
 impl Plot {
+    /// Over a window of µs since the first sample, as high as what is in it.
+    pub fn of(area: Rect, (from, to): (f64, f64), device: &DeviceRecording, peaks: &Peaks) -> Self {
+        let samples = &device.samples;
+        let zero_us = samples.first().map_or(0, |s| s.time_us);
+        let start = sample_at(samples, zero_us + from as i64).unwrap_or(0);
+        let end = samples.partition_point(|s| s.time_us <= zero_us + to as i64).max(start + 1).min(samples.len());
+        let highest = samples[peaks.of(samples, start, end)].used.unwrap_or(0);
+        let top = top_of_axis(highest, device.capacity.unwrap_or(0)) as f64;
+        let (x, y) = (Scale::horizontal(from, to, area.x_range()), Scale::vertical(0.0, top, area.y_range()));
+        Plot { area, x, y, zero_us }
+    }
+
     pub fn x_of(&self, time_us: i64) -> f32 {
         self.x.at((time_us - self.zero_us) as f64)
     }

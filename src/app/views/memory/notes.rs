@@ -15,8 +15,7 @@ use crate::app::widgets::cut::Cut;
 use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{padded, rule};
-use crate::app::widgets::row;
-use crate::app::widgets::{anchor, label};
+use crate::app::widgets::{anchor, label, row};
 use vramscope_core::diagnose::limits::RECORD;
 use vramscope_core::units::Bytes;
 

@@ -12,11 +12,10 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{byte_ticks, byte_unit, event_ticks, most_across, most_down, spread};
 use crate::app::widgets::chip::{paint_chip, paint_chip_in, paint_flag};
 use crate::app::widgets::cut::Cut;
-use crate::app::widgets::keys;
-use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{keys, label};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// Left of the plots: their names and axis labels.
@@ -407,10 +406,7 @@ impl PlanView {
         if let (Some((_, last)), Some(role)) = (scene.points.last(), order.last()) {
             let most = order.iter().max_by_key(|r| last.free.by_role.get(r.name()).copied().unwrap_or(0)).unwrap_or(role);
             let bytes = last.free.by_role.get(most.name()).copied().unwrap_or(0);
-            let left = rect.right() + 12.0;
-            let place = |top: f32| Rect::from_min_max(pos2(left, top), pos2(ui.max_rect().right() - 6.0, top + 14.0));
-            label::text_in(&p, place(rect.center().y - 14.0), most.text(), Type::Caption, t.text2);
-            label::text_in(&p, place(rect.center().y), &Bytes(bytes).to_string(), Type::Mono, t.text1);
+            beside(&p, t, rect, (rect.center().y, ui.max_rect().right()), most.text(), bytes);
         }
         self.pick(ui, scene, rect, x, "Roles against size");
     }
@@ -522,8 +518,13 @@ fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, cur
     let places = spread(&wanted, 32.0, Rangef::new(rect.top() + 8.0, rect.bottom() - 12.0));
     for (((value, name, ink), from), to) in named.iter().zip(&wanted).zip(&places) {
         p.line_segment([pos2(rect.right() + 1.0, *from), pos2(rect.right() + 8.0, *to)], Stroke::new(1.0, *ink));
-        let place = |top: f32| Rect::from_min_max(pos2(rect.right() + 12.0, top), pos2(right - 6.0, top + 14.0));
-        label::text_in(p, place(to - 14.0), name, Type::Caption, t.text2);
-        label::text_in(p, place(*to), &Bytes(*value as u64).to_string(), Type::Mono, t.text1);
+        beside(p, t, rect, (*to, right), name, *value as u64);
     }
+}
+
+/// A name over its bytes, right of a plot, at the height `y`.
+fn beside(p: &egui::Painter, t: &Tokens, plot: Rect, (y, right): (f32, f32), name: &str, bytes: u64) {
+    let place = plot.across(plot.right() + 12.0, right - 6.0);
+    label::text_in(p, place.down(y - 14.0, y), name, Type::Caption, t.text2);
+    label::text_in(p, place.down(y, y + 14.0), &Bytes(bytes).to_string(), Type::Mono, t.text1);
 }

@@ -21,8 +21,7 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row;
-use crate::app::widgets::row::{KeyValue, ListRow};
+use crate::app::widgets::row::{self, KeyValue, ListRow};
 use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
 use vramscope_core::units::{Bytes, capital, count, counted};
 

@@ -158,14 +158,7 @@ impl Timeline {
                 }
             }
             Intent::ZoomTime { .. } | Intent::Pan(_) | Intent::ZoomBytes { .. } => {
-                let (first, last) = shared::domain(cx.data.device(), cx.shared.axis);
-                let least = if cx.shared.axis == Axis::Event { 8.0 } else { 20.0 };
-                let mut time = PanZoom::new(first, last).with_least(least);
-                time.show(cx.shared.from, cx.shared.to);
-                if time.apply(&intent, &canvas.x, false) {
-                    let (from, to) = time.visible();
-                    cx.actions.send(Action::SetWindow(from, to));
-                }
+                cx.move_window(&intent, &canvas.x);
                 let is_over_strata = match intent {
                     Intent::ZoomBytes { at, .. } => canvas.tracks.strata.contains(at),
                     _ => self.bytes.is_some(),

@@ -409,48 +409,21 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let curves = curves.then(|| take(&mut top, 0.0, curves_height, 10.0));
     // Without a legend the last lane keeps a distance from the edge.
     let mut bottom = pane.bottom() - if legend { 0.0 } else { 6.0 };
-    let legend = legend.then(|| {
-        bottom -= LEGEND;
-        let rect = pane.down(bottom, bottom + LEGEND);
-        bottom -= 6.0;
-        rect
-    });
-    let ops = ops.then(|| {
-        bottom -= ops_height;
-        let rect = Rect::from_x_y_ranges(x, bottom..=bottom + ops_height);
-        bottom -= 6.0;
-        rect
-    });
-    let device = device.then(|| {
-        bottom -= device_height;
-        let rect = Rect::from_x_y_ranges(x, bottom..=bottom + device_height);
-        bottom -= 6.0;
-        rect
-    });
-    let phases = phases.then(|| {
-        bottom -= phases_height;
-        let rect = Rect::from_x_y_ranges(x, bottom..=bottom + phases_height);
-        bottom -= LANE_GAP;
-        rect
-    });
-    let steps = steps.then(|| {
-        bottom -= steps_height;
-        let rect = Rect::from_x_y_ranges(x, bottom..=bottom + steps_height);
-        bottom -= 8.0;
-        rect
-    });
-    let bands = bands.then(|| {
-        bottom -= bands_height;
-        let rect = Rect::from_x_y_ranges(x, bottom..=bottom + bands_height);
-        bottom -= 8.0;
-        rect
-    });
-    let card = card.then(|| {
-        bottom -= card_height;
-        let rect = Rect::from_x_y_ranges(x, bottom..=bottom + card_height);
-        bottom -= 8.0;
-        rect
-    });
+    let mut above = |is_there: bool, x: Rangef, height: f32, after: f32| {
+        is_there.then(|| {
+            bottom -= height;
+            let rect = Rect::from_x_y_ranges(x, bottom..=bottom + height);
+            bottom -= after;
+            rect
+        })
+    };
+    let legend = above(legend, pane.x_range(), LEGEND, 6.0);
+    let ops = above(ops, x, ops_height, 6.0);
+    let device = above(device, x, device_height, 6.0);
+    let phases = above(phases, x, phases_height, LANE_GAP);
+    let steps = above(steps, x, steps_height, 8.0);
+    let bands = above(bands, x, bands_height, 8.0);
+    let card = above(card, x, card_height, 8.0);
     let strata = Rect::from_x_y_ranges(x, top..=bottom.max(top + 8.0));
     let mut tracks =
         Tracks { x, overview, axis, curves, strata, steps, phases, device, ops, bands, card, legend, folded: [None; TRACKS] };

@@ -197,32 +197,16 @@ impl WhatIfView {
             let (event, bytes) = line.points.last().copied().unwrap_or_default();
             let kind = if line.width > 1.5 { Type::Strong } else { Type::Body };
             let peak = line.answer.row.peak_reserved_bytes;
-            named.push(End {
-                x: x.at(f64::from(event)),
-                bytes,
-                name: line.name.clone(),
-                peak,
-                colour: line.colour,
-                ink: t.text2,
-                kind,
-            });
+            named.push(End { x: x.at(f64::from(event)), bytes, name: line.name.clone(), peak, colour: line.colour, kind });
         }
         let own_peak = own.as_ref().map(|o| o.row.peak_reserved_bytes);
         if limit.is_none() && own_peak.is_some_and(|own| own != recorded_peak) {
-            let name = "the recording".to_owned();
-            named.push(End {
-                x: rect.right(),
-                bytes: recorded_end,
-                name,
-                peak: recorded_peak,
-                colour: t.text1,
-                ink: t.text2,
-                kind: Type::Strong,
-            });
+            let (x, name, peak) = (rect.right(), "the recording".to_owned(), recorded_peak);
+            named.push(End { x, bytes: recorded_end, name, peak, colour: t.text1, kind: Type::Strong });
         }
         if let Some(cap) = cap {
-            let name = "limit".to_owned();
-            named.push(End { x: rect.right(), bytes: cap, name, peak: cap, colour: t.red, ink: t.red, kind: Type::Body });
+            let (x, name) = (rect.right(), "limit".to_owned());
+            named.push(End { x, bytes: cap, name, peak: cap, colour: t.red, kind: Type::Body });
         }
         ends(ui, cx, rect, &y, &named);
     }
@@ -261,7 +245,6 @@ struct End {
     name: String,
     peak: u64,
     colour: Color32,
-    ink: Color32,
     kind: Type,
 }
 
@@ -279,9 +262,9 @@ fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End]) {
         let start = rect.right().min(end.x).max(rect.right() - 1.0);
         p.line_segment([pos2(start + 1.0, *from), pos2(rect.right() + 9.0, *to)], egui::Stroke::new(1.0, end.colour));
         let place = Rect::from_min_max(pos2(rect.right() + 14.0, to - 8.0), pos2(right - 12.0, to + 8.0));
-        let figure_ink = if end.ink == t.red { t.red } else { t.text1 };
+        let (ink, figure_ink) = if end.colour == t.red { (t.red, t.red) } else { (t.text2, t.text1) };
         let value = label::text_in_right(p, place, &Bytes(end.peak).to_string(), Type::Mono, figure_ink);
         let room = place.with_max_x(value.left() - 6.0);
-        label::text_in(p, room, &end.name, end.kind, end.ink);
+        label::text_in(p, room, &end.name, end.kind, ink);
     }
 }

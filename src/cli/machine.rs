@@ -140,20 +140,17 @@ fn display() -> Look {
     Look::well("window", format!("There is {which}, with its clipboard."))
 }
 
-/// True for a program on the PATH.
-fn on_path(name: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
-}
-
 fn notifications() -> Look {
-    if !has_display() || ["notify-send", "gdbus"].into_iter().any(on_path) {
+    let has_bus = is_set("DBUS_SESSION_BUS_ADDRESS")
+        || std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|folder| std::path::Path::new(&folder).join("bus").exists());
+    if !has_display() || has_bus {
         return Look::well(
             "alarms",
             if has_display() { "Alarms of a watch reach the desktop." } else { "Alarms of a watch are printed." },
         );
     }
-    let todo = "Install notify-send (Debian: libnotify-bin) to see them outside the window.";
-    Look::lacks("alarms", "Alarms of a watch show in the window only.", todo)
+    let todo = "Start vramscope inside the desktop session to see them outside the window.";
+    Look::lacks("alarms", "There is no session bus, so alarms of a watch show in the window only.", todo)
 }
 
 /// Python, PyTorch in it, and vramscope's own package.

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use egui::{Key, KeyboardShortcut, Modifiers};
+use strum::IntoEnumIterator as _;
 
 use super::colour_by::ColourBy;
 use super::view_kind::ViewKind;
 use super::workspace::Workspace;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumIter)]
 pub enum Command {
     /// Choose files in the desktop's dialog.
     Open,
@@ -20,12 +21,12 @@ pub enum Command {
     CompareFiles,
     /// Watch a folder for new recordings, or stop watching.
     WatchFolder,
-    /// Save the window as PNG or SVG.
-    SavePicture,
     /// Save the recording in front as a snapshot, or the live watch in front as a session.
     SaveRecording,
     /// Save a report on the recording in front, as HTML or Markdown.
     SaveReport,
+    /// Save the window as PNG or SVG.
+    SavePicture,
     /// Add a trace, a timeline or counters of the same run to the recording in front.
     AddFile,
     /// Run the probe, which provokes a memory problem on a real card.
@@ -40,7 +41,6 @@ pub enum Command {
     Close,
     NextTab,
     PreviousTab,
-    Quit,
     /// Search commands, stacks and addresses.
     Palette,
     /// Focus the query or filter field of the view in front, or open the palette when it has none.
@@ -58,25 +58,16 @@ pub enum Command {
     Settings,
     /// Edit the user's own rules for roles.
     RoleRules,
-    ZoomFit,
-    /// Halve the visible range around the cursor.
-    ZoomIn,
-    /// Double the visible range around the cursor.
-    ZoomOut,
-    PanLeft,
-    PanRight,
-    /// Switch the horizontal axis between events and wall-clock time.
-    ToggleAxis,
-    EventBack,
-    EventForward,
-    First,
-    Last,
+    /// Move the cursor to the next out-of-memory event; after the last comes the first.
+    OutOfMemory,
     /// Move the cursor to the most reserved bytes.
     Peak,
     PreviousPeak,
     NextPeak,
-    /// Move the cursor to the next out-of-memory event; after the last comes the first.
-    OutOfMemory,
+    First,
+    Last,
+    EventBack,
+    EventForward,
     /// Set marker A (0) or B (1) at the cursor.
     SetMarker(usize),
     ClearMarkers,
@@ -84,10 +75,19 @@ pub enum Command {
     PreviousSameStack,
     /// Select the next allocation with the same stack.
     NextSameStack,
+    ZoomFit,
+    /// Halve the visible range around the cursor.
+    ZoomIn,
+    /// Double the visible range around the cursor.
+    ZoomOut,
+    PanLeft,
+    PanRight,
     /// Query all allocations with the selection's stack.
     QueryStack,
     /// Zoom to the lifetime of the selection.
     FitSelection,
+    /// Switch the horizontal axis between events and wall-clock time.
+    ToggleAxis,
     /// Clear the range, the query or the selection, innermost first. The zoom stays.
     Clear,
     /// Undo the last change of the visible window or of the selection, whichever came last.
@@ -102,6 +102,7 @@ pub enum Command {
     ResetLayout,
     /// Bring a view to the front; add it when the workspace lacks it.
     Show(ViewKind),
+    Quit,
 }
 
 /// What a command needs before it can run.
@@ -116,70 +117,16 @@ pub enum Needs {
 }
 
 impl Command {
-    /// Every command, in the order the palette lists them.
+    /// Every command, in the order the palette lists them: that of the declaration.
     pub fn all() -> Vec<Command> {
-        use Command as C;
-        let mut all = vec![
-            C::Open,
-            C::OpenPath,
-            C::OpenRanks,
-            C::CompareFiles,
-            C::WatchFolder,
-            C::SaveRecording,
-            C::SaveReport,
-            C::SavePicture,
-            C::AddFile,
-            C::Probe,
-            C::Replay,
-            C::Explain,
-            C::WatchMachine,
-            C::Welcome,
-            C::Close,
-            C::NextTab,
-            C::PreviousTab,
-            C::Palette,
-            C::FindInView,
-            C::ToggleTheme,
-            C::Help,
-            C::Tour,
-            C::HowToRecord,
-            C::Manual,
-            C::About,
-            C::Settings,
-            C::RoleRules,
-            C::OutOfMemory,
-            C::Peak,
-            C::PreviousPeak,
-            C::NextPeak,
-            C::First,
-            C::Last,
-            C::EventBack,
-            C::EventForward,
-            C::SetMarker(0),
-            C::SetMarker(1),
-            C::ClearMarkers,
-            C::PreviousSameStack,
-            C::NextSameStack,
-            C::ZoomFit,
-            C::ZoomIn,
-            C::ZoomOut,
-            C::PanLeft,
-            C::PanRight,
-            C::QueryStack,
-            C::FitSelection,
-            C::ToggleAxis,
-            C::Clear,
-            C::SelectionBack,
-            C::SelectionForward,
-            C::CopyAddress,
-            C::CopyStack,
-        ];
-        all.extend(ColourBy::ALL.map(C::Colour));
-        all.extend(Workspace::ALL.iter().copied().map(C::Workspace));
-        all.push(C::ResetLayout);
-        all.extend(ViewKind::all().map(C::Show));
-        all.push(C::Quit);
-        all
+        let each = |command| match command {
+            Command::SetMarker(_) => vec![Command::SetMarker(0), Command::SetMarker(1)],
+            Command::Colour(_) => ColourBy::ALL.map(Command::Colour).to_vec(),
+            Command::Workspace(_) => Workspace::ALL.iter().copied().map(Command::Workspace).collect(),
+            Command::Show(_) => ViewKind::all().map(Command::Show).collect(),
+            command => vec![command],
+        };
+        Command::iter().flat_map(each).collect()
     }
 
     /// The text in menus and in the palette.

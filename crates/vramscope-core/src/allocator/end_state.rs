@@ -7,7 +7,7 @@ use super::memory::DeviceMemory;
 use crate::model::{Action, Block, BlockState, DeviceRecording, PoolKey, Segment, SizeClass, StackId};
 
 /// A segment, or one contiguous mapped run of an expandable one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HeldSegment {
     /// Address of the first byte.
     pub address: u64,
@@ -26,7 +26,7 @@ pub struct HeldSegment {
 }
 
 /// A block of a [`HeldSegment`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HeldBlock {
     /// Address of the first byte.
     pub address: u64,

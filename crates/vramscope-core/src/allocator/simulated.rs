@@ -9,7 +9,7 @@ use crate::model::EventId;
 use crate::units::MEBIBYTE;
 
 /// One growth of reserved memory in the recording: where the driver put it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Growth {
     /// The event that recorded it.
     pub event: EventId,

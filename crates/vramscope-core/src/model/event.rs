@@ -6,7 +6,7 @@ use super::{PoolId, StackId, StrId, StreamId};
 pub type EventId = u32;
 
 /// What the allocator did. Names are PyTorch's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Action {
     /// The allocator handed out a block; the size is what the program requested, not the block's.
@@ -34,8 +34,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// All actions with a name (all but [`Unknown`](Action::Unknown)), in the order above. The probe's wire format
-    /// depends on this order.
+    /// All actions with a name (all but [`Unknown`](Action::Unknown)), in the order above.
     pub const NAMED: [Action; 10] = [
         Action::Alloc,
         Action::FreeRequested,

@@ -1,7 +1,7 @@
 //! Samples of the whole device over time: NVML combined with `torch.cuda.memory_stats`.
 
 /// One instant of a device, in bytes. `None` where the source lacks the figure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Sample {
     /// Microseconds since the epoch.
     pub time_us: i64,

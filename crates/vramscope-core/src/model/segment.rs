@@ -21,7 +21,7 @@ impl PoolId {
 pub type PoolKey = (u64, u64);
 
 /// Whether a segment serves requests of at most 1 MiB (`small`) or larger ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum SizeClass {
     /// Requests of at most 1 MiB after rounding.
     Small,
@@ -63,7 +63,7 @@ pub struct Segment {
 }
 
 /// State of a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum BlockState {
     /// Holds a live tensor.
     Active,

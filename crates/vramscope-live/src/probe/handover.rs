@@ -1,56 +1,33 @@
 //! Sends a replay's requests over standard input to the process that runs them.
 //!
-//! ```text
-//! name     length u32, then text                    (integers are little-endian)
-//! slots    u32
-//! growths  count u64, then 29 bytes each: event u32, is a map u8, address, size, stream u64
-//! steps    count u64, then each: its kind u8 and what that kind has of slot u32, size, stream, pool, pool u64, site u32
-//! ```
-//!
-//! A replay needs no file: the contents of an open tab, a simulation or another scenario's run are sent in the same way. The
-//! process on the card only gets the requests.
+//! Frames of the [wire format](super::wire): the name with the number of slots, then the recorded growths and the steps, each in
+//! pieces that an empty piece ends. A replay needs no file: the contents of an open tab, a simulation or another scenario's run
+//! are sent in the same way. The process on the card only gets the requests.
 
 use std::io::{self, BufWriter, Read, Write};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::program::{Program, Step};
 use super::replay::ReplayPlan;
-use vramscope_core::allocator::Growth;
+use super::wire::{read_frame, write_frame};
 use vramscope_core::model::Progress;
 
-/// Steps between two checks whether the run was cancelled.
-const CHUNK: usize = 4096;
-/// Longest name in bytes.
-const LONGEST_NAME: u32 = 1 << 16;
+/// Rows between two checks whether the run was cancelled.
+const PIECE: usize = 4096;
 
 impl ReplayPlan {
-    /// Writes the plan, about 40 bytes per event.
+    /// Writes the plan, about 15 bytes per step.
     ///
     /// # Errors
     /// The writer's error, or that `progress` was cancelled.
     pub(super) fn write(&self, out: &mut impl Write, progress: &Progress) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
-        let name: String = self.name.chars().take(LONGEST_NAME as usize / 4).collect();
-        out.write_all(&(name.len() as u32).to_le_bytes())?;
-        out.write_all(name.as_bytes())?;
-        out.write_all(&self.program.slots.to_le_bytes())?;
-        out.write_all(&(self.growths.len() as u64).to_le_bytes())?;
-        for g in &self.growths {
-            out.write_all(&g.event.to_le_bytes())?;
-            out.write_all(&[u8::from(g.is_map)])?;
-            for word in [g.address, g.size, g.stream] {
-                out.write_all(&word.to_le_bytes())?;
-            }
-        }
-        out.write_all(&(self.program.steps.len() as u64).to_le_bytes())?;
-        let mut row = Vec::with_capacity(64);
-        for steps in self.program.steps.chunks(CHUNK) {
-            progress.check().map_err(|e| io::Error::other(e.to_string()))?;
-            for step in steps {
-                row.clear();
-                encode(step, &mut row)?;
-                out.write_all(&row)?;
-            }
-        }
+        self.program.steps.iter().try_for_each(|step| slot_of(step).map(drop))?;
+        write_frame(&mut out, &(&self.name, self.program.slots))?;
+        write_rows(&mut out, &self.growths, progress)?;
+        write_rows(&mut out, &self.program.steps, progress)?;
         out.flush()
     }
 
@@ -59,103 +36,63 @@ impl ReplayPlan {
     /// # Errors
     /// One sentence when it ends early or has another format.
     pub fn read(input: &mut impl Read) -> Result<Self, String> {
-        let mut numbers = Numbers(input);
-        numbers.plan().map_err(|e| match e.kind() {
+        read_plan(input).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => "the requests to run again did not arrive; the run was stopped".to_owned(),
             _ => format!("the requests to run again cannot be read: {e}"),
         })
     }
 }
 
-fn encode(step: &Step, row: &mut Vec<u8>) -> io::Result<()> {
-    let mut put = |kind: u8, slot: Option<u32>, words: &[u64], site: Option<u32>| {
-        row.push(kind);
-        row.extend(slot.into_iter().flat_map(u32::to_le_bytes));
-        row.extend(words.iter().flat_map(|w| w.to_le_bytes()));
-        row.extend(site.into_iter().flat_map(u32::to_le_bytes));
-    };
+fn read_plan(input: &mut impl Read) -> io::Result<ReplayPlan> {
+    let (name, slots): (String, u32) = read_frame(input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let growths = read_rows(input)?;
+    let steps: Vec<Step> = read_rows(input)?;
+    for step in &steps {
+        if slot_of(step)?.is_some_and(|slot| slot >= slots) {
+            return Err(io::Error::other("one names memory that no other requested"));
+        }
+    }
+    Ok(ReplayPlan { program: Program { steps, slots, ..Program::default() }, growths, name })
+}
+
+/// The slot that a step of a replay names.
+///
+/// # Errors
+/// A step that no trace records, so that no replay has it.
+fn slot_of(step: &Step) -> io::Result<Option<u32>> {
     match *step {
-        Step::Alloc { slot, size, stream, pool, site } => put(b'a', Some(slot), &[size, stream, pool.0, pool.1], Some(site)),
-        Step::TryAlloc { size, stream, pool, site } => put(b't', None, &[size, stream, pool.0, pool.1], Some(site)),
-        Step::Free { slot, site } => put(b'f', Some(slot), &[], Some(site)),
-        Step::FreeLater { slot, site } => put(b'l', Some(slot), &[], Some(site)),
-        Step::Complete { slot } => put(b'c', Some(slot), &[], None),
-        Step::EmptyCache => put(b'e', None, &[], None),
-        Step::Sample => put(b's', None, &[], None),
-        // Traces do not record these steps, so replays never have them.
-        ref other => return Err(io::Error::other(format!("a replay has no step {other:?}"))),
+        Step::Alloc { slot, .. } | Step::Free { slot, .. } | Step::FreeLater { slot, .. } | Step::Complete { slot } => {
+            Ok(Some(slot))
+        }
+        Step::TryAlloc { .. } | Step::EmptyCache | Step::Sample => Ok(None),
+        ref other => Err(io::Error::other(format!("a replay has no step {other:?}"))),
+    }
+}
+
+fn write_rows<T: Serialize>(out: &mut impl Write, rows: &[T], progress: &Progress) -> io::Result<()> {
+    let end: &[T] = &[];
+    for piece in rows.chunks(PIECE).chain([end]) {
+        progress.check().map_err(|e| io::Error::other(e.to_string()))?;
+        write_frame(out, piece)?;
     }
     Ok(())
 }
 
-/// Reads little-endian integers.
-struct Numbers<'r, R: Read>(&'r mut R);
-
-impl<R: Read> Numbers<'_, R> {
-    fn bytes<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        self.0.read_exact(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn u64(&mut self) -> io::Result<u64> {
-        self.bytes().map(u64::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> io::Result<u32> {
-        self.bytes().map(u32::from_le_bytes)
-    }
-
-    fn u8(&mut self) -> io::Result<u8> {
-        self.bytes::<1>().map(|b| b[0])
-    }
-
-    fn plan(&mut self) -> io::Result<ReplayPlan> {
-        let odd = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-        let length = self.u32()?;
-        if length > LONGEST_NAME {
-            return Err(odd("their name is too long"));
+fn read_rows<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Vec<T>> {
+    let mut rows = Vec::new();
+    loop {
+        let piece: Vec<T> = read_frame(input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if piece.is_empty() {
+            return Ok(rows);
         }
-        let mut name = vec![0; length as usize];
-        self.0.read_exact(&mut name)?;
-        let name = String::from_utf8_lossy(&name).into_owned();
-        let slots = self.u32()?;
-        let mut growths = Vec::new();
-        for _ in 0..self.u64()? {
-            let (event, is_map) = (self.u32()?, self.u8()? != 0);
-            growths.push(Growth { event, is_map, address: self.u64()?, size: self.u64()?, stream: self.u64()? });
-        }
-        let mut steps = Vec::new();
-        for _ in 0..self.u64()? {
-            let kind = self.u8()?;
-            let slot = if matches!(kind, b'a' | b'f' | b'l' | b'c') { self.u32()? } else { 0 };
-            if slot >= slots && kind != b't' && kind != b'e' && kind != b's' {
-                return Err(odd("one names memory that no other requested"));
-            }
-            steps.push(match kind {
-                b'a' => {
-                    let (size, stream, pool) = (self.u64()?, self.u64()?, (self.u64()?, self.u64()?));
-                    Step::Alloc { slot, size, stream, pool, site: self.u32()? }
-                }
-                b't' => {
-                    let (size, stream, pool) = (self.u64()?, self.u64()?, (self.u64()?, self.u64()?));
-                    Step::TryAlloc { size, stream, pool, site: self.u32()? }
-                }
-                b'f' => Step::Free { slot, site: self.u32()? },
-                b'l' => Step::FreeLater { slot, site: self.u32()? },
-                b'c' => Step::Complete { slot },
-                b'e' => Step::EmptyCache,
-                b's' => Step::Sample,
-                _ => return Err(odd("they are of another version")),
-            });
-        }
-        Ok(ReplayPlan { program: Program { steps, slots, ..Program::default() }, growths, name })
+        rows.extend(piece);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramscope_core::allocator::Growth;
 
     fn plan() -> ReplayPlan {
         let (size, stream, pool) = (1 << 33, 3, (7, 1));

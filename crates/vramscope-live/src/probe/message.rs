@@ -26,8 +26,8 @@ pub struct Hello {
     pub process: u32,
 }
 
-/// An action of the allocator; 56 bytes on the pipe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An action of the allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RawEvent {
     /// Microseconds since the epoch.
     pub time_us: i64,
@@ -109,7 +109,7 @@ pub struct End {
 }
 
 /// A message of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Message {
     /// The first message: what runs on which card.
     Hello(Box<Hello>),

@@ -12,7 +12,7 @@ pub struct Site {
 }
 
 /// A step. Slots are handles chosen by the program; sizes are in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Step {
     /// Request memory from the allocator.
     Alloc {

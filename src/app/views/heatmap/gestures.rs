@@ -10,8 +10,6 @@ use crate::app::data::device::DeviceData;
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
 use crate::app::state::selection::Item;
-use crate::app::state::shared;
-use crate::app::state::shared::Axis;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;

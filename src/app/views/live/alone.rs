@@ -1,8 +1,8 @@
 //! The timeline of a recording with samples but no events: the bands over time, on their own time axis.
 
-use egui::{Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
+use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
-use super::layout::{Band, Peaks, sample_at, top_of_axis};
+use super::layout::{Band, Peaks, sample_at};
 use super::paint;
 use super::paint::{Plot, colour};
 use crate::app::state::action::Action;

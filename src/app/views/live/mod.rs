@@ -8,7 +8,7 @@ mod side;
 mod table;
 pub(in crate::app) mod told;
 
-use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, Layout, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, vec2};
 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::state::action::Action;
@@ -20,12 +20,11 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, selector};
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::legend::{LegendEntry, legend_row};
+use crate::app::widgets::legend::legend_row;
 use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::row;
-use crate::app::widgets::viewport::Scale;
-use layout::{Band, Peaks, areas, sample_at, top_of_axis};
-use paint::{Plot, colour};
+use layout::{Peaks, areas, sample_at};
+use paint::Plot;
 use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
 use vramscope_core::units::Bytes;

@@ -3,7 +3,6 @@
 use egui::{Rangef, Rect};
 
 use crate::app::state::shared::TrackLayout;
-use crate::app::widgets::cut::Cut;
 use vramscope_core::tables::Cell;
 
 /// Height of the overview.

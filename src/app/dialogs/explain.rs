@@ -242,12 +242,12 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
     let told: Vec<String> = parts.iter().map(|p| format!("{} {}", part_of(t, p.name).0, e.words(p.bytes))).collect();
     response.widget_info(|| WidgetInfo::labeled(Role::Image, true, told.join(", ")));
     let inner = rect.shrink2(vec2(16.0, 0.0));
-    let bar = Rect::from_min_size(inner.min, vec2(inner.width(), 26.0));
+    let bar = inner.lines(0.0, 26.0);
     let width = |bytes: u64| (bytes as f64 / scale) as f32 * bar.width();
     let mut batch = Batch::new(ui.painter()).hatch_origin(bar.min);
     let mut x = bar.left();
     for part in parts {
-        let piece = Rect::from_min_size(pos2(x, bar.top()), vec2(width(part.bytes), bar.height()));
+        let piece = bar.across(x, x + width(part.bytes));
         x = piece.right();
         match part_of(t, part.name).1 {
             Swatch::Fill(colour) => batch.rect_at_least_a_pixel(piece, colour),

@@ -207,7 +207,7 @@ fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect, room: f3
     ui.painter().rect(outer, 4.0, tokens.s1, Stroke::new(1.0, tokens.line), egui::StrokeKind::Inside);
     let mut x = outer.left();
     for (i, (&workspace, galley)) in Workspace::ALL.iter().zip(galleys).enumerate() {
-        let cell = Rect::from_min_size(pos2(x, outer.top()), vec2(galley.size().x + 20.0, outer.height()));
+        let cell = outer.across(x, x + galley.size().x + 20.0);
         let response = ui.interact(cell, ui.scope_id().with(("workspace", i)), Sense::click());
         let chosen = document.workspace == workspace;
         response.widget_info(|| WidgetInfo::selected(egui::Role::Button, true, chosen, workspace.title()));

@@ -14,9 +14,11 @@ use crate::app::state::selection::Item;
 use crate::app::state::shared::{Axis, SharedViewState, domain};
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Tokens;
+use crate::app::widgets::pane::empty_state;
 use crate::app::widgets::viewport::{Intent, PanZoom, Scale};
 use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::findings::Findings;
+use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::query::matching::Matching;
 use vramscope_core::tables::State;
@@ -64,6 +66,12 @@ impl ViewContext<'_> {
             self.actions.send(Action::Hover(item));
         }
         *is_hovering = item.is_some();
+    }
+
+    /// Says in place of a view that there is no history for it, and the line that records one.
+    pub fn without_history(&self, ui: &mut Ui, sentence: &'static str) {
+        let (sentence, line) = no_history(&self.data.recording, sentence);
+        empty_state(ui, sentence, Some(&self.words().say(line)));
     }
 
     /// Zooms or pans the window of time that views share.

@@ -16,6 +16,7 @@ use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Type, text};
 use crate::app::widgets::button::{Push, link_with, selector};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::{label, row, term};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
@@ -331,7 +332,7 @@ fn finding_ui(
         ui.painter().set(fill_at, egui::Shape::rect_filled(rect, 0.0, t.s2));
     }
     if is_oom || is_open {
-        let edge = egui::Rect::from_min_size(rect.min, vec2(3.0, rect.height()));
+        let edge = rect.cell(0.0, 3.0);
         ui.painter().rect_filled(edge, 0.0, if is_oom { t.red } else { t.accent });
     }
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));

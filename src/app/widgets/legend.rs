@@ -89,7 +89,7 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
             hovered.on_hover_text(names.join("\n"));
             break;
         }
-        let place = Rect::from_min_size(pos2(x, rect.top()), vec2(width, rect.height()));
+        let place = rect.across(x, x + width);
         if let Some(click) = entry_ui(ui, place, entry, i) {
             clicked = Some(click);
         }

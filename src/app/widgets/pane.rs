@@ -127,7 +127,7 @@ pub fn padded<R>(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> R) -> R {
 /// dimmed.
 pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
     let t = Tokens::of(ui);
-    let line = Rect::from_min_size(rect.min, vec2(rect.width(), 2.0));
+    let line = rect.lines(0.0, 2.0);
     match share {
         Some(share) => {
             ui.painter().rect_filled(line, 0, t.accentbg);

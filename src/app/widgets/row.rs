@@ -115,7 +115,7 @@ pub fn definition(ui: &mut Ui, term: &str, text: &str, at: f32) {
     };
     let (rect, response) = ui.allocate_exact_size(vec2(width, galley.size().y.max(16.0) + 6.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{term}: {text}")));
-    let first = Rect::from_min_max(pos2(rect.left(), rect.top() + 3.0), pos2(rect.left() + at - 8.0, rect.top() + 19.0));
+    let first = rect.lines(3.0, 19.0).cell(0.0, at - 8.0);
     label::text_in(ui.painter(), first, term, Type::Strong, t.text1);
     ui.painter().galley(pos2(rect.left() + at, rect.top() + 3.0), galley, t.text2);
 }

@@ -217,6 +217,15 @@ pub fn head_line(ui: &Ui, header: Rect) {
     ui.painter().hline(header.x_range(), header.bottom() - 0.5, Stroke::new(1.0, Tokens::of(ui).line));
 }
 
+/// Captions of columns that a view places itself, figures at the right of theirs, and the line below.
+pub fn captions<'a>(ui: &Ui, header: Rect, columns: impl IntoIterator<Item = (&'a str, Rect, bool)>) {
+    for (caption, place, is_figure) in columns {
+        let paint = if is_figure { label::text_in_right } else { label::text_in };
+        paint(ui.painter(), place, caption, Type::Caption, Tokens::of(ui).text3);
+    }
+    head_line(ui, header);
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     pub title: &'a str,

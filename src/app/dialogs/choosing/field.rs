@@ -342,7 +342,7 @@ fn list(ui: &mut Ui, t: &Tokens, asking: &mut Asking, listing: &Listing, is_list
 
 /// The first row of a list.
 fn row_of(body: Rect) -> Rect {
-    Rect::from_min_size(body.min, vec2(body.width(), ROW))
+    body.lines(0.0, ROW)
 }
 
 /// Icon, name, size, age.

@@ -31,7 +31,7 @@ const HEAD: f32 = 78.0;
 pub fn page_ui(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, jobs: &Jobs, actions: &Actions) {
     let rect = ui.max_rect();
     ui.painter().rect_filled(rect, 0.0, t.s1);
-    let head = Rect::from_min_size(rect.min, vec2(rect.width(), HEAD));
+    let head = rect.lines(0.0, HEAD);
     header(page, ui, t, head, jobs, actions);
     if page.is_running() {
         progress_line(ui, rect.with_min_y(head.bottom()), None);

@@ -1,6 +1,6 @@
 //! Pictures of the ranks page: peaks as bars, small and large curves.
 
-use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2, vec2};
+use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2};
 
 use super::Ranks;
 use super::layout::{bar, callouts, label_step, mark};
@@ -175,7 +175,7 @@ pub fn scale(painter: &Painter, t: &Tokens, cell: Rect, top: u64) {
 /// Draws a rank in a cell: name, peak, reserved as a line over active. All cells share the scale of `top` bytes.
 pub fn curve(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize, top: u64, is_hovered: bool) {
     let row = &page.rows()[at];
-    let head = Rect::from_min_size(cell.min, vec2(cell.width(), NAME));
+    let head = cell.lines(0.0, NAME);
     let plot = cell.with_min_y(head.bottom());
     let name_ink = if row.ooms > 0 { t.red } else { t.text1 };
     let peak = if row.is_pending { "not read yet".to_owned() } else { Bytes(row.peak_reserved).to_string() };

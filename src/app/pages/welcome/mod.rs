@@ -12,6 +12,7 @@ use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, focus_ring};
 use crate::app::widgets::chip::paint_key_cap;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::paint_logo;
 use crate::app::widgets::sparkline::Sparkline;
@@ -134,7 +135,7 @@ fn start_ui(ui: &mut Ui, model: &WelcomeModel, path: &mut String) -> Option<Welc
     let mut intent = None;
     let (rect, _) = row::told(ui, 32.0, Role::Heading, || "vramscope");
     paint_logo(ui.painter(), rect.min + vec2(2.0, 6.0), 28.0, t.accent, t.text2, t.text3);
-    let name = Rect::from_min_max(pos2(rect.left() + 44.0, rect.top() + 2.0), pos2(rect.right(), rect.top() + 30.0));
+    let name = rect.lines(2.0, 30.0).with_min_x(rect.left() + 44.0);
     label::text_in(ui.painter(), name, "vramscope", Type::Display, t.text1);
     ui.add_space(10.0);
     label::paragraph(ui, "See where GPU memory went, and why it ran out.", Type::Lead, t.text2);
@@ -191,7 +192,7 @@ fn start_row(ui: &mut Ui, entry: &StartEntry, first: bool) -> Response {
         }
         (false, false) => {}
     }
-    let mut line = Rect::from_min_size(rect.min + vec2(0.0, 10.0), vec2(rect.width(), 20.0));
+    let mut line = rect.lines(10.0, 30.0);
     if !entry.shortcut.is_empty() {
         line.max.x = paint_key_cap(p, t, line.right_center() - vec2(0.0, 1.0), &entry.shortcut).left() - 8.0;
     }

@@ -128,7 +128,7 @@ const BLOCKER: usize = 3;
 
 fn paint_segment(p: &Painter, t: &Tokens, rect: Rect) {
     let mut b = Batch::new(p).hatch_origin(rect.min);
-    let bar = Rect::from_min_size(pos2(rect.left(), rect.top() + 32.0), vec2(rect.width(), 34.0));
+    let bar = rect.lines(32.0, 66.0);
     let bracket = |b: &mut Batch, x: Rangef, y: f32, down: bool| {
         let (near, far) = if down { (y, y + 4.0) } else { (y - 4.0, y) };
         b.hline(x, y, 1.0, t.text3);

@@ -15,6 +15,7 @@ use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::focus_ring;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
@@ -260,7 +261,7 @@ impl Allocations {
             events: device.events.len(),
         };
         let columns = layout::columns(area.width() - BAR, known);
-        let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
+        let header = area.lines(0.0, HEADER);
         self.header(ui, header, &columns);
         let body = area.with_min_y(header.bottom());
         if !body.is_positive() {

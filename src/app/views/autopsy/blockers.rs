@@ -1,6 +1,6 @@
 //! The live blocks in the way, as a table with each block drawn between its holes.
 
-use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
+use egui::{Rect, ScrollArea, Sense, Ui, vec2};
 
 use super::case::Case;
 use super::segments::mark_going;
@@ -289,7 +289,7 @@ impl Columns {
 
     fn rect(&self, row: Rect, column: usize) -> Rect {
         let (x, w) = self.at[column];
-        Rect::from_min_size(pos2(row.left() + x, row.top()), vec2(w, row.height()))
+        row.across(row.left() + x, row.left() + x + w)
     }
 
     fn paint(&self, ui: &Ui, row: Rect, texts: [&str; 7], kind: Type, inks: [egui::Color32; 7]) {

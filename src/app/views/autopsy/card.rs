@@ -1,6 +1,6 @@
 //! A full device as one bar: tensors by role, what else holds memory, what is free, and the request that is more than that.
 
-use egui::{Align2, Color32, Rect, Sense, Ui, pos2, vec2};
+use egui::{Align2, Color32, Sense, Ui, vec2};
 
 use crate::app::data::colours::role_paint;
 use crate::app::theme::Type;
@@ -78,7 +78,7 @@ pub(super) fn card(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, by_role: Opti
     });
     if plot.width() >= 80.0 {
         let greatest = (used + free.max(a.segment)).max(1) as f64;
-        let line = |top: f32| Rect::from_min_size(pos2(plot.left(), top), vec2(plot.width(), BAR));
+        let line = |top: f32| plot.down(top, top + BAR);
         let (device, request) = (line(rect.top() + 12.0), line(rect.top() + 20.0 + BAR));
         let mut bar = Bar::new(greatest).thickness(BAR);
         for part in &parts {

@@ -1,8 +1,9 @@
 //! Positions of the parts of the autopsy: side by side in a wide pane, one under the other in a narrow one. Pure.
 
-use egui::{Rect, pos2, vec2};
+use egui::Rect;
 
 use super::segments::FEW;
+use crate::app::widgets::cut::Cut;
 
 /// From this width on the verdict has a column of its own.
 const WIDE: f32 = 860.0;
@@ -65,7 +66,7 @@ pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
     let beside = room.width() > SIDE_BY_SIDE;
     let least = if beside { TABLE } else { 2.0 * TABLE };
     let below = (seen - request - holes).max(least);
-    let strip = |top: f32, height: f32| Rect::from_min_size(pos2(room.left(), top), vec2(room.width(), height));
+    let strip = |top: f32, height: f32| room.down(top, top + height);
     let first = strip(room.top(), request);
     let second = strip(first.bottom(), holes);
     let rest = strip(second.bottom(), below);
@@ -87,7 +88,7 @@ mod tests {
     const ALL: Wanted = Wanted { has_segments: true, has_holes: true, rows: 4, room_plan: 42.0 };
 
     fn pane(width: f32, height: f32) -> Rect {
-        Rect::from_min_size(pos2(10.0, 20.0), vec2(width, height))
+        Rect::from_min_size(egui::pos2(10.0, 20.0), egui::vec2(width, height))
     }
 
     #[test]

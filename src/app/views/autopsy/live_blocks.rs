@@ -19,6 +19,7 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane::PaneHeader;
 use crate::app::widgets::row::{self, ListRow};
+use crate::app::widgets::table::captions;
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::roles::{ByRole, Role};
 use vramscope_core::diagnose::oom::age;
@@ -62,17 +63,11 @@ fn row(
 }
 
 /// The captions of the columns of [`row`].
-fn head(ui: &mut Ui, cx: &ViewContext<'_>, name: &str) {
-    let t = cx.tokens;
+fn head(ui: &mut Ui, name: &str) {
     let rect = row::line(ui, ROW);
-    let p = ui.painter();
-    let until = |right: f32| rect.across(rect.left() + 16.0, right);
-    let right = rect.right() - 16.0;
-    label::text_in(p, until(right), name, Type::Caption, t.text3);
-    for (caption, at) in [("share", right), ("live", right - 60.0), ("blocks", right - 158.0)] {
-        label::text_in_right(p, until(at), caption, Type::Caption, t.text3);
-    }
-    p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    let until = |end: f32| rect.inset(16.0, 0.0, end, 0.0);
+    let figures = [("share", 16.0), ("live", 76.0), ("blocks", 174.0)].map(|(caption, end)| (caption, until(end), true));
+    captions(ui, rect, [(name, until(16.0), false)].into_iter().chain(figures));
 }
 
 /// Live memory by the place in the code that asked for it.
@@ -83,7 +78,7 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         return;
     }
     let total: u64 = found.iter().map(|l| l.bytes).sum();
-    head(ui, cx, "allocated at");
+    head(ui, "allocated at");
     ScrollArea::vertical().id_salt("live by stack").auto_shrink(false).show_rows(ui, ROW, found.len(), |ui, rows| {
         for i in rows {
             let l = found[i];
@@ -163,17 +158,9 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         [cell(left, left + wide), bar, size, age, more]
     };
     let rect = row::line(ui, ROW);
-    let p = ui.painter();
     let at = columns(rect);
     let place = if cx.data.names.is_empty() { "block" } else { "allocated at" };
-    for (i, caption) in [place, "", "size", "age", ""].into_iter().enumerate() {
-        if matches!(i, 2 | 3) {
-            label::text_in_right(p, at[i], caption, Type::Caption, t.text3);
-        } else {
-            label::text_in(p, at[i], caption, Type::Caption, t.text3);
-        }
-    }
-    p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    captions(ui, rect, [(place, at[0], false), ("size", at[2], true), ("age", at[3], true)]);
     ScrollArea::vertical().id_salt("largest blocks").auto_shrink(false).show_rows(ui, ROW, case.largest.len(), |ui, rows| {
         for i in rows {
             let block = &state.blocks[case.largest[i]];
@@ -230,7 +217,7 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
         return;
     }
     let greatest = held[rows[0].index()].bytes;
-    head(ui, cx, "role");
+    head(ui, "role");
     ScrollArea::vertical().id_salt("live by role").auto_shrink([false, true]).show(ui, |ui| {
         for role in &rows {
             let c = held[role.index()];

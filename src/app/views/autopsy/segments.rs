@@ -258,10 +258,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
             let (mut live, mut free) = ((0u64, 0u64), 0u64);
             for (at, block) in (segment.blocks.start as usize..).zip(state.blocks_of(segment)) {
                 let from = (block.address - segment.address) as f64;
-                let r = Rect::from_min_max(
-                    pos2(scale.at(from), top),
-                    pos2(scale.at(from + block.size as f64) - 1.0, top + row_height),
-                );
+                let r = Rect::from_x_y_ranges(scale.at(from)..=scale.at(from + block.size as f64) - 1.0, top..=top + row_height);
                 if block.state == BlockState::Inactive {
                     free += block.size;
                     batch.hole(r, t.s2, t.hatch, t.line2);
@@ -346,10 +343,8 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         }
     });
     if let Some(PlanText { galley, text, search, left }) = room_plan {
-        let strip = Rect::from_min_max(
-            pos2(full.left() + left, full.bottom() - plan_height + 4.0),
-            pos2(full.right() - 16.0, full.bottom()),
-        );
+        let strip =
+            Rect::from_x_y_ranges(full.left() + left..=full.right() - 16.0, full.bottom() - plan_height + 4.0..=full.bottom());
         let bar = Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y));
         ui.painter().rect_filled(bar, 0.0, t.accent);
         ui.painter().galley(strip.min, galley, t.text1);

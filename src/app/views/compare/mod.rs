@@ -22,7 +22,6 @@ use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane;
 use curves::Align;
 use layout::Order;
-use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::tables::Quantity;
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -175,9 +174,7 @@ impl CompareView {
             return;
         }
         if events == 0 {
-            let sentence = "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(ui, "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:");
             return;
         }
         let Some(table) = cx.comparing.steps(&cx.here()) else {

@@ -153,10 +153,8 @@ impl CompareView {
                                     let right = bar.end(cell, amount).x;
                                     let mut batch = crate::app::widgets::mesh::Batch::new(p);
                                     let y = cell.center().y;
-                                    let part = Rect::from_min_max(
-                                        pos2(cell.left(), y - 5.0),
-                                        pos2(right.max(cell.left() + 2.0), y + 5.0),
-                                    );
+                                    let part =
+                                        Rect::from_x_y_ranges(cell.left()..=right.max(cell.left() + 2.0), y - 5.0..=y + 5.0);
                                     batch.outline(part, 1.0, colour);
                                     batch.paint(p);
                                 }

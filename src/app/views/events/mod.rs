@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Painter, Rect, Role, Sense, Ui, WidgetInfo, vec2};
+use egui::{Painter, Rect, Role, Sense, Ui, WidgetInfo};
 
 use super::query_field::QueryField;
 use super::query_help::QueryWords;
@@ -16,12 +16,12 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::menu_entry;
 use crate::app::widgets::chip::paint_square;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::row::ground;
 use crate::app::widgets::rows::{BAR, RowList};
 use crate::app::widgets::table::{Head, cell, head_line};
-use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::model::{Action as EventAction, StackId};
 use vramscope_core::query::{Asked, Query, Scope, of_text};
 
@@ -120,10 +120,10 @@ impl View for Events {
             return;
         }
         if device.events.is_empty() {
-            let sentence =
-                "This recording has no trace: only the state at its end. This line, before the work begins, records one:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(
+                ui,
+                "This recording has no trace: only the state at its end. This line, before the work begins, records one:",
+            );
             return;
         }
         ui.spacing_mut().item_spacing.y = 0.0;
@@ -213,7 +213,7 @@ impl Events {
         let device = cx.data.device();
         let area = ui.available_rect_before_wrap();
         let columns = layout::columns(area.width() - BAR, device.events.has_time, device.events.len());
-        let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
+        let header = area.lines(0.0, HEADER);
         for &(column, left, right) in &columns {
             let head = Head { title: column.title(), is_figure: column.is_figure(), sorted: None };
             head.show(ui, cell(header, left, right), None);

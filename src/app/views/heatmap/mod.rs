@@ -18,7 +18,7 @@ use crate::app::widgets::{pane, term};
 use layout::Areas;
 use picture::{Key, Map, Mode, Picture};
 use vramscope_core::diagnose::fragmentation::Servers;
-use vramscope_core::diagnose::source_limits::{no_history, why_no_segments};
+use vramscope_core::diagnose::source_limits::why_no_segments;
 use vramscope_core::model::{DeviceRecording, SizeClass, StreamId};
 use vramscope_core::tables::SegmentLife;
 
@@ -143,10 +143,10 @@ impl View for HeatmapView {
             return;
         }
         if device.events.is_empty() {
-            let sentence =
-                "This recording has no events, only the state at its end. Record the history to see fragmentation over time:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(
+                ui,
+                "This recording has no events, only the state at its end. Record the history to see fragmentation over time:",
+            );
             return;
         }
         // Size classes are labelled with units and need more room.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Ui, pos2, vec2};
+use egui::{Role, Ui, vec2};
 
 use crate::app::jobs::Derived;
 use crate::app::platform::editor::place::{PathPrefix, line_of};
@@ -185,14 +185,14 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     // C++ names are longer than any row, so the tooltip has the full name.
     response.on_hover_text(format!("{name}\n{location}"));
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
-    let y = rect.center().y;
     let painter = ui.painter();
-    let number = label::text(painter, pos2(inner.left(), y), egui::Align2::LEFT_CENTER, &index.to_string(), Type::Mono, t.text3);
+    let number = label::text(painter, inner.left_center(), egui::Align2::LEFT_CENTER, &index.to_string(), Type::Mono, t.text3);
     let half = inner.width() * 0.55;
+    let link_room = inner.with_min_x(inner.right() - half);
     let mut link_ui = ui.new_child(
         egui::UiBuilder::new()
             .id_salt(("frame", index))
-            .max_rect(Rect::from_min_max(pos2(inner.right() - half, rect.top()), inner.max))
+            .max_rect(link_room)
             .layout(egui::Layout::right_to_left(egui::Align::Center)),
     );
     let file = table.text(frame.file);
@@ -200,8 +200,7 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     // The line number at its end tells most; the link's arrow takes 18 points.
     let location = label::without_middle(ui.painter(), &location, Type::Mono, half - 18.0);
     let taken = if dim || !can_open {
-        let room = Rect::from_min_max(pos2(inner.right() - half, rect.top()), inner.max);
-        label::text_in_right(ui.painter(), room, &location, Type::Mono, t.text3).width()
+        label::text_in_right(ui.painter(), link_room, &location, Type::Mono, t.text3).width()
     } else {
         let link = external_link(&mut link_ui, &location).on_hover_text(format!("Open {file}:{}", frame.line));
         if link.clicked() {
@@ -221,7 +220,7 @@ fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
     let ink = if response.hovered() { t.text1 } else { t.text3 };
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
     Icon::ChevronRight.paint(ui.painter(), rect.middle(inner.left() + 4.0), 12.0, ink);
-    let room = Rect::from_min_max(pos2(inner.left() + 20.0, rect.top()), inner.max);
+    let room = inner.with_min_x(inner.left() + 20.0);
     label::text_in(ui.painter(), room, text, Type::Body, ink);
     crate::app::widgets::button::focus_ring(ui, &response, 2);
     response.clicked()

@@ -25,7 +25,6 @@ use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{
     Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
 };
-use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -96,9 +95,7 @@ impl View for LeaksView {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.data.device().events.is_empty() {
-            let sentence = "This recording has no events, so what was allocated when is not known. Record the history:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(ui, "This recording has no events, so what was allocated when is not known. Record the history:");
             return;
         }
         let data = Arc::clone(cx.data);

@@ -1,6 +1,6 @@
 //! The timeline of a recording with samples but no events: the bands over time, on their own time axis.
 
-use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
+use egui::{Rect, Role, Sense, Ui, WidgetInfo};
 
 use super::layout::{Band, Peaks, sample_at};
 use super::paint;
@@ -36,9 +36,9 @@ impl SamplesAlone {
         if range.domain().1 != whole {
             range.set_domain(0.0, whole, true);
         }
-        let area = Rect::from_min_max(
-            pos2(pane.left() + 76.0, pane.top() + 44.0),
-            pos2((pane.right() - 20.0).max(pane.left() + 77.0), (pane.bottom() - 52.0).max(pane.top() + 45.0)),
+        let area = Rect::from_x_y_ranges(
+            pane.left() + 76.0..=(pane.right() - 20.0).max(pane.left() + 77.0),
+            pane.top() + 44.0..=(pane.bottom() - 52.0).max(pane.top() + 45.0),
         );
         let response = ui.interact(area, ui.scope_id().with("samples"), Sense::click_and_drag());
         let gesture = Gesture::read(&response);

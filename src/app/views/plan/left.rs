@@ -184,15 +184,15 @@ impl PlanView {
             name_right = close.left() - 4.0;
         }
         let chosen = &mut self.inputs.chosen[at];
-        let place = Rect::from_min_max(pos2(inner.left(), rect.top() + 8.0), pos2(name_right, rect.top() + 24.0));
+        let place = rect.lines(8.0, 24.0).across(inner.left(), name_right);
         let shown_name = label::without_middle(&p, &chosen.name, Type::Strong, place.width());
         label::text_in(&p, place, &shown_name, Type::Strong, t.text1);
         if let Some(shown) = built.and_then(|b| b.shown.get(at)) {
             shown.sparkline.paint(&p, t, spark);
-            let low = Rect::from_min_max(pos2(spark.left() - 30.0, rect.top() + 29.0), pos2(inner.right(), rect.top() + 45.0));
+            let low = rect.lines(29.0, 45.0).across(spark.left() - 30.0, inner.right());
             label::figure(&p, low, &Bytes(shown.peak).to_string(), t.text2);
         }
-        let line = Rect::from_min_max(pos2(inner.left(), rect.top() + 26.0), pos2(spark.left() - 2.0, rect.top() + 48.0));
+        let line = rect.lines(26.0, 48.0).across(inner.left(), spark.left() - 2.0);
         let mut row =
             ui.new_child(UiBuilder::new().id_salt(("sizes", at)).max_rect(line).layout(Layout::left_to_right(Align::Center)));
         row.spacing_mut().item_spacing.x = 6.0;

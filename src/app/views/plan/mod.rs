@@ -15,7 +15,6 @@ use model::PlanView;
 use room::{Room, room_for};
 use runs::Runs;
 use scene::Scene;
-use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
 use vramscope_core::plan::cards::Card;
@@ -97,10 +96,10 @@ impl View for PlanView {
             return;
         }
         if !WhatIf::has_requests(device) {
-            let sentence =
-                "A plan is made of the requests for memory of some training steps, and this recording has none. Record them:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(
+                ui,
+                "A plan is made of the requests for memory of some training steps, and this recording has none. Record them:",
+            );
             return;
         }
         self.inputs.begin(cx);

@@ -196,9 +196,9 @@ pub fn around(
         }
         if areas.bars.is_positive() && shown.largest_hole > 0 {
             let height = (strip.height() * 0.6).clamp(1.0, 8.0);
-            let bar = Rect::from_min_max(
-                pos2(areas.bars.left(), strip.center().y - height / 2.0),
-                pos2(bar_end(shown.largest_hole).max(areas.bars.left() + 1.0), strip.center().y + height / 2.0),
+            let bar = Rect::from_x_y_ranges(
+                areas.bars.left()..=bar_end(shown.largest_hole).max(areas.bars.left() + 1.0),
+                strip.center().y - height / 2.0..=strip.center().y + height / 2.0,
             );
             let clip = Rangef::new(areas.rows.top(), areas.rows.bottom());
             let bar = bar.intersect(Rect::from_x_y_ranges(bar.x_range(), clip));
@@ -243,9 +243,9 @@ pub fn around(
     }
     for &(top, index) in &places.headers {
         let y = areas.rows.top() - scroll + top;
-        let rect = Rect::from_min_max(
-            pos2(areas.gutter.left() + 12.0, y),
-            pos2(areas.bars.right().max(areas.rows.right()), y + super::layout::GROUP_HEIGHT),
+        let rect = Rect::from_x_y_ranges(
+            areas.gutter.left() + 12.0..=areas.bars.right().max(areas.rows.right()),
+            y..=y + super::layout::GROUP_HEIGHT,
         );
         if rect.bottom() < areas.rows.top() || rect.top() > areas.rows.bottom() {
             continue;
@@ -318,9 +318,9 @@ fn row_label(row: &Row) -> String {
 /// The 3 px mark of the selected row in the gutter.
 pub fn mark(painter: &Painter, tokens: &Tokens, areas: &Areas, strip: Rect) {
     let grow = ((5.0 - strip.height()) / 2.0).max(0.0);
-    let rect = Rect::from_min_max(
-        pos2(areas.gutter.right() - 6.0, strip.top() - grow),
-        pos2(areas.gutter.right() - 3.0, strip.bottom() + grow),
+    let rect = Rect::from_x_y_ranges(
+        areas.gutter.right() - 6.0..=areas.gutter.right() - 3.0,
+        strip.top() - grow..=strip.bottom() + grow,
     );
     painter.rect_filled(rect, 0, tokens.accent);
 }

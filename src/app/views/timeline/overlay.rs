@@ -10,6 +10,7 @@ use crate::app::state::shared;
 use crate::app::state::shared::{Axis, SharedViewState, events_of_range};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
@@ -403,7 +404,7 @@ impl Canvas<'_> {
             chip::paint_chip(self.painter, t, rect.center(), Align2::CENTER_CENTER, &value.text);
             // A bar in the curve's colour shows which curve the value belongs to.
             let edge = if value.is_left { rect.right() - 2.0 } else { rect.left() };
-            let bar = Rect::from_min_size(pos2(edge, rect.top()), vec2(2.0, rect.height()));
+            let bar = rect.across(edge, edge + 2.0);
             self.painter.rect_filled(bar, 0, value.ink);
         }
     }

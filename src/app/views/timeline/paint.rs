@@ -41,8 +41,7 @@ impl Canvas<'_> {
     }
 
     pub(super) fn name(&self, rect: Rect, name: &str, below: &str) {
-        let area =
-            Rect::from_min_max(pos2(self.pane.left() + 12.0, rect.top()), pos2(self.tracks.x.min - 6.0, rect.top() + 16.0));
+        let area = rect.lines(0.0, 16.0).across(self.pane.left() + 12.0, self.tracks.x.min - 6.0);
         label::text_in(self.painter, area, name, Type::Caption, self.tokens.text2);
         if !below.is_empty() && rect.height() >= 32.0 {
             label::text_in(self.painter, area.translate(vec2(0.0, 14.0)), below, Type::Caption, self.tokens.text3);

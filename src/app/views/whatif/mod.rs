@@ -13,7 +13,7 @@ use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::{anchor, pane};
 use model::{Setting, WhatIfView};
-use vramscope_core::diagnose::source_limits::{no_history, records_history};
+use vramscope_core::diagnose::source_limits::records_history;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::inference::remedies::best;
 use vramscope_core::inference::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
@@ -103,8 +103,7 @@ impl View for WhatIfView {
             } else {
                 "No request for memory is in this recording's trace, so there is nothing to replay. Record from the start:"
             };
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(ui, sentence);
             return;
         }
         if self.settings.is_empty() {

@@ -15,6 +15,7 @@ use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
+use crate::app::widgets::table::{Head, head_line};
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::inference::whatif::{Answer, Row};
 use vramscope_core::tables::Quantity;
@@ -52,12 +53,7 @@ impl WhatIfView {
         let width = ui.max_rect().width();
         let (rect, _) = ui.allocate_exact_size(egui::vec2(width, HEAD), Sense::hover());
         let p = ui.painter();
-        let at = |range: Rangef, top: f32| {
-            Rect::from_min_max(
-                pos2(rect.left() + range.min + 8.0, rect.top() + top),
-                pos2(rect.left() + range.max - 8.0, rect.top() + top + 24.0),
-            )
-        };
+        let at = |range: Rangef, top: f32| cell(rect.lines(top, top + 24.0), range);
         let group = |from: Col| columns.iter().filter(|c| c.0 >= from).map(|c| c.1).next();
         if let Some(range) = group(Col::Bar) {
             let end = group(Col::Outcome).map_or(width, |r| r.min);
@@ -84,14 +80,9 @@ impl WhatIfView {
                 Col::Outcome => ("outcome", false),
                 Col::Retries => ("retries", true),
             };
-            let place = at(range, 22.0);
-            if right {
-                label::text_in_right(p, place, name, Type::Column, t.text3);
-            } else {
-                label::text_in(p, place, name, Type::Column, t.text3);
-            }
+            Head { title: name, is_figure: right, sorted: None }.show(ui, at(range, 22.0), None);
         }
-        p.hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
+        head_line(ui, rect);
         self.dividers(ui, cx, rect, columns);
     }
 
@@ -119,7 +110,6 @@ impl WhatIfView {
         let is_added = self.settings[row].is_added;
         let mut is_removed = is_added && response.has_focus() && ui.input(|i| i.key_pressed(egui::Key::Delete));
         let rect = response.rect;
-        let cell = |range: Rangef| rect.across(rect.left() + range.min + 8.0, rect.left() + range.max - 8.0);
         let (free, limited) = (self.answer(row, None), self.limited(row));
         let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
         if response.hovered() {
@@ -128,7 +118,7 @@ impl WhatIfView {
         let colour = self.colour(row, t);
         let is_plotted = self.settings[row].is_plotted;
         for &(col, range) in columns {
-            let place = cell(range);
+            let place = cell(rect, range);
             let p = ui.painter().clone();
             let figure = |text: &str, ink| label::figure(&p, place, text, ink);
             match (col, &free, &limited) {
@@ -287,6 +277,11 @@ fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best:
 
 /// Why a peak may lie above the limit.
 pub(super) const OVER_LIMIT: &str = "The peak may exceed the limit: PyTorch compares the limit with the request, rounded to 2 MiB, and then maps whole pages of 20 MiB.";
+
+/// The cell of a column in a row, less the room beside it.
+fn cell(row: Rect, range: Rangef) -> Rect {
+    row.cell(range.min, range.max).shrink2(egui::vec2(8.0, 0.0))
+}
 
 fn upper(rect: Rect) -> Rect {
     rect.with_max_y(rect.center().y + 2.0)

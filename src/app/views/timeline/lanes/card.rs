@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Pos2, Rect, pos2};
+use egui::{Align2, Pos2, Rect};
 
 use super::lane::{Hit, Lane, Shared};
 use crate::app::jobs::Derived;
@@ -18,6 +18,7 @@ use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::Window;
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::tooltip::Tip;
@@ -178,10 +179,9 @@ impl Canvas<'_> {
     /// Draws the legend above the lane, with the values of one instant.
     fn card_names(&self, row: Rect, at: Option<Bands>) {
         let t = self.tokens;
-        let y = row.center().y;
         let Some(bands) = at else {
             let text = "no sample at the cursor";
-            label::text(self.painter, pos2(row.left(), y), Align2::LEFT_CENTER, text, Type::Caption, t.text3);
+            label::text(self.painter, row.left_center(), Align2::LEFT_CENTER, text, Type::Caption, t.text3);
             return;
         };
         let mut x = row.left();
@@ -192,17 +192,17 @@ impl Canvas<'_> {
                 16.0 + label::width(self.painter, name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
             if x + width > row.right() {
                 let text = format!("+{}", shown.len() - i);
-                label::text(self.painter, pos2(x, y), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
+                label::text(self.painter, row.middle(x), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
                 return;
             }
-            colour(band, t).map_or(Swatch::Free, Swatch::Fill).paint(self.painter, t, pos2(x, y));
-            let named = label::text(self.painter, pos2(x + 16.0, y), Align2::LEFT_CENTER, name, Type::Caption, t.text2);
-            label::text(self.painter, pos2(named.right() + 6.0, y), Align2::LEFT_CENTER, &value, Type::Mono, t.text1);
+            colour(band, t).map_or(Swatch::Free, Swatch::Fill).paint(self.painter, t, row.middle(x));
+            let named = label::text(self.painter, row.middle(x + 16.0), Align2::LEFT_CENTER, name, Type::Caption, t.text2);
+            label::text(self.painter, row.middle(named.right() + 6.0), Align2::LEFT_CENTER, &value, Type::Mono, t.text1);
             x += width + 16.0;
         }
         let free = format!("free {}", Bytes(bands.free));
         if x + label::width(self.painter, &free, Type::Caption) + 8.0 < row.right() {
-            label::text(self.painter, pos2(row.right(), y), Align2::RIGHT_CENTER, &free, Type::Caption, Tokens::at(t.text2, 1.0));
+            label::text(self.painter, row.right_center(), Align2::RIGHT_CENTER, &free, Type::Caption, Tokens::at(t.text2, 1.0));
         }
     }
 

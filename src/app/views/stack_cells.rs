@@ -97,6 +97,18 @@ impl StackCells {
         StackCells { allocated_in: FrameText::of(stacks, first), called_from: own.map(|f| FrameText::of(stacks, f)) }
     }
 
+    /// Paints where it allocates.
+    pub fn paint_first(&self, p: &Painter, t: &Tokens, rect: Rect) {
+        self.allocated_in.paint(p, t, rect, self.called_from.is_none());
+    }
+
+    /// Paints which line called that, where it is another.
+    pub fn paint_caller(&self, p: &Painter, t: &Tokens, rect: Rect) {
+        if let Some(own) = &self.called_from {
+            own.paint(p, t, rect, true);
+        }
+    }
+
     /// The cells of several rows: those that would read the same name the caller that tells them apart.
     pub fn of_rows(stacks: &StackTable, rows: &[StackId]) -> Vec<Self> {
         let plain: Vec<(StackId, String)> = rows.iter().map(|&stack| (stack, StackCells::of(stacks, stack).line())).collect();

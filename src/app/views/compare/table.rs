@@ -120,13 +120,9 @@ impl CompareView {
                             0 => {
                                 let swatch = swatch(g, t, is_lit).paint(p, t, cell.left_center());
                                 let room = cell.with_min_x(swatch.right() + 6.0);
-                                names.allocated_in.paint(p, t, room, names.called_from.is_none());
+                                names.paint_first(p, t, room);
                             }
-                            1 => {
-                                if let Some(own) = &names.called_from {
-                                    own.paint(p, t, cell, true);
-                                }
-                            }
+                            1 => names.paint_caller(p, t, cell),
                             2 => {
                                 figure(&mib(a), if is_lit { t.text2 } else { t.text3 });
                             }

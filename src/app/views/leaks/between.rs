@@ -109,12 +109,8 @@ impl LeaksView {
                 for &(column, cell) in cells {
                     let figure = |text: &str, ink| label::figure(p, cell, text, ink);
                     match column {
-                        0 => r.cells.allocated_in.paint(p, t, cell, r.cells.called_from.is_none()),
-                        1 => {
-                            if let Some(own) = &r.cells.called_from {
-                                own.paint(p, t, cell, true);
-                            }
-                        }
+                        0 => r.cells.paint_first(p, t, cell),
+                        1 => r.cells.paint_caller(p, t, cell),
                         2 => figure(&size.figure(r.found.bytes), t.text1),
                         3 => figure(&count(r.found.count), t.text2),
                         4 => figure(&count(u64::from(r.found.oldest)), t.text2),

@@ -309,13 +309,9 @@ impl LeaksView {
                         0 => {
                             let colour = if leaks { t.red } else { t.other };
                             let swatch = crate::app::widgets::chip::Swatch::Fill(colour).paint(p, t, cell.left_center());
-                            names.allocated_in.paint(p, t, cell.with_min_x(swatch.right() + 6.0), names.called_from.is_none());
+                            names.paint_first(p, t, cell.with_min_x(swatch.right() + 6.0));
                         }
-                        1 => {
-                            if let Some(own) = &names.called_from {
-                                own.paint(p, t, cell, true);
-                            }
-                        }
+                        1 => names.paint_caller(p, t, cell),
                         2 => {
                             let wide = label::text_in_right(p, cell, &size.figure(g.bytes), Type::Mono, t.text1).width();
                             if g.freed.is_some() {

@@ -139,13 +139,7 @@ impl Canvas<'_> {
         let mut below = vec![0u64; sources.len()];
         let mut batch = Batch::new(&painter).hatch_origin(self.pane.min);
         for band in Band::ALL {
-            let column = |(i, source): (usize, &Option<usize>)| {
-                let bytes = band.bytes(&shown(source)?.0);
-                let bottom = below[i];
-                below[i] = bottom.saturating_add(bytes);
-                (bytes > 0).then(|| (y.at(below[i] as f64), y.at(bottom as f64)))
-            };
-            let columns: Vec<Option<(f32, f32)>> = sources.iter().enumerate().map(column).collect();
+            let columns = self.stack(&y, &mut below, |i| Some(band.bytes(&shown(&sources[i])?.0)));
             match colour(band, t) {
                 Some(c) => batch.bands(columns.into_iter(), plot.left(), c),
                 None => {
@@ -188,16 +182,13 @@ impl Canvas<'_> {
         let shown: Vec<Band> = Band::ALL.into_iter().filter(|b| b.bytes(&bands) > 0).collect();
         for (i, &band) in shown.iter().enumerate() {
             let (name, value) = (band.name(), Bytes(band.bytes(&bands)).to_string());
-            let width =
-                16.0 + label::width(self.painter, name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
+            let width = self.part_width(name, &value);
             if x + width > row.right() {
                 let text = format!("+{}", shown.len() - i);
                 label::text(self.painter, row.middle(x), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
                 return;
             }
-            colour(band, t).map_or(Swatch::Free, Swatch::Fill).paint(self.painter, t, row.middle(x));
-            let named = label::text(self.painter, row.middle(x + 16.0), Align2::LEFT_CENTER, name, Type::Caption, t.text2);
-            label::text(self.painter, row.middle(named.right() + 6.0), Align2::LEFT_CENTER, &value, Type::Mono, t.text1);
+            self.part_name(row, x, colour(band, t).map_or(Swatch::Free, Swatch::Fill), name, &value);
             x += width + 16.0;
         }
         let free = format!("free {}", Bytes(bands.free));

@@ -135,13 +135,8 @@ impl Canvas<'_> {
         let mut below = vec![0u64; sources.len()];
         let mut batch = Batch::new(&painter);
         for &category in &picture.used {
-            let column = |(i, source): (usize, &Option<usize>)| {
-                let bytes = source.and_then(|s| picture.columns.get(s)).copied().flatten()?[category];
-                let bottom = below[i];
-                below[i] = bottom.saturating_add(bytes);
-                (bytes > 0).then(|| (y.at(below[i] as f64), y.at(bottom as f64)))
-            };
-            let columns: Vec<Option<(f32, f32)>> = sources.iter().enumerate().map(column).collect();
+            let bytes = |i: usize| Some(sources[i].and_then(|s| picture.columns.get(s)).copied().flatten()?[category]);
+            let columns = self.stack(&y, &mut below, bytes);
             batch.bands(columns.into_iter(), plot.left(), colour(t, category));
         }
         batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
@@ -156,8 +151,7 @@ impl Canvas<'_> {
             // A category without bytes gets no figure, but stays in the legend.
             let value = at.map(|b| b[category]).filter(|&b| b > 0).map(|b| Bytes(b).to_string()).unwrap_or_default();
             let name = name(category);
-            let width =
-                16.0 + label::width(self.painter, &name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
+            let width = self.part_width(&name, &value);
             let left = picture.by_size.len() - i;
             let text = format!("+{left}");
             // The last one needs no space for a "+n" after it.
@@ -166,9 +160,7 @@ impl Canvas<'_> {
                 label::text(self.painter, row.middle(x), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
                 break;
             }
-            Swatch::Fill(colour(t, category)).paint(self.painter, t, row.middle(x));
-            let named = label::text(self.painter, row.middle(x + 16.0), Align2::LEFT_CENTER, &name, Type::Caption, t.text2);
-            label::text(self.painter, row.middle(named.right() + 6.0), Align2::LEFT_CENTER, &value, Type::Mono, t.text1);
+            self.part_name(row, x, Swatch::Fill(colour(t, category)), &name, &value);
             x += width + 16.0;
         }
     }

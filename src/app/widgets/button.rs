@@ -7,7 +7,10 @@ use super::icons::Icon;
 use super::label;
 use crate::app::theme::visuals::{RADIUS_CHIP, RADIUS_CONTROL};
 use crate::app::theme::{Tokens, Type};
-use egui::{Align2, Color32, CursorIcon, Popup, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
+use egui::{
+    Align, Align2, Color32, CursorIcon, Layout, Popup, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, UiBuilder,
+    WidgetInfo, pos2, vec2,
+};
 
 /// Draws the focus ring of a focused control: 1 px in the accent, 1 px outside the control.
 pub fn focus_ring(ui: &Ui, response: &Response, radius: u8) {
@@ -112,6 +115,13 @@ impl<'a> Push<'a> {
         focus_ring(ui, &response, RADIUS_CONTROL);
         if over { response.on_hover_cursor(CursorIcon::PointingHand) } else { response }
     }
+}
+
+/// A small button over the upper right corner of a plot. Returns whether it was clicked.
+pub fn push_over(ui: &mut Ui, plot: Rect, text: &str) -> bool {
+    let place = Rect::from_min_size(plot.right_top() + vec2(-146.0, 6.0), vec2(140.0, 20.0));
+    let builder = UiBuilder::new().max_rect(place).layout(Layout::right_to_left(Align::Center)).id_salt(text);
+    ui.scope_builder(builder, |ui| Push::plain(text).small().show(ui).clicked()).inner
 }
 
 /// A 20 x 20 icon button. `name` is its accessible name and its tooltip.

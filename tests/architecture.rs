@@ -17,6 +17,7 @@ const CORE: &[&[&str]] = &[
     &["tables"],
     &["inference"],
     &["anatomy"],
+    &["changes"],
     &["query", "diagnose"],
     &["compare", "plan"],
 ];

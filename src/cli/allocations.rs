@@ -16,7 +16,7 @@ use vramscope_core::model::{Progress, Recording};
 use vramscope_core::query::matching::Matching;
 use vramscope_core::query::ordering::Order;
 use vramscope_core::query::{Asked, Query, Scope, of_text, reference};
-use vramscope_core::tables::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames};
+use vramscope_core::tables::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, StackNames};
 use vramscope_core::units::{Address, Bytes, count};
 
 /// Arguments of `allocations`.
@@ -31,13 +31,13 @@ pub struct AllocationsArgs {
     /// What comes first
     #[arg(long, value_name = "COLUMN", default_value = "size")]
     pub sort: SortBy,
-    /// What roles mean
+    /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Rows shown
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_rows)]
     pub limit: usize,
-    /// The device, by the number the process knew it by; the busiest when absent
+    /// The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object
@@ -122,7 +122,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let listed: Vec<Lifetime> =
         sorted.iter().take(args.limit).filter_map(|&row| tables.lifetimes.get(device, LifetimeId(row))).collect();
     let (peak, peak_event) = matching.peak();
-    let at_device_peak = matching.bytes_at(device, &tables, tables.curves.peak(Quantity::Requested).1);
+    let at_device_peak = matching.bytes_at(device, &tables, tables.curves.peak_event());
     let event = |e: u32| (e != NO_EVENT).then_some(e);
     if args.json {
         let row = |l: &Lifetime| row_json(&recording, &scope, l);

@@ -68,7 +68,7 @@ impl Check {
     }
 
     /// True for a limit on allocated memory: a baseline shows what grew.
-    fn tells_growth(&self) -> bool {
+    fn shows_growth(&self) -> bool {
         ["max_allocated", "max_role", "baseline"].contains(&self.name)
     }
 

@@ -10,7 +10,7 @@ use vramscope_core::anatomy::roles::Roles;
 use vramscope_core::compare::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
 use vramscope_core::diagnose::oom::knows_reserved;
 use vramscope_core::model::{DeviceRecording, Progress, Recording, StackId, StackTable};
-use vramscope_core::tables::{DeviceTables, NO_EVENT, NO_STACK, Quantity, frame_text, innermost, stack_text};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, NO_STACK, frame_text, innermost, stack_text};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows listed as text.
@@ -74,14 +74,14 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             "a": side(&a, a_event, c.a, c.reserve_a), "b": side(b, b_event, c.b, c.reserve_b),
             "only_a_bytes": only_a, "common_bytes": common, "only_b_bytes": only_b, "change_bytes": c.change(),
             "by_place": {"only_a_bytes": parts.only_a, "common_bytes": parts.both, "only_b_bytes": parts.only_b},
-            "without_stack": {"a": held(parts.untold[0]), "b": held(parts.untold[1])},
+            "without_stack": {"a": held(parts.without_stack[0]), "b": held(parts.without_stack[1])},
             "categories": by_category, "blocks": blocks, "rows": list, "places": places,
         });
         return print_json(out, &report);
     }
     let [live_a, live_b] = told_apart([c.a.bytes, c.b.bytes]);
     let mut text = format!(
-        "{}: {live_a} live in A ({}, {}), {live_b} in B ({}, {}).\nBy the line that allocates and your line that calls it: only in A {}, in both {}, only in B {}.\n",
+        "{}: {live_a} live in A ({}, {}), {live_b} in B ({}, {}).\nBy your line and the line it calls to allocate: only in A {}, in both {}, only in B {}.\n",
         signed(c.change()),
         a.recording.source.name,
         super::place_of(a.device(), a_event),
@@ -92,8 +92,8 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         Bytes(parts.only_b),
     );
     let part = |h: Held| format!("{} in {}", Bytes(h.bytes), counted(h.count, "block", "blocks"));
-    if parts.untold.iter().any(|h| h.count > 0) {
-        let [a, b] = parts.untold.map(part);
+    if parts.without_stack.iter().any(|h| h.count > 0) {
+        let [a, b] = parts.without_stack.map(part);
         text += &format!("Without a stack, and so not matched: {a} in A, {b} in B.\n");
     }
     if let Some(x) = c.blocks {
@@ -138,12 +138,12 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     print_of(out, &[About::by(&a.recording, &a.tables), About::by(&b.recording, &b.tables)], &text)
 }
 
-/// The innermost frame, and the user's line that called it when that is another.
+/// The user's line, as every other table names it, and the innermost frame that it called when that is another.
 fn place(stacks: &StackTable, stack: StackId) -> String {
     let name = |f| stacks.frame(f).map(|f| frame_text(stacks, f)).unwrap_or_default();
     let Some(first) = innermost(stacks, stack) else { return NO_STACK.to_owned() };
     match vramscope_core::tables::own_frame(stacks, stack).filter(|&f| f != first) {
-        Some(own) => format!("{}, by {}", name(first), name(own)),
+        Some(own) => format!("{}, in {}", name(own), name(first)),
         None => name(first),
     }
 }
@@ -191,7 +191,7 @@ impl Side {
             Some(e) if e > last => Err(format!("{}: there is no event {e}; the last is {last}", self.recording.source.name)),
             Some(e) => Ok(e),
             None if end => Ok(last),
-            None => Ok(self.tables.curves.peak(Quantity::Active).1),
+            None => Ok(self.tables.curves.peak_event()),
         }
     }
 }

@@ -37,7 +37,14 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     };
     let found = log.messages();
     let explained: Vec<Explanation> = found.iter().map(explain).collect();
-    let Some(main) = explained.get(oom_message::first_told(&found)) else {
+    let Some(main) = explained.get(oom_message::main_message(&found)) else {
+        if let Some(path) = file.filter(|path| super::opening::is_recording(path)) {
+            let path = super::quoted(&path.display().to_string());
+            return Err(format!(
+                "{path} is a recording, and explain reads the text of an out-of-memory error: use vramscope summary {path}, or \
+                 vramscope oom {path} for why it ran out of memory"
+            ));
+        }
         return Err(format!(
             "{name} holds no out-of-memory message that vramscope knows: of PyTorch, JAX, TensorFlow, servers and libraries on GPUs, drivers, or what killed a program for the machine's memory"
         ));
@@ -50,7 +57,7 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
 pub(super) fn of_file(path: &Path) -> Option<(Explanation, Vec<Explanation>)> {
     let log = File::open(path).ok().filter(|_| path.is_file()).and_then(|file| Log::read(file).ok())?;
     let found = log.messages();
-    let main = found.get(oom_message::first_told(&found)).map(explain)?;
+    let main = found.get(oom_message::main_message(&found)).map(explain)?;
     Some((main, found.iter().map(explain).collect()))
 }
 

@@ -17,7 +17,7 @@ use vramscope_core::formats::export::{
 };
 use vramscope_core::formats::folder;
 use vramscope_core::model::{DeviceKind, Progress, Recording, StackId};
-use vramscope_core::tables::{DeviceTables, Quantity};
+use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, count, counted};
 
 /// Writes the export and says on `out` what was written.
@@ -316,7 +316,7 @@ fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, St
             continue;
         }
         let tables = build(recording, index)?;
-        let (_, peak) = tables.curves.peak(Quantity::Requested);
+        let peak = tables.curves.peak_event();
         let last = (device.events.len() as u32).saturating_sub(1);
         let measures = [
             ("live at the peak", Measure::LiveAt(peak)),

@@ -39,7 +39,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let does = format!("vramscope oom --whatif {} does.", args.file.display());
     let mut found = Found::new(does);
     let names = StackNames::of(&recording.stacks);
-    for device in &recording.devices {
+    for device in recording.busiest_first().into_iter().map(|i| &recording.devices[i]) {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
         found.add(&recording, device, &tables, &names, &rules)?;
     }
@@ -69,6 +69,8 @@ pub(super) struct Found {
     contradictions: Vec<String>,
     steady: Vec<(DeviceId, String)>,
     held: Vec<(DeviceId, String)>,
+    /// Of devices without a finding, that the recording does not show what their memory is for.
+    untold: Vec<(DeviceId, String)>,
     is_instant: bool,
     /// What tries other settings where that takes long.
     does: String,
@@ -86,6 +88,7 @@ impl Found {
             contradictions: Vec::new(),
             steady: Vec::new(),
             held: Vec::new(),
+            untold: Vec::new(),
             is_instant: true,
             does,
         }
@@ -118,6 +121,7 @@ impl Found {
             self.steady.extend(no_growth(device, tables, &found.steps).map(|said| (device.id, said)));
         }
         if found.findings.is_empty() {
+            self.untold.extend(found.untold_sentence().map(|said| (device.id, said)));
             self.held.extend(super::summary::at_peak(recording, device, tables)?.map(|said| (device.id, said)));
         }
         self.left_out += found.ooms_left_out;
@@ -152,8 +156,12 @@ impl Found {
             notes.push(format!("{}: no rule found a problem.{limit}", recording.source.name));
         }
         let is_one = recording.devices.len() == 1;
+        let whose = |device: &DeviceId| if is_one { String::new() } else { format!("{device}: ") };
+        for (device, said) in self.untold.iter().filter(|_| is_quiet && !self.is_instant) {
+            notes.push(format!("{}{said}", whose(device)));
+        }
         for (device, said) in self.held.iter().filter(|_| is_quiet).chain(&self.steady) {
-            let whose = if is_one { String::new() } else { format!("{device}: ") };
+            let whose = whose(device);
             notes.push(format!("{whose}{said}."));
         }
         notes.extend(self.not_tried.iter().cloned());
@@ -170,7 +178,7 @@ impl Found {
             // Writing to a String cannot fail, here and below.
             let _ = writeln!(out, "Doubtful: {contradiction}.\n");
         }
-        for device in recording.devices.iter().map(|d| d.id) {
+        for device in recording.busiest_first().into_iter().map(|i| recording.devices[i].id) {
             for (_, sentence) in self.rules_sentences.iter().filter(|(of, _)| *of == device) {
                 let _ = writeln!(out, "{device}: {sentence}\n");
             }

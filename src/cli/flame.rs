@@ -10,7 +10,7 @@ use super::{choose_device, cut_note, open_blocks, print, print_json};
 use vramscope_core::anatomy::roles::Roles;
 use vramscope_core::compare::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
 use vramscope_core::model::{Progress, StackTable};
-use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::tables::{DeviceTables, NO_EVENT};
 
 /// Runs the subcommand.
 ///
@@ -42,8 +42,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     } else if args.lifetime {
         (Measure::BytesTimesLife(range.0, range.1), "bytes_times_events")
     } else {
-        let q = if args.requested { Quantity::Requested } else { Quantity::Active };
-        (Measure::LiveAt(tables.curves.peak(q).1), "live_at_peak")
+        (Measure::LiveAt(tables.curves.peak_event()), "live_at_peak")
     };
     let by = match args.by {
         FlameBy::Stack => By::Stack,

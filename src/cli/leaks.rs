@@ -1,5 +1,5 @@
-//! `vramscope leaks FILE`: what survives its step, by call stack; with `--from` and `--to`, what was born after one instant and is
-//! alive at another.
+//! `vramscope leaks FILE`: what survives its step, by call stack; with `--from` and `--to`, what was allocated after one instant and is
+//! still live at another.
 
 use std::io::Write;
 
@@ -70,28 +70,33 @@ fn over_steps(
     let leaks: Vec<&Growth> = grown.iter().filter(|g| g.is_leak()).collect();
     let cannot_tell = cannot_tell(device, &steps);
     let step = "step";
-    let mut text = match (&cannot_tell, leaks.first()) {
-        (Some(why), _) => format!("{why}\n"),
-        (None, None) => format!("No leak: nothing grows steadily over {}.\n", looked_at(&steps)),
-        (None, Some(first)) => {
-            let number = vramscope_core::units::counted(leaks.len() as u64, "call stack", "call stacks");
-            let bytes = Bytes(leaks.iter().map(|g| g.bytes).sum());
-            let (often, pace) = (how_often(&leaks, step), pace(&leaks, step));
-            let freed = leaks.iter().filter(|g| g.freed.is_some()).count();
-            let fate = match first.freed {
-                Some(event) if freed == leaks.len() => format!("all freed at once from event {} on", count(u64::from(event))),
-                _ if freed > 0 => format!(
-                    "of which {} freed at once in the end",
-                    Bytes(leaks.iter().filter(|g| g.freed.is_some()).map(|g| g.bytes).sum())
-                ),
-                _ => "live at the end".to_owned(),
-            };
-            format!("{number} grow{} with {often}, {pace}: {bytes} in all, {fate}.\n", if leaks.len() == 1 { "s" } else { "" })
-        }
-    };
+    let whose = of_device(recording, device);
+    let mut text = whose
+        + &match (&cannot_tell, leaks.first()) {
+            (Some(why), _) => format!("{why}\n"),
+            (None, None) => format!("No leak: nothing grows steadily over {}.\n", looked_at(&steps)),
+            (None, Some(first)) => {
+                let number = vramscope_core::units::counted(leaks.len() as u64, "call stack", "call stacks");
+                let bytes = Bytes(leaks.iter().map(|g| g.bytes).sum());
+                let (often, pace) = (how_often(&leaks, step), pace(&leaks, step));
+                let freed = leaks.iter().filter(|g| g.freed.is_some()).count();
+                let fate = match first.freed {
+                    Some(event) if freed == leaks.len() => format!("all freed at once from event {} on", count(u64::from(event))),
+                    _ if freed > 0 => format!(
+                        "of which {} freed at once in the end",
+                        Bytes(leaks.iter().filter(|g| g.freed.is_some()).map(|g| g.bytes).sum())
+                    ),
+                    _ => "live at the end".to_owned(),
+                };
+                format!(
+                    "{number} grow{} with {often}, {pace}: {bytes} in all, {fate}.\n",
+                    if leaks.len() == 1 { "s" } else { "" }
+                )
+            }
+        };
     if cannot_tell.is_none() {
         let caveat = steps.caveat(&names, device.events.len()).map_or_else(String::new, |c| format!("{c}\n"));
-        text += &format!("Steps: {}, {source}.\n{caveat}", count(steps.len() as u64));
+        text += &format!("{}: {source}.\n{caveat}", vramscope_core::units::counted(steps.len() as u64, "step", "steps"));
     }
     if let Some(saw) = &saw {
         text += &format!(
@@ -104,7 +109,7 @@ fn over_steps(
     let mut table = Table::new("lrrrrl");
     let rows: Vec<_> = grown.iter().take(LISTED).map(|g| (g.stack, names.of_stack(g.stack))).collect();
     let apart = tell_apart(&recording.stacks, &rows);
-    table.row(["", "survives", "blocks", "a step", "fit", "allocated at"]);
+    table.row(["", "still live", "blocks", "per step", "fit", "allocated at"]);
     let size = SizeColumn::of(grown.iter().take(LISTED).map(|g| g.bytes));
     for (g, by) in grown.iter().zip(apart) {
         let (bytes, blocks) = (size.sized(g.bytes), count(g.count));
@@ -126,7 +131,12 @@ fn over_steps(
     print_of(out, &[About::by(recording, tables)], &text)
 }
 
-/// What was born after `from` and is alive at `--to`.
+/// `GPU 1: ` where the recording has several devices, else nothing.
+fn of_device(recording: &Recording, device: &DeviceRecording) -> String {
+    if recording.devices.len() == 1 { String::new() } else { format!("{}: ", device.id) }
+}
+
+/// What was allocated after `from` and is still live at `--to`.
 fn survivors(
     args: &LeaksArgs,
     recording: &Recording,
@@ -158,14 +168,15 @@ fn survivors(
     }
     let names = StackNames::of(&recording.stacks);
     let mut text = format!(
-        "{} in {} born after event {} and alive at event {}.\n\n",
+        "{}{} in {} allocated after event {} and still live at event {}.\n\n",
+        of_device(recording, device),
         Bytes(bytes),
         vramscope_core::units::counted(blocks, "block", "blocks"),
         count(u64::from(from)),
         count(u64::from(to)),
     );
     let mut table = Table::new("rrrl");
-    table.row(["survives", "blocks", "oldest event", "allocated at"]);
+    table.row(["still live", "blocks", "oldest event", "allocated at"]);
     let rows: Vec<_> = found.iter().take(LISTED).map(|s| (s.stack, names.of_stack(s.stack))).collect();
     let size = SizeColumn::of(found.iter().take(LISTED).map(|s| s.bytes));
     for (s, by) in found.iter().zip(tell_apart(&recording.stacks, &rows)) {

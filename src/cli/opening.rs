@@ -23,7 +23,7 @@ pub fn open(path: &Path) -> Result<Recording, String> {
     if recording.has_only_counters() {
         return Err(format!(
             "{}: these are PyTorch's counters, totals without events or blocks, which this command needs; vramscope summary prints them, and \
-             summary or check with --stats holds them against a snapshot",
+             summary or check with --stats compares them with a snapshot",
             path.display()
         ));
     }
@@ -93,6 +93,11 @@ pub fn open_any(path: &Path) -> Result<Recording, String> {
         Some(shelf) => shelf.open(path, || read_file(path)),
         None => read_file(path),
     }
+}
+
+/// True for a file that opens as a recording.
+pub(super) fn is_recording(path: &Path) -> bool {
+    path.is_file() && open_any(path).is_ok()
 }
 
 fn read_file(path: &Path) -> Result<Recording, String> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::args::PlanArgs;
 use super::{Table, choose_device, open_blocks, print, print_json};
+use vramscope_core::anatomy::Role;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::{Format, Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
@@ -209,12 +210,17 @@ pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str) -> Strin
         (n, false) => {
             let why = match best.at.as_ref().and_then(|at| at.uncertain_because) {
                 Some("placement") => ", depending on where the driver puts segments",
-                Some("sizes") => ", depending on sizes that follow no plain law",
+                Some("sizes") => ", depending on allocations whose sizes could not be predicted exactly",
                 _ => "",
             };
             format!("{name} {n} is most likely the largest that fits {place}{why}.")
         }
     }
+}
+
+/// A role by its name, as every text writes it: `KV cache`.
+fn role_text(name: &str) -> String {
+    Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.text().to_owned())
 }
 
 fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
@@ -229,11 +235,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
         out += &format!("{}\n", largest_sentence(name, best, &place));
     }
     for p in &report.at {
-        let span = if p.span[0] < p.span[1] {
-            format!(", between {} and {}", Bytes(p.span[0]), Bytes(p.span[1]))
-        } else {
-            String::new()
-        };
+        let span = if p.span[0] < p.span[1] { format!(" ({} to {})", Bytes(p.span[0]), Bytes(p.span[1])) } else { String::new() };
         let verdict = match (cap, p.oom, p.oom_varies) {
             (None, ..) => String::new(),
             (Some(_), false, false) => format!("; it fits {place}"),
@@ -287,19 +289,18 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
     if let Some(p) = report.at.first() {
         let mut roles: Vec<(&&str, &u64)> = p.by_role.iter().collect();
         roles.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
-        let parts: Vec<String> =
-            roles.iter().map(|(role, bytes)| format!("{} {}", role.replace('_', " "), Bytes(**bytes))).collect();
+        let parts: Vec<String> = roles.iter().map(|(role, bytes)| format!("{} {}", role_text(role), Bytes(**bytes))).collect();
         out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
     }
     let mut notes: String = report.notes.iter().map(|note| format!("{note}\n")).collect();
     let fits = &report.fits;
     if plan.programs().len() > 1 {
         notes += &match fits.unexplained_bytes {
-            0 => "Every request's size follows from the recordings.\n".to_owned(),
+            0 => "The size of every request could be predicted exactly.\n".to_owned(),
             bytes => {
-                let first = fits.unexplained.first().map_or(String::new(), |u| format!(", first of all at {}", u.place));
+                let first = fits.unexplained.first().map_or(String::new(), |u| format!(", mostly at {}", u.place));
                 format!(
-                    "{} of {} follow no plain law of the sizes{first}; the spans hold what they may become.\n",
+                    "The sizes of {} out of {} could not be predicted exactly{first}; the ranges above cover them.\n",
                     Bytes(bytes),
                     Bytes(bytes + fits.explained_bytes)
                 )
@@ -308,8 +309,8 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
     }
     if let Some(server) = &report.server {
         notes += &format!(
-            "A server: weights {}, KV cache {}, CUDA graphs' pools {}, and at most {} that comes and goes under this load. Only the cache is \
-             taken to grow; another load may need more beside it.\n",
+            "A server: weights {}, KV cache {}, pools of CUDA graphs {}, and at most {} of temporary memory under this load. Only the cache is \
+             assumed to grow; another load may need more temporary memory.\n",
             Bytes(server.weights_bytes),
             Bytes(server.kv_cache_bytes),
             Bytes(server.graph_pools_bytes),
@@ -322,18 +323,14 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
         let line = |f: &dyn Fn(u64) -> u64| only.at.iter().map(|(n, v)| format!("{n}={}", f(v))).collect::<Vec<_>>().join(",");
         let (is, half) = (line(&|v| v), line(&|v| if v > 1 { v / 2 } else { 2 }));
         notes += &format!(
-            "One recording tells only what is likely to grow, so this is a span. A second one, of three steps at {half}, makes it exact:\n  \
+            "With one recording, what grows is a guess, so the answer is a range. A second recording, of three steps at {half}, makes it exact:\n  \
              vramscope plan {} second.pickle --at {is} --at {half}\n",
             only.recording.source.name
         );
     }
     if let Some(card) = card {
-        notes += &format!(
-            "{} less {} for the CUDA context is what PyTorch gets of the {}.\n",
-            Bytes(card.bytes),
-            Bytes(CONTEXT),
-            card.name
-        );
+        notes +=
+            &format!("PyTorch gets {} minus {} for the CUDA context of the {}.\n", Bytes(card.bytes), Bytes(CONTEXT), card.name);
     }
     if !notes.is_empty() {
         out += &format!("\n{notes}");

@@ -148,7 +148,7 @@ fn listing() -> Vec<Listed> {
 }
 
 fn list() -> String {
-    let mut out = format!("{} scenarios. Each is called by what Findings says of its recording.\n", ALL.len());
+    let mut out = format!("{} scenarios. Each is named after the finding that its recording shows.\n", ALL.len());
     for s in ALL {
         out += &format!("\n{}: {}\n  {}\n", s.name, s.title, s.watch);
         for p in s.params {
@@ -173,8 +173,8 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
     let mut out = match (&r.end.ending, r.as_expected) {
         (Ending::Stopped, _) => format!("{} was stopped.\n", r.scenario),
         (_, true) if matches!(job, Job::Replay { .. }) => "The recording's requests ran again.\n".to_owned(),
-        (_, true) => format!("{}: Findings calls the run by its name.\n", r.scenario),
-        (_, false) => format!("{}: Findings calls the run {}.\n", r.scenario, r.diagnosis),
+        (_, true) => format!("{}: the findings of this run show it, as expected.\n", r.scenario),
+        (_, false) => format!("{}: the findings of this run show something else: {}.\n", r.scenario, r.diagnosis),
     };
     out += &format!("Card: {}{}\n", r.card, if r.simulated { "" } else { " (real)" });
     if !r.conf.is_empty() {
@@ -188,7 +188,7 @@ fn text(whole: &ProbeReport, job: &Job) -> String {
     }
     let ending = match &r.end.ending {
         Ending::OutOfMemory(text) => text.clone(),
-        Ending::Finished => "every step was done".to_owned(),
+        Ending::Finished => "all steps ran".to_owned(),
         Ending::Stopped => "stopped".to_owned(),
         Ending::Failed(sentence) => sentence.clone(),
     };
@@ -231,8 +231,8 @@ fn comparison(compared: &Compared, depends_on_placement: bool) -> String {
         let is_bytes = is_bytes(&c);
         let show = |v: u64| if is_bytes { size.sized(v) } else { count(v) };
         let what = c.what.trim_end_matches("_bytes").replace('_', " ");
-        let untold = if is_bytes { "not recorded" } else { "" };
-        table.row([what, show(c.card), show(c.model), c.recorded.map_or(untold.to_owned(), show)]);
+        let missing = if is_bytes { "not recorded" } else { "" };
+        table.row([what, show(c.card), show(c.model), c.recorded.map_or(missing.to_owned(), show)]);
     }
     let [low, high] = told_apart(compared.model_span_bytes);
     let verdict = match (compared.agrees_with_model, compared.model_is_certain) {

@@ -12,10 +12,10 @@ use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::oom as oom_facts;
 use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{
-    BEFORE_PROFILING, BlockState, Clock, DeviceRecording, FrameId, PoolId, Progress, Recording, StackId, StackTable, StreamId,
+    BEFORE_PROFILING, BlockState, Clock, DeviceRecording, PoolId, Progress, Recording, StackId, StackTable, StreamId,
 };
 use vramscope_core::tables::{
-    BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, function_label, innermost, own_frame,
+    BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, named_by, tell_apart,
 };
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 
@@ -205,7 +205,7 @@ fn find_event(
             _ => format!("{file}: no out-of-memory event was recorded; use --peak, --end or --event N"),
         });
     }
-    let curve = instant.peak.unwrap_or(Curve::Requested);
+    let curve = instant.peak.unwrap_or(Curve::Active);
     Ok(tables.curves.settled_peak(device, curve.quantity()).1)
 }
 
@@ -344,14 +344,17 @@ fn by_stack(
     }
     let mut rows: Vec<(StackId, (u64, u64, u64))> = groups.into_iter().collect();
     rows.sort_unstable_by_key(|&(stack, (bytes, _, count))| (std::cmp::Reverse((bytes, count)), stack));
+    let named: Vec<_> = rows.iter().map(|&(stack, _)| (stack, own_text(&recording.stacks, stack, names))).collect();
+    let apart = tell_apart(&recording.stacks, &named);
     rows.into_iter()
-        .map(|(stack, (bytes, requested_bytes, count))| LiveRow {
+        .zip(named.iter().zip(apart))
+        .map(|((stack, (bytes, requested_bytes, count)), ((_, name), by))| LiveRow {
             bytes,
             requested_bytes: device.can_show.requested.is_known().then_some(requested_bytes),
             count,
             stack: oom::frames(recording, stack),
             place: names.of_stack(stack).to_owned(),
-            text: place_text(&recording.stacks, stack, names.of_stack(stack)),
+            text: named_by(&recording.stacks, name, by),
         })
         .collect()
 }
@@ -467,15 +470,10 @@ fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut 
     *out += &format!("\n{table}");
 }
 
-/// `train.py:99  step, in linear.py:134 forward`: the program's own line, and what it called to get memory.
-fn place_text(stacks: &StackTable, stack: StackId, name: &str) -> String {
-    let frame = |f: Option<FrameId>| f.and_then(|f| stacks.frame(f));
-    let (own, inner) = (own_frame(stacks, stack), innermost(stacks, stack));
-    let function = frame(own).map_or("", |f| function_label(stacks.text(f.name)));
-    let by = frame(inner.filter(|_| inner != own)).map_or_else(String::new, |f| format!(", in {}", frame_text(stacks, f)));
-    // What has no place goes by its function.
-    let function = if function == name { String::new() } else { format!("  {function}") };
-    format!("{name}{function}{by}").trim_end().to_owned()
+/// `train.py:99 step`: the program's own line with its function.
+fn own_text(stacks: &StackTable, stack: StackId, names: &StackNames) -> String {
+    let frame = names.index(stack).and_then(|i| stacks.frame(names.frame(i)?));
+    frame.map_or_else(|| names.of_stack(stack).to_owned(), |frame| frame_text(stacks, frame))
 }
 
 fn segments_text(r: &Report, out: &mut String) {

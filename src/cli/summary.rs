@@ -18,7 +18,8 @@ use vramscope_core::compare::join::Join;
 use vramscope_core::diagnose::counted::counted_sentence;
 use vramscope_core::diagnose::stats_check::{StatsVerdict, judge_stats};
 use vramscope_core::model::{
-    Action, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind, WarningKind,
+    Action, BlockState, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind,
+    WarningKind,
 };
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 
@@ -31,6 +32,9 @@ pub struct Summary {
     never_ran: bool,
     pub(super) load: Load,
     pub(super) devices: Vec<DeviceSummary>,
+    /// The devices in the order of the text: the one that ran out of memory or has the highest peak first.
+    #[serde(skip)]
+    order: Vec<usize>,
     /// What the program was doing on the device that held most, which is also among `devices`; null where no block is known.
     #[serde(flatten)]
     pub(super) doing: Option<Doing>,
@@ -41,6 +45,13 @@ pub struct Summary {
     /// PyTorch's counters where they are all that the file holds, in the order of `devices`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) counters: Vec<Counted>,
+}
+
+impl Summary {
+    /// The devices in the order of the text.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &DeviceSummary> {
+        self.order.iter().filter_map(|&i| self.devices.get(i))
+    }
 }
 
 /// Counters as they were written.
@@ -162,6 +173,9 @@ pub(super) struct DeviceSummary {
     /// At the end of the recording, as are `blocks`.
     pub(super) segments: u64,
     pub(super) blocks: u64,
+    /// Those of the blocks that the program holds.
+    #[serde(skip)]
+    pub(super) live_blocks: u64,
     /// Streams and pools that a segment or an allocation belongs to.
     pub(super) streams: u64,
     pub(super) pools: u64,
@@ -327,7 +341,7 @@ fn summarise_by(
 ) -> Result<Summary, String> {
     let started = Instant::now();
     if recording.has_only_counters() && !stats.is_empty() {
-        return Err(format!("{}: --stats holds counters against a snapshot, and this file has counters alone", path.display()));
+        return Err(format!("{}: --stats compares counters with a snapshot, and this file has only counters", path.display()));
     }
     let mut devices: Vec<DeviceSummary> = (0..recording.devices.len()).map(of_device).collect::<Result<_, _>>()?;
     if recording.has_only_counters() {
@@ -356,6 +370,7 @@ fn summarise_by(
                 .chain(contradictions.into_iter().map(contradiction))
                 .collect(),
         },
+        order: recording.busiest_first(),
         doing: devices.iter().filter_map(|d| d.doing.as_ref()).max_by_key(|d| d.peak.bytes).cloned(),
         devices,
         added: joins.into_iter().map(Addition::from).collect(),
@@ -399,12 +414,13 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         Level { end: tables.curves.end(q), peak, peak_event: some_event(event), exact: is_exact && tables.curves.is_exact(q) }
     };
     // A trace without a final state: what is there at the end follows from the events.
-    let (segments, blocks) = if device.has_final_state {
-        (device.segments.len(), device.blocks.len())
+    let (segments, blocks, live_blocks) = if device.has_final_state {
+        let live = device.blocks.iter().filter(|b| b.state == BlockState::Active).count();
+        (device.segments.len(), device.blocks.len(), live as u64)
     } else {
         let last = (events.len() as u32).checked_sub(1).unwrap_or(NO_EVENT);
         let state = tables.states.at(device, &tables.lifetimes, last);
-        (state.segments.len(), state.blocks.len())
+        (state.segments.len(), state.blocks.len(), state.live_and_pending().0)
     };
     Ok(DeviceSummary {
         label: device.id.to_string(),
@@ -422,6 +438,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         is_partial: !tables.curves.has_all_segments(),
         segments: segments as u64,
         blocks: blocks as u64,
+        live_blocks,
         streams: streams_used(device),
         pools: pools_used(device),
         annotations: device.annotations.len() as u64,
@@ -442,7 +459,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
             .map(|event| Oom {
                 event,
                 requested_bytes: events.size[event as usize],
-                device_free_bytes: events.device_free_told(event),
+                device_free_bytes: events.device_free_known(event),
             })
             .collect(),
         doing: Doing::of(recording, device, tables)?,

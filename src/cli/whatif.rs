@@ -14,7 +14,7 @@ use vramscope_core::inference::remedies::best;
 use vramscope_core::inference::whatif::{Question, Row, SUGGESTED, WhatIf};
 use vramscope_core::inference::{CapRange, Horizon};
 use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
-use vramscope_core::units::{Bytes, SizeColumn, capital, count, told_apart};
+use vramscope_core::units::{Bytes, SizeColumn, capital, count, counted, told_apart};
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
@@ -292,7 +292,7 @@ fn text(report: &WhatIfReport) -> String {
 
 fn outcome(row: &Row) -> String {
     let mut text = match row.oom_request {
-        Some(request) => format!("out of memory at request {}", count(request)),
+        Some(request) => format!("out of memory after {}", counted(request, "request", "requests")),
         None if row.oom_varies => match row.passes_from_bytes {
             Some(from) => format!("may pass: from a limit of {} on", Bytes(from).limit()),
             None => "may pass".to_owned(),
@@ -306,9 +306,9 @@ fn outcome(row: &Row) -> String {
     if let Some([low, high]) = row.oom_request_span.filter(|[low, high]| low < high) {
         // A run without a failure counts as having made every request.
         text += &match row.oom_request {
-            None => format!(", or fails at request {}", count(low)),
+            None => format!(", or fails after {}", count(low)),
             Some(request) if row.oom_varies && low == request => ", or passes".to_owned(),
-            Some(_) if row.oom_varies => format!(" (from {} on), or passes", count(low)),
+            Some(_) if row.oom_varies => format!(" (or already after {}), or passes", count(low)),
             Some(_) => format!(" (between {} and {})", count(low), count(high)),
         };
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use vramscope_core::formats;
 use vramscope_core::inference::whatif::SUGGESTED;
-use vramscope_core::inference::{Answer, Asker, Question, Row, WhatIf};
+use vramscope_core::inference::{Answer, AnswerSink, Question, Row, WhatIf};
 use vramscope_core::model::{Action, DeviceRecording, Progress};
 
 /// A figure of a row of `whatif_truth.json`, its name in an answer, and the answer's value.
@@ -268,18 +268,18 @@ fn answers_from_other_recordings_of_a_workload_hold_too() {
 
 /// Hears answers, and how many runs were begun.
 #[derive(Default)]
-struct Heard {
+struct Answered {
     begun: AtomicUsize,
     answers: Mutex<BTreeMap<usize, Answer>>,
 }
 
-impl Asker for Heard {
-    fn begins(&self, _: usize) -> Option<Arc<Progress>> {
+impl AnswerSink for Answered {
+    fn started(&self, _: usize) -> Option<Arc<Progress>> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         None
     }
 
-    fn hears(&self, at: usize, answer: Answer) {
+    fn answered(&self, at: usize, answer: Answer) {
         assert!(self.answers.lock().unwrap().insert(at, answer).is_none(), "question {at} is answered once");
     }
 }
@@ -297,7 +297,7 @@ fn an_answer_that_follows_from_another_is_the_one_that_a_run_gives() {
         let limits = [None, whatif.own_limit(), Some(peak * 2), Some(peak * 5 / 4), Some(peak), Some(peak - (4 << 20))];
         let confs = SUGGESTED.iter().map(|s| s.0).chain(["max_split_size_mb:21", "max_split_size_mb:4000"]);
         let questions: Vec<Question> = confs.flat_map(|conf| limits.map(|limit| Question::parse(conf, limit).unwrap())).collect();
-        let heard = Heard::default();
+        let heard = Answered::default();
         whatif.ask_each(&questions, 300, &heard, &progress).unwrap();
         let answers = heard.answers.into_inner().unwrap();
         assert_eq!(answers.len(), questions.len());

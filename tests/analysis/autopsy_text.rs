@@ -291,7 +291,7 @@ fn framework_frames_fold_around_the_users_own() {
     assert_eq!((user_frame(&table, inside), folded_frames(&table, inside).len()), (None, 2));
 }
 
-/// What is too large whole fits in parts: each is held against what was free, and against all there could be.
+/// What is too large whole fits in parts: each is compared with what was free, and with all there could be.
 #[test]
 fn a_request_that_is_too_large_is_told_in_parts() {
     let parts = |asked: u64, free: u64, held: u64| {

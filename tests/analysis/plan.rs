@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
 use vramscope_core::plan::{Change, Input, NoPlan, Plan, Setting, Size};
-use vramscope_core::tables::DeviceTables;
+use vramscope_core::tables::{DeviceTables, StackNames};
 
 use crate::shared::corpus;
 
@@ -340,4 +342,35 @@ fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
         }
     }
     assert!(checked > 15, "{checked}");
+}
+
+/// A finding that names a change and a plan of the same recording give one number: they make the same change to the same requests. Blocks are
+/// rounded up, and a plan's requests are rounded by the allocator's model.
+#[test]
+fn a_change_saves_as_much_by_a_plan_as_by_a_finding() {
+    let sample = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
+    let mut compared = 0;
+    for (file, rule, change) in [
+        (sample("gpt_train.pickle"), "activations", Change::Checkpoint(None)),
+        (sample("two_gpus.pickle"), "optimizer_state", Change::EightBit),
+        (recorded("gpt.b8", "").0, "logits", Change::Chunks(8)),
+        (recorded("gpt.b8", "").0, "activations", Change::Checkpoint(None)),
+        (recorded("gpt.b8", "").0, "optimizer_state", Change::EightBit),
+    ] {
+        let progress = Progress::new();
+        let recording = formats::open(&file, &progress).unwrap();
+        let device = &recording.devices[recording.busiest_device().unwrap()];
+        let tables = DeviceTables::build(device, &progress).unwrap();
+        let names = StackNames::of(&recording.stacks);
+        let found = diagnose(&recording, device, &tables, &names, &Rules::default(), &progress).unwrap().findings;
+        let Some(saving) = found.iter().find(|f| f.rule == rule).and_then(|f| f.saving) else { continue };
+        let size = Size::of("batch", 8);
+        let plan = plan_of(&[(file.clone(), "batch=8".to_owned())]).unwrap();
+        let planned = plan.change(&[change], &size, &setting("", None), None).unwrap();
+        assert_eq!(planned.reason, None, "{rule} of {file:?}");
+        let differs = (saving.bytes() as f64 / planned.saves_bytes as f64 - 1.0).abs();
+        assert!(differs < 0.02, "{rule} of {file:?}: {saving:?}, and by the plan {}", planned.saves_bytes);
+        compared += 1;
+    }
+    assert!(compared >= 3, "{compared}");
 }

@@ -129,7 +129,7 @@ const TABLES: [(&str, &str, &[Row], Facts); 6] = [
         JAX,
         of_recording,
     ),
-    ("Counters", "Opened alone, or added to a snapshot and held against it.", COUNTERS, of_counters),
+    ("Counters", "Opened alone, or added to a snapshot and compared with it.", COUNTERS, of_counters),
     ("Messages", "The text of an error, alone or in a log: `vramscope explain`.", MESSAGES, of_messages),
 ];
 

@@ -182,7 +182,7 @@ fn a_jax_profile_is_told_in_words_of_jax() {
         (vec!["check", &leak, "--no-oom"], "whether a request failed is unknown"),
         (vec!["diff", &train, &leak], "+20 MiB: 444.14 MiB live in A"),
         (vec!["diff", &train, &leak], "What was reserved is in neither file."),
-        (vec!["diff", &train, &leak], "by jaxrun.py:16 forward"),
+        (vec!["diff", &train, &leak], "jaxrun.py:16 forward, in "),
         (vec!["ranks", &train, &leak], "not recorded   464.14 MiB"),
         (vec!["export", &leak, &out, "--to", "snapshot"], "this file has no addresses; export it as csv, parquet or speedscope"),
         (vec!["export", &leak, &out, "--to", "perfetto"], "this file is of one instant"),

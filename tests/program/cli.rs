@@ -184,6 +184,59 @@ fn state_groups_what_is_live_by_stack() {
     assert!(text.contains("workloads.py:"), "{text}");
 }
 
+/// The peak is one event in every command, with one number of blocks and one figure for each role, and its lines add up to it.
+#[test]
+fn every_command_means_the_same_peak() {
+    for name in ["serve_oom.pickle.gz", "kv_decode_oom.pickle.gz", "gpt_train.pickle", "leak.pickle", "two_gpus.pickle"] {
+        let file = sample(name);
+        let summary = json(&["summary", &file, "--json"]);
+        let text = stdout(&run(&["summary", &file]));
+        for of in summary["devices"].as_array().expect("devices") {
+            let (peak, device) = (&of["peak"], of["index"].to_string());
+            let sum = |rows: &Value, key: &str| rows.as_array().unwrap().iter().map(|r| r[key].as_u64().unwrap()).sum::<u64>();
+            let beyond = |key: &str| peak["other_lines"][key].as_u64().unwrap_or(0);
+            assert_eq!(sum(&peak["by_line"], "bytes") + beyond("bytes"), peak["bytes"].as_u64().unwrap(), "{name}");
+            let state = json(&["state", &file, "--device", &device, "--json"]);
+            assert_eq!((&state["event"], &state["totals"]["active_bytes"]), (&peak["event"], &peak["bytes"]), "{name}");
+            assert_eq!(state["event"], of["active_bytes"]["peak_event"], "{name}");
+            let blocks = sum(&state["live"], "count") + sum(&state["pending_free"], "count");
+            assert_eq!(sum(&peak["by_line"], "count") + beyond("count"), blocks, "{name}");
+            for role in state["by_category"].as_array().unwrap().iter().filter(|r| r["bytes"] != 0) {
+                assert_eq!(role["bytes"], peak["by_role"][role["category"].as_str().unwrap()], "{name}: {role}");
+            }
+            let live = json(&["allocations", &file, "--device", &device, "--where", "live@peak", "--json"]);
+            assert_eq!(live["matches"], blocks, "{name}");
+            let flame = json(&["flame", &file, "--device", &device, "--json"]);
+            assert_eq!(flame["total_bytes"], peak["bytes"], "{name}");
+            let lines = peak["by_line"].as_array().unwrap();
+            if lines.len() > 1 {
+                let shown = lines.iter().take(3).all(|line| text.contains(line["name"].as_str().unwrap()));
+                assert!(shown && text.contains("largest lines at the peak"), "{text}");
+            }
+        }
+    }
+}
+
+/// The device that matters comes first, whatever its number.
+#[test]
+fn the_device_with_the_highest_peak_is_told_first() {
+    let text = stdout(&run(&["summary", &sample("two_gpus.pickle")]));
+    let first = text.lines().next().unwrap_or_default();
+    assert!(first.contains("two_gpus.pickle: GPU 1: "), "{first}");
+    let leaks = stdout(&run(&["leaks", &sample("two_gpus.pickle")]));
+    assert!(leaks.starts_with("GPU 1: "), "{leaks}");
+    assert!(!stdout(&run(&["leaks", &sample("leak.pickle")])).contains("GPU 0"), "one device needs no name");
+}
+
+#[test]
+fn explain_sends_a_recording_to_its_commands() {
+    let output = run(&["explain", &sample("fragment_oom.pickle")]);
+    let sentence = stderr(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(sentence.contains("vramscope summary ") && sentence.contains("vramscope oom "), "{sentence}");
+    assert!(sentence.trim_end().lines().count() == 1 && !sentence.contains("no out-of-memory message"), "{sentence}");
+}
+
 #[test]
 fn state_groups_what_is_live_by_category() {
     let file = sample("gpt_train.pickle");

@@ -29,7 +29,7 @@ fn limits_are_held_against_what_was_there() {
     says(&["check", &leak, "--max-peak", "60GiB"], 0, "passed");
     // A recording too short to tell does not pass, and says why.
     let short = sample("fragment_oom.pickle");
-    says(&["check", &sample("gpt_train.pickle"), "--no-leaks"], 1, "4 steps are too few to tell what grows");
+    says(&["check", &sample("gpt_train.pickle"), "--no-leaks"], 1, "4 steps are too few to tell a leak from normal growth");
     says(&["check", &short, "--no-leaks"], 1, "whether anything leaks is unknown");
     let undecided: Value = serde_json::from_slice(&run(&["check", &short, "--no-leaks", "--json"]).stdout).expect("JSON");
     assert_eq!((undecided["passed"].as_bool(), undecided["checks"][0]["passed"].is_null()), (Some(false), true), "{undecided}");

@@ -86,7 +86,7 @@ fn instants_simulations_and_devices_are_reached_by_clicks() {
     let peak = data.tables.curves.peak(Quantity::Active).1;
     let mut h = only(&data, ViewKind::Compare, [1400.0, 700.0]);
     assert!(matches!(link(&h).compared, [Source::At(_), Source::At(_)]), "a pair is proposed");
-    // What nobody chose gives way: a simulation at its peak is held against the recording at its own.
+    // What nobody chose gives way: a simulation at its peak is compared with the recording at its own.
     pick(&mut h, "B", "expandable_segments:True");
     let simulation = Source::Other(Other::Simulation("expandable_segments:True".to_owned()), Moment::Peak);
     assert_eq!(link(&h).compared, [Source::At(peak), simulation]);
@@ -145,8 +145,8 @@ fn adds_up(c: &Comparison, own: &Recording) {
     assert_eq!((flame.nodes[0].before, flame.nodes[0].after), (c.a.bytes, c.b.bytes));
     let [only_a, common, only_b] = c.parts_by_stack();
     let parts = c.parts(&groups);
-    assert_eq!(parts.only_a + parts.both + parts.untold[0].bytes, c.a.bytes);
-    assert_eq!(parts.only_b + parts.both + parts.untold[1].bytes, c.b.bytes);
+    assert_eq!(parts.only_a + parts.both + parts.without_stack[0].bytes, c.a.bytes);
+    assert_eq!(parts.only_b + parts.both + parts.without_stack[1].bytes, c.b.bytes);
     assert!(parts.both >= common, "a place has all of its stacks");
     assert_eq!((flame.nodes[0].common, flame.nodes[0].total), (common, only_a + common + only_b));
 }

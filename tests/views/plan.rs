@@ -156,7 +156,7 @@ fn one_recording_answers_with_a_span_and_says_how_to_make_it_exact() {
     enter(&mut h, "Cap", "4 GiB");
     assert!(says(&h, " to "), "a span");
     assert!(says(&h, ", up to "), "and no bare number");
-    assert!(says(&h, "One recording is a span") && says(&h, "three steps at batch=4"), "and the way out");
+    assert!(says(&h, "One recording gives a range") && says(&h, "three steps at batch=4"), "and the way out");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn recordings_of_two_programs_are_refused_with_the_place() {
     assert!(says(&h, "they part where"), "with the place");
     h.get_by_label("Use only the first").click();
     h.run_steps(6);
-    assert!(says(&h, "One recording is a span"), "and goes on with one");
+    assert!(says(&h, "One recording gives a range"), "and goes on with one");
 }
 
 #[test]

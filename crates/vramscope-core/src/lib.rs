@@ -66,6 +66,7 @@
 
 pub mod allocator;
 pub mod anatomy;
+pub mod changes;
 pub mod compare;
 pub mod diagnose;
 pub mod formats;

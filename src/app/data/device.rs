@@ -91,7 +91,7 @@ impl DeviceData {
     /// blocks).
     pub(crate) fn knows_roles(&self, roles: &Roles) -> bool {
         let (device, tables) = (self.device(), &self.tables);
-        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak(vramscope_core::tables::Quantity::Active).1);
+        let event = self.last_oom().unwrap_or_else(|| tables.curves.peak_event());
         let held = roles.live_by_role(device, tables, event);
         let all: u64 = held.iter().map(|tally| tally.block_bytes).sum();
         let unknown = held[Role::Unknown.index()].block_bytes;

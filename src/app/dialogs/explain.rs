@@ -38,7 +38,7 @@ impl Explainer {
         for explanation in &mut found {
             explanation.line += first_line - 1;
         }
-        let shown = oom_message::first_told(&messages);
+        let shown = oom_message::main_message(&messages);
         Explainer { text, found, shown, refusal: None }
     }
 

@@ -89,7 +89,7 @@ pub(in crate::app) fn add_to_first(
     };
     if let (true, Some((id, recording, index))) = (extra.has_only_counters(), to.first()) {
         if recording.has_only_counters() {
-            return Err("counters are held against a snapshot of the same run; open that, and add them to it".to_owned());
+            return Err("counters are compared with a snapshot of the same run; open that, and add them to it".to_owned());
         }
         let mut recording = Recording::clone(recording);
         let name = extra.source.name.clone();

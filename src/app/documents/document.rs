@@ -107,7 +107,7 @@ impl DeviceView {
         let mut shared = SharedViewState::new(data.device());
         if data.ooms.is_empty() && !data.device().events.is_empty() {
             // The end of a run is mostly empty; newcomers ask about the peak.
-            let peak = data.tables.curves.peak(vramscope_core::tables::Quantity::Active).1;
+            let peak = data.tables.curves.peak_event();
             // A recording that never exceeds its start has its peak before the first event.
             shared.cursor = if peak == vramscope_core::tables::NO_EVENT { 0 } else { peak };
         }

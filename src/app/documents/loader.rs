@@ -13,7 +13,7 @@ use crate::app::data::device::prepare;
 use crate::app::jobs::Jobs;
 use crate::app::state::action::PlannedRun;
 use crate::app::state::excerpt::Excerpt;
-use vramscope_core::compare::join::{Whose, lay_under};
+use vramscope_core::compare::join::{SnapshotProcess, lay_under};
 use vramscope_core::diagnose::source_limits::why_no_memory;
 use vramscope_core::formats::folder::is_pattern;
 use vramscope_core::formats::{self, FormatError, PageSnapshot};
@@ -101,7 +101,7 @@ impl Loading {
     }
 
     /// Reads a snapshot and adds the samples of a watch on the same clock.
-    pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) -> Self {
+    pub fn snapshot(jobs: &Jobs, path: PathBuf, under: Option<(Arc<Recording>, SnapshotProcess)>) -> Self {
         Self::start(jobs, "load", Stage::Reading, move |progress| {
             let mut recording = formats::open(&path, progress).map_err(|e| e.to_string())?;
             if let Some((watch, whose)) = under

@@ -11,7 +11,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::data::device::prepare;
 use crate::app::jobs::caught;
 use crate::app::state::live_status::{LiveAction, LiveStatus};
-use vramscope_core::compare::join::Whose;
+use vramscope_core::compare::join::SnapshotProcess;
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::NewFile;
 use vramscope_core::formats::session::{History, Next, SessionReader};
@@ -46,7 +46,7 @@ pub enum Update {
     /// The user's alarm limit was passed.
     Alarm(String),
     /// A snapshot to open together with the samples of the watch, and its process.
-    Snapshot(PathBuf, Whose),
+    Snapshot(PathBuf, SnapshotProcess),
     Status(Box<LiveStatus>),
 }
 
@@ -186,7 +186,7 @@ impl Inside {
         self.ctx.request_repaint();
     }
 
-    fn tell_status(&mut self, change: impl FnOnce(&mut LiveStatus)) {
+    fn update_status(&mut self, change: impl FnOnce(&mut LiveStatus)) {
         let before = self.status.clone();
         change(&mut self.status);
         if before != self.status {
@@ -257,7 +257,7 @@ fn watch(mut inside: Inside) {
     let mut alarms: HashMap<u32, Alarms> = HashMap::new();
     let mut rules = AlarmRules::default();
     let mut checked = Instant::now();
-    inside.tell_status(|_| {});
+    inside.update_status(|_| {});
     inside.tell(Update::Status(Box::new(inside.status.clone())));
     loop {
         loop {
@@ -283,7 +283,7 @@ fn watch(mut inside: Inside) {
             handle_news(&mut inside, news);
         }
         let helpers: Vec<(u32, bool)> = session.helpers().collect();
-        inside.tell_status(|s| s.helpers = helpers);
+        inside.update_status(|s| s.helpers = helpers);
         if checked.elapsed() > Duration::from_secs(1) {
             checked = Instant::now();
             if rules != inside.status.rules {
@@ -319,7 +319,7 @@ fn finish(inside: &mut Inside, session: LiveSession) {
     if let Err(error) = history_end {
         inside.tell(Update::Notice(format!("The end of the session cannot be written: {error}.")));
     }
-    inside.tell_status(|s| (s.is_over, s.busy) = (true, None));
+    inside.update_status(|s| (s.is_over, s.busy) = (true, None));
     while let Ok(command) = inside.inbox.recv() {
         if let FeedCommand::SaveTo(to) = command {
             save(inside, &to);
@@ -334,15 +334,15 @@ fn handle_command(inside: &mut Inside, session: &mut LiveSession, command: FeedC
         FeedCommand::Act(LiveAction::Stop) => return false,
         FeedCommand::Act(LiveAction::Pause(is_paused)) => {
             session.sampler().set_paused(is_paused);
-            inside.tell_status(|s| s.is_paused = is_paused);
+            inside.update_status(|s| s.is_paused = is_paused);
         }
         FeedCommand::Act(LiveAction::Mark(text)) => {
             let _ = session.mark(&text, MarkKind::User);
         }
         FeedCommand::Act(LiveAction::Look(pid)) => {
-            inside.tell_status(|s| s.surveying = Some(pid));
+            inside.update_status(|s| s.surveying = Some(pid));
             let survey = survey(pid);
-            inside.tell_status(|s| s.survey = Some(survey));
+            inside.update_status(|s| s.survey = Some(survey));
         }
         FeedCommand::Act(LiveAction::Attach(pid)) => attach(inside, session, pid),
         FeedCommand::Act(LiveAction::Ask(pid, request)) => {
@@ -355,11 +355,11 @@ fn handle_command(inside: &mut Inside, session: &mut LiveSession, command: FeedC
         }
         FeedCommand::Act(LiveAction::Rate(hz)) => {
             match session.set_rates(Box::new(vramscope_live::live::open), Rates::with_memory(hz)) {
-                Ok(()) => inside.tell_status(|s| s.rate = hz),
+                Ok(()) => inside.update_status(|s| s.rate = hz),
                 Err(error) => inside.tell(Update::Notice(format!("The rate cannot be changed: {error}."))),
             }
         }
-        FeedCommand::Act(LiveAction::Alarms(rules)) => inside.tell_status(|s| s.rules = rules),
+        FeedCommand::Act(LiveAction::Alarms(rules)) => inside.update_status(|s| s.rules = rules),
         FeedCommand::Act(LiveAction::Save) => {}
         FeedCommand::SaveTo(to) => save(inside, &to),
         FeedCommand::Device(index) => inside.show_device(index),
@@ -374,14 +374,14 @@ fn attach(inside: &mut Inside, session: &mut LiveSession, pid: u32) {
     let known = survey(pid);
     let is_listening = known.socket.is_some();
     let (obstacle, is_python) = (known.obstacle.clone(), known.is_python());
-    inside.tell_status(|s| (s.survey, s.surveying) = (Some(known), Some(pid)));
+    inside.update_status(|s| (s.survey, s.surveying) = (Some(known), Some(pid)));
     if let Some(why) = obstacle.filter(|_| !is_listening) {
         let lines = if is_python { " The panel at the right has the lines to add." } else { "" };
         inside.tell(Update::Notice(format!("{why}{lines}")));
         return;
     }
     if !is_listening {
-        inside.tell_status(|s| s.busy = Some(format!("Waiting until process {pid} runs Python code…")));
+        inside.update_status(|s| s.busy = Some(format!("Waiting until process {pid} runs Python code…")));
         inside.attaching = Some(pid);
     }
     session.attach(pid);
@@ -391,14 +391,14 @@ fn handle_news(inside: &mut Inside, news: News) {
     if let News::Answers { pid } | News::Failed { pid, .. } = &news
         && inside.attaching.take_if(|waited| waited == pid).is_some()
     {
-        inside.tell_status(|s| s.busy = None);
+        inside.update_status(|s| s.busy = None);
     }
     match news {
         News::Snapshot { path, is_oom, pid, devices } => {
             if is_oom {
                 inside.tell(Update::Notice(format!("Process {pid} ran out of memory; its snapshot is opened.")));
             }
-            inside.tell(Update::Snapshot(path, Whose { pid: Some(pid), devices }));
+            inside.tell(Update::Snapshot(path, SnapshotProcess { pid: Some(pid), devices }));
         }
         News::History { pid, on } => {
             let state = if on { "records its allocation history" } else { "records no history any more" };
@@ -450,7 +450,7 @@ fn delete_cache_file(kept: &Kept) {
 
 /// Shows a session that arrives through a pipe, and keeps it after the pipe ends.
 fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
-    inside.tell_status(|s| s.is_remote = true);
+    inside.update_status(|s| s.is_remote = true);
     let (sender, records) = sync_channel(WAITING);
     // A thread reads, because reading blocks while the window wants updates.
     let reader = move || {
@@ -501,7 +501,7 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
                 Err(RecvTimeoutError::Disconnected) => {
                     is_open = false;
                     inside.published = None;
-                    inside.tell_status(|s| s.is_over = true);
+                    inside.update_status(|s| s.is_over = true);
                 }
             }
         }
@@ -519,7 +519,7 @@ fn follow(input: impl Read + Send + 'static, mut inside: Inside) {
             Ok(FeedCommand::InFront(yes)) => inside.come_to_front(yes),
             Ok(FeedCommand::Act(LiveAction::Stop)) => {
                 is_open = false;
-                inside.tell_status(|s| s.is_over = true);
+                inside.update_status(|s| s.is_over = true);
             }
             Err(RecvTimeoutError::Disconnected) => return delete_cache_file(&inside.kept),
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}

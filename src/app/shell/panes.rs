@@ -23,7 +23,7 @@ use crate::app::state::command::Command;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace::{Workspace, close, find};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::views::live::told::has_only_samples;
+use crate::app::views::live::figures::has_only_samples;
 use crate::app::views::{View, ViewContext, ViewInfo};
 use crate::app::widgets::button::{Push, menu_item};
 use crate::app::widgets::code::CodeWell;

@@ -73,7 +73,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
             let files_of = if files == 1 { " file" } else { " files" };
             items.add(&[(&count(rows), true), (of, false), (&count(files), true), (files_of, false)]);
         }
-        Content::Ready(view) => match told_by_workspace(document, view) {
+        Content::Ready(view) => match workspace_status(document, view) {
             Some(told) => {
                 for (name, figure) in &told {
                     items.add(&[(name, false), (figure, true)]);
@@ -85,7 +85,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
 }
 
 /// What the status bar shows for a workspace without a cursor.
-fn told_by_workspace(document: &Document, view: &DeviceView) -> Option<Vec<(String, String)>> {
+fn workspace_status(document: &Document, view: &DeviceView) -> Option<Vec<(String, String)>> {
     match document.workspace {
         Workspace::Plan => view.views.get(&ViewKind::Plan)?.status(),
         _ => None,

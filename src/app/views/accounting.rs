@@ -7,7 +7,7 @@ use egui::{ScrollArea, Sense, Ui, WidgetInfo, vec2};
 mod counters;
 mod layout;
 
-use super::live::told::{card_rows, has_only_samples, shown};
+use super::live::figures::{card_rows, has_only_samples, shown};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
@@ -104,7 +104,8 @@ impl View for Accounting {
                         Bytes(whole)
                     ),
                     None => format!(
-                        "Live tensors requested {}. Segments are not in this file, so what {} reserved for them is unknown{}.",
+                        "Live tensors {} {}. Segments are not in this file, so what {} reserved for them is unknown{}.",
+                        if cx.data.device().can_show.requested.is_known() { "requested" } else { "take" },
                         Bytes(live),
                         allocator_name(&cx.data.recording),
                         if allocator_name(&cx.data.recording) == "PyTorch" {
@@ -119,10 +120,10 @@ impl View for Accounting {
             let roomy = row_height(ui, waterfall.rows.len());
             let sizes = bars(ui, cx.words(), &waterfall, roomy);
             self.by_role(ui, cx, state.event, &waterfall, sizes, roomy);
-            if let Some(untold) = waterfall.untold() {
+            if let Some(missing) = waterfall.not_in_file() {
                 ui.add_space(6.0);
                 padded(ui, |ui| {
-                    let text = format!("{untold} A watched process, or {} beside it, shows them.", cx.words().tool);
+                    let text = format!("{missing} A watched process, or {} beside it, shows them.", cx.words().tool);
                     label::paragraph(ui, &text, Type::Body, t.text3);
                 });
             }
@@ -274,7 +275,7 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
         ui.add_space(8.0);
         padded(ui, |ui| {
             let note = "Totals are all that counters have. A memory snapshot of the same run shows every block and who owns it; opened together \
-                with it these figures are held against it.";
+                with it these figures are compared with it.";
             label::paragraph(ui, note, Type::Body, t.text3);
             ui.add_space(6.0);
             CodeWell::new(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")).python().copy(true).show(ui);
@@ -297,7 +298,11 @@ impl Accounting {
         let Some(live) = live.value else { return };
         ui.add_space(10.0);
         let waits = waterfall.rows.iter().any(|r| r.part == Part::PendingFree && r.bytes.is_some_and(|bytes| bytes > 0));
-        let what = if waits { "requested, with what waits for a stream" } else { "requested, at the cursor, on the scale above" };
+        let what = match (cx.data.device().can_show.requested.is_known(), waits) {
+            (true, true) => "requested, with what waits for a stream",
+            (true, false) => "requested, at the cursor, on the scale above",
+            (false, _) => "whole blocks, at the cursor, on the scale above",
+        };
         section(ui, "Tensors by role", what, false);
         let whole: u64 = live.iter().map(|tally| tally.bytes).sum();
         let a_byte = layout::share_of_a_byte(waterfall);

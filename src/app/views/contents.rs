@@ -2,7 +2,7 @@
 
 use egui::{CursorIcon, ScrollArea, Stroke, Ui, vec2};
 
-use super::live::told::has_only_samples;
+use super::live::figures::has_only_samples;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::device::holds;
 use crate::app::state::action::Action;

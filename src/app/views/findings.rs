@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
-use super::live::told::{has_only_samples, summary};
+use super::live::figures::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::state::action::Action;
@@ -219,8 +219,9 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     padded(ui, |ui| {
         let failed = cx.data.ooms.len() as u64;
         let steps = cx.findings.map_or(0, |f| f.steps.len());
+        let untold = cx.findings.and_then(|f| f.untold_sentence()).filter(|_| !device.events.is_empty());
         let title = match failed {
-            0 if steps == 0 && device.events.len() < FEW_EVENTS => "Too little was recorded to judge",
+            0 if untold.is_some() || (steps == 0 && device.events.len() < FEW_EVENTS) => "Too little was recorded to judge",
             0 => "Nothing stands out",
             _ => "Not told why requests failed",
         };
@@ -252,6 +253,10 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         let allocator = allocator_name(&cx.data.recording);
         let sentence = format!("{first}{grows} {}", in_use(active, peak, knows_reserved(&cx.data.tables), allocator));
         label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
+        if let Some(untold) = untold {
+            ui.add_space(4.0);
+            label::paragraph(ui, &untold, Type::Body, cx.tokens.text2);
+        }
     });
 }
 

@@ -128,7 +128,7 @@ pub fn ask_for_focus(ctx: &egui::Context) {
 }
 
 /// True once, when no suitable field was drawn since the request.
-pub fn nobody_took_focus(ctx: &egui::Context) -> bool {
+pub fn has_no_new_focus(ctx: &egui::Context) -> bool {
     let now = ctx.cumulative_frame_nr();
     let Some(Wanted(since)) = ctx.data(|d| d.get_temp(wanted())) else { return false };
     if now <= since + 2 {

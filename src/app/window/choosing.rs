@@ -121,7 +121,7 @@ impl App {
                     self.actions.send(Action::CompareFiles(a, b));
                 }
             }
-            // More than two cannot be held against each other, and one folder is watched: the first one counts.
+            // More than two cannot be compared with each other, and one folder is watched: the first one counts.
             Choosing::First | Choosing::Second | Choosing::WatchFolder | Choosing::Sources => {
                 if let Some(path) = paths.into_iter().next() {
                     self.actions.send(purpose.action(path));

@@ -17,7 +17,6 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace;
 use crate::app::widgets::field;
 use crate::app::widgets::viewport::lets_go_of_drawing;
-use vramscope_core::tables::Quantity;
 use vramscope_core::units::Address;
 
 impl App {
@@ -103,7 +102,7 @@ impl App {
             Command::EventForward => self.with_link(|shared, data| go_to(shared, data, shared.cursor.saturating_add(1))),
             Command::First => self.with_link(|shared, data| go_to(shared, data, 0)),
             Command::Last => self.with_link(|shared, data| go_to(shared, data, u32::MAX)),
-            Command::Peak => self.with_link(|shared, data| go_to(shared, data, data.tables.curves.peak(Quantity::Active).1)),
+            Command::Peak => self.with_link(|shared, data| go_to(shared, data, data.tables.curves.peak_event())),
             Command::PreviousPeak | Command::NextPeak | Command::PreviousSameStack | Command::NextSameStack => self.seek(command),
             Command::OutOfMemory if self.show_failed_device() => {}
             Command::OutOfMemory => self.with_link(|shared, data| {

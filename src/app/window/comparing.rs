@@ -24,7 +24,7 @@ impl App {
         }
     }
 
-    /// The recordings in other tabs that the one in front can be held against.
+    /// The recordings in other tabs that the one in front can be compared with.
     pub(in crate::app) fn beside(&self) -> Vec<Tab> {
         let Some(front) = self.active_document().filter(|d| matches!(d.content, Content::Ready(_))) else { return Vec::new() };
         let others = self.documents.iter().filter(|d| d.id != front.id);
@@ -39,7 +39,7 @@ impl App {
     /// Holds the recording in front, at its peak, against another.
     pub(in crate::app) fn compare_front(&mut self, other: Other, ctx: &Context) {
         let Some(view) = self.active_document().and_then(|d| d.view()) else { return };
-        let peak = view.data.tables.curves.peak(Quantity::Active).1;
+        let peak = view.data.tables.curves.peak_event();
         self.run(Command::Workspace(Workspace::Flame), ctx);
         self.apply(Action::Compare(0, Source::Marker), ctx);
         self.apply(Action::SetMarker(0, Some(peak)), ctx);

@@ -14,7 +14,7 @@ use crate::app::state::action::Action;
 use crate::app::state::choosing::Choosing;
 use crate::app::state::live_status::LiveAction;
 use crate::app::state::workspace::Workspace;
-use vramscope_core::compare::join::Whose;
+use vramscope_core::compare::join::SnapshotProcess;
 use vramscope_core::formats::session::History;
 use vramscope_core::model::{Progress, Recording};
 
@@ -92,7 +92,7 @@ impl App {
     }
 
     /// Opens a snapshot that a watched program wrote, with the samples of the watch under it.
-    fn open_snapshot(&mut self, path: PathBuf, under: Option<(Arc<Recording>, Whose)>) {
+    fn open_snapshot(&mut self, path: PathBuf, under: Option<(Arc<Recording>, SnapshotProcess)>) {
         let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         let loading = Loading::snapshot(&self.jobs, path.clone(), under);
         self.open_tab(name, Some(path), Content::Loading(loading));

@@ -46,7 +46,7 @@ use super::state::command::Command;
 use super::state::document_id::DocumentId;
 use super::state::view_kind::ViewKind;
 use super::theme;
-use super::widgets::field::nobody_took_focus;
+use super::widgets::field::has_no_new_focus;
 use super::widgets::how::take_asked;
 use super::widgets::keys;
 use vramscope_core::anatomy::roles::Rule;
@@ -280,7 +280,7 @@ impl App {
         while let Ok(action) = self.inbox.try_recv() {
             self.apply(action, ctx);
         }
-        if nobody_took_focus(ctx) && matches!(self.overlay, Overlay::None) {
+        if has_no_new_focus(ctx) && matches!(self.overlay, Overlay::None) {
             self.overlay = Overlay::Palette(Default::default());
         }
     }

@@ -35,7 +35,7 @@ impl App {
                     self.notices.offer(words, "Open what there is", Action::Open(vec![path]));
                 }
                 News::Counters(path) if self.active_document().is_some_and(|d| d.recording.is_some()) => {
-                    let words = format!("New counters: {}. They can be held against the recording in front.", name(&path));
+                    let words = format!("New counters: {}. They can be compared with the recording in front.", name(&path));
                     self.notices.offer(words, "Add to it", Action::Add(path));
                 }
                 News::Counters(path) => {

@@ -16,34 +16,34 @@ use vramscope_core::units::Bytes;
 pub struct CheckArgs {
     /// The recording
     pub file: PathBuf,
-    /// The most that may be reserved, as in 60GiB
+    /// Fail when the peak of reserved memory is above this, as in 60GiB
     #[arg(long, value_name = "BYTES", value_parser = parse_limit)]
     pub max_peak: Option<u64>,
-    /// The most that may be allocated, as in 10GiB; the same work allocates the same, while what it reserves differs from run to run
+    /// Fail when the peak of allocated memory is above this, as in 10GiB; unlike reserved memory it is the same in every run of the same work
     #[arg(long, value_name = "BYTES", value_parser = parse_limit)]
     pub max_allocated: Option<u64>,
-    /// The most that a role may hold at the peak of allocated memory, as in activations=4GiB; may be given several times
+    /// Fail when a role holds more than this at the peak of allocated memory, as in activations=4GiB; may be repeated
     #[arg(long, value_name = "ROLE=BYTES")]
     pub max_role: Vec<RoleLimit>,
-    /// An earlier recording of the same work: the peak of allocated memory may exceed that of OLD by the tolerance and no more
+    /// Fail when the peak of allocated memory is above that of OLD, an earlier recording of the same work, by more than the tolerance
     #[arg(long, value_name = "OLD")]
     pub baseline: Option<PathBuf>,
-    /// How much more than the baseline is still within: a share of it, a size, or both added up; 0 for nothing
+    /// How far the peak may exceed the baseline: a share of it, a size, or the sum of both; 0 allows nothing
     #[arg(long, value_name = "TOLERANCE", default_value = "1%+16MiB", requires = "baseline", allow_hyphen_values = true)]
     pub tolerance: Tolerance,
-    /// The largest share of the peak of reserved memory that may be free, 0 to 1
+    /// Fail when more than this share of reserved memory is free at its peak, 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub max_fragmentation: Option<f64>,
-    /// Nothing may grow from step to step; a recording too short to tell does not pass (exit code 1, `passed` null in JSON)
+    /// Fail when memory grows from step to step; a recording too short to tell fails too (exit code 1, `passed` null in JSON)
     #[arg(long)]
     pub no_leaks: bool,
-    /// No request may fail
+    /// Fail when the recording has an out-of-memory error
     #[arg(long)]
     pub no_oom: bool,
-    /// What memory_stats(), memory_summary() or host_memory_stats() gave must agree with the snapshot
+    /// Fail when this saved output of memory_stats(), memory_summary() or host_memory_stats() disagrees with the snapshot
     #[arg(long, value_name = "FILE")]
     pub stats: Vec<PathBuf>,
-    /// What roles mean
+    /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
     /// How the answer is written

@@ -7,9 +7,9 @@ use clap::Args as ClapArgs;
 /// Arguments of `doctor`.
 #[derive(Debug, ClapArgs)]
 pub struct DoctorArgs {
-    /// Recordings of any kind; without one, this machine is looked at
+    /// Recordings of any kind; without one, doctor checks this machine
     pub files: Vec<PathBuf>,
-    /// The Python that is asked for PyTorch
+    /// The Python to look for PyTorch in
     #[arg(long, value_name = "PYTHON", default_value = "python3", conflicts_with = "files")]
     pub python: String,
     /// Print one JSON object
@@ -28,6 +28,6 @@ pub struct CompletionsArgs {
 /// Arguments of `man`.
 #[derive(Debug, ClapArgs)]
 pub struct ManArgs {
-    /// The folder, which must be there
+    /// An existing folder
     pub dir: PathBuf,
 }

@@ -12,19 +12,19 @@ use crate::cli::rules::RulesArgs;
 pub struct OomArgs {
     /// The recording
     pub file: PathBuf,
-    /// Try other settings however long the recording is; without this only up to 100,000 events (about half a second)
+    /// Try other settings on a recording of any length; without this option only up to 100,000 events (about half a second)
     #[arg(long)]
     pub whatif: bool,
-    /// Tell every failure in full; without this the last, and one line for each kind before it (--json always has all)
+    /// Explain every failure in full; without this option the last, and one line for each kind before it (--json always has all)
     #[arg(long)]
     pub all: bool,
-    /// The device, by the number the process knew it by; all of them when absent
+    /// The device, by its number in the process (cuda:N); all of them when absent
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// What the process could reserve at most, where you know it: PyTorch does not record it
+    /// The most this process could reserve, if you know it: PyTorch does not record it
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
     pub limit: Option<u64>,
-    /// What roles mean
+    /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Print one JSON object
@@ -37,19 +37,19 @@ pub struct OomArgs {
 pub struct WhatifArgs {
     /// The recording
     pub file: PathBuf,
-    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF, "default" for the defaults; a designed list when absent
+    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF, or "default"; a list of useful settings when absent
     #[arg(long, value_name = "CONF", num_args = 1.., value_parser = parse_conf)]
     pub conf: Vec<String>,
-    /// The most bytes that may be reserved, as in 60GiB; the recording's own limit when absent
+    /// The most bytes that may be reserved, as in 60GiB; the limit of the recording when absent
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, allow_hyphen_values = true)]
     pub limit: Option<u64>,
-    /// The device, by the number the process knew it by; the busiest when absent
+    /// The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// Also write the run of the first --conf, with every event, as a PyTorch snapshot
+    /// Also write the simulated run of the first --conf, with every event, as a PyTorch snapshot
     #[arg(long, value_name = "OUT", requires = "conf")]
     pub save: Option<PathBuf>,
-    /// Replace the file of --save when it exists
+    /// Overwrite the file of --save if it exists
     #[arg(long, requires = "save")]
     pub force: bool,
     /// Print one JSON object

@@ -76,21 +76,21 @@ pub enum Command {
     Explain(ExplainArgs),
     /// What is wrong with a recording, most serious first, with remedies
     Findings(FindingsArgs),
-    /// Allocations one by one: those a query holds for, as a sorted table
+    /// Single allocations, filtered by a query, as a sorted table
     Allocations(AllocationsArgs),
-    /// What survives its training step, by call stack
+    /// What survives its training step and so may leak, by call stack
     Leaks(LeaksArgs),
     /// Bytes by call stack, as collapsed stacks for flame graphs
     Flame(FlameArgs),
     /// What is live in one recording or instant and not in another
     Diff(DiffArgs),
-    /// One snapshot a rank, side by side: peaks, outliers, the first to fail
+    /// The ranks of one job side by side: peaks, outliers, the first to fail
     Ranks(RanksArgs),
     /// Limits for continuous integration; exit code 1 when one is exceeded
     Check(CheckArgs),
     /// Tables, flame graphs, traces or a snapshot for other tools
     Export(ExportArgs),
-    /// One page that says it all, to send: works offline; or Markdown for an issue
+    /// One page with all findings, to send to others: HTML that works offline, or Markdown for an issue
     Report(ReportArgs),
     /// Answer an agent's questions about the recordings of some folders (Model Context Protocol, on standard input and output)
     Mcp(McpArgs),
@@ -108,7 +108,7 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Draw one view of the window as a picture, PNG or SVG
     Screenshot(ScreenshotArgs),
-    /// What a recording lacks, and the line that records it next time; without a file, what this machine has
+    /// What a recording lacks and how to record it next time; without a file, whether this machine is ready
     Doctor(DoctorArgs),
     /// Print the completions of a shell: bash, zsh, fish, elvish or powershell
     Completions(CompletionsArgs),
@@ -172,7 +172,7 @@ mod tests {
     fn an_instant_is_named_at_most_once() {
         assert!(parse("vramscope state f.pickle").is_ok());
         assert!(parse("vramscope state f.pickle --peak --oom").is_err());
-        for (line, want) in [("--peak", Curve::Requested), ("--peak=reserved", Curve::Reserved)] {
+        for (line, want) in [("--peak", Curve::Active), ("--peak=reserved", Curve::Reserved)] {
             let Some(Command::State(s)) = parse(&format!("vramscope state {line} f.pickle")).unwrap().command else { panic!() };
             assert_eq!(s.instant.peak, Some(want));
         }

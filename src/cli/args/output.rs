@@ -30,7 +30,7 @@ pub enum ExportFormat {
 pub enum ExportTableName {
     /// The allocator's trace
     Events,
-    /// One row an allocation
+    /// One row for each allocation
     Lifetimes,
     /// The blocks at the end
     Blocks,
@@ -57,16 +57,16 @@ pub struct ExportArgs {
     /// The table to write; into one file lifetimes when absent, into a folder all of them
     #[arg(long, value_enum)]
     pub table: Option<ExportTableName>,
-    /// Replace files that exist (pictures are replaced without it)
+    /// Overwrite files that exist (pictures are overwritten without it)
     #[arg(long)]
     pub force: bool,
-    /// Only this device, by the number the process knew it by
+    /// Only this device, by its number in the process (cuda:N)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// Only events FROM up to before TO, with the state they leave (snapshots)
+    /// Only the events from FROM up to, but not including, TO, with the state after them (snapshots)
     #[arg(long, value_name = "FROM..TO", value_parser = parse_range)]
     pub events: Option<(u32, u32)>,
-    /// Cut every file path to what tells nothing of the machine
+    /// Shorten every file path to the part that does not identify the machine or its user
     #[arg(long)]
     pub redact: bool,
     /// The rank that a folder of tables is partitioned by; from the trace or the file's name when absent
@@ -84,7 +84,7 @@ pub struct ExportArgs {
     /// Colours of the picture (svg, png), light when absent
     #[arg(long, value_enum)]
     pub theme: Option<Theme>,
-    /// Where the cursor stands in the picture (svg, png)
+    /// The event to put the cursor on (svg, png)
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
 }
@@ -138,7 +138,7 @@ pub struct ScreenshotArgs {
     /// The recording, then the picture to write; the picture alone draws the welcome page
     #[arg(required = true, num_args = 1..=2, value_names = ["FILE", "OUT.png"])]
     pub paths: Vec<PathBuf>,
-    /// A trace, a timeline, counters or a session of the same run, added to the recording
+    /// A trace, a timeline, counters or a session of the same run to add to the recording
     #[arg(long, value_name = "FILE")]
     pub with: Vec<PathBuf>,
     /// A view or a workspace; an unknown name lists them
@@ -150,16 +150,16 @@ pub struct ScreenshotArgs {
     /// Colours
     #[arg(long, value_enum, default_value = "dark")]
     pub theme: Theme,
-    /// Where the cursor stands
+    /// The event to put the cursor on
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
-    /// Only this device, by the number the process knew it by
+    /// Only this device, by its number in the process (cuda:N)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Write lines and text instead of pixels; needs no display
     #[arg(long = "svg")]
     pub is_svg: bool,
-    /// Cut every file path to what tells nothing of the machine
+    /// Shorten every file path to the part that does not identify the machine or its user
     #[arg(long)]
     pub redact: bool,
 }

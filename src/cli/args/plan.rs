@@ -13,7 +13,7 @@ pub struct PlanArgs {
     /// Recordings of one program, best two or three at different sizes, a few steps each
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// What a recording was run at, once for each, in their order: batch=8 or batch=8,seq=512
+    /// The size of each recording, once per FILE and in their order: batch=8 or batch=8,seq=512
     #[arg(long, value_name = "NAME=N", required = true, value_parser = parse_size_of_run)]
     pub at: Vec<Size>,
     /// A size to plan for; may be repeated
@@ -22,26 +22,26 @@ pub struct PlanArgs {
     /// The most bytes that PyTorch may reserve, as in 24GiB
     #[arg(long, value_name = "BYTES", value_parser = parse_cap, allow_hyphen_values = true)]
     pub cap: Option<u64>,
-    /// The card by name, "RTX 4090": its memory less a CUDA context is the cap
+    /// The card by name, as in "RTX 4090"; the cap is then its memory minus a CUDA context
     #[arg(long, value_name = "NAME", conflicts_with = "cap")]
     pub card: Option<String>,
-    /// What other programs hold on the card, as in 2GiB
+    /// How much of the card other programs use, as in 2GiB
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, requires = "card")]
     pub held: Option<u64>,
-    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated; the recording's own when absent
+    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated; those of the recording when absent
     #[arg(long, value_name = "CONF", value_parser = parse_conf)]
     pub conf: Vec<String>,
     /// A change to the program; may be repeated; "all" tries each: checkpoint or checkpoint:NAME, no_foreach, fused, 8bit, sgd, set_to_none,
     /// in_backward, bf16, cache_off, chunks:N, offload, del:FILE:LINE, lora:RANK, or several with a plus between
     #[arg(long, value_name = "CHANGE")]
     pub change: Vec<String>,
-    /// The largest value of this quantity that fits the cap
+    /// Find the largest value of this quantity (batch, seq, ...) that fits the cap
     #[arg(long, value_name = "NAME")]
     pub largest: Option<String>,
-    /// How many steps the run has at least, three when absent; the last recorded step is repeated
+    /// The least number of steps to predict, 3 when absent; the last recorded step is repeated to fill them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub steps: Option<u16>,
-    /// The device, by the number the process knew it by; the busiest when absent
+    /// The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object

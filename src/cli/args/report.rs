@@ -28,22 +28,22 @@ pub struct ReportArgs {
     /// What to write; when absent, Markdown for a name that ends in .md, else HTML
     #[arg(long, value_enum)]
     pub format: Option<ReportFormat>,
-    /// Only this device, by the number the process knew it by
+    /// Only this device, by its number in the process (cuda:N)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// Leave out what tells of the machine and its people: paths, file, host and user names, command lines. Functions and lines stay
+    /// Leave out what identifies the machine and its users: paths, file, host and user names, command lines. Functions and line numbers stay
     #[arg(long)]
     pub redact: bool,
-    /// What the recording was run at, as in batch=8: the report then says which size fits
+    /// The size of this run, as in batch=8; the report then says which size fits
     #[arg(long, value_name = "NAME=N", value_parser = parse_size_of_run)]
     pub at: Option<Size>,
-    /// The most bytes that PyTorch may reserve, as in 24GiB, for the sizes that fit; the recording's own limit when absent
+    /// The most bytes that PyTorch may reserve, as in 24GiB, for the sizes that fit; the limit of the recording when absent
     #[arg(long, value_name = "BYTES", value_parser = parse_cap, allow_hyphen_values = true)]
     pub cap: Option<u64>,
-    /// What roles mean
+    /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
-    /// Replace the file when it exists
+    /// Overwrite the file if it exists
     #[arg(long)]
     pub force: bool,
 }
@@ -61,10 +61,10 @@ impl ReportArgs {
 /// Arguments of `mcp`.
 #[derive(Debug, ClapArgs)]
 pub struct McpArgs {
-    /// Folders whose files may be read; nothing outside them is
+    /// Folders whose files may be read; nothing outside them is read
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<PathBuf>,
-    /// The most characters of one answer; the rest is read on with "pointer" and "offset"
+    /// The most characters in one answer; "pointer" and "offset" ask for the rest
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(2_000..=400_000))]
     pub limit: u32,
 }

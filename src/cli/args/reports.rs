@@ -13,7 +13,7 @@ use vramscope_core::tables::Quantity;
 pub struct FindingsArgs {
     /// The recording
     pub file: PathBuf,
-    /// What roles mean
+    /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Print one JSON object
@@ -26,7 +26,7 @@ pub struct FindingsArgs {
 pub struct DeviceFileArgs {
     /// The recording
     pub file: PathBuf,
-    /// The device, by the number the process knew it by; the busiest when absent
+    /// The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object
@@ -40,10 +40,10 @@ pub struct SummaryArgs {
     /// The recordings
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// A profiler trace, memory timeline or session of the same run, laid over the snapshot: its operators, modules and roles
+    /// A profiler trace, memory timeline or session of the same run: adds its operators, modules and roles to the snapshot
     #[arg(long, value_name = "FILE")]
     pub with: Vec<PathBuf>,
-    /// What memory_stats(), memory_summary() or host_memory_stats() gave, to be held against the snapshot
+    /// The saved output of memory_stats(), memory_summary() or host_memory_stats() of the same run, to compare with the snapshot
     #[arg(long, value_name = "FILE")]
     pub stats: Vec<PathBuf>,
     /// Print one JSON object; with several files {"files": […], "errors": […]}
@@ -59,10 +59,10 @@ pub struct StateArgs {
     /// Which instant; the peak when absent
     #[command(flatten)]
     pub instant: InstantArgs,
-    /// The device, by the number the process knew it by; the busiest when absent
+    /// The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// What roles mean
+    /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
     /// How the text groups what is live
@@ -90,8 +90,8 @@ pub struct InstantArgs {
     /// After event N, counted from 0
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
-    /// Where a curve first reached its peak
-    #[arg(long, value_name = "CURVE", num_args = 0..=1, require_equals = true, default_missing_value = "requested")]
+    /// The event at which this curve first reached its peak; active when no curve is named
+    #[arg(long, value_name = "CURVE", num_args = 0..=1, require_equals = true, default_missing_value = "active")]
     pub peak: Option<Curve>,
     /// At an out-of-memory event: the last, or the K-th from the first
     #[arg(long, value_name = "K", num_args = 0..=1, require_equals = true,
@@ -111,7 +111,7 @@ pub enum Curve {
     Active,
     /// Blocks until the program frees them
     Allocated,
-    /// Bytes the program asked for
+    /// Bytes the program requested
     Requested,
 }
 
@@ -134,10 +134,10 @@ pub struct LeaksArgs {
     /// Which recording, which device, text or JSON
     #[command(flatten)]
     pub of: DeviceFileArgs,
-    /// List what was born after event N and is alive at --to, instead of growth over the steps
+    /// Instead of growth over the steps, list what was allocated after this event and is still live at --to
     #[arg(long, value_name = "EVENT")]
     pub from: Option<u32>,
-    /// Until this event; the last one when absent
+    /// The event to look at, together with --from; the last one when absent
     #[arg(long, value_name = "EVENT", requires = "from")]
     pub to: Option<u32>,
 }
@@ -147,40 +147,40 @@ pub struct LeaksArgs {
 pub struct FlameArgs {
     /// The recording
     pub file: PathBuf,
-    /// What is live after event N instead of at the peak of requested memory
+    /// Show what is live after event N instead of at the peak
     #[arg(long, value_name = "N", group = "measure")]
     pub event: Option<u32>,
-    /// What is live at the end
+    /// Show what is live at the end
     #[arg(long, group = "measure")]
     pub end: bool,
-    /// Everything allocated, live or not
+    /// Show everything that was allocated, also what was freed again
     #[arg(long, groups = ["measure", "over_time"])]
     pub allocated: bool,
-    /// What was allocated and freed again
+    /// Show only what was allocated and freed again
     #[arg(long, groups = ["measure", "over_time"])]
     pub churn: bool,
-    /// Bytes times the events they lived for
+    /// Weigh each allocation by its bytes times the number of events it lived
     #[arg(long, groups = ["measure", "over_time"])]
     pub lifetime: bool,
-    /// Count --allocated, --churn and --lifetime only within these events, FROM first and TO not included
+    /// Limit --allocated, --churn and --lifetime to these events: from FROM up to, but not including, TO
     #[arg(long, value_name = "FROM..TO", value_parser = parse_range, requires = "over_time")]
     pub events: Option<(u32, u32)>,
     /// What the frames are
     #[arg(long, value_enum, default_value_t = FlameBy::Stack)]
     pub by: FlameBy,
-    /// Count what programs asked for instead of whole blocks
+    /// Count the bytes the program requested instead of whole blocks
     #[arg(long)]
     pub requested: bool,
-    /// Root the graph at the innermost frame
+    /// Turn the graph upside down: the innermost frame becomes the root
     #[arg(long)]
     pub inverted: bool,
-    /// Leave out frames of PyTorch, Python and installed packages, but for the one that allocates
+    /// Leave out frames of PyTorch, Python and installed packages, except the one that allocates
     #[arg(long)]
     pub fold_framework: bool,
-    /// What roles mean
+    /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
-    /// The device, by the number the process knew it by; the busiest when absent
+    /// The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object
@@ -212,19 +212,19 @@ pub struct DiffArgs {
     pub a: PathBuf,
     /// The second recording; the same file compares two instants
     pub b: PathBuf,
-    /// The instant in A; the peak of requested memory when absent
+    /// The event in A to compare, counted from 0; the peak when absent
     #[arg(long, value_name = "N")]
     pub a_event: Option<u32>,
-    /// The instant in B
+    /// The event in B to compare, counted from 0; the peak when absent
     #[arg(long, value_name = "N")]
     pub b_event: Option<u32>,
-    /// What roles mean
+    /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Compare the ends instead of the peaks
     #[arg(long)]
     pub end: bool,
-    /// The device, by the number the process knew it by; the busiest when absent
+    /// The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
     /// Print one JSON object

@@ -17,32 +17,32 @@ pub struct RecordArgs {
     /// Only this GPU, by the number nvidia-smi gives it; may be repeated
     #[arg(long, value_name = "N")]
     pub device: Vec<usize>,
-    /// The process that matters: its memory is kept apart from the others'
+    /// The process to watch: its memory is shown separately from that of the others
     #[arg(long, value_name = "P")]
     pub pid: Option<u32>,
     /// Start the helper in the process of --pid, a running Python 3.14 or newer, for PyTorch's own figures
     #[arg(long, requires = "pid", conflicts_with = "no_helper")]
     pub attach: bool,
-    /// Stop after so many seconds; Ctrl+C stops at any time and loses nothing
+    /// Stop after this many seconds; Ctrl+C stops at any time, and the recording up to then is kept
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub seconds: Option<f64>,
-    /// Memory readings a second, 0.1 to 50
+    /// Memory readings per second, 0.1 to 50
     #[arg(long, value_name = "HZ", default_value = "10", value_parser = parse_rate)]
     pub rate: f64,
-    /// Replace the file when it exists
+    /// Overwrite the file if it exists
     #[arg(long)]
     pub force: bool,
-    /// Only what the driver tells: do not talk to the helper in programs that have it
+    /// Use only the driver's figures: do not connect to the helper in programs that have it
     #[arg(long)]
     pub no_helper: bool,
-    /// Talk also to the helper in programs of other users, which root otherwise leaves alone; they choose what is shown of them
+    /// As root, also connect to the helper in programs of other users; those programs then decide what is shown of them
     #[arg(long, conflicts_with = "no_helper")]
     pub other_users: bool,
-    /// Give the newest figures to Prometheus: on a port of this machine alone (0 takes a free one), or in a file that ends in .prom, for
-    /// node_exporter's textfile collector. Without OUT nothing else is kept
+    /// Offer the newest figures to Prometheus: on a port that only this machine can reach (0 picks a free one), or in a file that
+    /// ends in .prom, for node_exporter's textfile collector. Without OUT no session is written
     #[arg(long, value_name = "PORT|FILE")]
     pub prometheus: Option<Outlet>,
-    /// Print a Grafana dashboard for these figures, to import there, and watch nothing
+    /// Print a Grafana dashboard for these figures, ready to import, and exit
     #[arg(long, exclusive = true)]
     pub grafana: bool,
 }
@@ -53,20 +53,20 @@ pub struct RunArgs {
     /// The Python that runs a script
     #[arg(long, value_name = "PYTHON", default_value = "python3")]
     pub python: String,
-    /// Record from the first allocation on, and write a snapshot into this folder when memory runs out, at an error that nobody catches,
-    /// at SIGTERM or Ctrl+C, and for vramscope snap
+    /// Record from the first allocation on, and write a snapshot into this folder when memory runs out, at an uncaught error, at
+    /// SIGTERM or Ctrl+C, and for vramscope snap
     #[arg(long, value_name = "DIR")]
     pub at_oom: Option<PathBuf>,
     /// The call stacks to record: Python's, those of C++ too (snapshots then take long), or none
     #[arg(long, value_name = "WHICH", default_value = "python", requires = "at_oom")]
     pub stacks: CatchStacks,
-    /// How many of the newest events to record; a step of training has some thousand
+    /// How many of the newest events to keep; a training step has a few thousand
     #[arg(long, value_name = "N", default_value = "100000", requires = "at_oom", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_entries: u32,
     /// The most snapshots that one process writes
     #[arg(long, value_name = "N", default_value = "8", requires = "at_oom", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_snapshots: u32,
-    /// The most that all snapshots in the folder may have, as in 20GiB
+    /// The most disk space that all snapshots in the folder may take, as in 20GiB
     #[arg(long, value_name = "BYTES", default_value = "20GiB", requires = "at_oom", value_parser = parse_limit)]
     pub max_disk: u64,
     /// A script with its arguments, -m MODULE, or any command that starts Python: torchrun --nproc-per-node 8 train.py
@@ -100,7 +100,7 @@ impl CatchStacks {
 /// Arguments of `snap`.
 #[derive(Debug, ClapArgs)]
 pub struct SnapArgs {
-    /// The program, as vramscope run or a process list names it; of torchrun and other launchers, all their ranks answer
+    /// The process ID, as vramscope run or ps prints it; for torchrun and other launchers every rank writes a snapshot
     pub pid: u32,
     /// Print one JSON object
     #[arg(long)]
@@ -131,19 +131,19 @@ pub struct ProbeArgs {
     /// The card, counted from 0
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(i32).range(0..), conflicts_with = "simulated")]
     pub device: i32,
-    /// Rest so many milliseconds after each step, so that one can watch
+    /// Wait this many milliseconds after each step, so that you can watch
     #[arg(long, value_name = "MS")]
     pub pace: Option<u64>,
-    /// Run although others hold more than a twentieth of the card
+    /// Run even if other programs use more than 5 % of the card
     #[arg(long, conflicts_with = "simulated")]
     pub shared: bool,
-    /// Take the last 512 MiB (or 2 %) of the card too
+    /// Use the last 512 MiB (or 2 %) of the card too
     #[arg(long, conflicts_with = "simulated")]
     pub fill: bool,
     /// Which device of the recording to replay; the busiest when absent
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub from_device: Option<i32>,
-    /// Replace the file to write when it exists
+    /// Overwrite the file if it exists
     #[arg(long)]
     pub force: bool,
     /// Print one JSON object

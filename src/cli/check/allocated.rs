@@ -41,7 +41,7 @@ pub(super) fn check(
 /// Holds the peak of a device against a limit.
 fn check_peak(device: DeviceId, peak: &AtPeak, most: u64) -> Check {
     let [allocated, limit] = told_apart([peak.bytes, most]);
-    let (passed, sentence) = match peak.untold {
+    let (passed, sentence) = match peak.caveat {
         _ if peak.bytes > most => (Some(false), format!("{allocated} was allocated {}, more than {limit}", peak.when())),
         Some(why) => (None, format!("whether more than {limit} was allocated is unknown: {why}")),
         None => (Some(true), String::new()),
@@ -59,7 +59,7 @@ fn check_role(device: DeviceId, peak: &AtPeak, limit: RoleLimit) -> Check {
     let (passed, sentence) = if bytes > most {
         let sentence = format!("{held} of {} at the peak of allocated memory, {}, more than {allowed}", name, peak.when());
         (Some(false), sentence)
-    } else if let Some(why) = peak.untold {
+    } else if let Some(why) = peak.caveat {
         (None, format!("what {} held at the peak is unknown: {why}", name))
     } else if bytes.saturating_add(unknown) > most {
         let unknown = Bytes(unknown);
@@ -133,22 +133,22 @@ impl<'a> Baseline<'a> {
     /// Holds a device's peak against the baseline's, and tells what grew.
     /// `None` for a device that neither side used.
     fn check(&self, device: DeviceId, new: &AtPeak, used: &[DeviceId]) -> Option<(Check, Option<Growth>)> {
-        let untold = |why: String| Some((Check::of(device, "baseline", None, json!(new.bytes), Value::Null, why), None));
+        let unknown = |why: String| Some((Check::of(device, "baseline", None, json!(new.bytes), Value::Null, why), None));
         if let Some(doubt) = self.doubt() {
-            return untold(doubt);
+            return unknown(doubt);
         }
         let Some(old) = self.peak(device, used) else {
             if new.bytes == 0 {
                 return None;
             }
-            return untold("the baseline has nothing that was allocated on this device".to_owned());
+            return unknown("the baseline has nothing that was allocated on this device".to_owned());
         };
         // Two files of one instant each can be compared.
         if !(old.is_instant() && new.is_instant())
             && let Some((whose, why)) =
-                old.untold.map(|why| ("the baseline", why)).or(new.untold.map(|why| ("the recording", why)))
+                old.caveat.map(|why| ("the baseline", why)).or(new.caveat.map(|why| ("the recording", why)))
         {
-            return untold(format!("the peak of {whose} is unknown: {why}"));
+            return unknown(format!("the peak of {whose} is unknown: {why}"));
         }
         let most = self.tolerance.limit(old.bytes);
         let growth = Growth::between(device, old, new);

@@ -30,7 +30,7 @@ pub(super) struct AtPeak {
     lines: Vec<Line>,
     roles: [u64; Role::ALL.len()],
     /// Why this may not be the peak of the program, in a clause.
-    pub(super) untold: Option<&'static str>,
+    pub(super) caveat: Option<&'static str>,
 }
 
 /// What one line holds.
@@ -73,7 +73,7 @@ impl AtPeak {
         let names = StackNames::of(&rec.stacks);
         let is_allocated = |id: Option<_>| id.is_none_or(|id| !tables.lifetimes.is_requested_free_at(id, event));
         let held = Composition::at(rec, device, tables, &names, &roles, event, is_allocated);
-        let untold = if device.events.is_empty() && device.has_blocks() {
+        let caveat = if device.events.is_empty() && device.has_blocks() {
             Some(ONE_INSTANT)
         } else if rec.is_relative(device) {
             Some("the file does not tell what was allocated before it began")
@@ -81,7 +81,7 @@ impl AtPeak {
             None
         };
         let lines = held.lines.iter().map(|l| Line::new(&l.place, l.role, l.bytes)).collect();
-        Ok(AtPeak { bytes, event, lines, roles: Role::ALL.map(|r| held.role(r).bytes), untold })
+        Ok(AtPeak { bytes, event, lines, roles: Role::ALL.map(|r| held.role(r).bytes), caveat })
     }
 
     /// When that was, in a sentence about it.
@@ -90,7 +90,7 @@ impl AtPeak {
     }
 
     pub(super) fn is_instant(&self) -> bool {
-        self.untold == Some(ONE_INSTANT)
+        self.caveat == Some(ONE_INSTANT)
     }
 
     /// What a role holds.

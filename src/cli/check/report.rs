@@ -52,7 +52,7 @@ pub(super) fn junit(verdict: &Verdict) -> String {
             continue;
         };
         let kind = if check.passed.is_none() { "error" } else { "failure" };
-        let grown = check.device.filter(|_| check.tells_growth()).and_then(|d| verdict.grown.iter().find(|g| g.device == d));
+        let grown = check.device.filter(|_| check.shows_growth()).and_then(|d| verdict.grown.iter().find(|g| g.device == d));
         let body = xml(&grown.map(Growth::text).unwrap_or_default());
         text += &format!("{case}>\n      <{kind} message=\"{}\">{body}</{kind}>\n    </testcase>\n", xml(reason));
     }

@@ -58,7 +58,7 @@ pub fn run(args: &McpArgs) -> Result<(), Failure> {
         let mut input = io::stdin().lock();
         while let Some(line) = next_line(&mut input) {
             let answer = match line {
-                Line::Text(text) => server.hear(&text, |call| sender.try_send(call)),
+                Line::Text(text) => server.handle(&text, |call| sender.try_send(call)),
                 Line::TooLong => Some(error(&Value::Null, INVALID_REQUEST, "the message is longer than 1 MiB")),
                 Line::NoText => Some(error(&Value::Null, PARSE_ERROR, "the message is not UTF-8")),
             };
@@ -135,7 +135,7 @@ struct Server {
 
 impl Server {
     /// Answers a message at once, or passes a tool call on with `hand_on`. `None` if there is nothing to answer now.
-    fn hear(&self, text: &str, hand_on: impl Fn(Call) -> Result<(), TrySendError<Call>>) -> Option<Value> {
+    fn handle(&self, text: &str, hand_on: impl Fn(Call) -> Result<(), TrySendError<Call>>) -> Option<Value> {
         let Ok(message) = serde_json::from_str::<Value>(text) else {
             return Some(error(&Value::Null, PARSE_ERROR, "the message is not JSON"));
         };

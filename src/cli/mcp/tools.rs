@@ -49,7 +49,7 @@ fn texts(description: &str) -> Value {
 }
 
 fn device() -> Value {
-    json!({ "type": "integer", "description": "The device, by the number the process knew it by; the busiest when absent" })
+    json!({ "type": "integer", "description": "The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak" })
 }
 
 fn tools() -> Vec<Tool> {

@@ -138,7 +138,7 @@ pub struct OomEntry {
     pub(in crate::cli) requested_at: Option<String>,
     /// The user's lines of it, with framework frames counted.
     #[serde(skip)]
-    pub(in crate::cli) told: Vec<String>,
+    pub(in crate::cli) shown_stack: Vec<String>,
     pub(in crate::cli) blockers: Vec<BlockerEntry>,
     pub(in crate::cli) blockers_total: usize,
     /// Number of blocks of which freeing any one is enough, and the bytes of the smallest.

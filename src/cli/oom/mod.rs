@@ -62,7 +62,7 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
 pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress: &Progress) -> Result<OomReport, String> {
     let names = StackNames::of(&recording.stacks);
     let mut report = OomReport { truncated: recording.report.truncated().is_some(), ..OomReport::default() };
-    for device in &recording.devices {
+    for device in recording.busiest_first().into_iter().map(|i| &recording.devices[i]) {
         let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
         add(&mut report, recording, device, &tables, &names, try_settings, rules, progress)?;
     }
@@ -76,7 +76,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
 pub(super) fn report_with(recording: &Recording, tables: &[DeviceTables], rules: &Rules) -> Result<OomReport, String> {
     let names = StackNames::of(&recording.stacks);
     let mut report = OomReport { truncated: recording.report.truncated().is_some(), ..OomReport::default() };
-    for (device, tables) in recording.devices.iter().zip(tables) {
+    for (device, tables) in recording.busiest_first().into_iter().filter_map(|i| Some((&recording.devices[i], tables.get(i)?))) {
         add(&mut report, recording, device, tables, &names, false, rules, &Progress::new())?;
     }
     Ok(report)
@@ -275,7 +275,7 @@ impl At<'_> {
             cap_below: a.cap_below(),
             requested_bytes: a.requested,
             segment_bytes: a.segment,
-            device_free_bytes: a.device_free_told(),
+            device_free_bytes: a.device_free_known(),
             reserved_bytes: a.reserved,
             allocated_bytes: a.allocated,
             hole_bytes: a.holes.bytes,
@@ -290,7 +290,7 @@ impl At<'_> {
             sentence: a.sentence.clone(),
             stack: frames(recording, a.stack),
             requested_at: user_frame(&recording.stacks, a.stack).map(|f| frame_text(&recording.stacks, f)),
-            told: folded_frames(&recording.stacks, a.stack),
+            shown_stack: folded_frames(&recording.stacks, a.stack),
             blockers: self.blockers(&a.blockers),
             blockers_total: a.blockers.len(),
             enough_alone: a.alone.count,

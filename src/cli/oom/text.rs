@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{BlockEntry, BlockerEntry, HolderEntry, OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use crate::cli::Table;
+use crate::cli::summary::doing::role_beside;
 use vramscope_core::anatomy::Composition;
 use vramscope_core::anatomy::Role;
 use vramscope_core::diagnose::oom::Support;
@@ -127,9 +128,9 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
             }
         }
     }
-    if !o.told.is_empty() {
+    if !o.shown_stack.is_empty() {
         let _ = writeln!(out, "  the request came from (--json has every frame)");
-        for frame in &o.told {
+        for frame in &o.shown_stack {
             let _ = writeln!(out, "    {frame}");
         }
     }
@@ -334,11 +335,11 @@ fn held(out: &mut String, held: &Composition) {
     let mut table = Table::new("rrll");
     let size = SizeColumn::of(held.roles.iter().map(|r| r.bytes));
     for r in &held.roles {
-        let untold = if r.role == Role::Unknown { held.before } else { 0 };
-        if untold > 0 {
-            table.row([format!("    {}", size.sized(untold)), String::new(), BEFORE_PROFILING.to_owned()]);
+        let before = if r.role == Role::Unknown { held.before } else { 0 };
+        if before > 0 {
+            table.row([format!("    {}", size.sized(before)), String::new(), BEFORE_PROFILING.to_owned()]);
         }
-        let bytes = r.bytes - untold;
+        let bytes = r.bytes - before;
         if bytes > 0 {
             table.row([format!("    {}", size.sized(bytes)), times(r.count), r.words()]);
         }
@@ -351,11 +352,7 @@ fn held(out: &mut String, held: &Composition) {
         table = Table::new("rrll");
         let size = SizeColumn::of(lines.iter().map(|l| l.bytes));
         for l in lines {
-            let is_said = l.place.contains(l.role.text()) || l.role == Role::Unknown;
-            let role = if is_said { String::new() } else { l.role_text() };
-            // A line of several roles holds less of this one than its bytes.
-            let others = if !role.is_empty() && l.of_role < l.bytes / 10 * 9 { " and others" } else { "" };
-            table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.place.clone(), format!("{role}{others}")]);
+            table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.place.clone(), role_beside(l)]);
         }
     }
     let _ = write!(out, "{table}");

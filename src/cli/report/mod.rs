@@ -31,7 +31,7 @@ use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::{NewFile, refusal};
 use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
 use vramscope_core::plan::{Input, Plan, Size};
-use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
+use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::{Bytes, count};
 
 /// The most bytes of a page.
@@ -295,7 +295,7 @@ impl Report {
             let why = if why.is_empty() { String::new() } else { format!(" {}", sentence(why)) };
             format!("The segments are not in this recording, so where each block lies is not known.{why}")
         };
-        let event = self.failure(part).map_or(part.tables.curves.peak(Quantity::Active).1, |o| o.event);
+        let event = self.failure(part).map_or(part.tables.curves.peak_event(), |o| o.event);
         let state = part.tables.states.at(device, &part.tables.lifetimes, event);
         let names = StackNames::of(&self.recording.stacks);
         Map::of(&self.recording, device, &part.tables, &names, &part.roles, &state, cells).ok_or_else(not_there)

@@ -10,10 +10,14 @@ use vramscope_core::diagnose::limits::Limit;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
-use vramscope_core::units::{Bytes, counted};
+use vramscope_core::units::{Bytes, SizeColumn, count, counted};
+
+use crate::cli::Table;
 
 /// Lines and modules listed at most.
 const LISTED: usize = 20;
+/// Lines in the text.
+const SHOWN: usize = 8;
 /// Phases listed at most: a long recording has thousands.
 const PHASES: usize = 2000;
 
@@ -63,9 +67,41 @@ pub(in crate::cli) struct Peak {
     /// Of those the bytes whose role is inferred from sizes, numbers and lives alone.
     pub(in crate::cli) probably: BTreeMap<&'static str, u64>,
     pub(in crate::cli) by_line: Vec<Held>,
+    /// The lines beyond those listed, together: with `by_line` they add up to `bytes`. Null where all are listed.
+    pub(in crate::cli) other_lines: Option<Others>,
     pub(in crate::cli) by_module: Vec<Held>,
     /// The same in a sentence.
     pub(in crate::cli) sentence: String,
+}
+
+/// The role of a line's blocks, to write beside its name: `activations and others`. Empty where the name says it or none is known.
+pub(in crate::cli) fn role_beside(l: &LineHeld) -> String {
+    if l.role == Role::Unknown || l.place.contains(l.role.text()) {
+        return String::new();
+    }
+    // A line of several roles holds less of this one than its bytes.
+    let others = if l.of_role < l.bytes / 10 * 9 { " and others" } else { "" };
+    format!("{}{others}", l.role_text())
+}
+
+/// Rows that are not listed.
+#[derive(Clone, Debug, Serialize)]
+pub(in crate::cli) struct Others {
+    pub(in crate::cli) lines: u64,
+    pub(in crate::cli) bytes: u64,
+    pub(in crate::cli) count: u64,
+}
+
+impl Others {
+    /// The sum of rows, each with its bytes and its number of blocks; `None` without any.
+    fn of(rows: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
+        let sum = rows.fold(Others { lines: 0, bytes: 0, count: 0 }, |sum, (bytes, count)| Others {
+            lines: sum.lines + 1,
+            bytes: sum.bytes + bytes,
+            count: sum.count + count,
+        });
+        (sum.lines > 0).then_some(sum)
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -75,20 +111,30 @@ pub(in crate::cli) struct Held {
     pub(in crate::cli) count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) role: Option<&'static str>,
+    /// The role in words, where the name does not say it.
+    #[serde(skip)]
+    role_text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::cli) parts: Vec<Held>,
 }
 
 impl From<&LineHeld> for Held {
     fn from(l: &LineHeld) -> Self {
-        Held { name: l.place.clone(), bytes: l.bytes, count: l.count, role: Some(l.role.name()), parts: Vec::new() }
+        Held {
+            name: l.place.clone(),
+            bytes: l.bytes,
+            count: l.count,
+            role: Some(l.role.name()),
+            role_text: role_beside(l),
+            parts: Vec::new(),
+        }
     }
 }
 
 impl From<&ModuleHeld> for Held {
     fn from(m: &ModuleHeld) -> Self {
         let parts = m.parts.iter().take(LISTED).map(Held::from).collect();
-        Held { name: m.title(), bytes: m.bytes, count: m.count, role: None, parts }
+        Held { name: m.title(), bytes: m.bytes, count: m.count, role: None, role_text: String::new(), parts }
     }
 }
 
@@ -120,6 +166,7 @@ impl Doing {
                 before_profiling: held.before,
                 probably: roles(|r| r.probable),
                 by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
+                other_lines: Others::of(held.lines.iter().skip(LISTED).map(|l| (l.bytes, l.count))),
                 by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
                 sentence: sentence(&held, !tables.lifetimes.has_allocations(), &anatomy.words_at(event)),
             },
@@ -143,6 +190,32 @@ impl Doing {
         &self.peak.sentence
     }
 
+    /// The lines that hold most at the peak, as a table; empty where no line is known. `whose` begins its heading.
+    pub(super) fn lines(&self, whose: &str) -> String {
+        let listed: Vec<&Held> = self.peak.by_line.iter().take(SHOWN).collect();
+        // One row that holds all says no more than the sentence.
+        if self.peak.by_line.len() < 2 {
+            return String::new();
+        }
+        let others = Others::of(self.peak.by_line.iter().skip(SHOWN).map(|l| (l.bytes, l.count)));
+        let others = match (others, &self.peak.other_lines) {
+            (Some(a), Some(b)) => Some(Others { lines: a.lines + b.lines, bytes: a.bytes + b.bytes, count: a.count + b.count }),
+            (a, b) => a.or_else(|| b.clone()),
+        };
+        let size = SizeColumn::of(listed.iter().map(|l| l.bytes).chain(others.iter().map(|o| o.bytes)));
+        let mut table = Table::new("rrll");
+        let times = |n: u64| if n > 0 { format!("{} \u{d7}", count(n)) } else { String::new() };
+        for l in listed {
+            table.row([format!("    {}", size.sized(l.bytes)), times(l.count), l.name.clone(), l.role_text.clone()]);
+        }
+        if let Some(o) = others {
+            let rest = counted(o.lines, "other line", "other lines");
+            table.row([format!("    {}", size.sized(o.bytes)), times(o.count), rest, String::new()]);
+        }
+        let place = self.peak.event.map_or_else(String::new, |event| format!(", event {}", count(u64::from(event))));
+        format!("\n{whose}largest lines at the peak{place}\n{table}")
+    }
+
     /// The line about the steps; empty without steps.
     pub(super) fn steps(&self, whose: &str) -> String {
         match self.steps.count {
@@ -159,8 +232,8 @@ fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
     let is_worth_it = |bytes: u64| bytes > 0 && bytes * 200 >= held.bytes;
     let before = is_worth_it(held.before).then(|| format!("from before profiling {}", Bytes(held.before)));
     let named = held.roles.iter().map(|r| {
-        let untold = if r.role == Role::Unknown { held.before } else { 0 };
-        (r, r.bytes - untold)
+        let before = if r.role == Role::Unknown { held.before } else { 0 };
+        (r, r.bytes - before)
     });
     let named =
         named.filter(|&(_, bytes)| is_worth_it(bytes)).take(NAMED).map(|(r, bytes)| format!("{} {}", r.words(), Bytes(bytes)));

@@ -19,7 +19,7 @@ pub(super) fn of(s: &Summary) -> String {
         out += "  This run was predicted and never made.\n";
     }
     let is_one = s.devices.len() == 1;
-    for (device, doing) in s.devices.iter().filter_map(|d| Some((d, d.doing.as_ref()?))) {
+    for (device, doing) in s.in_order().filter_map(|d| Some((d, d.doing.as_ref()?))) {
         let whose = if is_one { String::new() } else { format!("{}: ", device.label) };
         if s.devices.iter().any(|d| !d.ooms.is_empty()) {
             out += &format!("  {whose}{}.\n", doing.peak());
@@ -36,8 +36,10 @@ pub(super) fn of(s: &Summary) -> String {
     let read = Micros((s.load.seconds * 1e6) as i64);
     out += &format!("  {}, {}, {}, read in {read}\n", s.format, Bytes(s.load.bytes), counted(s.load.events, "event", "events"));
     if s.counters.is_empty() {
-        for device in &s.devices {
+        for device in s.in_order() {
             out += &device_text(device);
+            let whose = if is_one { String::new() } else { format!("{}: ", device.label) };
+            out += &device.doing.as_ref().map_or_else(String::new, |doing| doing.lines(&whose));
         }
     }
     for (device, counted) in s.devices.iter().zip(&s.counters) {
@@ -137,7 +139,7 @@ fn bands_text(b: &Bands, clock: Clock) -> String {
 
 /// The answer in one sentence.
 fn headline(s: &Summary) -> String {
-    if let Some((device, oom)) = s.devices.iter().find_map(|d| Some((d, d.ooms.last()?))) {
+    if let Some((device, oom)) = s.in_order().find_map(|d| Some((d, d.ooms.last()?))) {
         let total: usize = s.devices.iter().map(|d| d.ooms.len()).sum();
         let more = if total > 1 { format!(" (the last of {total} out-of-memory events)") } else { String::new() };
         return format!(
@@ -161,7 +163,20 @@ fn headline(s: &Summary) -> String {
         let each = s.devices.iter().zip(&s.counters).map(|(d, c)| format!("{}: {}", d.label, c.sentence));
         return each.collect::<Vec<_>>().join(" ");
     }
-    let peaks: Vec<String> = s.devices.iter().map(peak).collect();
+    let is_empty = |d: &DeviceSummary| {
+        let holds = d.events > 0 || d.segments > 0 || d.active_bytes.peak > 0;
+        !holds && d.bands.is_none() && d.watched.is_none()
+    };
+    let (empty, held): (Vec<&DeviceSummary>, Vec<&DeviceSummary>) = s.in_order().partition(|d| is_empty(d));
+    // Where all are empty, each says so itself.
+    if held.is_empty() && !empty.is_empty() {
+        return format!("{}.", empty.into_iter().map(peak).collect::<Vec<_>>().join(". "));
+    }
+    let mut peaks: Vec<String> = held.into_iter().map(peak).collect();
+    if !empty.is_empty() {
+        let names: Vec<String> = empty.iter().map(|d| d.label.clone()).collect();
+        peaks.push(format!("No memory on {}", listed(&names)));
+    }
     if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join(". ")) }
 }
 
@@ -263,7 +278,7 @@ fn device_text(d: &DeviceSummary) -> String {
     if knows_reserved(d) {
         let known = if d.is_partial { " known at the end" } else { "" };
         facts.push(format!("{}{known}", counted(d.segments, "segment", "segments")));
-        facts.push(format!("{}{known}", counted(d.blocks, "block", "blocks")));
+        facts.push(format!("{}{known} ({} live)", counted(d.blocks, "block", "blocks"), count(d.live_blocks)));
         facts.push(counted(d.streams, "stream", "streams"));
         facts.push(counted(d.pools, "pool", "pools"));
     }

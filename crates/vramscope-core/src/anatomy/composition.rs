@@ -16,7 +16,7 @@ pub struct RoleHeld {
     pub role: Role,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Number of live blocks.
+    /// Number of blocks, those that wait for another stream included.
     pub count: u64,
     /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
@@ -41,7 +41,7 @@ pub struct LineHeld {
     pub probable: u64,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Number of live blocks.
+    /// Number of blocks, those that wait for another stream included.
     pub count: u64,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
@@ -63,7 +63,7 @@ pub struct ModuleHeld {
     pub repeats: u64,
     /// Bytes of whole blocks, those of its parts included.
     pub bytes: u64,
-    /// Number of live blocks, those of its parts included.
+    /// Number of blocks, those of its parts included.
     pub count: u64,
     /// The modules inside, largest first.
     pub parts: Vec<ModuleHeld>,
@@ -90,7 +90,7 @@ pub struct Composition {
     pub bytes: u64,
     /// The part of these that the source reports beyond its blocks: allocated before profiling began. Its role is unknown.
     pub before: u64,
-    /// Number of live blocks; [`before`](Self::before) adds none.
+    /// Number of blocks, those that wait for another stream included; [`before`](Self::before) adds none.
     pub count: u64,
     /// Every role that holds something, most bytes first.
     pub roles: Vec<RoleHeld>,

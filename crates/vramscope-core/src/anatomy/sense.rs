@@ -4,6 +4,7 @@
 use super::frame::{self, *};
 use crate::model::{FrameId, StackId, StackTable};
 use crate::tables::is_framework;
+use crate::tables::naming::is_of_operators;
 
 /// The part of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,10 +132,15 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
 fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> (Option<FrameId>, u32) {
     let Some(outermost) = frames.iter().rposition(|&f| of(f) & (CALL | FORWARD | GENERATES) != 0) else { return (None, 0) };
     let mut outside = &frames[outermost + 1..];
-    // Frames of C++, and a library's own `__call__` around the module's, are not places of the program.
+    // Frames of C++, those of torch inside of the user's own, and a library's own `__call__` around the module's, are not places of the
+    // program.
+    let is_own = |&f: &FrameId| stacks.frame(f).is_some_and(|frame| of(f) & PYTHON != 0 && !is_framework(stacks, frame));
+    let is_called = outside.iter().any(is_own);
     let is_passed = |f: FrameId| {
-        let calls = |f| stacks.text(stacks.frame(f).map_or_else(Default::default, |f| f.name)) == "__call__";
-        of(f) & PYTHON == 0 || (calls(f) && stacks.frame(f).is_some_and(|f| is_framework(stacks, f)))
+        let Some(frame) = stacks.frame(f) else { return true };
+        let (file, name) = (stacks.text(frame.file), stacks.text(frame.name));
+        let is_torch = is_called && is_of_operators(file);
+        of(f) & PYTHON == 0 || is_torch || (name == "__call__" && is_framework(stacks, frame))
     };
     while let Some((&f, rest)) = outside.split_first()
         && is_passed(f)

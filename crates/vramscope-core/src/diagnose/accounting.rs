@@ -70,7 +70,7 @@ impl Part {
             Part::Before => {
                 "Allocated before profiling began. The trace's totals count it, but it has no blocks and no stacks for it."
             }
-            Part::Requested => "What live tensors requested.",
+            Part::Requested => "What live tensors requested; their whole blocks where the file has no requested sizes.",
             Part::DeviceFree => "Nobody uses it.",
         }
     }
@@ -79,7 +79,7 @@ impl Part {
 impl Waterfall {
     /// The rows that the source does not tell, in one sentence; `None` when it tells all.
     #[must_use]
-    pub fn untold(&self) -> Option<String> {
+    pub fn not_in_file(&self) -> Option<String> {
         let names: Vec<&str> = self.rows.iter().filter(|r| r.bytes.is_none()).map(|r| r.part.title()).collect();
         let (last, rest) = names.split_last()?;
         // Some names hold a comma themselves.
@@ -140,10 +140,13 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
     let before = device.source_totals.beyond(state.event, live);
     let cached = reserved.filter(|_| !has_segments).map(|r| r.saturating_sub(before + live + pending));
     let outside = sample.and_then(|s| s.process).zip(reserved).map(|(p, reserved)| p.saturating_sub(reserved));
+    // A trace of the profiler has whole blocks, and only the moment at which their memory is reusable.
+    let tells_requested = has_segments && device.can_show.requested.is_known();
+    let tells_pending = has_segments && !device.events.sizes_are_blocks;
     let total = device.capacity;
     let used = sample.and_then(|s| s.used);
     // A failed request says what the device had left, where no sample does.
-    let free = total.zip(used).map(|(t, u)| t.saturating_sub(u)).or_else(|| device.events.device_free_told(state.event));
+    let free = total.zip(used).map(|(t, u)| t.saturating_sub(u)).or_else(|| device.events.device_free_known(state.event));
     let row = |part, bytes| Row { part, bytes };
     Waterfall {
         total,
@@ -163,8 +166,8 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
             ],
         })
         .chain([
-            row(Part::PendingFree, (has_segments || pending > 0).then_some(pending)),
-            row(Part::Rounding, has_segments.then_some(live - requested)),
+            row(Part::PendingFree, (tells_pending || pending > 0).then_some(pending)),
+            row(Part::Rounding, tells_requested.then_some(live - requested)),
         ])
         .chain((before > 0).then(|| row(Part::Before, Some(before))))
         .chain([row(Part::Requested, Some(requested))])

@@ -5,7 +5,7 @@ use super::limits::{Limit, RECORD};
 use super::source_limits::{NO_STEPS, NO_TIMES, NOT_WATCHED, records_history, records_stacks, why_no_memory, why_no_segments};
 use crate::anatomy::Anatomy;
 use crate::model::{Cancelled, DeviceId, DeviceRecording, Format, Known, LiveTrack, Progress, Recording, WarningKind};
-use crate::tables::{DeviceTables, Quantity};
+use crate::tables::DeviceTables;
 
 /// Something that a recording does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Prog
         return Ok(());
     }
     let tables = DeviceTables::build(device, progress)?;
-    let (_, peak) = tables.curves.peak(Quantity::Active);
+    let peak = tables.curves.peak_event();
     let limit = Limit::of(recording, device, &tables, peak);
     if let Some(limit) = &limit {
         let is_stacks = limit.line == Some(records_stacks(recording)) && limit.line != Some(RECORD);

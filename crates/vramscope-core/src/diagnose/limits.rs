@@ -83,7 +83,8 @@ impl Limit {
             return Some(Limit { sentence, line: Some(records_stacks(recording)) });
         }
         if bare.saturating_mul(PART) <= all {
-            return None;
+            let said = "A trace names the line where a function begins, not the line in it that allocates.";
+            return (recording.source.format == Format::KinetoTrace).then(|| Limit { sentence: said.to_owned(), line: None });
         }
         let older = Bytes(bare).to_string();
         let kept = device.events.len();
@@ -155,7 +156,7 @@ mod tests {
             recording.stacks = stacks.finish();
         }
         let tables = DeviceTables::build(&device, &Progress::new()).unwrap();
-        Limit::of(&recording, &device, &tables, tables.curves.peak(crate::tables::Quantity::Active).1)
+        Limit::of(&recording, &device, &tables, tables.curves.peak_event())
     }
 
     #[test]

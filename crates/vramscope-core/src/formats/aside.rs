@@ -68,7 +68,7 @@ struct Beside {
     /// Sizes of events are block sizes.
     are_sizes_blocks: bool,
     /// Requested sizes are missing; block sizes are written instead.
-    is_requested_untold: bool,
+    is_requested_unknown: bool,
 }
 
 /// A sample with its fields in the order of [`Sample`]; field names would be most of the text.
@@ -111,7 +111,7 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
                 samples: device.samples.iter().filter(|s| within(s.time_us)).map(row_of).collect(),
                 live,
                 are_sizes_blocks: device.events.sizes_are_blocks,
-                is_requested_untold: !device.can_show.requested.is_known(),
+                is_requested_unknown: !device.can_show.requested.is_known(),
             }
         })
         .collect();
@@ -153,7 +153,7 @@ pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Resul
         device.samples.sort_by_key(|s| s.time_us);
         device.live = beside.live;
         device.events.sizes_are_blocks |= beside.are_sizes_blocks;
-        if beside.is_requested_untold {
+        if beside.is_requested_unknown {
             device.can_show.requested = Known::No(
                 "It was exported from a trace, which has whole blocks only. A memory snapshot of the run has both sizes.",
             );

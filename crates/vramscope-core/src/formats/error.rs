@@ -90,7 +90,7 @@ pub enum FormatError {
     /// The operating system refused.
     #[error("{name}: {what}")]
     Io {
-        /// The path where a file is opened; otherwise as for [`NotRecognised`](Self::NotRecognised).
+        /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,
         /// The reason in lower case, without a full stop.
         what: String,
@@ -100,7 +100,7 @@ pub enum FormatError {
     TooLarge {
         /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,
-        /// In the unpacked bytes; the packed size when unpacking exceeded the limit.
+        /// In the unpacked bytes.
         offset: u64,
         /// The limit that was exceeded.
         what: String,

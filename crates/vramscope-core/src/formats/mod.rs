@@ -63,7 +63,7 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
     let since = Instant::now();
     let (path, choice) = chosen(path);
     let path = path.as_path();
-    let contents = Contents::read(path, progress)?;
+    let contents = Contents::read(path, &name, progress)?;
     let outcome = read_chosen(&contents.bytes, &name, choice, progress);
     let changed = contents.changed(path);
     let mut recording = match outcome {

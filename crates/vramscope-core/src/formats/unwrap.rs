@@ -73,12 +73,12 @@ pub fn unpacked_bytes(path: &Path) -> u64 {
 
 /// Unpacks all members of a gzip file.
 pub(crate) fn gzip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
-    read_all(flate2::read::MultiGzDecoder::new(bytes), bytes.len(), name, layers, progress)
+    read_all(flate2::read::MultiGzDecoder::new(bytes), name, layers, progress)
 }
 
 pub(crate) fn zstd(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
     let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|error| broken(name, 0, &error))?;
-    read_all(decoder, bytes.len(), name, layers, progress)
+    read_all(decoder, name, layers, progress)
 }
 
 /// Extracts the pickle from a `torch.save` file, or the only file of a zip.
@@ -104,22 +104,16 @@ pub(crate) fn zip(bytes: &[u8], name: &str, layers: &mut Layers, progress: &Prog
         offset: 0,
         what: format!("{wanted} inside the zip cannot be read ({error})"),
     })?;
-    read_all(file, bytes.len(), name, layers, progress)
+    read_all(file, name, layers, progress)
 }
 
-fn read_all(
-    mut reader: impl Read,
-    packed: usize,
-    name: &str,
-    layers: &mut Layers,
-    progress: &Progress,
-) -> Result<Unwrapped, FormatError> {
-    let too_large = |what| FormatError::TooLarge { name: name.to_owned(), offset: packed as u64, what };
+fn read_all(mut reader: impl Read, name: &str, layers: &mut Layers, progress: &Progress) -> Result<Unwrapped, FormatError> {
+    let too_large = |offset: usize, what| FormatError::TooLarge { name: name.to_owned(), offset: offset as u64, what };
     layers.count += 1;
     if layers.count > MAX_LAYERS {
-        return Err(too_large(format!("more than {MAX_LAYERS} containers inside each other")));
+        return Err(too_large(0, format!("more than {MAX_LAYERS} containers inside each other")));
     }
-    let mut bytes = Vec::new();
+    let mut bytes: Vec<u8> = Vec::new();
     let mut chunk = vec![0; 1 << 18];
     loop {
         progress.check().map_err(|Cancelled| FormatError::Cancelled)?;
@@ -130,10 +124,10 @@ fn read_all(
                 bytes.extend_from_slice(&chunk[..n]);
             }
             Ok(_) => {
-                return Err(too_large(format!(
-                    "it unpacks to more than {}, which no recording of its size does",
-                    Bytes(layers.most)
-                )));
+                return Err(too_large(
+                    bytes.len(),
+                    format!("it unpacks to more than {}, which no recording of its size does", Bytes(layers.most)),
+                ));
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             // The container is damaged or truncated; the bytes before are good.

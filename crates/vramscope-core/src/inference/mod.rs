@@ -28,7 +28,7 @@ pub use cap::Caps;
 pub use cap_range::{CapFrom, CapRange};
 pub use horizon::Horizon;
 pub use own::{OwnRun, explain};
-pub use questions::Asker;
+pub use questions::AnswerSink;
 pub use remedies::{Needed, Remedies, Remedy, remedies_that_pass};
 pub use replay::{Replay, Replayed};
 pub use requests::{Requests, Step as ReplayStep};

@@ -11,14 +11,14 @@ use crate::allocator::Reach;
 use crate::model::{Cancelled, Progress};
 
 /// Receives the answers to many questions, each with the question's index.
-pub trait Asker: Sync {
+pub trait AnswerSink: Sync {
     /// Called before the question is run. Returns a second [`Progress`] for this question alone, if one is wanted.
-    fn begins(&self, _at: usize) -> Option<Arc<Progress>> {
+    fn started(&self, _at: usize) -> Option<Arc<Progress>> {
         None
     }
 
     /// Called once for each answered question, from any thread.
-    fn hears(&self, at: usize, answer: Answer);
+    fn answered(&self, at: usize, answer: Answer);
 }
 
 impl WhatIf<'_> {
@@ -31,7 +31,7 @@ impl WhatIf<'_> {
         &self,
         questions: &[Question],
         points: usize,
-        asker: &impl Asker,
+        sink: &impl AnswerSink,
         progress: &Progress,
     ) -> Result<(), Cancelled> {
         progress.set_total(questions.len() as u64);
@@ -39,8 +39,8 @@ impl WhatIf<'_> {
         // The recording as it was is known where the model agrees with it.
         let own = if self.knows_own_run() { vec![self.ask(&self.own_question(), points, progress)?] } else { Vec::new() };
         let state = State { left: (0..questions.len()).collect(), busy: Vec::new(), known: own };
-        let work = Work { whatif: self, questions, points, asker, progress, state: Mutex::new(state) };
-        work.tell_what_follows();
+        let work = Work { whatif: self, questions, points, sink, progress, state: Mutex::new(state) };
+        work.answer_derived();
         std::thread::scope(|scope| work.go_on(scope));
         progress.check()
     }
@@ -51,8 +51,8 @@ impl WhatIf<'_> {
     /// [`Cancelled`] when asked to stop.
     pub fn ask_all(&self, questions: &[Question], points: usize, progress: &Progress) -> Result<Vec<Answer>, Cancelled> {
         struct All(Mutex<Vec<Option<Answer>>>);
-        impl Asker for All {
-            fn hears(&self, at: usize, answer: Answer) {
+        impl AnswerSink for All {
+            fn answered(&self, at: usize, answer: Answer) {
                 locked(&self.0)[at] = Some(answer);
             }
         }
@@ -94,7 +94,7 @@ struct Work<'a, A> {
     whatif: &'a WhatIf<'a>,
     questions: &'a [Question],
     points: usize,
-    asker: &'a A,
+    sink: &'a A,
     progress: &'a Progress,
     state: Mutex<State>,
 }
@@ -103,31 +103,31 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<A: Asker> Work<'_, A> {
+impl<A: AnswerSink> Work<'_, A> {
     /// Runs questions until every remaining one is being run, and starts more threads while there are more.
     fn go_on<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         while let Some(at) = self.take() {
             // Without a helper the questions take longer. rayon's threads are left to the runs within a question.
             let _ = self.has_more().then(|| Builder::new().name("what-if".to_owned()).spawn_scoped(scope, || self.go_on(scope)));
-            let part = self.asker.begins(at);
+            let part = self.sink.started(at);
             let answer = self.whatif.ask(&self.questions[at], self.points, part.as_deref().unwrap_or(self.progress));
             let mut state = locked(&self.state);
             state.busy.retain(|&other| other != at);
             let Ok(answer) = answer else { return };
             state.known.push(answer.clone());
             drop(state);
-            self.tell(at, answer);
-            self.tell_what_follows();
+            self.deliver(at, answer);
+            self.answer_derived();
         }
     }
 
-    fn tell(&self, at: usize, answer: Answer) {
-        self.asker.hears(at, answer);
+    fn deliver(&self, at: usize, answer: Answer) {
+        self.sink.answered(at, answer);
         self.progress.advance(1);
     }
 
     /// Answers questions whose answer follows from known ones.
-    fn tell_what_follows(&self) {
+    fn answer_derived(&self) {
         let mut follow = Vec::new();
         {
             let State { left, known, .. } = &mut *locked(&self.state);
@@ -138,7 +138,7 @@ impl<A: Asker> Work<'_, A> {
                 stays
             });
         }
-        follow.into_iter().for_each(|(at, answer)| self.tell(at, answer));
+        follow.into_iter().for_each(|(at, answer)| self.deliver(at, answer));
     }
 
     /// The first question that does not wait for the answer to another one.

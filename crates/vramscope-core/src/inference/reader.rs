@@ -319,7 +319,7 @@ impl<'a> Reader<'a> {
             if let Some(release) = stretch.first_release {
                 self.out.plan[release] = EMPTY_CACHE;
             }
-            self.tell_completions(&stretch.completions);
+            self.record_completions(&stretch.completions);
             return;
         }
         let rounded = match device.events.action[request] {
@@ -345,12 +345,12 @@ impl<'a> Reader<'a> {
         if let Some(release) = stretch.first_release {
             self.out.plan[release] = EMPTY_CACHE;
         }
-        self.tell_completions(&stretch.completions);
+        self.record_completions(&stretch.completions);
         self.vacant.append(&mut self.vacant_later);
     }
 
-    fn tell_completions(&mut self, completions: &[(usize, u32)]) {
-        self.out.tell_completions(completions);
+    fn record_completions(&mut self, completions: &[(usize, u32)]) {
+        self.out.record_completions(completions);
     }
 
     /// Now that the peak is known: a request that would have fitted below it was not refused, so `empty_cache` was called,
@@ -366,7 +366,7 @@ impl<'a> Reader<'a> {
                 if let Some(release) = u.release {
                     self.out.plan[release] = EMPTY_CACHE;
                 }
-                self.out.tell_completions(&u.completions);
+                self.out.record_completions(&u.completions);
                 continue;
             }
             // Where the device itself had no room for it, the failure tells nothing of a cap.
@@ -387,7 +387,7 @@ impl<'a> Reader<'a> {
             }
             let split = u.release.map_or(u.completions.len(), |release| u.completions.partition_point(|c| c.0 < release));
             let (polled, waited) = u.completions.split_at(split);
-            self.out.tell_completions(polled);
+            self.out.record_completions(polled);
             if !waited.is_empty() {
                 self.out.after.insert(u.request as u32, waited.iter().map(|&(_, slot)| slot).collect());
             }

@@ -181,7 +181,7 @@ impl<'a> Requests<'a> {
         let Some(release) = retry.release else { return false };
         known.after.remove(&request);
         known.plan[release] = EMPTY_CACHE;
-        known.tell_completions(&retry.completions);
+        known.record_completions(&retry.completions);
         true
     }
 
@@ -260,7 +260,7 @@ pub(super) fn step_of(action: Action, plan: u32) -> Step {
 }
 
 impl Known {
-    pub(super) fn tell_completions(&mut self, completions: &[(usize, u32)]) {
+    pub(super) fn record_completions(&mut self, completions: &[(usize, u32)]) {
         for &(event, slot) in completions {
             self.plan[event] = slot;
         }

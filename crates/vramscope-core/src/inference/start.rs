@@ -21,7 +21,7 @@ struct Known {
 
 /// The segments and blocks before the first event; empty for a trace that saw everything.
 pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
-    let timeline = RunTimeline::told(device);
+    let timeline = RunTimeline::recorded(device);
     if timeline.initial.is_empty() {
         return Vec::new();
     }

@@ -217,7 +217,7 @@ impl EventTable {
 
     /// [`device_free`](Self::device_free) as a figure to show: also `None` when it stands for a device of unknown size.
     #[must_use]
-    pub fn device_free_told(&self, event: EventId) -> Option<u64> {
+    pub fn device_free_known(&self, event: EventId) -> Option<u64> {
         self.device_free(event).filter(|&free| free < Self::FREE_UNBOUNDED)
     }
 

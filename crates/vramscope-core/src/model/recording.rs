@@ -48,7 +48,8 @@ pub struct Added {
 
 impl Recording {
     /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the one with
-    /// most events, then most segments. Host and CPU memory come last, however busy. O(events) if there are several devices.
+    /// the highest peak, then most samples. Host and CPU memory come last, however much they hold. O(events) if there are several
+    /// devices.
     #[must_use]
     pub fn busiest_device(&self) -> Option<usize> {
         if self.devices.len() == 1 {
@@ -57,8 +58,16 @@ impl Recording {
         (0..self.devices.len()).max_by_key(|&i| {
             let d = &self.devices[i];
             let is_accelerator = !matches!(d.id.kind, super::DeviceKind::Cpu | super::DeviceKind::Host);
-            (is_accelerator, d.events.has_oom(), d.events.len(), d.segments.len(), d.samples.len(), std::cmp::Reverse(i))
+            let size = (highest(d), d.events.len(), d.segments.len(), d.samples.len());
+            (is_accelerator, d.events.has_oom(), size, std::cmp::Reverse(i))
         })
+    }
+
+    /// The indices of all [`devices`](Self::devices), the [busiest](Self::busiest_device) first, then the others in the file's order.
+    #[must_use]
+    pub fn busiest_first(&self) -> Vec<usize> {
+        let first = self.busiest_device();
+        first.into_iter().chain((0..self.devices.len()).filter(|&i| Some(i) != first)).collect()
     }
 
     /// The index in [`devices`](Self::devices) of the device with ordinal `wanted`.
@@ -72,6 +81,23 @@ impl Recording {
             known: self.devices.iter().map(|d| d.id).collect(),
         })
     }
+}
+
+/// The most bytes that were live at once, to compare devices of one recording: from what is live at the end back to the first event.
+fn highest(device: &DeviceRecording) -> u64 {
+    let live = |b: &&super::Block| b.state != super::BlockState::Inactive;
+    let mut held: i128 = device.blocks.iter().filter(live).map(|b| i128::from(b.size)).sum();
+    let (mut most, mut least) = (held, held);
+    for (&action, &size) in device.events.action.iter().zip(&device.events.size).rev() {
+        match action {
+            super::Action::Alloc => held -= i128::from(size),
+            super::Action::FreeRequested => held += i128::from(size),
+            _ => continue,
+        }
+        (most, least) = (most.max(held), least.min(held));
+    }
+    // A trace without an end counts from what it held least.
+    u64::try_from(most - least.min(0)).unwrap_or(u64::MAX)
 }
 
 /// The recording has no device with this ordinal.
@@ -248,5 +274,31 @@ impl Format {
             Format::Probe => "probe",
             Format::Counters => "counters",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Action, DeviceKind};
+    use super::*;
+
+    #[test]
+    fn the_busiest_device_ran_out_of_memory_or_held_most() {
+        let device = |index: i32, events: &[(Action, u64)]| {
+            let mut device = DeviceRecording { id: DeviceId { kind: DeviceKind::Cuda, index }, ..DeviceRecording::default() };
+            device.events.action = events.iter().map(|e| e.0).collect();
+            device.events.size = events.iter().map(|e| e.1).collect();
+            device
+        };
+        let busy = [(Action::Alloc, 10), (Action::FreeRequested, 10), (Action::Alloc, 10), (Action::FreeRequested, 10)];
+        let large = [(Action::Alloc, 500)];
+        let failed = [(Action::Alloc, 1), (Action::Oom, 900)];
+        let of = |devices: Vec<DeviceRecording>| Recording { devices, ..Recording::default() };
+        let three = of(vec![device(0, &[]), device(1, &busy), device(2, &large)]);
+        assert_eq!(three.busiest_first(), [2, 0, 1], "an empty first device does not come first");
+        let failing = of(vec![device(0, &large), device(1, &failed)]);
+        assert_eq!(failing.busiest_first(), [1, 0]);
+        assert_eq!(of(Vec::new()).busiest_first(), [0_usize; 0]);
+        assert_eq!(highest(&device(0, &busy)), 10);
     }
 }

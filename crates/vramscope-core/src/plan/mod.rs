@@ -32,12 +32,13 @@ use std::sync::{Arc, OnceLock};
 use crate::model::{AllocConf, Cancelled, ConfError, Progress, Recording};
 use crate::tables::DeviceTables;
 
-pub use changes::{Change, Changed, Trust};
+pub use crate::changes::{Change, Code, Row, Trust};
+pub use changes::Changed;
 pub use fit::{Model, Unexplained};
 pub use largest::Largest;
 pub use law::{Fit, Law, Sure};
 pub use predict::{Predicted, Stream};
-pub use program::{Program, Row};
+pub use program::Program;
 pub use refuse::Parting;
 pub use server::Server;
 pub use size::Size;

@@ -10,52 +10,12 @@ use super::Size;
 use crate::anatomy::Roles;
 use crate::anatomy::roles::Rules;
 use crate::anatomy::{Phase, Role};
+use crate::changes::Requests;
+pub(super) use crate::changes::{NEVER, Row};
 use crate::inference::scripted::{Ask, Start};
 use crate::inference::{ReplayStep, WhatIf};
-use crate::model::{AllocConf, Cancelled, PoolKey, Progress, Recording, StackId, StackTable, TorchVersion};
+use crate::model::{AllocConf, Cancelled, Progress, Recording, StackId, StackTable, TorchVersion};
 use crate::tables::{DeviceTables, LifetimeId};
-
-/// Stands for a missing step: before the recording, or never.
-pub(super) const NEVER: u32 = u32::MAX;
-
-/// One request of a program.
-#[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// Requested bytes.
-    pub size: u64,
-    /// The step of [`Program::asks`] that asks; [`u32::MAX`] for a block older than the recording.
-    pub born: u32,
-    /// The step that frees; [`u32::MAX`] where none does.
-    pub freed: u32,
-    /// Raw stream handle; 0 is the default stream.
-    pub stream: u64,
-    /// Key of the pool; `(0, 0)` is the default pool.
-    pub pool: PoolKey,
-    /// Where it is requested.
-    pub stack: StackId,
-    /// Identifies the stack in all recordings: equal for equal stacks; 0 without a stack.
-    pub key: u64,
-    /// The same for stacks that differ only in lines of the user's own files, because a script may be edited between two runs.
-    pub loose: u64,
-    /// What the block is for.
-    pub role: Role,
-    /// What the program was doing.
-    pub phase: Phase,
-    /// The event that asked; [`u32::MAX`] for a block older than the recording.
-    pub event: u32,
-    /// How many times the last step was repeated before it.
-    pub lap: u32,
-}
-
-impl Row {
-    /// How many steps it lives; [`u32::MAX`] where it is never freed.
-    pub(super) fn life(&self) -> u32 {
-        match (self.born, self.freed) {
-            (_, NEVER) | (NEVER, _) => NEVER,
-            (born, freed) => freed - born,
-        }
-    }
-}
 
 /// The requests of one device of one recording.
 #[derive(Clone, Debug)]
@@ -95,6 +55,17 @@ pub struct Program {
 }
 
 impl Program {
+    /// What changes are made to.
+    pub(super) fn requests(&self) -> Requests<'_> {
+        Requests {
+            rows: &self.rows,
+            asks: &self.asks,
+            stretches: &self.stretches,
+            steps: self.steps,
+            stacks: &self.recording.stacks,
+        }
+    }
+
     /// Reads a program. About 1 µs an event.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     let names = [a, b].map(|p| p.recording.source.name.clone());
     let matched = map.iter().filter(|m| **m != NEVER).count();
     let fewer = a.rows.len().min(b.rows.len()).max(1);
-    // A longer recording of the same program has more steps; each is held against one.
+    // A longer recording of the same program has more steps; each is compared with one.
     let common = matched as f64 / fewer as f64;
     let foreign = |p: &Program, q: &Program| {
         let known: FxHashSet<u64> = q.rows.iter().map(|r| r.loose).collect();

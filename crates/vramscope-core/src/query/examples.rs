@@ -4,7 +4,7 @@ use super::reference::{GRAMMAR, about};
 use super::{Query, Scope};
 use crate::anatomy::roles::Role;
 use crate::model::{Cancelled, Progress};
-use crate::tables::{Lifetime, LifetimeId, NO_EVENT, Quantity, StackNames, innermost};
+use crate::tables::{Lifetime, LifetimeId, NO_EVENT, StackNames, innermost};
 use crate::units::Address;
 
 /// An example query for this recording.
@@ -30,7 +30,7 @@ pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> R
     let (device, tables, stacks) = (scope.device, scope.tables, &scope.recording.stacks);
     let lifetimes = &tables.lifetimes;
     let mut add = |query: String, about: &'static str| out.push(Example { query, about, holds: None });
-    let peak = tables.curves.peak(Quantity::Requested).1;
+    let peak = tables.curves.peak_event();
     let mut live: Vec<Lifetime> =
         tables.states.live_at(lifetimes, peak).into_iter().filter_map(|id| lifetimes.get(device, id)).collect();
     live.sort_by_key(|l| (std::cmp::Reverse(l.requested), l.id));

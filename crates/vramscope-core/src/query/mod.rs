@@ -34,7 +34,7 @@ use std::ops::Range;
 use crate::anatomy::roles::{Role, Roles};
 use crate::anatomy::steps::Steps;
 use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, Recording, SizeClass};
-use crate::tables::{DeviceTables, Quantity};
+use crate::tables::DeviceTables;
 use crate::units::count;
 
 mod complete;
@@ -224,7 +224,7 @@ impl<'a> Scope<'a> {
     #[must_use]
     pub fn event_of(&self, instant: Instant) -> Option<u32> {
         match instant {
-            Instant::Peak => Some(self.tables.curves.peak(Quantity::Requested).1),
+            Instant::Peak => Some(self.tables.curves.peak_event()),
             Instant::Oom => self.device.events.last_oom(),
             Instant::End => (self.device.events.len() as u32).checked_sub(1),
             Instant::Cursor => self.cursor,

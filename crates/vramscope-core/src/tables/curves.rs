@@ -256,6 +256,13 @@ impl Curves {
         }
     }
 
+    /// The event of the peak, which is that of active bytes: every command and view that says "at the peak" means this event.
+    /// [`NO_EVENT`]: before the first event. O(1).
+    #[must_use]
+    pub fn peak_event(&self) -> u32 {
+        self.peak(Quantity::Active).1
+    }
+
     /// The peak and the event at which to inspect it. The allocator reserves memory one event before the allocation that needs it
     /// (`segment_alloc`, `segment_map`); in between, that block would count as free. So for reserved bytes this returns that
     /// allocation's event. If no allocation follows (the trace ends, or the request fails) it returns the event of

@@ -474,12 +474,12 @@ impl Follower {
                     if let Ok(message) = serde_json::from_slice::<Message>(line) {
                         self.take(&mut session, message)?;
                     }
-                    self.tell_dropped(false)?;
+                    self.report_dropped(false)?;
                 }
                 Err(e) => break e.to_string(),
             }
         };
-        self.tell_dropped(true)?;
+        self.report_dropped(true)?;
         *self.shared.talk() = Talk::default();
         self.shared.is_recording.store(false, Ordering::Relaxed);
         self.outlets.records.send(Record::Detached(Detached { t: wall_clock_us(), pid, why })).ok()?;
@@ -491,7 +491,7 @@ impl Follower {
     }
 
     /// Reports how many marks were dropped, at intervals and when the helper goes away.
-    fn tell_dropped(&mut self, at_once: bool) -> Option<()> {
+    fn report_dropped(&mut self, at_once: bool) -> Option<()> {
         if self.dropped == 0 || (!at_once && self.told_dropped.elapsed() < TELL_DROPPED) {
             return Some(());
         }

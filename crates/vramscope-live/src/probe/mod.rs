@@ -1,6 +1,6 @@
 //! The built-in workload: provokes typical memory problems on this card or on simulated memory, and records them.
 //!
-//! A [`Scenario`] builds a [`Program`] of steps. [`perform`] runs it on PyTorch's allocator over a [`Card`]: simulated memory, or
+//! A [`Scenario`] builds a [`Program`] of steps. [`perform()`] runs it on PyTorch's allocator over a [`Card`]: simulated memory, or
 //! a real card through the CUDA driver API (feature `probe`). It reports [`Message`]s in this process or over a pipe from a child
 //! process, and a [`Recorder`] makes a [`Recording`](vramscope_core::model::Recording) of them.
 //!

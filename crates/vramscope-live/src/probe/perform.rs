@@ -160,7 +160,7 @@ pub fn perform<C: Card>(
     };
     // A replay makes too many requests to sample each change.
     let samples_changes = options.scenario != "replay";
-    run.tell_opening(opening);
+    run.report_opening(opening);
     let mut ending = Ending::Finished;
     for step in &program.steps {
         if stop.load(Ordering::Relaxed) {
@@ -219,7 +219,7 @@ impl<C: Card> Performance<'_, C> {
         self.clock_us
     }
 
-    fn tell_opening(&mut self, opening: &[(String, Sample)]) {
+    fn report_opening(&mut self, opening: &[(String, Sample)]) {
         let mut before = None;
         for (stage, sample) in opening {
             let at = if self.is_simulated { self.tick(200_000) } else { sample.time_us };

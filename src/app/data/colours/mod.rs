@@ -136,13 +136,13 @@ impl Colours {
     }
 
     /// The classes of a device. The names that weigh most over the whole recording get slots; the first slot goes to the one with
-    /// most bytes at the peak of requested memory. For [`ColourBy::Role`] use [`of_roles`](Self::of_roles); here it makes a
+    /// most bytes at the peak. For [`ColourBy::Role`] use [`of_roles`](Self::of_roles); here it makes a
     /// single class.
     pub fn build(data: &DeviceData, by: ColourBy) -> Self {
         let mut colours = Colours { by, ..Colours::default() };
         let device = data.device();
         let tables = &data.tables;
-        let (_, peak) = tables.curves.peak(vramscope_core::tables::Quantity::Requested);
+        let peak = tables.curves.peak_event();
         let live = tables.states.live_at(&tables.lifetimes, peak);
         match by {
             ColourBy::Role => {}
@@ -348,7 +348,7 @@ mod tests {
     fn told(data: &DeviceData, by: ColourBy) -> Vec<(String, u64)> {
         let colours = Colours::build(data, by);
         let lifetimes = &data.tables.lifetimes;
-        let (_, peak) = data.tables.curves.peak(vramscope_core::tables::Quantity::Requested);
+        let peak = data.tables.curves.peak_event();
         let mut bytes: Vec<(String, u64)> = colours.classes.iter().map(|c| (c.name.clone(), 0)).collect();
         for id in data.tables.states.live_at(lifetimes, peak) {
             bytes[usize::from(colours.class_of(data, id, peak))].1 += lifetimes.block_size(id);
@@ -388,7 +388,7 @@ mod tests {
             let index = recording.busiest_device().unwrap();
             let data = crate::app::data::device::prepare(&recording, index, &Progress::new()).unwrap();
             let mut sizes: Vec<u64> = {
-                let (_, peak) = data.tables.curves.peak(vramscope_core::tables::Quantity::Requested);
+                let peak = data.tables.curves.peak_event();
                 let live = data.tables.states.live_at(&data.tables.lifetimes, peak);
                 live.into_iter().map(|id| data.tables.lifetimes.block_size(id)).collect()
             };

@@ -24,7 +24,7 @@ use vramscope_core::query::matching::Matching;
 
 use vramscope_core::query::{Query, Scope};
 
-use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
+use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
 use vramscope_core::units::count;
 
@@ -33,7 +33,7 @@ pub use suggest::{Suggestion, suggest};
 impl Moment {
     /// The event in a device: for `OutOfMemory` the last failure, or the peak when none failed.
     pub fn event(self, data: &DeviceData) -> u32 {
-        let peak = data.tables.curves.peak(Quantity::Active).1;
+        let peak = data.tables.curves.peak_event();
         match self {
             Moment::Peak => peak,
             Moment::OutOfMemory => data.last_oom().unwrap_or(peak),

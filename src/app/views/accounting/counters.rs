@@ -35,7 +35,7 @@ impl Counters {
             if cx.data.device().has_final_state {
                 section(ui, "PyTorch's counters", "not added", false);
                 let hint = "What torch.cuda.memory_stats() gave at the snapshot, saved as JSON, can be added (File, Add a trace to this \
-                    recording) and is held against it.";
+                    recording) and is compared with it.";
                 padded(ui, |ui| label::paragraph(ui, &cx.words().say(hint), Type::Body, cx.tokens.text3));
             }
             return;

@@ -64,7 +64,7 @@ pub(super) fn card(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, by_role: Opti
     let t = cx.tokens;
     let parts = parts(cx, a, by_role);
     let used: u64 = parts.iter().map(|part| part.bytes).sum();
-    let free = a.device_free_told().unwrap_or(0);
+    let free = a.device_free_known().unwrap_or(0);
     let whole = match a.capacity {
         Some(all) => format!("{} in all", Bytes(all)),
         None => format!("{} of it are recorded", Bytes(used + free)),

@@ -30,7 +30,7 @@ pub(super) fn parts(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     let rect = row::line(ui, ROW);
     let [parts, bar, each, outcome] = columns(rect);
     let most = Bytes(a.most_free());
-    let marks = match a.device_free_told() {
+    let marks = match a.device_free_known() {
         Some(free) => format!("marks: {} free, {most} at most", Bytes(free)),
         None => format!("mark: {most} at most"),
     };
@@ -57,7 +57,7 @@ pub(super) fn parts(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
                     Fits::AsItWas => t.slot(2),
                 };
                 let mut bar = Bar::new(greatest).part(bytes as f64, colour).tick(a.most_free() as f64, t.text1);
-                if let Some(free) = a.device_free_told() {
+                if let Some(free) = a.device_free_known() {
                     bar = bar.tick(free as f64, t.text2);
                 }
                 bar.paint(p, t, at[1]);

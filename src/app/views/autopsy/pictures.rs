@@ -110,7 +110,7 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
     let detail = "for one more segment";
     // Of a full device the bar above says it.
     let note = if a.is_simply_full() { String::new() } else { room_text };
-    let room_row = if a.limit.is_none() && a.device_free_told().is_none() {
+    let room_row = if a.limit.is_none() && a.device_free_known().is_none() {
         device_row(a)
     } else if is_span {
         let most = a.room_below();

@@ -62,8 +62,8 @@ pub(super) fn signed(bytes: i64) -> String {
 }
 
 /// What is said of blocks without a stack, beside the parts they are in none of.
-pub(super) fn untold(parts: &Parts) -> Option<String> {
-    let [a, b] = parts.untold;
+pub(super) fn without_stack(parts: &Parts) -> Option<String> {
+    let [a, b] = parts.without_stack;
     (a.count + b.count > 0).then(|| {
         let of = |h: Held| format!("*{}* in {}", Bytes(h.bytes), counted(h.count, "block", "blocks"));
         format!("Without a stack: {} at A, {} at B. Nothing tells whether they are alike.", of(a), of(b))

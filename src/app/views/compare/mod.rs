@@ -22,7 +22,6 @@ use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane;
 use curves::Align;
 use layout::Order;
-use vramscope_core::tables::Quantity;
 
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Compare,
@@ -181,7 +180,7 @@ impl CompareView {
             pane::progress_line(ui, ui.max_rect(), None);
             return;
         };
-        let Some(pair) = suggest(&table, events, cx.data.last_oom(), cx.data.tables.curves.peak(Quantity::Active).1) else {
+        let Some(pair) = suggest(&table, events, cx.data.last_oom(), cx.data.tables.curves.peak_event()) else {
             let sentence = "This recording has a single event, so it has no two instants. Choose another recording for A above.";
             pane::empty_state(ui, sentence, None);
             return;

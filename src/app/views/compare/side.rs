@@ -182,7 +182,7 @@ fn which_blocks(ui: &mut Ui, t: &Tokens, held: [Held; 3]) {
 fn by_place(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     let p = compared.parts;
     parts(ui, t, ["only in A", "in both", "only in B"], [p.only_a, p.both, p.only_b], Default::default());
-    if let Some(text) = layout::untold(&p) {
+    if let Some(text) = layout::without_stack(&p) {
         pane::padded(ui, |ui| label::rich_paragraph(ui, &text, Type::Caption, t.text3, t.text1));
         ui.add_space(6.0);
     }

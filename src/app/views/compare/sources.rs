@@ -12,7 +12,6 @@ use crate::app::views::ViewContext;
 use crate::app::widgets::button::{menu_item, selector_button};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::inference::whatif::SUGGESTED;
-use vramscope_core::tables::Quantity;
 use vramscope_core::units::count;
 
 /// A file dialog that is open, and the side it is for.
@@ -124,11 +123,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
         let oom = if cx.data.ooms.len() > 1 { "At the last out-of-memory event" } else { "At the out-of-memory event" };
         at(ui, oom, cx.data.last_oom());
         at(ui, "At the start", (!cx.data.device().events.is_empty()).then_some(0));
-        at(
-            ui,
-            "At the peak",
-            Some(cx.data.tables.curves.peak(Quantity::Active).1).filter(|&e| e != vramscope_core::tables::NO_EVENT),
-        );
+        at(ui, "At the peak", Some(cx.data.tables.curves.peak_event()).filter(|&e| e != vramscope_core::tables::NO_EVENT));
         at(ui, "At the end", (cx.data.device().events.len() as u32).checked_sub(1));
         if let Some(table) = &steps {
             for step in offered_steps(table.figures.len(), table.steps.of(cx.shared.cursor)) {

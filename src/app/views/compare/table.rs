@@ -129,7 +129,7 @@ impl CompareView {
                             3 => figure(&mib(b), quiet),
                             4 => {
                                 // Equal sums of blocks without a stack are no sign that they are the same.
-                                let is_known = change != 0 || g.is_told(&compared.diff) || compared.diff.alike_in(g) == b;
+                                let is_known = change != 0 || g.is_comparable(&compared.diff) || compared.diff.alike_in(g) == b;
                                 let text = if is_known { layout::signed_figure(change, size) } else { "±0".to_owned() };
                                 figure(&text, if change == 0 { t.text3 } else { quiet });
                             }

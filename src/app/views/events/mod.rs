@@ -330,7 +330,7 @@ impl Events {
                 }
                 Column::Address => {
                     // The address column of an out-of-memory event holds what the device had free.
-                    let text = match events.device_free_told(event) {
+                    let text = match events.device_free_known(event) {
                         Some(free) => format!("{} free", Bytes(free)),
                         None if events.action[i] == EventAction::Oom => "free unknown".to_owned(),
                         None if !cx.data.recording.addresses().is_known() => "not recorded".to_owned(),

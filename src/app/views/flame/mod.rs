@@ -23,8 +23,7 @@ use layout::{Order, TreeRow};
 use vramscope_core::compare::flame::{
     By, Flame, Measure, Node, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
 };
-use vramscope_core::model::StackTable;
-use vramscope_core::tables::Quantity;
+use vramscope_core::model::{Format, StackTable};
 use vramscope_core::units::{Bytes, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -182,7 +181,7 @@ impl FlameView {
         let measure = match self.measure_of(compared.is_some()) {
             0 => None,
             1 => Some(Measure::LiveAt(cx.shared.cursor)),
-            2 => Some(Measure::LiveAt(cx.data.tables.curves.peak(Quantity::Active).1)),
+            2 => Some(Measure::LiveAt(cx.data.tables.curves.peak_event())),
             3 => Some(Measure::Allocated(from, to)),
             4 => Some(Measure::Churn(from, to)),
             _ => Some(Measure::BytesTimesLife(from, to)),
@@ -318,7 +317,11 @@ impl View for FlameView {
         selector(ui, "by", &mut self.by, choices);
         selector(ui, "root", &mut self.root, &["top", "leaf"]);
         let mut hides = !self.shows_internals;
-        if check(ui, "hide torch internals", &mut hides) {
+        let library = match cx.data.recording.source.format {
+            Format::JaxMemoryProfile => "hide JAX internals",
+            _ => "hide torch internals",
+        };
+        if check(ui, library, &mut hides) {
             self.shows_internals = !hides;
         }
         let mut measure = self.measure_of(compared(cx).is_some());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::block_name::{block_name, guess_mark, show_guess_mark};
-use super::live::told;
+use super::live::figures;
 use super::memory::chosen_roles;
 use super::place_link::{openable, place_link};
 use super::{View, ViewContext, ViewInfo};
@@ -80,10 +80,10 @@ impl View for Inspector {
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        if cx.shared.selected().is_none() && told::has_only_samples(cx.data.device()) {
+        if cx.shared.selected().is_none() && figures::has_only_samples(cx.data.device()) {
             ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
                 ui.spacing_mut().item_spacing.y = 0.0;
-                told::instant(ui, cx);
+                figures::instant(ui, cx);
             });
             return;
         }

@@ -27,7 +27,7 @@ pub(super) fn when(data: &DeviceData, state: &State) -> &'static str {
     match request_at(data, state) {
         Some(_) => "the out-of-memory event",
         None if data.device().events.is_empty() => "the end",
-        None if state.event == data.tables.curves.peak(Quantity::Active).1 => "the peak",
+        None if state.event == data.tables.curves.peak_event() => "the peak",
         None => "the cursor",
     }
 }
@@ -75,7 +75,7 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
     let mut facts = Vec::new();
     if let Some(request) = request {
         facts.push(Fact::new("request", Bytes(request).to_string()).tone(Tone::Red).lead(Lead::Item(Item::Event(state.event))));
-        if let Some(free) = device.events.device_free_told(state.event) {
+        if let Some(free) = device.events.device_free_known(state.event) {
             facts.push(Fact::new("device free", Bytes(free).to_string()));
         }
     }
@@ -268,7 +268,7 @@ mod tests {
         let (device, tables) = (data.device(), &data.tables);
         let roles = Roles::build(&recording, device, tables, &vramscope_core::anatomy::roles::Rules::default(), &Progress::new())
             .unwrap();
-        let state = tables.states.at(device, &tables.lifetimes, tables.curves.peak(Quantity::Active).1);
+        let state = tables.states.at(device, &tables.lifetimes, tables.curves.peak_event());
         let told = card(&data, &state, Some(&roles), &[]);
         assert_eq!(told.kind, "At the peak");
         assert!(told.held.iter().all(|h| !h.name.contains("0x")), "no address for a name");

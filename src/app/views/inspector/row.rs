@@ -114,7 +114,7 @@ mod tests {
         let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let (device, tables) = (data.device(), &data.tables);
         let roles = Arc::new(Roles::build(&recording, device, tables, &Rules::default(), &Progress::new()).unwrap());
-        let peak = tables.curves.peak(vramscope_core::tables::Quantity::Active).1;
+        let peak = tables.curves.peak_event();
         let state = tables.states.at(device, &tables.lifetimes, peak);
         let told = |which: Which| {
             let own = OwnBlocks::of(&recording, device, tables, &data.names, &roles, which);

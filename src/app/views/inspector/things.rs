@@ -196,7 +196,7 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
     }
     if is_oom {
         facts.push(Fact::new("requested", Bytes(size).to_string()).tone(Tone::Red));
-        facts.push(match events.device_free_told(e) {
+        facts.push(match events.device_free_known(e) {
             Some(free) => Fact::new("device free", Bytes(free).to_string()),
             None => Fact::missing("device free", "What was free on the device is not in this file."),
         });

@@ -1,12 +1,12 @@
 //! The live view: every byte of the card over time, by owner. Draws a running session or a saved one.
 
 pub(in crate::app::views) mod alone;
+pub(in crate::app) mod figures;
 mod host;
 pub(in crate::app::views) mod layout;
 pub(in crate::app::views) mod paint;
 mod side;
 mod table;
-pub(in crate::app) mod told;
 
 use egui::{Align, Layout, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, vec2};
 

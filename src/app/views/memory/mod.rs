@@ -179,7 +179,7 @@ impl Memory {
     /// Its event, and when that is in words.
     fn event(&self, cx: &ViewContext<'_>) -> (u32, String) {
         let (device, curves) = (cx.data.device(), &cx.data.tables.curves);
-        let peak = curves.peak(Quantity::Active).1;
+        let peak = curves.peak_event();
         match (self.instant(cx), cx.shared.range) {
             (At::Cursor, _) => (cx.shared.cursor, format!("at event {}", count(u64::from(cx.shared.cursor)))),
             (At::Oom, _) => (cx.data.last_oom().unwrap_or(peak), "at the OOM".to_owned()),

@@ -459,7 +459,7 @@ fn radio(ui: &Ui, cx: &ViewContext<'_>, row: Rect, is_chosen: bool) {
 fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
     let t = cx.tokens;
     if scene.is_single() {
-        section(ui, "One recording is a span", "", false);
+        section(ui, "One recording gives a range", "", false);
         padded(ui, |ui| {
             let words = "What grows with the size is guessed from what each block is for. A second recording, three steps long and of \
                          another size, makes it exact:";
@@ -475,7 +475,7 @@ fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
     let (explained, open) = model.explained();
     let all = explained + open;
     let response = KeyValue::new("explained", &format!("{} of {}", Bytes(explained), Bytes(all))).show(ui);
-    response.on_hover_text("Bytes at once, in the largest recording, of requests whose sizes follow a law of the quantities.");
+    response.on_hover_text("Bytes live at once, in the largest recording, of requests whose sizes could be predicted exactly.");
     let shown = model.unexplained();
     if let Some(first) = shown.first() {
         let requests: u64 = shown.iter().map(|u| u.requests).sum();
@@ -485,11 +485,11 @@ fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let lines: Vec<String> = shown.iter().take(6).map(more).collect();
         response.on_hover_text(lines.join("\n"));
         padded(ui, |ui| {
-            let words = format!("Most of it at {}. The spans hold what it may become.", first.place);
+            let words = format!("Most of it at {}. The ranges cover it.", first.place);
             label::paragraph(ui, &words, Type::Caption, t.text3);
         });
     } else {
-        padded(ui, |ui| label::paragraph(ui, "Every request's size follows from the recordings.", Type::Caption, t.text3));
+        padded(ui, |ui| label::paragraph(ui, "The size of every request could be predicted exactly.", Type::Caption, t.text3));
     }
 }
 

@@ -12,7 +12,7 @@ use super::runs::{Answer, Ask, Point, Runs};
 use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
 use crate::app::jobs::Derived;
 use vramscope_core::inference::whatif::SUGGESTED;
-use vramscope_core::plan::changes::Code;
+use vramscope_core::plan::Code;
 use vramscope_core::plan::{Change, Changed, Plan, Trust};
 use vramscope_core::units::MEBIBYTE;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::runs::{Failure, Point};
-use vramscope_core::plan::changes::Code;
+use vramscope_core::plan::Code;
 use vramscope_core::plan::{Largest, Plan, Predicted, Size};
 use vramscope_core::units::count;
 

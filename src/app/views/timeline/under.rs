@@ -165,7 +165,7 @@ impl Scene<'_> {
                 let tip = Tip::new("Out of memory")
                     .red_row("request", Bytes(device.events.size.get(i).copied().unwrap_or(0)).to_string())
                     .row("event", count(u64::from(*e)));
-                let tip = match device.events.device_free_told(*e) {
+                let tip = match device.events.device_free_known(*e) {
                     Some(free) => tip.row("free on the device", Bytes(free).to_string()),
                     None => tip,
                 };

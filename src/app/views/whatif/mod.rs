@@ -76,14 +76,14 @@ impl View for WhatIfView {
             }
             let words = match self.runs.checking() {
                 Some(share) => format!("checking the model, {:.0} %", share * 100.0),
-                None => self.told_done(),
+                None => self.progress_text(),
             };
             ui.label(Type::Caption.text(words).color(cx.tokens.text2));
         } else if self.runs.is_stopped() {
             if Push::primary("Go on").small().show(ui).clicked() {
                 self.runs.resume();
             }
-            ui.label(Type::Caption.text(format!("stopped, {}", self.told_done())).color(cx.tokens.text2));
+            ui.label(Type::Caption.text(format!("stopped, {}", self.progress_text())).color(cx.tokens.text2));
         }
     }
 
@@ -181,7 +181,7 @@ impl WhatIfView {
     }
 
     /// `3 of 12 settings replayed`: both without a limit and with it.
-    fn told_done(&self) -> String {
+    fn progress_text(&self) -> String {
         let is_done = |&row: &usize| self.answer(row, None).is_some() && self.limited(row).is_some();
         let done = (0..self.settings.len()).filter(is_done).count();
         format!("{done} of {} settings replayed", self.settings.len())

@@ -8,7 +8,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::jobs::Jobs;
 use crate::app::jobs::locked;
 use vramscope_core::inference::whatif::{Answer, POINTS, Question, WhatIf};
-use vramscope_core::inference::{Agreement, Asker, CapRange, Difference};
+use vramscope_core::inference::{Agreement, AnswerSink, CapRange, Difference};
 use vramscope_core::model::{AllocConf, Progress};
 use vramscope_core::tables::Quantity;
 
@@ -224,14 +224,14 @@ impl Working<'_> {
     }
 }
 
-impl Asker for Working<'_> {
-    fn begins(&self, at: usize) -> Option<Arc<Progress>> {
+impl AnswerSink for Working<'_> {
+    fn started(&self, at: usize) -> Option<Arc<Progress>> {
         let part = Arc::new(Progress::part_of(self.whole));
         locked(&self.shared.working).insert(self.key(at), Arc::clone(&part));
         Some(part)
     }
 
-    fn hears(&self, at: usize, answer: Answer) {
+    fn answered(&self, at: usize, answer: Answer) {
         locked(&self.shared.working).remove(&self.key(at));
         locked(&self.shared.answers).insert(self.key(at), Arc::new(answer));
     }

@@ -163,7 +163,7 @@ impl Figures {
             rounding: totals.active.saturating_sub(totals.requested),
             segments: state.segments.len() as u64,
             limit: device.limit.or(device.capacity),
-            device_free: is_oom.then(|| device.events.device_free_told(state.event)).flatten(),
+            device_free: is_oom.then(|| device.events.device_free_known(state.event)).flatten(),
             request: is_oom.then(|| device.events.size.get(state.event as usize).copied()).flatten(),
             events: device.events.len() as u64,
             streams: device.streams.len() as u64,

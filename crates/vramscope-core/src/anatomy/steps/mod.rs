@@ -1,5 +1,5 @@
 //! Steps: the iterations of a program's own loop, from annotations where the recording has them, else from what its stacks say
-//! ([`Anatomy`](crate::anatomy::Anatomy)); and what each step did to memory.
+//! ([`Anatomy`]); and what each step did to memory.
 
 use std::ops::Range;
 

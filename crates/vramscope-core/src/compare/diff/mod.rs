@@ -156,7 +156,7 @@ pub struct Comparison {
     /// Between two devices: the blocks without a stack that count as common, by role. All of them if each size occurs equally
     /// often in A and in B; otherwise none, because equal sums prove nothing. Within one device this is empty: such blocks are
     /// compared like any stack, and [`Self::blocks`] has their identities.
-    pub untold: Vec<(Role, Held)>,
+    pub common_without_stack: Vec<(Role, Held)>,
     /// The stacks of both recordings in one table; `None` when both use the same table.
     merged: Option<StackTable>,
 }
@@ -176,15 +176,15 @@ impl Comparison {
 
     /// Whether a row's bytes in A and in B can be compared: it has a stack, or both sides are of one device of one recording.
     #[must_use]
-    pub fn is_told(&self, row: &Row) -> bool {
+    pub fn is_comparable(&self, row: &Row) -> bool {
         row.stack.is_some() || self.blocks.is_some()
     }
 
-    /// Bytes by whole stack: only in A, in both, only in B. Blocks without a stack are in both according to [`Self::untold`].
+    /// Bytes by whole stack: only in A, in both, only in B. Blocks without a stack are in both according to [`Self::common_without_stack`].
     #[must_use]
     pub fn parts_by_stack(&self) -> [u64; 3] {
-        let told: u64 = self.rows.iter().filter(|r| self.is_told(r)).map(Row::common).sum();
-        let common = told + self.untold.iter().map(|u| u.1.bytes).sum::<u64>();
+        let told: u64 = self.rows.iter().filter(|r| self.is_comparable(r)).map(Row::common).sum();
+        let common = told + self.common_without_stack.iter().map(|u| u.1.bytes).sum::<u64>();
         [self.a.bytes - common, common, self.b.bytes - common]
     }
 }
@@ -331,7 +331,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
         reserve_a: reserve(a),
         reserve_b: reserve(b),
         blocks: is_one.then(|| same_blocks(a, &ids_a, b, &ids_b)),
-        untold: if is_one { Vec::new() } else { alike_untold(a, &ids_a, b, &ids_b) },
+        common_without_stack: if is_one { Vec::new() } else { common_without_stack(a, &ids_a, b, &ids_b) },
         merged: merging.map(StackTableBuilder::finish),
         ..Comparison::default()
     };
@@ -373,15 +373,15 @@ fn intern(
     builder.stack(&frames)
 }
 
-/// The blocks without a stack that count as common, see [`Comparison::untold`].
-fn alike_untold(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Role, Held)> {
-    let untold = |at: &Instant<'_>, ids: &[LifetimeId]| -> Vec<LifetimeId> {
+/// The blocks without a stack that count as common, see [`Comparison::common_without_stack`].
+fn common_without_stack(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Role, Held)> {
+    let without_stack = |at: &Instant<'_>, ids: &[LifetimeId]| -> Vec<LifetimeId> {
         ids.iter()
             .copied()
             .filter(|&id| at.recording.stacks.frames(at.tables.lifetimes.stack(at.device, id)).is_empty())
             .collect()
     };
-    let (of_a, of_b) = (untold(a, ids_a), untold(b, ids_b));
+    let (of_a, of_b) = (without_stack(a, ids_a), without_stack(b, ids_b));
     let sizes = |at: &Instant<'_>, ids: &[LifetimeId]| {
         let mut sizes: Vec<u64> = ids.iter().map(|&id| at.tables.lifetimes.block_size(id)).collect();
         sizes.sort_unstable();
@@ -494,7 +494,7 @@ mod tests {
         let groups = c.by_place(own);
         let parts = c.parts(&groups);
         assert_eq!((parts.only_a, parts.both, parts.only_b), (0, 1536, 3072));
-        assert_eq!(parts.untold.map(|h| (h.bytes, h.count)), [(3072, 2), (3072, 1)]);
+        assert_eq!(parts.without_stack.map(|h| (h.bytes, h.count)), [(3072, 2), (3072, 1)]);
         let places = Places::of(&c, own, &groups).expect("they share places alone");
         let flame = Flame::build(places.stacks(), &places.gather(entries_of(&c)), Shape::default());
         let root = &flame.nodes[0];
@@ -512,7 +512,7 @@ mod tests {
         assert!(Places::of(&c, &b.0.stacks, &groups).is_none());
         let parts = c.parts(&groups);
         assert_eq!((parts.only_a, parts.both, parts.only_b), (0, 4096, 3072), "the same sizes as often: alike without a stack");
-        assert_eq!(parts.untold, [Held::default(); 2]);
+        assert_eq!(parts.without_stack, [Held::default(); 2]);
         assert_eq!(c.parts_by_stack(), [0, 4096, 3072]);
     }
 

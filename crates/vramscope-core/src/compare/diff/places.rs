@@ -19,7 +19,7 @@ pub struct Parts {
     /// Bytes only in B.
     pub only_b: u64,
     /// Blocks without a stack that cannot be matched, in A and in B. The other three fields do not contain them.
-    pub untold: [Held; 2],
+    pub without_stack: [Held; 2],
 }
 
 impl Comparison {
@@ -31,11 +31,11 @@ impl Comparison {
         for group in groups {
             let both = self.alike_in(group);
             parts.both += both;
-            if group.is_told(self) {
+            if group.is_comparable(self) {
                 parts.only_a += group.a.bytes - both;
                 parts.only_b += group.b.bytes - both;
             } else {
-                parts.untold = self.apart_in(group);
+                parts.without_stack = self.apart_in(group);
             }
         }
         parts
@@ -44,12 +44,16 @@ impl Comparison {
     /// Bytes of a place that are in both A and B.
     #[must_use]
     pub fn alike_in(&self, group: &Group) -> u64 {
-        if group.is_told(self) { group.a.bytes.min(group.b.bytes) } else { self.untold.iter().map(|u| u.1.bytes).sum() }
+        if group.is_comparable(self) {
+            group.a.bytes.min(group.b.bytes)
+        } else {
+            self.common_without_stack.iter().map(|u| u.1.bytes).sum()
+        }
     }
 
     /// The blocks without a stack that are not known to be in both.
     fn apart_in(&self, group: &Group) -> [Held; 2] {
-        let alike = self.untold.iter().fold(Held::default(), |mut sum, u| {
+        let alike = self.common_without_stack.iter().fold(Held::default(), |mut sum, u| {
             sum.add(u.1);
             sum
         });
@@ -64,10 +68,10 @@ impl Comparison {
 }
 
 impl Group {
-    /// Whether its blocks in A and in B can be compared, see [`Comparison::is_told`].
+    /// Whether its blocks in A and in B can be compared, see [`Comparison::is_comparable`].
     #[must_use]
-    pub fn is_told(&self, comparison: &Comparison) -> bool {
-        self.rows.iter().all(|&row| comparison.rows.get(row as usize).is_none_or(|r| comparison.is_told(r)))
+    pub fn is_comparable(&self, comparison: &Comparison) -> bool {
+        self.rows.iter().all(|&row| comparison.rows.get(row as usize).is_none_or(|r| comparison.is_comparable(r)))
     }
 }
 
@@ -86,7 +90,7 @@ impl Places {
     pub fn of(comparison: &Comparison, own: &StackTable, groups: &[Group]) -> Option<Self> {
         // Nine tenths: a few calls from another line do not make it another program.
         let of_stacks: u64 = comparison.rows.iter().filter(|r| r.stack.is_some()).map(super::Row::common).sum();
-        let of_places: u64 = groups.iter().filter(|g| g.is_told(comparison)).map(|g| g.a.bytes.min(g.b.bytes)).sum();
+        let of_places: u64 = groups.iter().filter(|g| g.is_comparable(comparison)).map(|g| g.a.bytes.min(g.b.bytes)).sum();
         if comparison.merged.is_none() || u128::from(of_stacks) * 10 >= u128::from(of_places) * 9 {
             return None;
         }

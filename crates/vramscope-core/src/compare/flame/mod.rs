@@ -168,11 +168,11 @@ fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
             let probable = if is_probable { weight.max(before) } else { 0 };
             Entry { stack: row.stack, role, phase: None, weight, probable, before, count }
         };
-        if comparison.is_told(row) {
+        if comparison.is_comparable(row) {
             entries.push(entry(role, b.bytes, a.bytes, b.count));
             continue;
         }
-        let alike = comparison.untold.iter().find(|u| u.0 == role).map_or_else(Held::default, |u| u.1);
+        let alike = comparison.common_without_stack.iter().find(|u| u.0 == role).map_or_else(Held::default, |u| u.1);
         let both = alike.bytes.min(a.bytes).min(b.bytes);
         let parts = [
             entry(role, both, both, alike.count.min(b.count)),

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use self::align::{Fit, Misfit, Row, align};
 use self::watch::is_watch;
-pub use self::watch::{Laid, Whose, lay_under};
+pub use self::watch::{Laid, SnapshotProcess, lay_under};
 use crate::anatomy::modules::{module_path, phase};
 use crate::model::{
     Action, Added, Annotation, Clock, DeviceId, DeviceRecording, Format, Frame, FrameId, Note, NoteKind, OpTable, Progress,
@@ -139,7 +139,7 @@ pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Resu
         ));
     }
     if is_watch(extra) {
-        let laid = lay_under(&mut base, extra, &Whose::default())?;
+        let laid = lay_under(&mut base, extra, &SnapshotProcess::default())?;
         let join = Join { name: name.clone(), laid: Some(laid), ..Join::default() };
         base.added.push(Added { name: name.clone(), sentence: join.sentence() });
         return Ok((base, join));

@@ -7,7 +7,7 @@ use crate::units::{Micros, counted, time_of_day};
 
 /// Which process of a live session a snapshot belongs to, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Whose {
+pub struct SnapshotProcess {
     /// PID as the session has it; `None` if not known.
     pub pid: Option<u32>,
     /// Pairs of the process's ordinal and the session's device number; empty if they are assumed equal.
@@ -49,14 +49,14 @@ pub(super) fn is_watch(r: &Recording) -> bool {
 ///
 /// # Errors
 /// [`NotJoined`] with one sentence: no common device, or another time.
-pub fn lay_under(base: &mut Recording, watch: &Recording, whose: &Whose) -> Result<Laid, NotJoined> {
+pub fn lay_under(base: &mut Recording, watch: &Recording, process: &SnapshotProcess) -> Result<Laid, NotJoined> {
     let (name, base_name) = (watch.source.name.clone(), base.source.name.clone());
     let only = if watch.devices.len() == 1 { watch.devices.first() } else { None };
     let mut laid = Laid { times_us: (i64::MAX, i64::MIN), ..Laid::default() };
     let mut other_time = None;
     let mut devices = Vec::new();
     for (at, device) in base.devices.iter().enumerate() {
-        let by_map = whose.devices.iter().find(|(ordinal, _)| *ordinal == device.id.index).map(|(_, number)| *number);
+        let by_map = process.devices.iter().find(|(ordinal, _)| *ordinal == device.id.index).map(|(_, number)| *number);
         let found = match by_map {
             Some(number) => watch.devices.iter().find(|d| u32::try_from(d.id.index) == Ok(number)),
             None => watch.devices.iter().find(|d| is_same_device(d.id, device.id)).or(only),
@@ -89,7 +89,7 @@ pub fn lay_under(base: &mut Recording, watch: &Recording, whose: &Whose) -> Resu
             None => refuse(format!("{name} has no samples of a device of {base_name}")),
         };
     }
-    let pid = whose.pid.or_else(|| only_helper(&devices));
+    let pid = process.pid.or_else(|| only_helper(&devices));
     for (at, from) in devices {
         let device = &mut base.devices[at];
         device.samples = pid.and_then(|pid| seen_from(from, pid)).unwrap_or_else(|| from.samples.clone());
@@ -188,22 +188,22 @@ mod tests {
     #[test]
     fn the_samples_are_those_of_the_process_the_snapshot_is_of() {
         let mut base = snapshot(1_500);
-        let whose = Whose { pid: Some(2), devices: vec![(0, 5)] };
-        let laid = lay_under(&mut base, &watch(2), &whose).unwrap();
+        let process = SnapshotProcess { pid: Some(2), devices: vec![(0, 5)] };
+        let laid = lay_under(&mut base, &watch(2), &process).unwrap();
         assert_eq!((laid.samples, laid.times_us, laid.pid), (10, (1_000, 1_900), Some(2)));
         let s = base.devices[0].samples[3];
         assert_eq!((s.process, s.others, s.reserved, s.allocated), (Some(300), Some(500), Some(100), Some(50)));
         assert_eq!((s.used, base.devices[0].capacity), (Some(900), Some(1000)));
         // Only one process has a helper: it is assumed to be the one, and the session's own sum stays.
         let mut base = snapshot(1_500);
-        assert_eq!(lay_under(&mut base, &watch(1), &Whose::default()).unwrap().pid, Some(1));
+        assert_eq!(lay_under(&mut base, &watch(1), &SnapshotProcess::default()).unwrap().pid, Some(1));
         assert_eq!(base.devices[0].samples[3].process, Some(500));
     }
 
     #[test]
     fn another_time_is_refused_with_how_far_it_is() {
         let mut base = snapshot(5_000_000);
-        let error = lay_under(&mut base, &watch(1), &Whose::default()).unwrap_err().to_string();
+        let error = lay_under(&mut base, &watch(1), &SnapshotProcess::default()).unwrap_err().to_string();
         assert!(error.contains("after the watch") && error.contains("a.pickle"), "{error}");
         assert!(base.devices[0].samples.is_empty());
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::names::{last_span, told_span, unpacked_name, without, without_cause};
+use super::names::{last_span, rank_span, unpacked_name, without, without_cause};
 use super::{Overview, RankRow, assign, lay_counters_beside, overview};
 use crate::units::counted;
 
@@ -218,7 +218,7 @@ fn likeness(row: &RankRow, is_named: bool) -> String {
     if let Some(processes) = row.world_size {
         return format!("world of {processes}");
     }
-    match told_span(&row.file) {
+    match rank_span(&row.file) {
         Some(_) => without_numbers(without_cause(unpacked_name(&row.file))),
         None if is_named => without_rank(unpacked_name(&row.file)),
         None => String::new(),
@@ -252,7 +252,7 @@ fn one_by_one(rows: Vec<RankRow>) -> Vec<Vec<RankRow>> {
 
 /// The name with `*` for its rank.
 fn without_rank(file: &str) -> String {
-    match told_span(file).or_else(|| last_span(file)) {
+    match rank_span(file).or_else(|| last_span(file)) {
         Some(span) => without(file, span),
         None => file.to_owned(),
     }

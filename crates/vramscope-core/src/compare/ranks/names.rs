@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// (`mem_r12.pickle`). Any other number may be a time, a step or a version.
 #[must_use]
 pub fn rank_of_name(file: &str) -> Option<u32> {
-    file.get(told_span(file)?)?.parse().ok()
+    file.get(rank_span(file)?)?.parse().ok()
 }
 
 /// The ranks of neighbouring files. The first of these that tells one decides:
@@ -60,7 +60,7 @@ fn number(ranks: &mut [Option<u32>], of: impl Fn(usize) -> Option<(PathBuf, Stri
 }
 
 /// The position of the rank in a name.
-pub(super) fn told_span(file: &str) -> Option<Range<usize>> {
+pub(super) fn rank_span(file: &str) -> Option<Range<usize>> {
     // Lower-casing only ASCII keeps byte positions.
     let lower = file.to_ascii_lowercase();
     let bytes = lower.as_bytes();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::names::{last_span, told_span, without};
+use super::names::{last_span, rank_span, without};
 use super::{Job, RankRow, by_job, pending, ranks_of_names};
 
 /// Job, rank and step of one recording.
@@ -58,12 +58,12 @@ fn shared_folder(rows: &[RankRow]) -> PathBuf {
 /// The job name of a single file. `is_rank_known`: its rank is known, so a last number is taken to be the rank.
 #[must_use]
 pub fn job_of_file(file: &str, is_rank_known: bool) -> String {
-    let span = told_span(file).or_else(|| last_span(file).filter(|_| is_rank_known));
+    let span = rank_span(file).or_else(|| last_span(file).filter(|_| is_rank_known));
     job_name(Path::new(""), &span.map_or_else(|| file.to_owned(), |span| without(file, span)))
 }
 
 fn pattern_of(file: &str) -> String {
-    told_span(file).map_or_else(|| file.to_owned(), |span| without(file, span))
+    rank_span(file).map_or_else(|| file.to_owned(), |span| without(file, span))
 }
 
 /// Combines `iteration_10` and `ddp_rank*.pickle` into `iteration_10-ddp`.

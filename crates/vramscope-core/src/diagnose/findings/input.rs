@@ -1,12 +1,16 @@
 //! What the rules look at.
 
+use std::sync::OnceLock;
+
 use crate::anatomy::roles::Roles;
 use crate::anatomy::steps::Steps;
+use crate::changes::{Answer, Change, Recorded};
+use crate::diagnose::counterfactual::Saving;
 use crate::diagnose::leaks::Growth;
 use crate::diagnose::oom::{Autopsy, closest};
 use crate::diagnose::vendor::Words;
 use crate::model::{DeviceRecording, Recording, StackId};
-use crate::tables::{DeviceTables, LifetimeId, StackNames, State};
+use crate::tables::{DeviceTables, LifetimeId, Quantity, StackNames, State};
 
 /// One device with everything that is computed before the rules run.
 pub struct RuleInput<'a> {
@@ -34,6 +38,8 @@ pub struct RuleInput<'a> {
     pub growth: Vec<Growth>,
     /// Marks of each stack.
     pub(super) marks: Vec<u8>,
+    /// The requests, for what changes do to them; read when first asked for.
+    pub(super) recorded: OnceLock<Recorded>,
 }
 
 impl RuleInput<'_> {
@@ -48,6 +54,16 @@ impl RuleInput<'_> {
 
     pub(super) fn stack_of(&self, id: LifetimeId) -> Option<StackId> {
         Some(self.tables.lifetimes.stack(self.device, id)).filter(|s| s.is_some())
+    }
+
+    /// What a change to the program does to the peak, by the same transformation as a plan's, and what is checkpointed. `None` where
+    /// it does nothing.
+    pub(super) fn with_change(&self, change: Change) -> Option<(Saving, Option<(String, usize)>)> {
+        let recorded = self.recorded.get_or_init(|| Recorded::of(self.device, self.tables, &self.roles));
+        let Answer { before, after, place } = recorded.with(&self.recording.stacks, &[change]).ok()?;
+        // What the source reports beyond its allocations stays as it is.
+        let peak = self.tables.curves.peak(Quantity::Active).0;
+        Some((Saving { before: peak, after: peak.saturating_add(after).saturating_sub(before) }, place))
     }
 
     pub(super) fn last_event(&self) -> u32 {

@@ -7,17 +7,17 @@ mod finding;
 mod input;
 mod rules;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::leaks::growth;
 use super::oom::{Autopsy, Helped, examine};
-use crate::anatomy::roles::{Roles, Rules, Tally};
+use crate::anatomy::roles::{Role, Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;
 use crate::diagnose::vendor::Words;
 use crate::inference::Caps;
-use crate::model::{Cancelled, DeviceRecording, EventId, Progress, Recording};
-use crate::tables::{DeviceTables, Quantity, StackNames};
-use crate::units::{count, counted};
+use crate::model::{BlockState, Cancelled, DeviceRecording, EventId, Progress, Recording};
+use crate::tables::{DeviceTables, StackNames};
+use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 pub use self::finding::{Class, Evidence, Finding, Place};
 pub use self::input::RuleInput;
@@ -34,11 +34,13 @@ pub struct Findings {
     /// bytes.
     pub ooms_left_out: usize,
     /// Number of these events without the device's free bytes.
-    pub ooms_untold: usize,
+    pub ooms_without_figures: usize,
     /// The steps the rules used.
     pub steps: Steps,
     /// Allocations that the user's own rules put into another role.
     pub changed_by_rules: Tally,
+    /// The bytes at the peak of which nothing shows what they are for, and all bytes there.
+    pub untold: (u64, u64),
 }
 
 /// Maximum number of failures examined; a program that fails this often fails for the same reasons.
@@ -68,7 +70,7 @@ pub fn diagnose(
     rules: &Rules,
     progress: &Progress,
 ) -> Result<Findings, Cancelled> {
-    let peak_event = tables.curves.peak(Quantity::Active).1;
+    let peak_event = tables.curves.peak_event();
     let at_peak = tables.states.at(device, &tables.lifetimes, peak_event);
     let failures = device.events.ooms();
     let caps = Caps::of(device, None, progress)?;
@@ -79,7 +81,7 @@ pub fn diagnose(
         .collect();
     // `ooms` lists every failure, also of those that cannot be examined.
     let ooms_left_out = failures.len() - ooms.len();
-    let ooms_untold = told.len() - ooms.len();
+    let ooms_without_figures = told.len() - ooms.len();
     progress.check()?;
     let roles = Roles::build(recording, device, tables, rules, progress)?;
     let steps = roles.anatomy.steps.clone();
@@ -87,7 +89,21 @@ pub fn diagnose(
     progress.check()?;
     let growth = growth(device, tables, &steps);
     let words = Words::of(device);
-    let input = RuleInput { recording, device, words, tables, names, steps, at_peak, peak_event, ooms, roles, growth, marks };
+    let input = RuleInput {
+        recording,
+        device,
+        words,
+        tables,
+        names,
+        steps,
+        at_peak,
+        peak_event,
+        ooms,
+        roles,
+        growth,
+        marks,
+        recorded: OnceLock::new(),
+    };
     let mut findings = Vec::new();
     for rule in RULES {
         progress.check()?;
@@ -99,8 +115,19 @@ pub fn diagnose(
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
         (f.rule != self::rules::TRUNCATED, rank(f, &input), !is_last(f), saved, f.rule)
     });
+    let untold = untold(&input);
     let ooms = input.ooms.into_iter().map(Arc::new).collect();
-    Ok(Findings { findings, ooms, ooms_left_out, ooms_untold, steps: input.steps, changed_by_rules: input.roles.changed })
+    let changed_by_rules = input.roles.changed;
+    Ok(Findings { findings, ooms, ooms_left_out, ooms_without_figures, steps: input.steps, changed_by_rules, untold })
+}
+
+/// Bytes at the peak of unknown role, with what a trace reports from before profiling, and all.
+fn untold(p: &RuleInput<'_>) -> (u64, u64) {
+    let live = || p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive);
+    let all: u64 = live().map(|b| b.size).sum();
+    let unknown: u64 = live().filter(|b| p.roles.of(b.lifetime) == Role::Unknown).map(|b| b.size).sum();
+    let before = p.device.source_totals.beyond(p.peak_event, all);
+    (unknown.saturating_add(before), all.saturating_add(before))
 }
 
 /// The class that a finding is ranked with. Structure and peak are one list, and so is a failure that the program survived unless
@@ -119,13 +146,13 @@ impl Findings {
     /// Why failures were not examined, one sentence per cause; empty if all were.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
-        let beyond = self.ooms_left_out.saturating_sub(self.ooms_untold);
+        let beyond = self.ooms_left_out.saturating_sub(self.ooms_without_figures);
         let failures = |n: usize| counted(n as u64, "failure was", "failures were");
         let mut told = Vec::new();
-        if self.ooms_untold > 0 {
+        if self.ooms_without_figures > 0 {
             told.push(format!(
                 "{} not examined: the file does not tell what was free on the device.",
-                failures(self.ooms_untold)
+                failures(self.ooms_without_figures)
             ));
         }
         if beyond > 0 {
@@ -136,6 +163,22 @@ impl Findings {
             ));
         }
         told
+    }
+
+    /// Said where no rule found a problem and the recording does not show what most of the peak is for: most rules judge that alone.
+    #[must_use]
+    pub fn untold_sentence(&self) -> Option<String> {
+        /// Less is not worth a sentence.
+        const LEAST: u64 = 64 * MEBIBYTE;
+        let (unknown, all) = self.untold;
+        let is_most = all >= LEAST && unknown.saturating_mul(2) > all;
+        is_most.then(|| {
+            format!(
+                "The recording does not show what {} of the {} at the peak are for, so most rules had nothing to judge.",
+                Bytes(unknown),
+                Bytes(all)
+            )
+        })
     }
 
     /// A sentence about what the user's own rules changed; `None` if nothing.

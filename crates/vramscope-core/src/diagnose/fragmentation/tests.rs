@@ -162,7 +162,7 @@ fn succeeds(s: &State, gone: &[usize], request: u64, need: u64, page: u64) -> bo
             fits |= run >= request;
         }
         if segment.is_expandable {
-            // Byte ranges of pages, each held against every live block.
+            // Byte ranges of pages, each compared with every live block.
             for n in 0..segment.size / page {
                 let (from, to) = (segment.address + n * page, segment.address + (n + 1) * page);
                 let touches = |i: usize| s.blocks[i].address < to && s.blocks[i].address + s.blocks[i].size > from;

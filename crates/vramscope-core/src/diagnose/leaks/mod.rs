@@ -124,8 +124,11 @@ pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
     match steps.len() {
         _ if has_steps(steps) => None,
         0 if device.events.is_empty() => Some("The file has no history, only what was live when it was dumped. Two files of one run tell what grew: vramscope diff A B.".to_owned()),
-        0 => Some(format!("No steps were found, so nothing tells what grows. Record {needed} steps or more.")),
-        n => Some(format!("{} too few to tell what grows. Record {needed} or more.", counted(n as u64, "step is", "steps are"))),
+        0 => Some(format!("No steps were found, so growth from step to step cannot be judged. Record at least {needed} steps of the same run.")),
+        n => Some(format!(
+            "{} too few to tell a leak from normal growth. Record at least {needed} steps of the same run.",
+            counted(n as u64, "step is", "steps are")
+        )),
     }
 }
 

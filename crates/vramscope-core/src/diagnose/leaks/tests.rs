@@ -36,11 +36,14 @@ fn fewer_than_seven_steps_tell_nothing() {
     let of = |n: u32| Steps { bounds: (0..=n).map(|i| i * 13).collect(), ..Steps::default() };
     assert_eq!(cannot_tell(&device, &of(7)), None);
     let why = |steps: &Steps| cannot_tell(&device, steps).expect("too few").replace(crate::units::NBSP, " ");
-    assert_eq!(why(&of(4)), "4 steps are too few to tell what grows. Record 7 or more.");
+    assert_eq!(why(&of(4)), "4 steps are too few to tell a leak from normal growth. Record at least 7 steps of the same run.");
     assert!(why(&Steps::default()).contains("no history"));
     let trained = |n| Steps { source: StepSource::Optimizer("train.py:9".to_owned()), ..of(n) };
     assert_eq!(cannot_tell(&device, &trained(6)), None);
-    assert_eq!(why(&trained(5)), "5 steps are too few to tell what grows. Record 6 or more.");
+    assert_eq!(
+        why(&trained(5)),
+        "5 steps are too few to tell a leak from normal growth. Record at least 6 steps of the same run."
+    );
     assert_eq!(looked_at(&of(9)).replace(crate::units::NBSP, " "), "9 steps");
 }
 

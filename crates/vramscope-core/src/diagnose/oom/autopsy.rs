@@ -27,7 +27,7 @@ pub struct Autopsy {
     pub requested: u64,
     /// Size of the segment that it would have needed.
     pub segment: u64,
-    /// Free bytes on the device by the driver's count; see [`device_free_told`](Self::device_free_told).
+    /// Free bytes on the device by the driver's count; see [`device_free_known`](Self::device_free_known).
     pub device_free: u64,
     /// Bytes in PyTorch's segments at the failure.
     pub reserved: u64,
@@ -78,21 +78,21 @@ pub struct Autopsy {
 impl Autopsy {
     /// Free bytes on the device, to show; `None` if the device's size is unknown.
     #[must_use]
-    pub fn device_free_told(&self) -> Option<u64> {
+    pub fn device_free_known(&self) -> Option<u64> {
         Some(self.device_free).filter(|&free| free < EventTable::FREE_UNBOUNDED)
     }
 
     /// Free bytes on the device if this process gave everything back; the whole device if its free bytes are unknown.
     #[must_use]
     pub fn most_free(&self) -> u64 {
-        self.device_free_told().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
+        self.device_free_known().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
     }
 
     /// The smallest cap, in bytes, that this failure rules out, as it does every larger one: with it the request would have got a
     /// segment, because the device had room. `None` if the figures rule none out.
     #[must_use]
     pub fn cap_below(&self) -> Option<u64> {
-        let had_room = self.device_free_told().is_some_and(|free| free >= self.segment);
+        let had_room = self.device_free_known().is_some_and(|free| free >= self.segment);
         let rules_out = self.has_segments && !self.is_host && had_room && self.holes.largest < self.requested;
         rules_out.then_some(self.reserved.saturating_add(self.segment))
     }

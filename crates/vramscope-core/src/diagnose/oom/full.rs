@@ -35,7 +35,7 @@ impl Autopsy {
             return Vec::new();
         }
         let cached = self.reserved.saturating_sub(self.allocated).saturating_sub(self.pending);
-        let free = self.device_free_told();
+        let free = self.device_free_known();
         // Some of it may be known, and all of it where the size of the device is.
         let known = self.others.unwrap_or(0).saturating_add(self.outside.unwrap_or(0));
         let rest = self.capacity.zip(free).map(|(all, free)| all.saturating_sub(self.reserved).saturating_sub(free));

@@ -186,14 +186,14 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
             format!(" With the recorded settings all requests{reach} need a cap of {whole}.{warning}")
         });
         let premise = if is_less { " (with memory as it was at the failure)" } else { "" };
-        let fits = a.device_free_told().map_or(String::new(), |free| {
+        let fits = a.device_free_known().map_or(String::new(), |free| {
             format!(": {} is free on the device, and a segment of {segment} fits into it", Bytes(free))
         });
         let raised =
             cap.ends.map_or(String::new(), |event| format!(" The program changed its cap at event {}.", count(u64::from(event))));
         let wanted = needed.map_or(least, |n| n.smallest_limit_bytes.max(least));
         // Where the card's total is not told, it is at least what was free on it and what this process had of it.
-        let at_least = a.device_free_told().map(|free| free.saturating_add(a.reserved));
+        let at_least = a.device_free_known().map(|free| free.saturating_add(a.reserved));
         let (fraction, share) = match (fraction_for(wanted, a.capacity), fraction_for(wanted, at_least)) {
             (Some((fraction, total)), _) => {
                 let share = format!(" {fraction} of the card's {} is enough for that.", Bytes(total));

@@ -13,11 +13,11 @@ pub struct LiveByStack {
     pub stack: StackId,
     /// Bytes as the program requested them.
     pub bytes: u64,
-    /// Number of live blocks; all that is older than the source's events counts as one.
+    /// Number of blocks, those that wait for another stream included. What the source tells beyond its blocks adds none.
     pub count: u64,
 }
 
-/// Live requested bytes by stack, largest first.
+/// Requested bytes in use by stack, largest first, those that wait for another stream included.
 #[must_use]
 pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) -> Vec<LiveByStack> {
     let mut by_stack: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
@@ -31,7 +31,7 @@ pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) 
     let before = device.source_totals.beyond(state.event, known);
     if before > 0 {
         let entry = by_stack.entry(StackId::NONE).or_default();
-        *entry = (entry.0 + before, entry.1 + 1);
+        entry.0 += before;
     }
     let mut top: Vec<LiveByStack> =
         by_stack.into_iter().map(|(stack, (bytes, count))| LiveByStack { stack, bytes, count }).collect();

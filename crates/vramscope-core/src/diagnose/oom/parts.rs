@@ -40,7 +40,7 @@ pub(super) fn parts(a: &Autopsy, conf: &AllocConf) -> Vec<Part> {
     let part = |parts: u64| {
         let bytes = conf.round_size(a.requested.div_ceil(parts));
         let segment = conf.segment_size(bytes);
-        let now = a.device_free_told().is_some_and(|free| segment <= free) || bytes <= a.holes.largest;
+        let now = a.device_free_known().is_some_and(|free| segment <= free) || bytes <= a.holes.largest;
         let fits = if now {
             Fits::AsItWas
         } else if segment <= a.most_free() {

@@ -44,7 +44,7 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 Some(cap) => format!("has a cap of {cap} (estimated from the failed requests)"),
                 None => "may reserve no more".to_owned(),
             };
-            let although = match a.device_free_told() {
+            let although = match a.device_free_known() {
                 Some(free) => format!("although {} was free on the {place}", Bytes(free)),
                 None => "because of its cap".to_owned(),
             };
@@ -75,10 +75,10 @@ pub(super) fn sentence(a: &Autopsy) -> String {
         },
         Verdict::Unknown if a.has_segments => format!(
             "{request} failed although {} was free on the {place}, and the cap of this process{} left room for it. The reason is unknown; {held}.",
-            a.device_free_told().map_or_else(|| "enough".to_owned(), |free| Bytes(free).to_string()),
+            a.device_free_known().map_or_else(|| "enough".to_owned(), |free| Bytes(free).to_string()),
             a.limit.map_or_else(String::new, |cap| format!(" ({cap})")),
         ),
-        Verdict::Unknown => match a.device_free_told() {
+        Verdict::Unknown => match a.device_free_known() {
             Some(free) => format!(
                 "{request} failed with {} free on the {place}. Segments are not in this file, so the reason is unknown: a cap, or holes that are each too small.",
                 Bytes(free)

@@ -264,7 +264,7 @@ fn write_device(
     for event in device.events.ooms() {
         let args = [
             ("requested_bytes", Arg::Number(Some(device.events.size[event as usize]))),
-            ("device_free_bytes", Arg::Number(device.events.device_free_told(event))),
+            ("device_free_bytes", Arg::Number(device.events.device_free_known(event))),
         ];
         events.push(&Event { s: Some("p"), ..Event::new("i", "out of memory", pid).at(time_of(event)).args(&args) })?;
     }

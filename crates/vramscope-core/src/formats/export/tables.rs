@@ -86,7 +86,7 @@ pub fn events<'a>(recording: &Recording, names: &'a Names<'_>) -> impl ExportTab
             has_address.then_some(e.address[i])
         })
         .unsigned("bytes", |&i| Some(e.size[i]))
-        .unsigned("device_free_bytes", |&i| e.device_free_told(i as u32))
+        .unsigned("device_free_bytes", |&i| e.device_free_known(i as u32))
         .unsigned("stream", |&i| names.stream(e.stream[i]))
         .text("pool", |&i| names.pool(e.pool[i]))
         .unsigned("stack", |&i| names.stack(e.stack[i]))

@@ -333,6 +333,7 @@ impl<'a> Rows<'a> {
     /// Adds a slice of `duration` nanoseconds if its times can be read.
     fn slice(&mut self, f: &Fields<'a>, duration: Option<i64>) {
         let kind = match f.category {
+            b"cpu_op" if is_range(f.name) => SliceKind::Annotation,
             b"cpu_op" => SliceKind::Operator,
             b"python_function" => SliceKind::Python,
             b"user_annotation" => SliceKind::Annotation,
@@ -345,6 +346,7 @@ impl<'a> Rows<'a> {
             b"kernel" => SliceKind::Kernel,
             b"gpu_memcpy" | b"gpu_memset" => SliceKind::Copy,
             // Names used by traces of 1.x.
+            b"Operator" | b"operator" if is_range(f.name) => SliceKind::Annotation,
             b"Operator" | b"operator" => SliceKind::Operator,
             b"Kernel" => SliceKind::Kernel,
             b"Runtime" => SliceKind::Runtime,
@@ -450,4 +452,10 @@ impl<'a> Fields<'a> {
             _ => {}
         }
     }
+}
+
+/// Ranges that PyTorch itself opens. Its first profilers write them as operators, and later ones as annotations.
+fn is_range(name: &[u8]) -> bool {
+    const RANGES: [&[u8]; 4] = [b"ProfilerStep#", b"Optimizer.step#", b"Optimizer.zero_grad#", b"enumerate(DataLoader)#"];
+    RANGES.iter().any(|range| name.starts_with(range))
 }

@@ -338,13 +338,13 @@ impl OomMessage {
 #[must_use]
 pub fn parse(text: &str) -> Option<OomMessage> {
     let all = find_all(text);
-    let at = first_told(&all);
+    let at = main_message(&all);
     all.into_iter().nth(at)
 }
 
 /// Index of the message to report first: the first failure with figures, otherwise the first warning with figures, otherwise 0.
 #[must_use]
-pub fn first_told(found: &[OomMessage]) -> usize {
+pub fn main_message(found: &[OomMessage]) -> usize {
     let tells = |m: &OomMessage| m.has_figures() || m.is_absurd_request;
     let failure = found.iter().position(|m| tells(m) && !m.is_warning);
     failure.or_else(|| found.iter().position(tells)).unwrap_or(0)

@@ -6,7 +6,7 @@ use super::{OomMessage, Platform, Writer as W};
 
 /// Whose memory a message is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum MemoryOwner {
     /// Memory of a process that runs PyTorch.
     PyTorch,
     /// The program's own memory: nothing of PyTorch applies.
@@ -15,7 +15,7 @@ enum Whose {
 }
 
 macro_rules! programs {
-    ($($variant:ident $key:literal $name:literal $whose:ident),* $(,)?) => {
+    ($($variant:ident $key:literal $name:literal $owner:ident),* $(,)?) => {
         /// The program that wrote the message.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub enum Writer {
@@ -35,8 +35,8 @@ macro_rules! programs {
                 match self { $(Writer::$variant => $name,)* }
             }
 
-            fn whose(self) -> Whose {
-                match self { $(Writer::$variant => Whose::$whose,)* }
+            fn owner(self) -> MemoryOwner {
+                match self { $(Writer::$variant => MemoryOwner::$owner,)* }
             }
         }
     };
@@ -97,13 +97,13 @@ impl Writer {
     /// The program's name if memory other than PyTorch's ran out: PyTorch's settings and recordings do not apply then.
     #[must_use]
     pub fn neighbour(self) -> Option<&'static str> {
-        (self.whose() == Whose::Own).then(|| self.title())
+        (self.owner() == MemoryOwner::Own).then(|| self.title())
     }
 
     /// True if host memory ran out, not a device's.
     #[must_use]
     pub fn is_host(self) -> bool {
-        self.whose() == Whose::Host
+        self.owner() == MemoryOwner::Host
     }
 }
 

@@ -148,6 +148,9 @@ fn what_containers_unpack_to_is_bounded_over_all_of_them() {
     let packed = gzip(&vec![b' '; 30 << 20]);
     let twice = gzip(&packed);
     assert!(refused(&twice).contains("unpacks to more than 16"), "{}", refused(&twice));
+    let error = read(&twice, "bomb", &Progress::new()).unwrap_err();
+    let FormatError::TooLarge { offset, .. } = error else { panic!("{error}") };
+    assert!(offset > 15 << 20 && offset <= 16 << 20, "{offset}: what was unpacked until then, not the packed size");
     let four = gzip(&gzip(&gzip(&gzip(&gzip(b"x")))));
     assert!(refused(&four).contains("more than 4 containers"));
 }

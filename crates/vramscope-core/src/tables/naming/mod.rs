@@ -200,7 +200,7 @@ pub fn frame_text(stacks: &StackTable, frame: Frame) -> String {
 /// The lines of a stack worth showing, innermost first: `/home/me/train.py:71 step`. Compiled frames are dropped if there are
 /// Python frames; a stack of compiled frames only gives the functions, without those of allocator and recorder.
 #[must_use]
-pub fn told_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
+pub fn shown_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     let frames = || stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
     let line = |f: Frame| match f.line {
         0 => frame_text(stacks, f),
@@ -222,12 +222,12 @@ pub fn user_frame(stacks: &StackTable, stack: StackId) -> Option<Frame> {
     stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).find(|&f| !is_framework(stacks, f))
 }
 
-/// Like [`told_frames`], but each run of framework frames becomes one line: `7 framework frames, innermost linear`. Lists all
+/// Like [`shown_frames`], but each run of framework frames becomes one line: `7 framework frames, innermost linear`. Lists all
 /// frames if none is the user's.
 #[must_use]
 pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     if user_frame(stacks, stack).is_none() {
-        return told_frames(stacks, stack);
+        return shown_frames(stacks, stack);
     }
     let frames: Vec<Frame> = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).collect();
     let runs = frames.chunk_by(|&a, &b| is_framework(stacks, a) && is_framework(stacks, b));
@@ -302,14 +302,22 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
     }
     let mut apart = vec![None; rows.len()];
     for group in same.into_values().filter(|g| g.len() > 1) {
-        // From the user's own frame outwards, then inwards.
+        // From the user's own frame outwards through the user's code, then what it called from the innermost frame on, then
+        // outwards through libraries.
         let order = |i: usize| -> Vec<Apart> {
             let frames = stacks.frames(rows[i].0);
             let own = own_frame(stacks, rows[i].0).and_then(|own| frames.iter().position(|&f| f == own)).unwrap_or(0);
             let (inner, outer) = frames.split_at(own.min(frames.len()));
             let of = |is_caller: bool| move |&frame: &FrameId| Apart { frame, is_caller };
-            let tells = |f: &&FrameId| stacks.frame(**f).is_none_or(|f| !cpp::is_plumbing(stacks.text(f.name)));
-            outer.iter().map(of(true)).chain(inner.iter().filter(tells).rev().map(of(false))).collect()
+            let is_named = |f: &&FrameId| stacks.frame(**f).is_none_or(|f| !cpp::is_plumbing(stacks.text(f.name)));
+            let is_own = |f: &FrameId| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f));
+            // The innermost Python frame first, as `innermost` says.
+            let is_python = |f: &&FrameId| stacks.frame(**f).is_some_and(|f| !is_compiled(stacks, f));
+            let (python, compiled): (Vec<&FrameId>, Vec<&FrameId>) = inner.iter().filter(is_named).partition(is_python);
+            let called = python.into_iter().chain(compiled).map(of(false));
+            // A module's `__call__` says less than both the user's callers and what the line called.
+            let (own_callers, others): (Vec<&FrameId>, Vec<&FrameId>) = outer.iter().partition(|f| is_own(f));
+            own_callers.into_iter().map(of(true)).chain(called).chain(others.into_iter().map(of(true))).collect()
         };
         let ways = group.into_iter().map(|i| (i, order(i))).collect();
         part(ways, 0, &mut apart);
@@ -416,7 +424,7 @@ mod tests {
         assert_eq!(names.of_stack(backward), "backward (autograd thread)");
         assert_eq!(names.of_stack(forward), "model.py:40");
         assert_eq!(names.of_stack(nothing), NO_STACK);
-        assert_eq!(told_frames(&table, forward), ["/home/me/model.py:40 forward"]);
+        assert_eq!(shown_frames(&table, forward), ["/home/me/model.py:40 forward"]);
     }
 
     #[test]

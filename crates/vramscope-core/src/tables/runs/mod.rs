@@ -35,7 +35,7 @@ pub(crate) struct RunTimeline {
 impl RunTimeline {
     /// Finds the initial segments and builds keyframes. O(segment events).
     pub(crate) fn build(dev: &DeviceRecording) -> Self {
-        let mut timeline = Self::told(dev);
+        let mut timeline = Self::recorded(dev);
         // A source without any segment events gets no invented segments.
         if !dev.has_final_state && (!timeline.changes.is_empty() || !dev.later_segments.is_empty()) {
             let mut initial = std::mem::take(&mut timeline.initial);
@@ -47,7 +47,7 @@ impl RunTimeline {
     }
 
     /// The changes, and the initial segments that follow from the end state and the trace. Invents none, and builds no keyframes.
-    pub(crate) fn told(dev: &DeviceRecording) -> Self {
+    pub(crate) fn recorded(dev: &DeviceRecording) -> Self {
         let events = &dev.events;
         let mut changes: Vec<Change> = Vec::new();
         let unmapped = unmapped_classes(dev);

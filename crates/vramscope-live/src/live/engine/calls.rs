@@ -25,7 +25,7 @@ impl Engine {
                     if let Ok(list) = source.processes(place, ProcessKind::Compute) {
                         d.compute = list;
                         m = source.memory(place)?;
-                        self.tell_processes(d, time_us);
+                        self.report_processes(d, time_us);
                     }
                 }
                 if std::mem::take(&mut d.is_list_new) {
@@ -49,7 +49,7 @@ impl Engine {
                     source.memory(place)?;
                 }
                 d.compute = list;
-                self.tell_processes(d, time_us);
+                self.report_processes(d, time_us);
             }
             Call::OtherProcesses => {
                 let mut all = source.processes(place, ProcessKind::Graphics)?;
@@ -59,7 +59,7 @@ impl Engine {
                 if d.others != all {
                     d.others = all;
                     if !d.is_unlisted {
-                        self.tell_processes(d, time_us);
+                        self.report_processes(d, time_us);
                     }
                 }
             }
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// Records the driver's events of all devices.
-    pub(super) fn tell_events(&mut self, clock: &impl Clock) {
+    pub(super) fn report_events(&mut self, clock: &impl Clock) {
         let now = clock.now();
         if now < self.events.due {
             return;
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// Merges the lists by PID (a process may be in two), looks up new processes, and records the result.
-    fn tell_processes(&mut self, d: &mut Watched, time_us: i64) {
+    fn report_processes(&mut self, d: &mut Watched, time_us: i64) {
         d.is_list_new = true;
         if std::mem::take(&mut d.is_unlisted) {
             self.out.push(Record::Unlisted(Trouble { d: Some(d.number), t: time_us, sentence: None }));

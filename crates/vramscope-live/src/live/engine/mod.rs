@@ -116,13 +116,13 @@ impl Engine {
             self.sample(device, clock);
         }
         self.devices = devices;
-        self.tell_events(clock);
+        self.report_events(clock);
         if !self.devices.is_empty() && self.devices.iter().all(|d| d.trouble.as_ref().is_some_and(GpuError::is_loss)) {
             self.reopen(clock);
         }
         if self.source.is_some() && clock.now() >= self.costs_at + TELL_COSTS {
             self.costs_at = clock.now();
-            self.tell_costs();
+            self.report_costs();
         }
         std::mem::take(&mut self.out)
     }
@@ -204,7 +204,7 @@ impl Engine {
             }
         }
     }
-    fn tell_costs(&mut self) {
+    fn report_costs(&mut self) {
         let Some(d) = self.devices.first() else { return };
         let calls = d.calls.iter().chain([&self.events]).map(|c| c.cost()).filter(|c| c.count > 0).collect();
         self.out.push(Record::Costs(Costs { calls, cpu: None }));

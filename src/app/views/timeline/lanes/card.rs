@@ -9,9 +9,9 @@ use crate::app::jobs::Derived;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::live::alone::{band_under, tip};
+use crate::app::views::live::figures::knows_card;
 use crate::app::views::live::layout::Band;
 use crate::app::views::live::paint::colour;
-use crate::app::views::live::told::tells_card;
 use crate::app::views::timeline::clock::place_of_ns;
 use crate::app::views::timeline::layout::{Contents, NAMES, Track};
 use crate::app::views::timeline::marks::Marks;
@@ -118,7 +118,7 @@ fn has_samples(device: &DeviceRecording) -> bool {
     let times = device.events.time_range().filter(|_| device.events.has_time);
     let (Some((first, last)), Some(a), Some(b)) = (times, device.samples.first(), device.samples.last()) else { return false };
     // The samples of a memory timeline are sums of its own tensors, not of the card.
-    let is_of_card = device.live.is_some() || tells_card(Some(a)) || tells_card(Some(b));
+    let is_of_card = device.live.is_some() || knows_card(Some(a)) || knows_card(Some(b));
     is_of_card && a.time_us <= last && b.time_us.saturating_add(HOLDS_US) >= first
 }
 

@@ -6,8 +6,9 @@ use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, 
 use super::shared::{LOSS, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
+use crate::changes::Change;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
-use crate::model::{FrameId, StackId};
+use crate::model::{Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
@@ -43,7 +44,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
         if is_freed { "they are freed without one" } else { "no backward pass was recorded" }
     );
     let layers = Layers::of(p, &blocks);
-    let if_none = if is_freed { "" } else { "If no backward pass follows: " };
+    let advice = if is_freed { "Run" } else { "If no backward pass follows: run" };
     let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
         .says(sentence);
     // Without a graph each layer's tensors go before the next layer's come.
@@ -64,7 +65,9 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
             .remedy("with torch.inference_mode():")
-            .advice(&format!("{if_none}run evaluation and generation under torch.no_grad() or torch.inference_mode(); no graph is then recorded."))
+            .advice(&format!(
+                "{advice} evaluation and generation under torch.no_grad() or torch.inference_mode(); no graph is then recorded."
+            ))
             .check("The forward pass frees each layer's tensors before the next layer ends."),
     ]
 }
@@ -72,19 +75,31 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
 /// Copies of weights that autocast keeps until its context ends.
 pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = much(p, |b| p.roles.of(b.lifetime) == Role::AutocastCopies) else { return Vec::new() };
+    let finding = Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
+        .bytes_of("copies", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks));
+    let says = format!(
+        "{} at the peak are probably half-precision copies of {}, which autocast caches until its context ends.",
+        Bytes(bytes),
+        counted(blocks.len() as u64, "weight", "weights"),
+    );
+    let Some((saving, _)) = p.with_change(Change::CacheOff) else {
+        return vec![
+            finding
+                .says(format!("{says} The backward pass needs them, with or without that cache."))
+                .advice(
+                    "Only weights in half precision need no copies: model.to(torch.bfloat16), with an optimizer that bears it.",
+                )
+                .check("No block of half a weight's size lives to the end of the forward pass."),
+        ];
+    };
     vec![
-        Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
-            .says(format!(
-                "{} at the peak are probably half-precision copies of {}, which autocast caches until its context ends.",
-                Bytes(bytes),
-                counted(blocks.len() as u64, "weight", "weights"),
-            ))
-            .saves("Without those copies", saving(p, |id, size| if p.roles.of(id) == Role::AutocastCopies { 0 } else { size }))
-            .bytes_of("copies", bytes)
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
+        finding
+            .says(says)
+            .saves("With cache_enabled=False", saving)
             .remedy("torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False)")
-            .advice("For inference convert the model once: model.to(torch.bfloat16), without autocast. In training cache_enabled=False casts each weight at each use instead of keeping the copy.")
+            .advice("It casts each weight at each use instead of keeping the copy. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
             .check("No block of half a weight's size lives to the end of the forward pass."),
     ]
 }
@@ -126,6 +141,10 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
 
 /// One line of an elementwise formula that keeps several tensors of one size in each layer, as a GELU written out in Python does.
 pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
+    // A profiler's trace names where a function begins, and all lines of the function look like one.
+    if p.recording.source.format == Format::KinetoTrace {
+        return Vec::new();
+    }
     let lifetimes = &p.tables.lifetimes;
     let (activations, _) = of_role(p, Role::Activations);
     let Some(layers) = Layers::of(p, &activations) else { return Vec::new() };

@@ -146,7 +146,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         (n, _) => finding.bytes_of(&format!("largest of {}", counted(n, "hole", "holes")), a.holes.largest),
     };
     finding = finding.bytes_of("reserved", a.reserved);
-    let free = a.device_free_told().map_or("unknown".to_owned(), |free| Bytes(free).to_string());
+    let free = a.device_free_known().map_or("unknown".to_owned(), |free| Bytes(free).to_string());
     finding = finding.shows("free on the device", free);
     if let Some(cap) = a.limit {
         finding = finding.shows("cap of this process", cap.to_string());

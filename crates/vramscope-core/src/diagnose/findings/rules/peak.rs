@@ -5,8 +5,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving};
 use super::kept::keeps_unused_graph;
 use super::shared::{FOREACH, LOSS, REDUCER, VAE};
-use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
+use crate::anatomy::{Phase, line_of};
+use crate::changes::Change;
 use crate::diagnose::counterfactual::peak_with;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{BlockState, StackId};
@@ -171,7 +172,10 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     if of_named < 512 * MEBIBYTE || bytes.saturating_mul(5) < peak {
         return Vec::new();
     }
-    let saving = saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size });
+    let saving = match p.with_change(Change::Chunks(CHUNKS as u32)) {
+        Some((saving, _)) => saving,
+        None => saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }),
+    };
     vec![
         Finding::new("logits", Class::Peak, "The loss makes the peak", bytes)
             .says(format!(
@@ -230,7 +234,10 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak {
         return Vec::new();
     }
-    let saving = saving(p, |id, size| if is_temporary(id) { 0 } else { size });
+    let saving = match p.with_change(Change::Fused) {
+        Some((saving, _)) => saving,
+        None => saving(p, |id, size| if is_temporary(id) { 0 } else { size }),
+    };
     let (blocks, _) = held(p, |b| is_temporary(b.lifetime));
     let any =
         || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)).max_by_key(|&id| lifetimes.block_size(id));
@@ -295,7 +302,7 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     if bytes.saturating_mul(4) < peak || bytes < LEAST {
         return Vec::new();
     }
-    let saving = saving(p, |id, size| if p.roles.of(id) == Role::OptimizerState { size / 4 } else { size });
+    let Some((saving, _)) = p.with_change(Change::EightBit) else { return Vec::new() };
     if !p.is_short() && saving.bytes().saturating_mul(10) < peak {
         return Vec::new();
     }
@@ -315,8 +322,8 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("weights", weights)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
-            .advice("An 8-bit Adam keeps a quarter; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.")
-            .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 4))),
+            .advice("An 8-bit Adam keeps a quarter and makes no temporaries; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.")
+            .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 256 * 65))),
     ]
 }
 
@@ -329,20 +336,28 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     if bytes.saturating_mul(2) < peak || bytes < LEAST || keeps_unused_graph(p) {
         return Vec::new();
     }
-    let layers = Layers::of(p, &blocks);
+    // Operators that a trace names without a line of Python are no layers.
+    let has_lines = blocks.iter().any(|b| line_of(&p.recording.stacks, lifetimes.stack(p.device, b.lifetime)).is_some());
     // The backward pass holds one layer at a time. What each layer begins with stays: one block of the most frequent size.
-    let saving = layers.as_ref().map(|layers| {
+    let of_layers = |layers: &Layers| {
         let input = layers.input(p, &blocks);
-        saving(p, |id, size| match p.roles.of(id) {
+        let saving = saving(p, |id, size| match p.roles.of(id) {
             Role::Activations if p.stack_of(id) != input => size / layers.runs(lifetimes.stack(p.device, id)),
             _ => size,
-        })
+        });
+        (saving, layers.checkpointed())
+    };
+    let of_module = p.with_change(Change::Checkpoint(None)).and_then(|(saving, place)| {
+        let (line, times) = place?;
+        Some((saving, format!("With the {} at {line} checkpointed", counted(times as u64, "call", "calls"))))
     });
+    let change = of_module.or_else(|| Layers::of(p, &blocks).as_ref().map(of_layers)).filter(|_| has_lines);
+    let saving = change.as_ref().map(|c| c.0);
     let from = lines(p, &blocks);
     // Without stacks nothing tells what would stay: three quarters are worth a word all the same.
     let is_much = match saving {
         Some(saving) => saving.bytes().saturating_mul(5) >= peak,
-        None => from.is_empty() && bytes.saturating_mul(4) >= peak.saturating_mul(3),
+        None => !has_lines && bytes.saturating_mul(4) >= peak.saturating_mul(3),
     };
     if !p.is_short() && !is_much {
         return Vec::new();
@@ -361,9 +376,9 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         Some(_) => "The peak falls with the batch.".to_owned(),
         None => "The peak falls; a step takes about a third longer.".to_owned(),
     };
-    let finding = match (layers, saving) {
-        (Some(layers), Some(saving)) => finding.saves(&layers.checkpointed(), saving),
-        _ => finding,
+    let finding = match change {
+        Some((saving, with)) => finding.saves(&with, saving),
+        None => finding,
     };
     let finding = match helps {
         true => finding

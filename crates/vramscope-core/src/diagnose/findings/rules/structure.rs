@@ -1,5 +1,6 @@
 //! How memory is held: cache, pools, segments that cannot be given back, host memory.
 
+use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{Action, BlockState, DeviceKind, FrameId};
@@ -244,7 +245,7 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     }
     let (number, steps) = (bursts.len() as u64, p.steps.len() as u64);
-    let Some(&first) = bursts.first().filter(|_| number >= 5 && (steps == 0 || number * 2 >= steps)) else { return Vec::new() };
+    let Some(&first) = bursts.first().filter(|_| number >= 5) else { return Vec::new() };
     let most_reserved = p.tables.curves.peak(Quantity::Reserved).0;
     let mut causes: rustc_hash::FxHashMap<Flush, u64> = rustc_hash::FxHashMap::default();
     for &burst in &bursts {
@@ -252,6 +253,10 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     // A cause is named where it is behind most of them.
     let cause = causes.into_iter().find(|&(_, n)| n * 2 > number).map_or(Flush::Unknown, |c| c.0);
+    // A request that found no room matters however many steps there are: memory is nearly used up.
+    if cause != Flush::Retry && steps > number * 2 {
+        return Vec::new();
+    }
     let (times, all) = (counted(number, "time", "times"), Bytes(bytes));
     let again = format!("{all} in all went back to the device and were taken again");
     let (title, sentence, advice) = match cause {
@@ -381,14 +386,17 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
 /// Idle, reserved and used bytes, and the events they are of (`None` for a state without history).
 type Idle = (u64, u64, u64, Option<(u32, u32)>);
 
-/// Idle over the whole last half, because between steps part of the cache is unused in every run.
+/// Idle over the whole last half, because between steps part of the cache is unused in every run. In training it begins where a step
+/// does: what only the first part of a step uses, the next step uses again.
 fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
-    let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[n / 2, n]);
-    let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[n / 2, n]);
+    let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
+    let from = p.steps.of(n / 2).filter(|_| trains).map_or(n / 2, |step| p.steps.bounds[step].min(n / 2));
+    let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[from, n]);
+    let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[from, n]);
     let (used, reserved) = (used.first()?.max, reserved.first()?.min);
     // What is free in private pools no empty_cache gives back.
     let idle = reserved.saturating_sub(used).saturating_sub(free_in_private_pools(p, n - 1));
-    Some((idle, reserved, used, Some((n / 2, n - 1))))
+    Some((idle, reserved, used, Some((from, n - 1))))
 }
 
 /// Segments that are wholly free, for a recording without history.

@@ -3,10 +3,12 @@
 use rustc_hash::FxHashMap;
 
 use super::draft::Draft;
+use super::requests::NEVER;
 use crate::anatomy::Phase;
 use crate::anatomy::modules::module_class;
-use crate::model::FrameId;
-use crate::plan::program::NEVER;
+use crate::formats::kineto::OPERATOR_FILE;
+use crate::model::{Frame, FrameId};
+use crate::tables::naming::is_compiled;
 
 /// One call of a module.
 #[derive(Clone, Debug, Default)]
@@ -28,16 +30,19 @@ pub(super) struct Repeated {
 
 /// The line of a step's forward pass whose repeated calls keep most bytes; of those that a name matches where one does.
 pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Option<Repeated> {
-    let stacks = &draft.program.recording.stacks;
-    let rows = draft.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
+    let stacks = draft.program.stacks;
+    let rows = draft.of_step(step, |r| r.phase == Phase::Forward && r.born != NEVER);
     // What is freed before the backward pass begins is not kept for it.
     let end =
         draft.reach(step, Phase::Backward).map(|(first, _)| first).or(draft.reach(step, Phase::Forward).map(|(_, last)| last))?;
+    // Operators and functions of C++ call no modules.
+    let is_python = |f: Frame| stacks.text(f.file) != OPERATOR_FILE && !is_compiled(stacks, f);
+    let calls = |f: FrameId| stacks.frame(f).is_some_and(is_python);
     // Rows below each frame, in order. A frame that is twice in a stack counts once.
     let mut below: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
     for &row in &rows {
         let stack = draft.program.rows[draft.rows[row as usize].of as usize].stack;
-        for &frame in stacks.frames(stack) {
+        for &frame in stacks.frames(stack).iter().filter(|&&f| calls(f)) {
             let list = below.entry(frame).or_default();
             if list.last() != Some(&row) {
                 list.push(row);

@@ -1,26 +1,28 @@
-//! What a change to the program would do, from a recording without it: its requests are transformed, and run on the model.
+//! What a change to the program does to its requests, by their roles and phases: the same for a run that was recorded and for one that was
+//! not. `docs/PLAN.md` has how reliable each change is and what was measured.
 //!
-//! Each change is a transformation of the request stream by roles and phases. `docs/PLAN.md` has how reliable each is and what
-//! was measured.
+//! [`saving`] tells what changes do to the peak of a recording. [`Plan`](crate::plan::Plan) runs changed requests on the model of the
+//! allocator.
 
 mod code;
 mod draft;
 mod optimizer;
 mod passes;
+mod recorded;
 mod repeats;
+mod requests;
 mod weights;
 
-use rayon::prelude::*;
 use serde::Serialize;
 
-use super::law::QUANTITIES;
-use super::predict::{Pick, Predicted, Stream};
-use super::{Model, Plan, Setting, Size};
 use crate::anatomy::{Phase, Role};
-use crate::inference::scripted::{Ask, Asked};
-use draft::{Draft, scaled};
+use crate::inference::scripted::Ask;
 
 pub use code::Code;
+pub(crate) use draft::{Draft, Draw, scaled};
+pub use recorded::{Answer, Recorded};
+pub use requests::Row;
+pub(crate) use requests::{NEVER, Requests};
 
 /// A change to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,55 +67,17 @@ pub enum Trust {
     Estimate,
 }
 
-/// What a change gives.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Changed {
-    /// The changes, as they are written after `--change`.
-    pub change: String,
-    /// The changes in plain words, without a full stop.
-    pub title: String,
-    /// Why it does nothing here; `null` where it applies.
-    pub reason: Option<String>,
-    /// The most reserved bytes.
-    pub peak_reserved_bytes: u64,
-    /// The most allocated bytes.
-    pub peak_allocated_bytes: u64,
-    /// Least and most reserved bytes.
-    pub span: [u64; 2],
-    /// A request fails under the limit.
-    pub oom: bool,
-    /// It passes in some of the runs tried, or with a little more or less room.
-    pub oom_varies: bool,
-    /// How often cached memory is given back and asked for again.
-    pub retries: u64,
-    /// By how much the peak of allocated bytes falls; negative where it rises.
-    pub saves_bytes: i64,
-    /// The largest size that fits the limit; `null` without one.
-    pub largest: Option<u64>,
-    /// Requests made a second time in each step.
-    pub recomputed_requests: u64,
-    /// Bytes of these requests.
-    pub recomputed_bytes: u64,
-    /// Bytes moved to the host and back in each step.
-    pub moved_bytes: u64,
-    /// What it costs, in words.
-    pub cost: &'static str,
-    /// How far it can be trusted.
-    pub trust: Trust,
-    /// Python lines that make the changes.
-    pub code: Code,
-}
-
-/// Requests that a change was made to, with sizes still to be filled in.
-struct Edited {
-    asks: Vec<Ask>,
-    rows: Vec<draft::Draw>,
-    low: rustc_hash::FxHashMap<u32, (u32, u32)>,
-    reason: Option<String>,
-    recomputed: u64,
-    again: u64,
-    moved: u64,
-    place: Option<String>,
+/// Requests that changes were made to, with sizes still to be filled in.
+pub(crate) struct Edited {
+    pub(crate) asks: Vec<Ask>,
+    pub(crate) rows: Vec<Draw>,
+    pub(crate) low: rustc_hash::FxHashMap<u32, (u32, u32)>,
+    pub(crate) reason: Option<String>,
+    pub(crate) recomputed: u64,
+    pub(crate) again: u64,
+    pub(crate) moved: u64,
+    /// The line that calls a module that is checkpointed, and how often.
+    pub(crate) place: Option<(String, usize)>,
 }
 
 impl Change {
@@ -233,7 +197,7 @@ impl Change {
         self == other || (kind(self) != 0 && kind(self) == kind(other))
     }
 
-    fn trust(&self) -> Trust {
+    pub(crate) fn trust(&self) -> Trust {
         match self {
             Change::Sgd | Change::Fused | Change::CacheOff => Trust::Exact,
             Change::NoForeach | Change::SetToNone | Change::InBackward | Change::Checkpoint(_) | Change::Del(_) => Trust::Close,
@@ -270,7 +234,7 @@ impl Change {
         };
         match self {
             Change::Checkpoint(name) => match passes::checkpoint(draft, name.as_deref()) {
-                Some((place, times)) => edited.place = Some(format!("{place}, called {times} times")),
+                Some(place) => edited.place = Some(place),
                 None => nothing(false, "no module of the forward pass repeats"),
             },
             Change::NoForeach => optimizer::without_foreach(draft),
@@ -293,9 +257,9 @@ impl Change {
     }
 }
 
-/// Makes changes to the requests of a model.
-fn edit(model: &Model, changes: &[Change]) -> Edited {
-    let mut draft = Draft::of(&model.program);
+/// Makes changes to requests.
+pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
+    let mut draft = Draft::of(requests);
     let mut edited = Edited {
         asks: Vec::new(),
         rows: Vec::new(),
@@ -320,162 +284,6 @@ fn edit(model: &Model, changes: &[Change]) -> Edited {
     }
 }
 
-impl Edited {
-    /// The requests at some values.
-    fn stream(&self, model: &Model, at: &[u64], pick: Pick, is_low: bool) -> Stream {
-        let sizes = model.sizes_by(at, pick);
-        let program = &model.program;
-        let rows = self
-            .rows
-            .iter()
-            .zip(0u32..)
-            .map(|(draw, row)| {
-                let r = &program.rows[draw.of as usize];
-                let low = self.low.get(&row).filter(|_| is_low).copied().unwrap_or((1, 1));
-                let size = scaled(scaled(sizes[draw.of as usize], draw.part), low);
-                Asked { size, stream: r.stream, pool: r.pool }
-            })
-            .collect();
-        let older = program.older as u32;
-        let asks = (0..older).map(Ask::Alloc).chain(self.asks.iter().copied()).collect();
-        Stream { asks, rows, roles: self.rows.iter().map(|d| d.role).collect(), start: None }
-    }
-}
-
-impl Plan {
-    /// The requests at a size with changes, and the program's row behind each step.
-    pub(super) fn stream_of(&self, size: &Size, changes: &[Change]) -> Option<(Stream, Vec<u32>)> {
-        let model = self.model()?;
-        let at = size.values(&self.names)?;
-        let edited = edit(model, changes);
-        // Without a change the program begins as its recording did.
-        let stream =
-            if changes.is_empty() { model.stream(&at, Pick::Likely) } else { edited.stream(model, &at, Pick::Likely, false) };
-        let row = |ask: &Ask| match *ask {
-            Ask::Alloc(row) | Ask::Free(row) | Ask::FreeLater(row) | Ask::Complete(row) => {
-                edited.rows.get(row as usize).map_or(u32::MAX, |draw| draw.of)
-            }
-            Ask::EmptyCache => u32::MAX,
-        };
-        let of = stream.asks.iter().map(row).collect();
-        Some((stream, of))
-    }
-
-    /// What changes together do at a size; the largest value of `name` that fits where there is a limit.
-    #[must_use]
-    pub fn change(&self, changes: &[Change], size: &Size, setting: &Setting, name: Option<&str>) -> Option<Changed> {
-        let model = self.model()?;
-        let edited = edit(model, changes);
-        let unlimited = Setting { limit: None, ..setting.clone() };
-        let now = self.under(size, &unlimited);
-        let under = predict(model, &edited, size, setting);
-        let then = if under.oom { predict(model, &edited, size, &unlimited) } else { under.clone() };
-        let passes = |size: &Size| {
-            let answer = predict(model, &edited, size, &self.with_margin(size, setting));
-            !answer.oom && !answer.oom_varies
-        };
-        let largest = match (name, setting.limit) {
-            (Some(name), Some(_)) => Some(largest(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1))),
-            _ => None,
-        };
-        // What it costs grows with the program.
-        let at = size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES]);
-        let recorded: u64 = model.program.rows.iter().map(|r| r.size).sum();
-        let wanted: u64 = model.sizes(&at).iter().sum();
-        let grown = |bytes: u64| (u128::from(bytes) * u128::from(wanted) / u128::from(recorded.max(1))) as u64;
-        let trust = changes.iter().map(Change::trust).max().unwrap_or(Trust::Exact);
-        let titles: Vec<String> = changes.iter().map(|c| c.title(edited.place.as_deref())).collect();
-        let names: Vec<String> = changes.iter().map(Change::name).collect();
-        Some(Changed {
-            change: names.join("+"),
-            title: titles.join("; "),
-            reason: edited.reason.clone(),
-            peak_reserved_bytes: then.peak_reserved_bytes,
-            peak_allocated_bytes: then.peak_allocated_bytes,
-            span: then.span,
-            oom: under.oom,
-            oom_varies: under.oom_varies || (!under.oom && setting.limit.is_some() && !passes(size)),
-            retries: under.retries,
-            saves_bytes: now.peak_allocated_bytes as i64 - then.peak_allocated_bytes as i64,
-            largest,
-            recomputed_requests: edited.again,
-            recomputed_bytes: grown(edited.recomputed),
-            moved_bytes: grown(edited.moved),
-            cost: changes.iter().max_by_key(|c| c.price()).map_or("", Change::cost),
-            trust,
-            code: Code::of(changes),
-        })
-    }
-
-    /// Every change alone; before them, if the size does not fit, the cheapest combination that makes it fit.
-    #[must_use]
-    pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
-        let singles: Vec<Changed> =
-            Change::all().par_iter().filter_map(|c| self.change(std::slice::from_ref(c), size, setting, name)).collect();
-        let cheapest = if setting.limit.is_some() && self.under(size, setting).oom {
-            self.cheapest(size, setting).and_then(|found| self.change(&found, size, setting, name))
-        } else {
-            None
-        };
-        let mut all: Vec<Changed> = cheapest.into_iter().collect();
-        all.extend(singles.into_iter().filter(|single| all.iter().all(|best| best.title != single.title)).collect::<Vec<_>>());
-        all
-    }
-
-    /// The cheapest changes, three at most, under which a size fits.
-    #[must_use]
-    pub fn cheapest(&self, size: &Size, setting: &Setting) -> Option<Vec<Change>> {
-        let model = self.model()?;
-        let all: Vec<Change> =
-            Change::all().into_iter().filter(|c| edit(model, std::slice::from_ref(c)).reason.is_none()).collect();
-        let mut sets: Vec<Vec<Change>> = all.iter().map(|c| vec![c.clone()]).collect();
-        for _ in 0..2 {
-            let longer = sets.iter().flat_map(|set| {
-                let from = all.iter().position(|c| set.last() == Some(c)).map_or(0, |i| i + 1);
-                let more = all[from..].iter().filter(|c| !set.iter().any(|s| s.excludes(c)));
-                more.map(|c| set.iter().cloned().chain([c.clone()]).collect::<Vec<_>>()).collect::<Vec<_>>()
-            });
-            let longer: Vec<Vec<Change>> = longer.collect();
-            sets.extend(longer);
-        }
-        let sure = self.with_margin(size, setting);
-        sets.sort_by_key(|set| (set.iter().map(Change::price).sum::<u32>(), set.len()));
-        sets.dedup();
-        sets.into_iter().find(|set| {
-            let answer = predict(model, &edit(model, set), size, &sure);
-            !answer.oom && !answer.oom_varies
-        })
-    }
-}
-
-fn predict(model: &Model, edited: &Edited, size: &Size, setting: &Setting) -> Predicted {
-    let at = size.values(&model.names).unwrap_or_else(|| vec![1; QUANTITIES]);
-    let point = edited.stream(model, &at, Pick::Likely, false);
-    let mut others = Vec::new();
-    if !edited.low.is_empty() {
-        others.push(edited.stream(model, &at, Pick::Likely, true));
-    }
-    if model.has_guess(&at) {
-        others.push(edited.stream(model, &at, Pick::Least, false));
-        others.push(edited.stream(model, &at, Pick::Most, false));
-    }
-    model.answer(size, setting, &point, others).1
-}
-
-/// The largest value that passes, which passes below too.
-fn largest(passes: impl Fn(u64) -> bool, from: u64) -> u64 {
-    let (mut low, mut high) = (0, from.max(1));
-    while high < 1 << 24 && passes(high) {
-        low = high;
-        high *= 2;
-    }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if passes(middle) { low = middle } else { high = middle }
-    }
-    low
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -491,12 +299,5 @@ mod tests {
         );
         assert_eq!(Change::parse("del:train.py:71"), Ok(vec![Change::Del("train.py:71".to_owned())]));
         assert!(Change::parse("magic").is_err() && Change::parse("del").is_err() && Change::parse("chunks:0").is_err());
-    }
-
-    #[test]
-    fn the_largest_that_passes_is_found() {
-        for most in [0, 1, 2, 7, 8, 9, 1000] {
-            assert_eq!(largest(|n| n <= most, 8), most);
-        }
     }
 }

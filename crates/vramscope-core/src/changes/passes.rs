@@ -4,10 +4,10 @@ use rustc_hash::FxHashMap;
 
 use super::draft::{Draft, Edits};
 use super::repeats::{Instance, find};
+use super::requests::NEVER;
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 use crate::model::FrameId;
-use crate::plan::program::NEVER;
 
 /// Checkpointing of a module that repeats: its inner activations go at its end, and are made again before its backward pass.
 /// The line that calls the module, and how often it does; `None` where nothing repeats.
@@ -22,8 +22,7 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(S
         let begins = backward_of(draft, &found.instances);
         // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds.
         let (_, forward_end) = draft.reach(step, Phase::Forward).unwrap_or_default();
-        let of_autocast =
-            draft.which(|r| r.role == Role::AutocastCopies && r.step == step && r.freed != NEVER && r.freed > forward_end);
+        let of_autocast = draft.of_step(step, |r| r.role == Role::AutocastCopies && r.freed != NEVER && r.freed > forward_end);
         let context_end = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
         // A part of the program may have run backward before.
         let over = found.instances.last().map_or(0, |last| last.end);
@@ -103,7 +102,7 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     let mut edits = Edits::default();
     for step in u32::from(draft.program.steps > 0)..=last {
         let Some((from, end)) = draft.reach(step, Phase::Forward) else { continue };
-        let forward = draft.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
+        let forward = draft.of_step(step, |r| r.phase == Phase::Forward && r.born != NEVER);
         let most = forward.iter().map(|&r| draft.size(r)).max().unwrap_or(0);
         // Logits come last in the forward pass, and nothing there is as large.
         let tail = from + (end - from) * 4 / 5;
@@ -116,16 +115,12 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
         }
         is_any = true;
         let back = draft.reach(step, Phase::Backward).map_or(end, |(first, stop)| first + (stop - first) / 10);
-        let gradients = draft.which(|r| {
-            r.step == step
-                && matches!(r.phase, Phase::Backward | Phase::Between)
-                && (end..=back).contains(&r.born)
-                && r.role != Role::Gradients
+        let gradients = draft.of_step(step, |r| {
+            matches!(r.phase, Phase::Backward | Phase::Between) && (end..=back).contains(&r.born) && r.role != Role::Gradients
         });
         let large: Vec<u32> = gradients.into_iter().filter(|&r| is_large(draft, r)).collect();
         // The last layer's gradient is a sum over the parts: it is there from the first part on.
-        let of_head =
-            draft.which(|r| r.step == step && r.role == Role::Gradients && r.phase == Phase::Backward && r.born <= back);
+        let of_head = draft.of_step(step, |r| r.role == Role::Gradients && r.phase == Phase::Backward && r.born <= back);
         if let Some(&head) = of_head.iter().max_by_key(|&&r| draft.size(r)) {
             let born = draft.rows[head as usize].born;
             // Behind the first request of the backward pass, which is where others look for its beginning.
@@ -167,7 +162,7 @@ pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
 /// of them lives longer.
 pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
     let program = draft.program;
-    let stacks = &program.recording.stacks;
+    let stacks = program.stacks;
     let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
     let mut is_of_line = |row: u32| {
         let frames = stacks.frames(program.rows[row as usize].stack);

@@ -2,64 +2,66 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::requests::{NEVER, Requests};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 use crate::inference::scripted::Ask;
-use crate::plan::program::{NEVER, Program};
 
 /// A request of a draft: one of the program, whole, in part or again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draw {
+pub(crate) struct Draw {
     /// Index of the program's row that it stands for.
-    pub(super) of: u32,
+    pub(crate) of: u32,
     /// Its bytes are those of the row times this over that.
-    pub(super) part: (u32, u32),
+    pub(crate) part: (u32, u32),
     /// What it is for.
-    pub(super) role: Role,
+    pub(crate) role: Role,
     /// Where in the program it is asked for.
-    pub(super) phase: Phase,
+    pub(crate) phase: Phase,
     /// The step, from 1; 0 before the first.
-    pub(super) step: u32,
+    pub(crate) step: u32,
     /// Where it is asked for and freed, in [`Draft::asks`].
-    pub(super) born: u32,
-    pub(super) freed: u32,
+    pub(crate) born: u32,
+    pub(crate) freed: u32,
 }
 
 impl Draw {
     /// It is not asked for.
-    pub(super) fn drop_it(&mut self) {
+    pub(crate) fn drop_it(&mut self) {
         self.part.0 = 0;
     }
 
     /// It is asked for.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.part.0 > 0
     }
 
     /// It lives for a few steps of the program only.
-    pub(super) fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.freed != NEVER && self.born != NEVER && self.freed - self.born < 64
     }
 }
 
 /// A program's requests with changes.
 #[derive(Clone, Debug)]
-pub(super) struct Draft<'a> {
-    pub(super) program: &'a Program,
-    pub(super) asks: Vec<Ask>,
-    pub(super) rows: Vec<Draw>,
+pub(crate) struct Draft<'a> {
+    pub(crate) program: Requests<'a>,
+    pub(crate) asks: Vec<Ask>,
+    pub(crate) rows: Vec<Draw>,
     /// Bytes made again in a step, by the program's sizes.
-    pub(super) recomputed: u64,
+    pub(crate) recomputed: u64,
     /// Requests made again in a step.
-    pub(super) again: u64,
+    pub(crate) again: u64,
     /// Bytes moved to the host and back in a step.
-    pub(super) moved: u64,
+    pub(crate) moved: u64,
     /// The least that rows may be in the answer, for changes whose effect is known as a span.
-    pub(super) low: FxHashMap<u32, (u32, u32)>,
+    pub(crate) low: FxHashMap<u32, (u32, u32)>,
+    /// The first and the last place at which a phase of a step asks for anything.
+    reaches: FxHashMap<(u32, Phase), (u32, u32)>,
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn of(program: &'a Program) -> Self {
+    pub(crate) fn of(program: Requests<'a>) -> Self {
         let mut rows: Vec<Draw> = program
             .rows
             .iter()
@@ -69,28 +71,45 @@ impl<'a> Draft<'a> {
         for (step, stretch) in program.stretches.iter().enumerate() {
             rows[stretch.start as usize..stretch.end as usize].iter_mut().for_each(|r| r.step = step as u32);
         }
-        Draft { program, asks: program.asks.clone(), rows, recomputed: 0, again: 0, moved: 0, low: FxHashMap::default() }
+        let reaches = reaches(&rows);
+        Draft {
+            program,
+            asks: program.asks.to_vec(),
+            rows,
+            recomputed: 0,
+            again: 0,
+            moved: 0,
+            low: FxHashMap::default(),
+            reaches,
+        }
     }
 
     /// Bytes of a row in the recording, with the changes so far.
-    pub(super) fn size(&self, row: u32) -> u64 {
+    pub(crate) fn size(&self, row: u32) -> u64 {
         let r = &self.rows[row as usize];
         scaled(self.program.rows[r.of as usize].size, r.part)
     }
 
-    pub(super) fn which(&self, test: impl Fn(&Draw) -> bool) -> Vec<u32> {
+    pub(crate) fn which(&self, test: impl Fn(&Draw) -> bool) -> Vec<u32> {
         (0..self.rows.len() as u32).filter(|&r| self.rows[r as usize].is_there() && test(&self.rows[r as usize])).collect()
     }
 
-    /// The last place at which a phase of a step asks for anything, and the first.
-    pub(super) fn reach(&self, step: u32, phase: Phase) -> Option<(u32, u32)> {
-        let born = self.rows.iter().filter(|r| r.step == step && r.phase == phase && r.born != NEVER).map(|r| r.born);
-        born.fold(None, |reach, at| Some(reach.map_or((at, at), |(a, b): (u32, u32)| (a.min(at), b.max(at)))))
+    /// The rows of a step for which a test holds. O(its rows).
+    pub(crate) fn of_step(&self, step: u32, test: impl Fn(&Draw) -> bool) -> Vec<u32> {
+        let recorded = self.program.stretches.get(step as usize).cloned().unwrap_or_default();
+        let added = self.program.rows.len() as u32..self.rows.len() as u32;
+        let is_one = |r: &Draw| r.step == step && r.is_there() && test(r);
+        recorded.chain(added).filter(|&r| is_one(&self.rows[r as usize])).collect()
+    }
+
+    /// The first place at which a phase of a step asks for anything, and the last.
+    pub(crate) fn reach(&self, step: u32, phase: Phase) -> Option<(u32, u32)> {
+        self.reaches.get(&(step, phase)).copied()
     }
 
     /// Bytes of an element of weights: 2 where a cross-entropy is taken of logits that were cast to twice their size and autocast is not
     /// at work, else 4.
-    pub(super) fn bytes_of_element(&self) -> u64 {
+    pub(crate) fn bytes_of_element(&self) -> u64 {
         if self.rows.iter().any(|r| r.role == Role::AutocastCopies) {
             return 4;
         }
@@ -106,12 +125,12 @@ impl<'a> Draft<'a> {
     }
 
     /// The number of steps.
-    pub(super) fn steps(&self) -> u32 {
+    pub(crate) fn steps(&self) -> u32 {
         self.rows.iter().map(|r| r.step).max().unwrap_or(0)
     }
 
     /// Applies edits, and finds every row's place anew.
-    pub(super) fn apply(&mut self, edits: Edits) {
+    pub(crate) fn apply(&mut self, edits: Edits) {
         let Edits { gone, before, rows } = edits;
         self.rows.extend(rows);
         let mut asks = Vec::with_capacity(self.asks.len() + before.values().map(Vec::len).sum::<usize>());
@@ -137,25 +156,35 @@ impl<'a> Draft<'a> {
                 _ => {}
             }
         }
+        self.reaches = reaches(&self.rows);
     }
 }
 
+fn reaches(rows: &[Draw]) -> FxHashMap<(u32, Phase), (u32, u32)> {
+    let mut reaches: FxHashMap<(u32, Phase), (u32, u32)> = FxHashMap::default();
+    for r in rows.iter().filter(|r| r.born != NEVER) {
+        let reach = reaches.entry((r.step, r.phase)).or_insert((r.born, r.born));
+        *reach = (reach.0.min(r.born), reach.1.max(r.born));
+    }
+    reaches
+}
+
 /// True for what the loss function itself makes.
-pub(super) fn is_of_loss(program: &Program, row: u32) -> bool {
-    let stacks = &program.recording.stacks;
+pub(crate) fn is_of_loss(program: Requests<'_>, row: u32) -> bool {
+    let stacks = program.stacks;
     let name = |f| stacks.frame(f).map_or("", |f| stacks.text(f.name));
     let is_loss = |n: &str| n == "cross_entropy" || n == "nll_loss" || n == "log_softmax";
     stacks.frames(program.rows[row as usize].stack).iter().take(4).any(|&f| is_loss(name(f)))
 }
 
 /// Bytes times a part, rounded up.
-pub(super) fn scaled(bytes: u64, (times, over): (u32, u32)) -> u64 {
+pub(crate) fn scaled(bytes: u64, (times, over): (u32, u32)) -> u64 {
     if times == over { bytes } else { (u128::from(bytes) * u128::from(times)).div_ceil(u128::from(over.max(1))) as u64 }
 }
 
 /// What is to be moved, by places of the draft's asks before the edit.
 #[derive(Debug, Default)]
-pub(super) struct Edits {
+pub(crate) struct Edits {
     gone: FxHashSet<u32>,
     before: FxHashMap<u32, Vec<Ask>>,
     rows: Vec<Draw>,
@@ -163,7 +192,7 @@ pub(super) struct Edits {
 
 impl Edits {
     /// Frees a row before a place instead of where it was.
-    pub(super) fn free_at(&mut self, draft: &Draft<'_>, row: u32, at: u32) {
+    pub(crate) fn free_at(&mut self, draft: &Draft<'_>, row: u32, at: u32) {
         let freed = draft.rows[row as usize].freed;
         if freed != NEVER {
             self.gone.insert(freed);
@@ -172,7 +201,7 @@ impl Edits {
     }
 
     /// Makes a row again before a place; the number of the new one.
-    pub(super) fn make_again(&mut self, draft: &Draft<'_>, row: u32, at: u32) -> u32 {
+    pub(crate) fn make_again(&mut self, draft: &Draft<'_>, row: u32, at: u32) -> u32 {
         let new = (draft.rows.len() + self.rows.len()) as u32;
         self.rows.push(draft.rows[row as usize]);
         self.before.entry(at).or_default().push(Ask::Alloc(new));
@@ -180,7 +209,7 @@ impl Edits {
     }
 
     /// Makes half a row beside it.
-    pub(super) fn make_half(&mut self, draft: &Draft<'_>, row: u32, at: u32) -> u32 {
+    pub(crate) fn make_half(&mut self, draft: &Draft<'_>, row: u32, at: u32) -> u32 {
         let new = self.make_again(draft, row, at);
         if let Some(half) = self.rows.last_mut() {
             half.part.1 = half.part.1.saturating_mul(2);
@@ -189,7 +218,7 @@ impl Edits {
     }
 
     /// Frees a row that was made again.
-    pub(super) fn free_again(&mut self, new: u32, at: u32) {
+    pub(crate) fn free_again(&mut self, new: u32, at: u32) {
         self.before.entry(at).or_default().push(Ask::Free(new));
     }
 }

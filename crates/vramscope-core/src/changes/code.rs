@@ -38,7 +38,7 @@ impl Code {
 
 impl Change {
     /// In plain words; `place` is the line that checkpointing goes around.
-    pub(super) fn title(&self, place: Option<&str>) -> String {
+    pub(crate) fn title(&self, place: Option<&str>) -> String {
         match self {
             Change::Checkpoint(_) => match place {
                 Some(place) => format!("checkpoint the module at {place}"),
@@ -59,7 +59,7 @@ impl Change {
         }
     }
 
-    pub(super) fn cost(&self) -> &'static str {
+    pub(crate) fn cost(&self) -> &'static str {
         match self {
             Change::Checkpoint(_) => "about a third more time: the layers run forward twice",
             Change::NoForeach => "a slower optimizer step",

@@ -1,9 +1,9 @@
 //! Changes to the optimizer and to how long gradients live.
 
 use super::draft::{Draft, Edits};
+use super::requests::NEVER;
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
-use crate::plan::program::NEVER;
 
 /// Without foreach: each weight is updated alone, so temporaries are freed before the next weight. Adam's denominator is a root
 /// and then a quotient, two for a moment.
@@ -54,8 +54,7 @@ pub(super) fn set_to_none(draft: &mut Draft<'_>) -> bool {
     let mut is_any = false;
     for step in 1..=draft.steps() {
         let Some((_, end)) = draft.reach(step, Phase::Optimizer).or_else(|| draft.reach(step, Phase::Backward)) else { continue };
-        let kept =
-            draft.which(|r| r.role == Role::Gradients && r.step == step && (r.freed == NEVER || outlives(draft, r.freed, step)));
+        let kept = draft.of_step(step, |r| r.role == Role::Gradients && (r.freed == NEVER || outlives(draft, r.freed, step)));
         for &row in &kept {
             is_any = true;
             edits.free_at(draft, row, end + 1);
@@ -64,7 +63,7 @@ pub(super) fn set_to_none(draft: &mut Draft<'_>) -> bool {
             let Some((_, end)) = draft.reach(later, Phase::Optimizer).or_else(|| draft.reach(later, Phase::Backward)) else {
                 continue;
             };
-            let mut made = draft.which(|r| r.step == later && r.phase == Phase::Backward && r.is_short());
+            let mut made = draft.of_step(later, |r| r.phase == Phase::Backward && r.is_short());
             for &row in &kept {
                 if let Some(at) = made.iter().position(|&m| draft.size(m) == draft.size(row)) {
                     edits.free_at(draft, made.remove(at), end + 1);
@@ -86,7 +85,7 @@ pub(super) fn in_backward(draft: &mut Draft<'_>) {
     fused(draft);
     let mut edits = Edits::default();
     for step in 1..=draft.steps() {
-        let gradients = draft.which(|r| r.role == Role::Gradients && r.step == step && r.born != NEVER);
+        let gradients = draft.of_step(step, |r| r.role == Role::Gradients && r.born != NEVER);
         for (i, &row) in gradients.iter().enumerate() {
             let next = gradients.get(i + 1).map_or(draft.rows[row as usize].born + 2, |&n| draft.rows[n as usize].born);
             if draft.rows[row as usize].freed > next {

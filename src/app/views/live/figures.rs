@@ -25,12 +25,12 @@ const NOISE: u64 = 16 << 20;
 /// True when the recording only has samples of a card. A profiler's samples do not count, because they only cover its own
 /// tensors.
 pub(in crate::app) fn has_only_samples(device: &DeviceRecording) -> bool {
-    let is_of_card = device.live.is_some() || tells_card(device.samples.first()) || tells_card(device.samples.last());
+    let is_of_card = device.live.is_some() || knows_card(device.samples.first()) || knows_card(device.samples.last());
     !device.samples.is_empty() && is_of_card && device.events.is_empty() && device.segments.is_empty()
 }
 
 /// True for a sample that knows how much of the card was in use.
-pub(in crate::app::views) fn tells_card(sample: Option<&Sample>) -> bool {
+pub(in crate::app::views) fn knows_card(sample: Option<&Sample>) -> bool {
     sample.is_some_and(|s| s.used.is_some())
 }
 

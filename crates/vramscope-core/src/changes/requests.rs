@@ -1,0 +1,64 @@
+//! [`Requests`]: what a program asks for and frees, in order.
+
+use std::ops::Range;
+
+use crate::anatomy::{Phase, Role};
+use crate::inference::scripted::Ask;
+use crate::model::{PoolKey, StackId, StackTable};
+
+/// Stands for a missing step: before the recording, or never.
+pub(crate) const NEVER: u32 = u32::MAX;
+
+/// One request of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Requested bytes.
+    pub size: u64,
+    /// The step of [`Requests::asks`] that asks; [`u32::MAX`] for a block older than the recording.
+    pub born: u32,
+    /// The step that frees; [`u32::MAX`] where none does.
+    pub freed: u32,
+    /// Raw stream handle; 0 is the default stream.
+    pub stream: u64,
+    /// Key of the pool; `(0, 0)` is the default pool.
+    pub pool: PoolKey,
+    /// Where it is requested.
+    pub stack: StackId,
+    /// Identifies the stack in all recordings: equal for equal stacks; 0 without a stack.
+    pub key: u64,
+    /// The same for stacks that differ only in lines of the user's own files, because a script may be edited between two runs.
+    pub loose: u64,
+    /// What the block is for.
+    pub role: Role,
+    /// What the program was doing.
+    pub phase: Phase,
+    /// The event that asked; [`u32::MAX`] for a block older than the recording.
+    pub event: u32,
+    /// How many times the last step was repeated before it.
+    pub lap: u32,
+}
+
+impl Row {
+    /// How many steps it lives; [`u32::MAX`] where it is never freed.
+    pub(crate) fn life(&self) -> u32 {
+        match (self.born, self.freed) {
+            (_, NEVER) | (NEVER, _) => NEVER,
+            (born, freed) => freed - born,
+        }
+    }
+}
+
+/// The requests of one device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requests<'a> {
+    /// Every request, in the order they were made; blocks older than the recording first.
+    pub(crate) rows: &'a [Row],
+    /// Every request and free, in order.
+    pub(crate) asks: &'a [Ask],
+    /// Rows before the first step, of each step, and after the last; one stretch if no steps were found.
+    pub(crate) stretches: &'a [Range<u32>],
+    /// Number of steps: that many stretches, from the second on.
+    pub(crate) steps: usize,
+    /// The stacks of the rows.
+    pub(crate) stacks: &'a StackTable,
+}

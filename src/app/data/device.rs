@@ -1,7 +1,8 @@
 //! A device with its tables, from which every view draws.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::app::jobs::locked;
 use vramscope_core::anatomy::Anatomy;
 use vramscope_core::anatomy::steps::Steps;
 use vramscope_core::anatomy::{Role, Roles};
@@ -133,7 +134,7 @@ impl DeviceData {
     /// # Errors
     /// [`Cancelled`] when `progress` was cancelled.
     pub fn what_if(&self, progress: &Progress) -> Result<WhatIf<'_>, Cancelled> {
-        let mut prepared = self.found.what_if.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prepared = locked(&self.found.what_if);
         if let Some(prepared) = prepared.as_ref() {
             return Ok(WhatIf::again(self.device(), prepared));
         }
@@ -148,7 +149,7 @@ impl DeviceData {
     /// # Errors
     /// [`Cancelled`] when `progress` was cancelled.
     pub fn caps(&self, progress: &Progress) -> Result<Caps, Cancelled> {
-        let mut known = self.found.caps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.found.caps);
         if let Some(known) = known.as_ref() {
             return Ok(known.clone());
         }
@@ -163,7 +164,7 @@ impl DeviceData {
     /// # Errors
     /// [`Cancelled`] when `progress` was cancelled.
     pub fn helped(&self, progress: &Progress) -> Result<Arc<Helped>, Cancelled> {
-        let mut known = self.found.helped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.found.helped);
         if let Some(known) = known.as_ref() {
             return Ok(Arc::clone(known));
         }

@@ -10,10 +10,11 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::Push;
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::section;
-use crate::app::widgets::row::ListRow;
+use crate::app::widgets::row::{self, ListRow};
 use vramscope_core::diagnose::explain::{Explanation, explain};
 use vramscope_core::formats::oom_message;
 
@@ -125,9 +126,7 @@ fn messages(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
             let response = ListRow::new(&name).height(ROW_DENSE).selected(i == explainer.shown).show_painted(ui);
             let inner = response.rect.shrink2(vec2(16.0, 0.0));
             let asked = e.printed("requested_bytes").map_or("no figures".to_owned(), |q| format!("{q} requested"));
-            let figure = label::text_in_right(ui.painter(), inner, &asked, Type::Mono, t.text2);
-            let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
-            label::text_in(ui.painter(), room, &name, Type::Body, t.text1);
+            label::pair(ui.painter(), inner, (&name, Type::Body, t.text1), (&asked, Type::Mono, t.text2));
             if response.on_hover_text(&e.sentence).clicked() {
                 chosen = i;
             }
@@ -243,12 +242,12 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
     let told: Vec<String> = parts.iter().map(|p| format!("{} {}", part_of(t, p.name).0, e.words(p.bytes))).collect();
     response.widget_info(|| WidgetInfo::labeled(Role::Image, true, told.join(", ")));
     let inner = rect.shrink2(vec2(16.0, 0.0));
-    let bar = Rect::from_min_size(inner.min, vec2(inner.width(), 26.0));
+    let bar = inner.lines(0.0, 26.0);
     let width = |bytes: u64| (bytes as f64 / scale) as f32 * bar.width();
     let mut batch = Batch::new(ui.painter()).hatch_origin(bar.min);
     let mut x = bar.left();
     for part in parts {
-        let piece = Rect::from_min_size(pos2(x, bar.top()), vec2(width(part.bytes), bar.height()));
+        let piece = bar.across(x, x + width(part.bytes));
         x = piece.right();
         match part_of(t, part.name).1 {
             Swatch::Fill(colour) => batch.rect_at_least_a_pixel(piece, colour),
@@ -306,13 +305,13 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
 }
 
 fn figure_row(ui: &mut Ui, t: &Tokens, name: &str, swatch: Option<Swatch>, figure: &str) {
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+    let rect = row::line(ui, 20.0);
     let inner = rect.shrink2(vec2(16.0, 0.0));
     if let Some(swatch) = swatch {
         swatch.paint(ui.painter(), t, inner.left_center());
     }
     let figure = label::text_in_right(ui.painter(), inner, figure, Type::Mono, t.text1);
-    let room = Rect::from_min_max(pos2(inner.left() + 20.0, inner.top()), pos2(figure.left() - 8.0, inner.bottom()));
+    let room = inner.across(inner.left() + 20.0, figure.left() - 8.0);
     label::text_in(ui.painter(), room, name, Type::Body, t.text2);
 }
 

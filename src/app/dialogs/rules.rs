@@ -1,6 +1,6 @@
 //! The dialog for the user's own rules: which frames mean which role.
 
-use egui::{Align, Id, Layout, Modal, Rect, ScrollArea, Sense, Ui, pos2, vec2};
+use egui::{Align, Id, Layout, Modal, ScrollArea, Sense, Ui, vec2};
 
 use super::frame::{dialog_frame, dialog_title};
 use crate::app::theme::{Tokens, Type};
@@ -128,8 +128,8 @@ fn row(
                     }
                     None => ("counting".to_owned(), t.text3),
                 };
-                let inner = Rect::from_min_max(rect.min, pos2(rect.right() - 4.0, rect.bottom()));
-                label::text_in_right(ui.painter(), inner, &words, Type::Mono, ink);
+                let inner = rect.with_max_x(rect.right() - 4.0);
+                label::figure(ui.painter(), inner, &words, ink);
             });
         });
         if let Some(error) = error {

@@ -147,7 +147,7 @@ fn ask_editor(ui: &mut Ui, t: &Tokens, found: &[(&'static str, &'static str)], a
             let inner = row.rect.shrink2(egui::vec2(10.0, 0.0));
             label::text_in(ui.painter(), inner, name, Type::Strong, t.text1);
             if !command.contains("{file}") {
-                label::text_in_right(ui.painter(), inner, command, Type::Mono, t.text3);
+                label::figure(ui.painter(), inner, command, t.text3);
             }
             if row.clicked() {
                 *answer = Some(Answer::Editor(command));

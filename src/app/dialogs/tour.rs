@@ -8,10 +8,9 @@ use crate::app::state::document_id::DocumentId;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::anchor;
 use crate::app::widgets::button::{Push, icon_button};
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
+use crate::app::widgets::{anchor, label};
 
 /// The sample of the tour: it ends in an out-of-memory error and has stacks.
 pub(in crate::app) const SAMPLE: &str = "serve_oom.pickle.gz";

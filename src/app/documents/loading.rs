@@ -9,6 +9,7 @@ use crate::app::state::document_id::DocumentId;
 use crate::app::state::shared::{Axis, SharedViewState};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, PixelColumn};
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
@@ -57,9 +58,9 @@ pub(in crate::app) fn page(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, 
     ui.painter().rect_filled(line, 0.0, tokens.accent);
 
     let side = if rect.width() > 900.0 { 100.0 } else { 64.0 };
-    let plot = Rect::from_min_max(
-        pos2(rect.left() + side, rect.top() + 92.0),
-        pos2(rect.right() - 40.0f32.min(side), rect.top() + (rect.height() * 0.66).max(92.0)),
+    let plot = Rect::from_x_y_ranges(
+        rect.left() + side..=rect.right() - 40.0f32.min(side),
+        rect.top() + 92.0..=rect.top() + (rect.height() * 0.66).max(92.0),
     );
     let cancel = Rect::from_center_size(pos2(plot.right() - 40.0, rect.top() + 32.0), vec2(80.0, 24.0));
     if ui.put(cancel, egui::Button::new("Cancel")).clicked() {
@@ -70,9 +71,9 @@ pub(in crate::app) fn page(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, 
         (Stage::Reading, None) => format!("Reading {title}"),
         _ => format!("Preparing {title}: {}", loading.now()),
     };
-    let room = Rect::from_min_max(pos2(plot.left(), rect.top() + 20.0), pos2(cancel.left() - 12.0, rect.top() + 44.0));
+    let room = rect.lines(20.0, 44.0).across(plot.left(), cancel.left() - 12.0);
     label::text_in(ui.painter(), room, &words, Type::Lead, tokens.text1);
-    stages(ui, tokens, loading, Rect::from_min_max(pos2(plot.left(), rect.top() + 52.0), pos2(plot.right(), rect.top() + 72.0)));
+    stages(ui, tokens, loading, plot.down(rect.top() + 52.0, rect.top() + 72.0));
     provisional(ui, tokens, loading, fraction, plot);
 }
 
@@ -145,7 +146,7 @@ fn provisional(ui: &mut Ui, tokens: &Tokens, loading: &mut Loading, fraction: f3
     }
     ui.painter().hline(plot.x_range(), plot.bottom(), Stroke::new(1.0, tokens.line2));
     bytes.paint_down(ui.painter(), tokens, &y, plot.left() - 8.0, plot.y_range(), UnitAt::Last);
-    let below = Rect::from_min_size(pos2(plot.left(), plot.bottom() + 2.0), vec2(plot.width(), 20.0));
+    let below = plot.down(plot.bottom() + 2.0, plot.bottom() + 22.0);
     // Only the part that was read is numbered, because the rest is an estimate.
     let read = f64::from(last.event).min(right);
     let width = x.at(read) - plot.left();

@@ -5,10 +5,15 @@ pub mod identity;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vramscope_core::model::Progress;
+
+/// What a mutex guards. A thread that panicked half way left whole entries behind.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Starts threads, counts them, and wakes the window when one finishes. Cheap to clone.
 #[derive(Clone, Default)]
@@ -50,7 +55,7 @@ impl Jobs {
     }
 
     fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.failures)
     }
 
     /// The panics of threads since the last call: the thread's name and the message.

@@ -6,6 +6,7 @@ use crate::app::state::action::{Action, Actions};
 use crate::app::state::command::Command;
 use crate::app::state::document_id::DocumentId;
 use crate::app::theme::{Tokens, text};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 
 /// A file that cannot be opened: the sentence, and what can be done.
@@ -16,7 +17,7 @@ pub(in crate::app) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence
     ui.scope_builder(egui::UiBuilder::new().max_rect(column), |ui| {
         ui.horizontal(|ui| {
             let (place, _) = ui.allocate_exact_size(vec2(28.0, 28.0), egui::Sense::hover());
-            Icon::Warning.paint(ui.painter(), pos2(place.left() + 10.0, place.center().y), 20.0, tokens.amber);
+            Icon::Warning.paint(ui.painter(), place.middle(place.left() + 10.0), 20.0, tokens.amber);
             ui.add(egui::Label::new(text::display(format!("{title} was not opened")).color(tokens.text1)).wrap());
         });
         ui.add_space(8.0);

@@ -1,6 +1,6 @@
 //! The menu bar: menus, the search field, the device in front, the theme.
 
-use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, WidgetInfo, vec2};
 
 use super::heights::{MENU_BAR, TAB_BAR};
 use crate::app::data::device::holds;
@@ -12,6 +12,7 @@ use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::{icon_button, menu_item, selector_button};
 use crate::app::widgets::chip::paint_key_cap;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::{Icon, paint_logo};
 use crate::app::widgets::label;
 use crate::app::window::App;
@@ -46,17 +47,17 @@ pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let free = Rangef::new(menus_end + 16.0, right.min_rect().left() - 16.0);
     let width = 400.0f32.min(full.width() * 0.3).max(150.0).min(free.span());
     let middle = full.center().x.clamp(free.min + width / 2.0, (free.max - width / 2.0).max(free.min + width / 2.0));
-    let rect = Rect::from_center_size(pos2(middle, full.center().y), vec2(width, 24.0));
+    let rect = Rect::from_center_size(full.middle(middle), vec2(width, 24.0));
     if width >= 96.0 {
         let response = ui.interact(rect, ui.scope_id().with("find"), Sense::click());
         response.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, "Find a block, a stack, a command"));
         let stroke = if response.hovered() { tokens.line2 } else { tokens.line };
         ui.painter().rect(rect, 4.0, tokens.s1, Stroke::new(1.0, stroke), egui::StrokeKind::Inside);
-        Icon::Search.paint(ui.painter(), pos2(rect.left() + 14.0, rect.center().y), 14.0, tokens.text3);
-        let words = Rect::from_min_max(pos2(rect.left() + 27.0, rect.top()), pos2(rect.right() - 52.0, rect.bottom()));
+        Icon::Search.paint(ui.painter(), rect.middle(rect.left() + 14.0), 14.0, tokens.text3);
+        let words = rect.inset(27.0, 0.0, 52.0, 0.0);
         let text = if words.width() < 190.0 { "Find…" } else { "Find a block, a stack, a command…" };
         label::text_in(ui.painter(), words, text, Type::Body, tokens.text3);
-        paint_key_cap(ui.painter(), tokens, pos2(rect.right() - 6.0, rect.center().y), "Ctrl K");
+        paint_key_cap(ui.painter(), tokens, rect.middle(rect.right() - 6.0), "Ctrl K");
         if response.on_hover_text("Find a block, a stack, a command").clicked() {
             app.actions.run(Command::Palette);
         }
@@ -226,7 +227,7 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
             let mut item = menu_item(ui, &name, Some(i == view.data.index), Some(&detail), true);
             if view.data.failed_devices().contains(&i) {
                 let after = item.rect.left() + 24.0 + label::width(ui.painter(), &name, Type::Body) + 9.0;
-                ui.painter().circle_filled(pos2(after, item.rect.center().y), 3.0, tokens.red);
+                ui.painter().circle_filled(item.rect.middle(after), 3.0, tokens.red);
                 item = item.on_hover_text("Ran out of memory");
             }
             if item.clicked() {

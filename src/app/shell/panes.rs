@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
+use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, vec2};
 use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
 
 use super::fitting::Fitted;
@@ -263,7 +263,7 @@ impl Panes<'_> {
         if is_closed {
             self.closed = Some(kind);
         }
-        let body = Rect::from_min_max(pos2(rect.left(), header.rect.bottom()), rect.max);
+        let body = rect.with_min_y(header.rect.bottom());
         if body.is_positive() {
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
             child.set_clip_rect(body.intersect(ui.clip_rect()));
@@ -464,7 +464,7 @@ mod tests {
         let mut texts = Vec::new();
         let mut calm = 0;
         while start.elapsed() < Duration::from_secs(60) && calm < 5 {
-            let screen = Rect::from_min_size(pos2(0.0, 0.0), vec2(1600.0, 1000.0));
+            let screen = Rect::from_min_size(egui::Pos2::ZERO, vec2(1600.0, 1000.0));
             let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
             let mut out = ctx.run_ui(input, |ui| {
                 app.logic(ui.ctx());

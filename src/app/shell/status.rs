@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use egui::{Align, Layout, Popup, Rect, Response, Sense, Stroke, Ui, UiBuilder, pos2, vec2};
+use egui::{Align, Layout, Popup, Response, Sense, Stroke, Ui, UiBuilder, vec2};
 
 use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::state::command::Command;
@@ -12,8 +12,7 @@ use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::menu_item;
 use crate::app::widgets::label;
-use crate::app::widgets::term;
-use crate::app::widgets::term::Term;
+use crate::app::widgets::term::{self, Term};
 use crate::app::window::App;
 use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{DeviceRecording, Format, HelperState, LiveTrack, Sample};
@@ -32,7 +31,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     if let Some(watch) = &app.watch {
         watch_status(&mut right, tokens, &watch.folder);
     }
-    let left = Rect::from_min_max(rect.min, pos2(right.min_rect().left().min(rect.right()) - 16.0, rect.bottom()));
+    let left = rect.with_max_x(right.min_rect().left().min(rect.right()) - 16.0);
     let mut ui = ui.new_child(UiBuilder::new().max_rect(left).layout(Layout::left_to_right(Align::Center)));
     ui.spacing_mut().item_spacing.x = 0.0;
     let mut items = Items { ui: &mut ui, tokens, is_first: true, is_full: false, is_stale: false };

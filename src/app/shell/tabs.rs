@@ -11,6 +11,7 @@ use crate::app::state::document_id::DocumentId;
 use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{menu_item, selector_button};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::window::App;
@@ -25,7 +26,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     } else {
         0.0
     };
-    let tabs_rect = Rect::from_min_max(rect.min, pos2(rect.right() - workspaces_width, rect.bottom()));
+    let tabs_rect = rect.with_max_x(rect.right() - workspaces_width);
     let mut tabs = ui.new_child(UiBuilder::new().max_rect(tabs_rect).layout(Layout::left_to_right(Align::Min)));
     tabs.set_clip_rect(tabs_rect);
     tabs.spacing_mut().item_spacing.x = 0.0;
@@ -162,7 +163,7 @@ fn tab(
     };
     ui.painter().rect_filled(rect, 0.0, fill);
     if active {
-        ui.painter().rect_filled(Rect::from_min_max(rect.min, pos2(rect.right(), rect.top() + 2.0)), 0.0, tokens.accent);
+        ui.painter().rect_filled(rect.with_max_y(rect.top() + 2.0), 0.0, tokens.accent);
         // The line under the bar opens below the tab in front.
         ui.painter().hline(rect.x_range(), rect.bottom() + 0.5, Stroke::new(1.0, tokens.s1));
     }
@@ -206,7 +207,7 @@ fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect, room: f3
     ui.painter().rect(outer, 4.0, tokens.s1, Stroke::new(1.0, tokens.line), egui::StrokeKind::Inside);
     let mut x = outer.left();
     for (i, (&workspace, galley)) in Workspace::ALL.iter().zip(galleys).enumerate() {
-        let cell = Rect::from_min_size(pos2(x, outer.top()), vec2(galley.size().x + 20.0, outer.height()));
+        let cell = outer.across(x, x + galley.size().x + 20.0);
         let response = ui.interact(cell, ui.scope_id().with(("workspace", i)), Sense::click());
         let chosen = document.workspace == workspace;
         response.widget_info(|| WidgetInfo::selected(egui::Role::Button, true, chosen, workspace.title()));
@@ -229,7 +230,7 @@ fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect, room: f3
 
 /// One button that lists the workspaces.
 fn workspace_menu(app: &App, ui: &mut Ui, chosen: Workspace, bar: Rect) -> f32 {
-    let place = Rect::from_min_max(pos2(bar.right() - 200.0, bar.top()), pos2(bar.right() - 8.0, bar.bottom()));
+    let place = bar.across(bar.right() - 200.0, bar.right() - 8.0);
     let mut right =
         ui.new_child(UiBuilder::new().id_salt("workspaces").max_rect(place).layout(Layout::right_to_left(Align::Center)));
     let button = selector_button(&mut right, "", chosen.title());

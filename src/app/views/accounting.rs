@@ -15,6 +15,7 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::{label, term};
@@ -82,8 +83,6 @@ impl View for Accounting {
             ui.spacing_mut().item_spacing.y = 0.0;
             ui.add_space(8.0);
             let whole = waterfall.rows.iter().find(|r| r.part == Part::CachedWhole).and_then(|r| r.bytes).unwrap_or(0);
-            egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
-                ui.set_width(ui.available_width());
                 let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
                 let cached = waterfall.rows.iter().find(|r| r.part == Part::Cached).and_then(|r| r.bytes);
                 let sentence = match waterfall.reserved {
@@ -116,8 +115,7 @@ impl View for Accounting {
                         }
                     ),
                 };
-                label::paragraph(ui, &sentence, Type::Lead, t.text1);
-            });
+                lead(ui, &sentence);
             ui.add_space(8.0);
             let roomy = row_height(ui, waterfall.rows.len());
             let sizes = bars(ui, cx.words(), &waterfall, roomy);
@@ -205,14 +203,8 @@ fn line(
     let inner = rect.shrink2(vec2(16.0, 0.0));
     let names = if wide { NAMES } else { inner.width() };
     let first = egui::Rect::from_min_size(inner.min, vec2(names, if wide { height } else { 22.0 }));
-    let value = label::text_in_right(ui.painter(), first, figure, Type::Mono, t.text1);
-    let room = egui::Rect::from_min_max(first.min, egui::pos2(value.left() - 8.0, first.bottom()));
-    label::text_in(ui.painter(), room, name, kind, t.text1);
-    let bar = if wide {
-        egui::Rect::from_min_max(egui::pos2(first.right() + 16.0, inner.top()), inner.max)
-    } else {
-        egui::Rect::from_min_max(egui::pos2(inner.left(), first.bottom()), egui::pos2(inner.right(), first.bottom() + 14.0))
-    };
+    label::pair(ui.painter(), first, (name, kind, t.text1), (figure, Type::Mono, t.text1));
+    let bar = if wide { inner.with_min_x(first.right() + 16.0) } else { inner.down(first.bottom(), first.bottom() + 14.0) };
     draw(ui.painter(), bar);
     response
 }
@@ -230,6 +222,15 @@ fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
     }
 }
 
+/// The sentence at the head.
+fn lead(ui: &mut Ui, sentence: &str) {
+    egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        let ink = Tokens::of(ui).text1;
+        label::paragraph(ui, sentence, Type::Lead, ink);
+    });
+}
+
 /// A watch without events: the card by its samples.
 fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
     let Some((sample, when)) = shown(cx) else { return };
@@ -238,19 +239,16 @@ fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
         ui.set_max_width(ui.available_width().min(720.0));
         ui.spacing_mut().item_spacing.y = 0.0;
         ui.add_space(8.0);
-        egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
-            ui.set_width(ui.available_width());
-            let bands = sample.bands(capacity).unwrap_or_default();
-            let split = match (sample.reserved, sample.process) {
-                (Some(reserved), _) => {
-                    format!(" PyTorch reserves {} and has {} of it in tensors.", Bytes(reserved), Bytes(bands.allocated))
-                }
-                (None, Some(process)) => format!(" The process watched holds {}.", Bytes(process)),
-                (None, None) => String::new(),
-            };
-            let sentence = format!("{} of {} were in use {when}.{split}", Bytes(bands.used()), Bytes(capacity));
-            label::paragraph(ui, &sentence, Type::Lead, cx.tokens.text1);
-        });
+        let bands = sample.bands(capacity).unwrap_or_default();
+        let split = match (sample.reserved, sample.process) {
+            (Some(reserved), _) => {
+                format!(" PyTorch reserves {} and has {} of it in tensors.", Bytes(reserved), Bytes(bands.allocated))
+            }
+            (None, Some(process)) => format!(" The process watched holds {}.", Bytes(process)),
+            (None, None) => String::new(),
+        };
+        let sentence = format!("{} of {} were in use {when}.{split}", Bytes(bands.used()), Bytes(capacity));
+        lead(ui, &sentence);
         ui.add_space(8.0);
         card_rows(ui, cx, sample);
         ui.add_space(8.0);
@@ -267,10 +265,7 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
         ui.set_max_width(ui.available_width().min(960.0));
         ui.spacing_mut().item_spacing.y = 0.0;
         ui.add_space(8.0);
-        egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
-            ui.set_width(ui.available_width());
-            label::paragraph(ui, &counted_sentence(stats), Type::Lead, t.text1);
-        });
+            lead(ui, &counted_sentence(stats));
         ui.add_space(8.0);
         if stats.kind != StatsKind::Host {
             bars(ui, cx.words(), &account_counters(stats), 24.0);

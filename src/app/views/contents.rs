@@ -1,6 +1,6 @@
 //! Contents: what the recording holds: devices, figures at the cursor, settings, what was odd about the file.
 
-use egui::{CursorIcon, Rect, ScrollArea, Stroke, Ui, pos2, vec2};
+use egui::{CursorIcon, ScrollArea, Stroke, Ui, vec2};
 
 use super::live::figures::has_only_samples;
 use super::{View, ViewContext, ViewInfo};
@@ -9,6 +9,7 @@ use crate::app::state::action::Action;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
 use crate::app::theme::{Type, text};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
 use crate::app::widgets::row::{ListRow, key_value};
@@ -89,12 +90,12 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
         let figure = holds(&cx.data.recording, device);
         let figure = label::text_in_right(ui.painter(), inner, &figure, Type::Mono, t.text1);
-        let room = Rect::from_min_max(inner.min, pos2(figure.left() - 8.0, inner.bottom()));
+        let room = inner.with_max_x(figure.left() - 8.0);
         let (kind, ink) = if is_shown { (Type::Strong, t.text1) } else { (Type::Body, t.accent) };
         let covered = label::text_in(ui.painter(), room, &name, kind, ink);
         let has_failed = cx.data.failed_devices().contains(&i);
         if has_failed && covered.right() + 12.0 < room.right() {
-            ui.painter().circle_filled(pos2(covered.right() + 9.0, covered.center().y), 3.0, t.red);
+            ui.painter().circle_filled(covered.middle(covered.right() + 9.0), 3.0, t.red);
         }
         if is_shown {
             continue;

@@ -11,11 +11,14 @@ use crate::app::jobs::Jobs;
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::state::action::{Action, Actions};
 use crate::app::state::selection::Item;
-use crate::app::state::shared::SharedViewState;
+use crate::app::state::shared::{Axis, SharedViewState, domain};
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Tokens;
+use crate::app::widgets::pane::empty_state;
+use crate::app::widgets::viewport::{Intent, PanZoom, Scale};
 use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::findings::Findings;
+use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::query::matching::Matching;
 use vramscope_core::tables::State;
@@ -57,6 +60,32 @@ pub struct ViewContext<'a> {
 }
 
 impl ViewContext<'_> {
+    /// Says what the pointer is on in a view; once, when it leaves, that it is on nothing.
+    pub fn hover(&self, is_hovering: &mut bool, item: Option<Item>) {
+        if (item.is_some() && self.shared.hovered != item) || (item.is_none() && *is_hovering) {
+            self.actions.send(Action::Hover(item));
+        }
+        *is_hovering = item.is_some();
+    }
+
+    /// Says in place of a view that there is no history for it, and the line that records one.
+    pub fn without_history(&self, ui: &mut Ui, sentence: &'static str) {
+        let (sentence, line) = no_history(&self.data.recording, sentence);
+        empty_state(ui, sentence, Some(&self.words().say(line)));
+    }
+
+    /// Zooms or pans the window of time that views share.
+    pub fn move_window(&self, intent: &Intent, x: &Scale) {
+        let (first, last) = domain(self.data.device(), self.shared.axis);
+        let least = if self.shared.axis == Axis::Event { 8.0 } else { 20.0 };
+        let mut time = PanZoom::new(first, last).with_least(least);
+        time.show(self.shared.from, self.shared.to);
+        if time.apply(intent, x, false) {
+            let (from, to) = time.visible();
+            self.actions.send(Action::SetWindow(from, to));
+        }
+    }
+
     /// What the vendor of the device in front calls things.
     pub fn words(&self) -> &'static Words {
         Words::of(self.data.device())

@@ -16,7 +16,8 @@ use crate::app::state::workspace::Workspace;
 use crate::app::theme::{Type, text};
 use crate::app::widgets::button::{Push, link_with, selector};
 use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::{label, term};
+use crate::app::widgets::cut::Cut;
+use crate::app::widgets::{label, row, term};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
 use vramscope_core::diagnose::oom::{
@@ -315,7 +316,7 @@ fn finding_ui(
             ui.painter().galley(rect.min + vec2(0.0, above), title, t.text1);
             let last = rect.with_min_y(rect.bottom() - 16.0);
             if fits {
-                label::text_in_right(ui.painter(), last, &figure, Type::Mono, ink);
+                label::figure(ui.painter(), last, &figure, ink);
             } else {
                 label::text_in(ui.painter(), last, &figure, Type::Mono, ink);
             }
@@ -336,7 +337,7 @@ fn finding_ui(
         ui.painter().set(fill_at, egui::Shape::rect_filled(rect, 0.0, t.s2));
     }
     if is_oom || is_open {
-        let edge = egui::Rect::from_min_size(rect.min, vec2(3.0, rect.height()));
+        let edge = rect.cell(0.0, 3.0);
         ui.painter().rect_filled(edge, 0.0, if is_oom { t.red } else { t.accent });
     }
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
@@ -372,8 +373,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
         job.wrap.max_width = ui.available_width();
         let value = ui.painter().layout_job(job);
         let height = if fits { 20.0 } else { 20.0 + value.size().y };
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
-        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{}: {}", e.label, e.value)));
+        let (rect, response) = row::told(ui, height, egui::Role::Label, || format!("{}: {}", e.label, e.value));
         label::text_in(ui.painter(), rect.with_max_y(rect.top() + 20.0), &e.label, Type::Body, t.text2);
         let top = if fits { rect.center().y - value.size().y / 2.0 } else { rect.top() + 18.0 };
         ui.painter().galley(egui::pos2(rect.right(), top), value, ink);
@@ -455,9 +455,7 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        let value = label::text_in_right(ui.painter(), rect, value, Type::Mono, t.text1);
-        let room = egui::Rect::from_min_max(rect.min, egui::pos2(value.left() - 8.0, rect.bottom()));
-        label::text_in(ui.painter(), room, name, kind, ink);
+        label::pair(ui.painter(), rect, (name, kind, ink), (value, Type::Mono, t.text1));
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, name));
         response
     };

@@ -6,9 +6,10 @@ use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, WidgetInfo,
 use super::query_help as help;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::icon_button;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
+use crate::app::widgets::{label, row};
 use vramscope_core::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 
 /// Height of the strip with the field.
@@ -56,7 +57,7 @@ impl QueryField {
     ) -> Option<String> {
         let t = Tokens::of(ui);
         let completed = self.take_keys(ui);
-        let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), STRIP), Sense::hover());
+        let strip = row::line(ui, STRIP);
         let inner = strip.shrink2(vec2(12.0, 5.0));
         let layout = egui::Layout::left_to_right(egui::Align::Center);
         let mut child = ui.new_child(egui::UiBuilder::new().id_salt("query").max_rect(inner).layout(layout));
@@ -101,7 +102,7 @@ impl QueryField {
             if !self.offered.is_empty() {
                 ui.memory_mut(|m| m.set_focus_lock_filter(response.id, filter));
             }
-            if let Some(clicked) = self.completions_ui(ui, t, Rect::from_min_max(pos2(inner.left(), inner.top()), inner.max)) {
+            if let Some(clicked) = self.completions_ui(ui, t, inner) {
                 self.accept(ui, clicked);
                 self.wrong = Query::parse(&self.text).err();
                 return self.wrong.is_none().then(|| self.text.clone());
@@ -219,10 +220,9 @@ impl QueryField {
                     if self.chosen == Some(i) || response.hovered() {
                         ui.painter().rect_filled(row, 0, if self.chosen == Some(i) { t.accentbg } else { t.s4 });
                     }
-                    let words = Rect::from_min_max(pos2(row.left() + 8.0, row.top()), pos2(row.left() + 168.0, row.bottom()));
+                    let words = row.cell(8.0, 168.0);
                     label::text_in(ui.painter(), words, &offer.word, Type::Mono, t.text1);
-                    let mut about =
-                        Rect::from_min_max(pos2(row.left() + 176.0, row.top()), pos2(row.right() - 8.0, row.bottom()));
+                    let mut about = row.inset(176.0, 0.0, 8.0, 0.0);
                     if i == 0 && self.chosen.is_none() {
                         let key = label::text(
                             ui.painter(),

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use egui::{Popup, Rect, Response, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Popup, Rect, Response, ScrollArea, Sense, Ui, WidgetInfo, vec2};
 
 use super::ViewContext;
 use super::query_field::QueryField;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use vramscope_core::anatomy::steps::kind;
 use vramscope_core::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
@@ -117,8 +118,8 @@ pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<St
         let (head, _) = ui.allocate_exact_size(vec2(WIDTH, ROW), Sense::hover());
         let inner = head.shrink2(vec2(10.0, 0.0));
         let columns = |rect: Rect| {
-            let about = Rect::from_min_max(pos2(rect.left() + ABOUT, rect.top()), pos2(rect.right() - 76.0, rect.bottom()));
-            (Rect::from_min_max(rect.min, pos2(rect.left() + ABOUT - 10.0, rect.bottom())), about)
+            let about = rect.inset(ABOUT, 0.0, 76.0, 0.0);
+            (rect.with_max_x(rect.left() + ABOUT - 10.0), about)
         };
         let (query, about) = columns(inner);
         label::text_in(ui.painter(), query, "click to ask", Type::Column, t.text3);
@@ -142,7 +143,7 @@ pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<St
                 label::text_in(ui.painter(), about, example.about, Type::Body, t.text2);
                 if let Some(holds) = example.holds {
                     let ink = if holds == 0 { t.text3 } else { t.text2 };
-                    label::text_in_right(ui.painter(), inner, &count(holds as u64), Type::Mono, ink);
+                    label::figure(ui.painter(), inner, &count(holds as u64), ink);
                 }
                 if response.clicked() {
                     clicked = Some(example.query.clone());

@@ -1,6 +1,6 @@
 //! A call stack in two cells of a table: where it allocates, and which line of the user's code called that.
 
-use egui::{Painter, Rect, pos2};
+use egui::{Painter, Rect};
 
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
@@ -30,7 +30,7 @@ impl FrameText {
         let (name, place) = (wide(&self.name, Type::Body), wide(&self.place, Type::Mono));
         if self.place.is_empty() || name + GAP + place <= rect.width() {
             let named = label::text_in(p, rect, &self.name, Type::Body, t.text1);
-            let rest = Rect::from_min_max(pos2(named.right() + GAP, rect.top()), rect.max);
+            let rest = rect.with_min_x(named.right() + GAP);
             label::text_in(p, rest, &self.place, Type::Mono, if place_is_own { t.accent } else { t.text3 });
             return;
         }
@@ -40,7 +40,7 @@ impl FrameText {
         let from = rect.right() - wide(&short, Type::Mono).max(most.min(place));
         let named = label::text_in(p, rect.with_max_x((from - GAP).max(rect.left())), &self.name, Type::Body, t.text1);
         let left = if named.width() > 0.0 { named.right() + GAP } else { rect.left() };
-        let rest = Rect::from_min_max(pos2(left, rect.top()), rect.max);
+        let rest = rect.with_min_x(left);
         label::text_in(p, rest, &short, Type::Mono, if place_is_own { t.accent } else { t.text3 });
     }
 
@@ -95,6 +95,18 @@ impl StackCells {
         };
         let own = own_frame(stacks, stack).filter(|&f| f != first);
         StackCells { allocated_in: FrameText::of(stacks, first), called_from: own.map(|f| FrameText::of(stacks, f)) }
+    }
+
+    /// Paints where it allocates.
+    pub fn paint_first(&self, p: &Painter, t: &Tokens, rect: Rect) {
+        self.allocated_in.paint(p, t, rect, self.called_from.is_none());
+    }
+
+    /// Paints which line called that, where it is another.
+    pub fn paint_caller(&self, p: &Painter, t: &Tokens, rect: Rect) {
+        if let Some(own) = &self.called_from {
+            own.paint(p, t, rect, true);
+        }
     }
 
     /// The cells of several rows: those that would read the same name the caller that tells them apart.

@@ -3,6 +3,7 @@
 //! Each axis has one unit, written at the first or last label or beside the lane's name. The other labels are bare numbers in the
 //! monospace face.
 
+use super::cut::Cut;
 use super::label;
 use super::mesh::Batch;
 use super::viewport::Scale;
@@ -243,6 +244,19 @@ impl Ticks {
             painter.galley(pos2(snap(painter, x - half), snap(painter, y)), galley, tokens.text3);
         }
         marks.paint(painter);
+    }
+
+    /// Paints the labels of a horizontal axis in the middle of `strip`, without tick marks; the first has the unit. Labels that would
+    /// leave the strip or touch the previous one are left out.
+    pub fn label_across(&self, painter: &Painter, tokens: &Tokens, scale: &Scale, strip: Rect) {
+        let mut free_from = strip.left();
+        for (value, text) in self.labels(UnitAt::First) {
+            let (x, half) = (scale.at(value), label::width(painter, &text, Type::Mono) / 2.0);
+            if x - half >= free_from && x + half < strip.right() {
+                label::text(painter, strip.middle(x), Align2::CENTER_CENTER, &text, Type::Mono, tokens.text3);
+                free_from = x + half + 8.0;
+            }
+        }
     }
 
     /// Paints the labels of a vertical axis, right aligned at `right` and centred on their ticks, within `y`.

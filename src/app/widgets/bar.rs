@@ -1,5 +1,6 @@
 //! Small horizontal bars on one scale: solid parts, a hatched part for reserved but unused memory, ticks for limits.
 
+use super::cut::Cut;
 use super::mesh::Batch;
 use crate::app::theme::Tokens;
 use egui::{Color32, Painter, Pos2, Rangef, Rect, pos2};
@@ -69,7 +70,7 @@ impl Bar {
 
     /// Where `amount` ends on a bar painted over `rect`.
     pub fn end(&self, rect: Rect, amount: f64) -> Pos2 {
-        pos2(position(rect, self.greatest, amount), rect.center().y)
+        rect.middle(position(rect, self.greatest, amount))
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! Each has an accessible name, handles the keyboard like egui's own buttons and shows the focus ring.
 
+use super::cut::Cut;
 use super::icons::Icon;
 use super::label;
 use crate::app::theme::visuals::{RADIUS_CHIP, RADIUS_CONTROL};
 use crate::app::theme::{Tokens, Type};
-use egui::{Align2, Color32, CursorIcon, Popup, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
+use egui::{
+    Align, Align2, Color32, CursorIcon, Layout, Popup, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, UiBuilder,
+    WidgetInfo, pos2, vec2,
+};
 
 /// Draws the focus ring of a focused control: 1 px in the accent, 1 px outside the control.
 pub fn focus_ring(ui: &Ui, response: &Response, radius: u8) {
@@ -105,12 +109,19 @@ impl<'a> Push<'a> {
         let p = ui.painter();
         p.rect(rect, RADIUS_CONTROL, fill, line.map_or(Stroke::NONE, |c| Stroke::new(1.0, c)), StrokeKind::Inside);
         if let Some(icon) = self.icon {
-            icon.paint(p, pos2(rect.left() + pad + 6.0, rect.center().y), 14.0, ink);
+            icon.paint(p, rect.middle(rect.left() + pad + 6.0), 14.0, ink);
         }
-        p.galley(pos2(rect.left() + pad + icon_room, rect.center().y - galley.size().y / 2.0), galley, ink);
+        label::lay(p, rect.middle(rect.left() + pad + icon_room), galley, ink);
         focus_ring(ui, &response, RADIUS_CONTROL);
         if over { response.on_hover_cursor(CursorIcon::PointingHand) } else { response }
     }
+}
+
+/// A small button over the upper right corner of a plot. Returns whether it was clicked.
+pub fn push_over(ui: &mut Ui, plot: Rect, text: &str) -> bool {
+    let place = Rect::from_min_size(plot.right_top() + vec2(-146.0, 6.0), vec2(140.0, 20.0));
+    let builder = UiBuilder::new().max_rect(place).layout(Layout::right_to_left(Align::Center)).id_salt(text);
+    ui.scope_builder(builder, |ui| Push::plain(text).small().show(ui).clicked()).inner
 }
 
 /// A 20 x 20 icon button. `name` is its accessible name and its tooltip.
@@ -155,7 +166,7 @@ pub fn link_with(ui: &mut Ui, text: &str, kind: Type, icon: Option<Icon>) -> Res
     }
     ui.painter().galley(at, galley, t.accent);
     if let Some(icon) = icon {
-        icon.paint(ui.painter(), pos2(rect.right() - 6.0, rect.center().y), 12.0, t.text3);
+        icon.paint(ui.painter(), rect.middle(rect.right() - 6.0), 12.0, t.text3);
     }
     focus_ring(ui, &response, RADIUS_CHIP);
     response.on_hover_cursor(CursorIcon::PointingHand)
@@ -170,7 +181,7 @@ pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) 
     let mut changed = false;
     let mut x = rect.left();
     for (i, (choice, width)) in choices.iter().zip(&widths).enumerate() {
-        let cell = Rect::from_min_max(pos2(x, rect.top()), pos2(x + width, rect.bottom()));
+        let cell = rect.across(x, x + width);
         x += width;
         let response = ui.interact(cell, ui.scope_id().with((name, i)), Sense::click());
         let is_chosen = *chosen == i;
@@ -242,10 +253,10 @@ pub fn selector_button(ui: &mut Ui, name: &str, value: &str) -> Response {
     let mut x = rect.left() + 4.0;
     for (galley, ink) in [(before, t.text3), (after, t.text1)] {
         let width = galley.size().x;
-        ui.painter().galley(pos2(x, rect.center().y - galley.size().y / 2.0), galley, ink);
+        label::lay(ui.painter(), rect.middle(x), galley, ink);
         x += width + if width > 0.0 { gap.max(4.0) } else { 0.0 };
     }
-    Icon::ChevronDown.paint(ui.painter(), pos2(rect.right() - 10.0, rect.center().y), 14.0, t.text3);
+    Icon::ChevronDown.paint(ui.painter(), rect.middle(rect.right() - 10.0), 14.0, t.text3);
     focus_ring(ui, &response, RADIUS_CONTROL);
     response
 }
@@ -267,15 +278,24 @@ pub fn menu_item(ui: &mut Ui, text: &str, checked: Option<bool>, shortcut: Optio
         ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s4);
     }
     if checked == Some(true) {
-        Icon::Check.paint(ui.painter(), pos2(rect.left() + 12.0, rect.center().y), 12.0, t.text1);
+        Icon::Check.paint(ui.painter(), rect.middle(rect.left() + 12.0), 12.0, t.text1);
     }
     let ink = if enabled { t.text1 } else { t.text3 };
-    ui.painter().galley(pos2(rect.left() + left, rect.center().y - galley.size().y / 2.0), galley, ink);
+    label::lay(ui.painter(), rect.middle(rect.left() + left), galley, ink);
     if let Some(keys) = keys {
         let at = pos2(rect.right() - 10.0 - keys.size().x, rect.center().y - keys.size().y / 2.0);
         ui.painter().galley(at, keys, t.text3);
     }
     response
+}
+
+/// An entry of a menu, which a click closes. Returns whether it was clicked.
+pub fn menu_entry(ui: &mut Ui, text: &str, enabled: bool) -> bool {
+    let is_clicked = menu_item(ui, text, None, None, enabled).clicked() && enabled;
+    if is_clicked {
+        ui.close();
+    }
+    is_clicked
 }
 
 /// A check box without a frame: "✓ hide torch internals". Returns whether it changed.
@@ -289,12 +309,12 @@ pub fn check(ui: &mut Ui, text: &str, on: &mut bool) -> bool {
     }
     response.widget_info(|| WidgetInfo::selected(Role::CheckBox, ui.is_enabled(), *on, text));
     let ink = if response.hovered() { t.text1 } else { t.text2 };
-    let square = Rect::from_center_size(pos2(rect.left() + 6.0, rect.center().y), vec2(11.0, 11.0));
+    let square = Rect::from_center_size(rect.middle(rect.left() + 6.0), vec2(11.0, 11.0));
     ui.painter().rect_stroke(square, 2, Stroke::new(1.0, t.line2), StrokeKind::Inside);
     if *on {
         Icon::Check.paint(ui.painter(), square.center(), 11.0, t.text1);
     }
-    ui.painter().galley(pos2(rect.left() + 18.0, rect.center().y - galley.size().y / 2.0), galley, ink);
+    label::lay(ui.painter(), rect.middle(rect.left() + 18.0), galley, ink);
     focus_ring(ui, &response, RADIUS_CHIP);
     response.changed()
 }

@@ -1,5 +1,6 @@
 //! Small marks on pictures: readout chips, the OOM flag, A and B labels, key caps, swatches.
 
+use super::cut::Cut;
 use super::label;
 use super::mesh::Batch;
 use crate::app::theme::visuals::RADIUS_CHIP;
@@ -24,7 +25,7 @@ pub fn paint_chip_in(painter: &Painter, at: Pos2, anchor: Align2, text: &str, ki
     let rect = anchor.anchor_size(at, vec2(galley.size().x.ceil() + 8.0, 16.0));
     let rect = keep_inside(rect, at, painter.clip_rect());
     painter.rect_filled(rect, RADIUS_CHIP, fill);
-    painter.galley(pos2(rect.left() + 4.0, rect.center().y - galley.size().y / 2.0), galley, ink);
+    label::lay(painter, rect.middle(rect.left() + 4.0), galley, ink);
     rect
 }
 
@@ -50,7 +51,7 @@ pub fn paint_flag(painter: &Painter, tokens: &Tokens, foot: Pos2, text: &str) ->
     let size = vec2(galley.size().x.ceil() + 10.0, 14.0);
     let rect = Rect::from_min_size(foot - vec2(size.x / 2.0, size.y), size);
     painter.rect_filled(rect, 2, tokens.red);
-    painter.galley(pos2(rect.left() + 5.0, rect.center().y - galley.size().y / 2.0), galley, tokens.onred);
+    label::lay(painter, rect.middle(rect.left() + 5.0), galley, tokens.onred);
     rect
 }
 
@@ -69,7 +70,7 @@ pub fn chip(ui: &mut Ui, text: &str) -> Response {
     let (rect, response) = ui.allocate_exact_size(vec2(galley.size().x.ceil() + 12.0, 18.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, text));
     ui.painter().rect_filled(rect, RADIUS_CHIP, t.s3);
-    ui.painter().galley(pos2(rect.left() + 6.0, rect.center().y - galley.size().y / 2.0), galley, t.text2);
+    label::lay(ui.painter(), rect.middle(rect.left() + 6.0), galley, t.text2);
     response
 }
 
@@ -79,7 +80,7 @@ pub fn paint_key_cap(painter: &Painter, tokens: &Tokens, right: Pos2, keys: &str
     let size = vec2(galley.size().x.ceil() + 10.0, 16.0);
     let rect = Rect::from_min_size(right - vec2(size.x, 8.0), size);
     painter.rect_stroke(rect, RADIUS_CHIP, Stroke::new(1.0, tokens.line2), StrokeKind::Inside);
-    painter.galley(pos2(rect.left() + 5.0, rect.center().y - galley.size().y / 2.0), galley, tokens.text3);
+    label::lay(painter, rect.middle(rect.left() + 5.0), galley, tokens.text3);
     rect
 }
 
@@ -132,17 +133,27 @@ impl Swatch {
             }
             Self::Split(first, second) => {
                 let middle = rect.center().x;
-                batch.rect(Rect::from_min_max(rect.min, pos2(middle, rect.bottom())), first);
-                batch.rect(Rect::from_min_max(pos2(middle, rect.top()), rect.max), second);
+                batch.rect(rect.with_max_x(middle), first);
+                batch.rect(rect.with_min_x(middle), second);
             }
             Self::Grown(colour) => {
                 let middle = rect.left() + 14.0;
-                batch.rect(Rect::from_min_max(rect.min, pos2(middle, rect.bottom())), Tokens::at(colour, 0.56));
-                batch.rect(Rect::from_min_max(pos2(middle, rect.top()), rect.max), Tokens::at(colour, 0.26));
+                batch.rect(rect.with_max_x(middle), Tokens::at(colour, 0.56));
+                batch.rect(rect.with_min_x(middle), Tokens::at(colour, 0.26));
             }
         }
         batch.paint(painter);
         rect
+    }
+}
+
+/// The small square of an allocation at the left of its cell: filled while it is held, else an outline.
+pub fn paint_square(painter: &Painter, cell: Rect, colour: Color32, is_filled: bool) {
+    let square = Rect::from_min_size(cell.left_center() - vec2(0.0, 4.0), Vec2::splat(8.0));
+    if is_filled {
+        painter.rect_filled(square, 0, colour);
+    } else {
+        painter.rect_stroke(square, 0, Stroke::new(1.0, colour), StrokeKind::Inside);
     }
 }
 

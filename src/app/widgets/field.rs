@@ -1,9 +1,10 @@
 //! Text fields: 22 high, 1 px outline, an icon and a hint.
 
+use super::cut::Cut;
 use super::icons::Icon;
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
-use egui::{Align, Layout, Margin, Rect, Response, Role, Stroke, StrokeKind, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, Layout, Margin, Response, Role, Stroke, StrokeKind, TextEdit, Ui, UiBuilder, WidgetInfo, vec2};
 
 pub struct Field<'a> {
     name: &'a str,
@@ -75,7 +76,7 @@ impl<'a> Field<'a> {
         let left = if self.icon.is_some() { 24.0 } else { 6.0 };
         // The row of the monospace face sits half a pixel low; two points less height bring it back.
         let lift = if self.mono && !text.is_empty() { 2.0 } else { 0.0 };
-        let inner = Rect::from_min_max(pos2(rect.left() + left, rect.top()), pos2(rect.right() - 6.0, rect.bottom() - lift));
+        let inner = rect.inset(left, 0.0, 6.0, lift);
         ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s1);
         let builder = UiBuilder::new().id_salt(self.name).max_rect(inner).layout(Layout::left_to_right(Align::Center));
         let mut child = ui.new_child(builder);
@@ -97,7 +98,7 @@ impl<'a> Field<'a> {
             take_focus(ui.ctx(), &response, self.is_query);
         }
         if let Some(icon) = self.icon {
-            icon.paint(ui.painter(), pos2(rect.left() + 13.0, rect.center().y), 14.0, t.text3);
+            icon.paint(ui.painter(), rect.middle(rect.left() + 13.0), 14.0, t.text3);
         }
         let line = if response.has_focus() {
             t.accent

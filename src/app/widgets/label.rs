@@ -56,6 +56,23 @@ pub fn text_in_right(painter: &Painter, rect: Rect, text: &str, kind: Type, colo
     covered
 }
 
+/// A figure of a table: in the monospace face at the right of its cell.
+pub fn figure(painter: &Painter, cell: Rect, text: &str, colour: Color32) {
+    text_in_right(painter, cell, text, Type::Mono, colour);
+}
+
+/// A value at the right of `rect`, and a name at its left that ends before the value. Returns what the value covers.
+pub fn pair(painter: &Painter, rect: Rect, name: (&str, Type, Color32), value: (&str, Type, Color32)) -> Rect {
+    let covered = text_in_right(painter, rect, value.0, value.1, value.2);
+    text_in(painter, rect.with_max_x(covered.left() - 8.0), name.0, name.1, name.2);
+    covered
+}
+
+/// Paints text that was laid out, with the middle of its left edge at `left`.
+pub fn lay(painter: &Painter, left: Pos2, galley: Arc<Galley>, colour: Color32) {
+    painter.galley(pos2(left.x, left.y - galley.size().y / 2.0), galley, colour);
+}
+
 pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
     galley(painter, text, kind, Color32::PLACEHOLDER).size().x
 }

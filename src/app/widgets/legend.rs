@@ -1,7 +1,9 @@
 //! Legends: swatches with names and counts, in a row under a plot or as a list in a "?" popover. Also the list of gestures.
 
 use super::chip::Swatch;
+use super::cut::Cut;
 use super::label;
+use super::row;
 use super::tooltip::Tip;
 use crate::app::theme::{Tokens, Type};
 use egui::{Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
@@ -59,10 +61,10 @@ pub struct LegendClick {
 /// `trailing` at the right end. Entries that do not fit are counted ("+3 more"). Returns the clicked entry.
 pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], trailing: &str) -> Option<LegendClick> {
     let t = Tokens::of(ui);
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
+    let rect = row::line(ui, 24.0);
     let mut x = rect.left() + start;
     if !name.is_empty() {
-        let named = Rect::from_min_max(pos2(rect.left() + 12.0, rect.top()), rect.max);
+        let named = rect.with_min_x(rect.left() + 12.0);
         x = x.max(label::text_in(ui.painter(), named, name, Type::Caption, t.text2).right() + 12.0);
     }
     let mut right = rect.right() - 12.0;
@@ -70,7 +72,7 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
     let said = 12.0 + label::width(ui.painter(), trailing, Type::Caption);
     // When space is short, the class names win over `trailing`.
     if !trailing.is_empty() && x + wanted <= right - said {
-        let room = Rect::from_min_max(rect.min, pos2(right, rect.bottom()));
+        let room = rect.with_max_x(right);
         right = label::text_in_right(ui.painter(), room, trailing, Type::Caption, t.text3).left() - 12.0;
     }
     let mut clicked = None;
@@ -78,7 +80,7 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
         let width = entry_width(ui, entry);
         let left_over = if i + 1 < entries.len() { 56.0 } else { 0.0 };
         if x + width + left_over > right {
-            let rest = Rect::from_min_max(pos2(x, rect.top()), rect.max);
+            let rest = rect.with_min_x(x);
             let more = format!("+{}{NBSP}more", entries.len() - i);
             let covered = label::text_in(ui.painter(), rest, &more, Type::Mono, t.text3);
             let hovered = ui.interact(covered.expand2(vec2(4.0, 4.0)), ui.scope_id().with("more of the legend"), Sense::hover());
@@ -87,7 +89,7 @@ pub fn legend_row(ui: &mut Ui, name: &str, start: f32, entries: &[LegendEntry], 
             hovered.on_hover_text(names.join("\n"));
             break;
         }
-        let place = Rect::from_min_size(pos2(x, rect.top()), vec2(width, rect.height()));
+        let place = rect.across(x, x + width);
         if let Some(click) = entry_ui(ui, place, entry, i) {
             clicked = Some(click);
         }
@@ -119,14 +121,14 @@ fn entry_ui(ui: &mut Ui, place: Rect, entry: &LegendEntry, index: usize) -> Opti
         (false, true) => t.text3,
     };
     let kind = if entry.mono { Type::Mono } else { Type::Caption };
-    let named = Rect::from_min_max(pos2(swatch.right() + 6.0, place.top()), pos2(place.right() + 1.0, place.bottom()));
+    let named = place.across(swatch.right() + 6.0, place.right() + 1.0);
     let covered = label::text_in(&painter, named, &entry.name, kind, ink);
     if !entry.value.is_empty() {
-        let value = Rect::from_min_max(pos2(covered.right() + 6.0, place.top()), pos2(place.right() + 1.0, place.bottom()));
+        let value = place.across(covered.right() + 6.0, place.right() + 1.0);
         if place.height() > 22.0 {
             label::text_in(&painter, value, &entry.value, Type::Mono, t.text3);
         } else {
-            label::text_in_right(&painter, value, &entry.value, Type::Mono, if entry.dimmed { t.text3 } else { t.text1 });
+            label::figure(&painter, value, &entry.value, if entry.dimmed { t.text3 } else { t.text1 });
         }
     }
     if let Some(tip) = &entry.tip {

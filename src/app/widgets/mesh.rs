@@ -25,6 +25,11 @@ pub struct PixelColumn {
 }
 
 impl PixelColumn {
+    /// A column in which the value does not change.
+    pub fn level(y: f32) -> Self {
+        Self { top: y, bottom: y, last: y }
+    }
+
     /// Converts values to y: `(min, max, last)` as a pyramid returns them.
     pub fn from_values((min, max, last): (f64, f64, f64), y_from: impl Fn(f64) -> f32) -> Self {
         Self { top: y_from(max), bottom: y_from(min), last: y_from(last) }
@@ -60,6 +65,11 @@ impl Batch {
     /// The size of one physical pixel, in points.
     pub fn pixel(&self) -> f32 {
         1.0 / self.scale
+    }
+
+    /// How many physical pixel columns so many points are.
+    pub fn columns(&self, width: f32) -> usize {
+        (width / self.pixel()).round().max(1.0) as usize
     }
 
     /// Rounds `v` to the nearest physical pixel edge.
@@ -98,7 +108,7 @@ impl Batch {
     /// A horizontal line `width` points thick, rounded to whole pixels and centred on `y`.
     pub fn hline(&mut self, x: Rangef, y: f32, width: f32, colour: Color32) {
         let y = self.snap(y - width / 2.0);
-        self.rect(Rect::from_min_max(pos2(x.min, y), pos2(x.max, y + self.width(width))), colour);
+        self.rect(Rect::from_x_y_ranges(x, y..=y + self.width(width)), colour);
     }
 
     /// A vertical line `width` points thick, rounded to whole pixels and centred on `x`.

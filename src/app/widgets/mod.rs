@@ -6,6 +6,7 @@ pub mod bar;
 pub mod button;
 pub mod chip;
 pub mod code;
+pub mod cut;
 pub mod field;
 pub mod how;
 pub mod icons;

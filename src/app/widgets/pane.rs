@@ -1,14 +1,14 @@
 //! Parts of a pane: header, sections, empty states, the progress line.
 
 use super::button::icon_button;
+use super::cut::Cut;
 use super::how::recorded_by;
 use super::icons::Icon;
 use super::label;
+use super::row;
 use crate::app::theme::visuals::{HEADER_HEIGHT, PAD_PANE, PAD_ROW};
 use crate::app::theme::{Tokens, Type};
-use egui::{
-    Align, Layout, Popup, PopupCloseBehavior, Rect, Response, Role, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2,
-};
+use egui::{Align, Layout, Popup, PopupCloseBehavior, Rect, Response, Role, Stroke, Ui, UiBuilder, vec2};
 
 /// A pane's header: title, caption, controls at the right, a "?" with legend and gestures.
 pub struct PaneHeader<'a> {
@@ -45,11 +45,10 @@ impl<'a> PaneHeader<'a> {
     /// the header's own, so that a double click can maximise the pane.
     pub fn show(self, ui: &mut Ui, controls: impl FnOnce(&mut Ui)) -> Response {
         let t = Tokens::of(ui);
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEADER_HEIGHT), Sense::click());
-        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, self.title));
+        let (rect, response) = row::clicked(ui, HEADER_HEIGHT, Role::Label, || self.title);
         ui.painter().rect_filled(rect, 0, t.s2);
         ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
-        let inner = Rect::from_min_max(pos2(rect.left() + PAD_ROW, rect.top()), pos2(rect.right() - 10.0, rect.bottom() - 1.0));
+        let inner = rect.inset(PAD_ROW, 0.0, 10.0, 1.0);
         let mut right = ui.new_child(
             UiBuilder::new().id_salt((self.title, "controls")).max_rect(inner).layout(Layout::right_to_left(Align::Center)),
         );
@@ -67,14 +66,9 @@ impl<'a> PaneHeader<'a> {
         }
         controls(&mut right);
         let free = right.min_rect().left().min(inner.right());
-        let title = label::text_in(
-            ui.painter(),
-            Rect::from_min_max(inner.min, pos2((free - 8.0).max(inner.left()), inner.bottom())),
-            self.title,
-            Type::Title,
-            t.text1,
-        );
-        let room = Rect::from_min_max(pos2(title.right() + 8.0, inner.top()), pos2(free - 8.0, inner.bottom()));
+        let title =
+            label::text_in(ui.painter(), inner.with_max_x((free - 8.0).max(inner.left())), self.title, Type::Title, t.text1);
+        let room = inner.across(title.right() + 8.0, free - 8.0);
         if room.width() > 24.0 && !self.caption.is_empty() {
             label::text_in(ui.painter(), room, self.caption, Type::Caption, t.text3);
         }
@@ -91,8 +85,7 @@ pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Respons
         rule(ui);
     }
     ui.add_space(if first { 10.0 } else { 12.0 });
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 16.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, title));
+    let (rect, response) = row::told(ui, 16.0, Role::Label, || title);
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
     label::text_in(ui.painter(), inner, title, Type::Caption, t.text3);
     if !trailing.is_empty() {
@@ -110,10 +103,18 @@ pub fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui
     contents(&mut child);
 }
 
+/// Lines of words at the head of a view, indented, with 10 points below.
+pub fn headline(ui: &mut Ui, salt: &str, contents: impl FnOnce(&mut Ui)) {
+    let inner = Rect::from_min_max(ui.cursor().min, ui.max_rect().max).shrink2(vec2(PAD_PANE, 0.0));
+    let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt(salt));
+    contents(&mut lines);
+    ui.add_space(lines.min_rect().height() + 10.0);
+}
+
 /// A 1 px line over the full width.
 pub fn rule(ui: &mut Ui) {
     let t = Tokens::of(ui);
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 1.0), Sense::hover());
+    let rect = row::line(ui, 1.0);
     ui.painter().rect_filled(rect, 0, t.line);
 }
 
@@ -126,7 +127,7 @@ pub fn padded<R>(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> R) -> R {
 /// dimmed.
 pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
     let t = Tokens::of(ui);
-    let line = Rect::from_min_size(rect.min, vec2(rect.width(), 2.0));
+    let line = rect.lines(0.0, 2.0);
     match share {
         Some(share) => {
             ui.painter().rect_filled(line, 0, t.accentbg);

@@ -1,10 +1,42 @@
 //! Rows: key and value, term and definition, selectable list rows.
 
 use super::button::focus_ring;
+use super::cut::Cut;
 use super::label;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW};
 use crate::app::theme::{Tokens, Type};
-use egui::{Align, Color32, Layout, Rect, Response, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, Color32, Layout, Painter, Rect, Response, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+
+/// Room of the full width for something that is painted.
+pub fn line(ui: &mut Ui, height: f32) -> Rect {
+    ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover()).0
+}
+
+/// As [`line()`], with what it is called by a screen reader.
+pub fn told<T: ToString>(ui: &mut Ui, height: f32, role: Role, name: impl Fn() -> T) -> (Rect, Response) {
+    sensed(ui, height, Sense::hover(), role, name)
+}
+
+/// As [`told`], and it can be clicked.
+pub fn clicked<T: ToString>(ui: &mut Ui, height: f32, role: Role, name: impl Fn() -> T) -> (Rect, Response) {
+    sensed(ui, height, Sense::click(), role, name)
+}
+
+fn sensed<T: ToString>(ui: &mut Ui, height: f32, sense: Sense, role: Role, name: impl Fn() -> T) -> (Rect, Response) {
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), sense);
+    response.widget_info(|| WidgetInfo::labeled(role, true, name()));
+    (rect, response)
+}
+
+/// The ground of a row in a list: its fill, and a 3 px edge at its left.
+pub fn ground(painter: &Painter, rect: Rect, fill: Option<Color32>, edge: Option<Color32>) {
+    if let Some(fill) = fill {
+        painter.rect_filled(rect, 0, fill);
+    }
+    if let Some(edge) = edge {
+        painter.rect_filled(rect.cell(0.0, 3.0), 0, edge);
+    }
+}
 
 /// A label and a value: the label left in `text2`, the value right aligned in the monospace face. 20 high.
 pub struct KeyValue<'a> {
@@ -56,11 +88,11 @@ impl<'a> KeyValue<'a> {
         let value = label::elided(p, self.value, Type::Mono, ink, inner.width() * 0.75);
         let x = self.at.map_or(inner.right() - value.size().x, |x| rect.left() + x);
         let value = if self.at.is_some() { label::elided(p, self.value, Type::Mono, ink, inner.right() - x) } else { value };
-        let room = Rect::from_min_max(inner.min, pos2(x - 8.0, inner.bottom()));
+        let room = inner.with_max_x(x - 8.0);
         let (kind, label_ink) = if self.strong { (Type::Strong, t.text1) } else { (Type::Body, t.text2) };
         label::text_in(p, room, self.label, kind, label_ink);
         let cut = value.elided;
-        p.galley(pos2(x, inner.center().y - value.size().y / 2.0), value, ink);
+        label::lay(p, inner.middle(x), value, ink);
         // A glossary term gets its explanation on hover; other rows show a value that was cut.
         if !super::term::explain_label(&response, self.label) && cut { response.on_hover_text(self.value) } else { response }
     }
@@ -83,7 +115,7 @@ pub fn definition(ui: &mut Ui, term: &str, text: &str, at: f32) {
     };
     let (rect, response) = ui.allocate_exact_size(vec2(width, galley.size().y.max(16.0) + 6.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{term}: {text}")));
-    let first = Rect::from_min_max(pos2(rect.left(), rect.top() + 3.0), pos2(rect.left() + at - 8.0, rect.top() + 19.0));
+    let first = rect.lines(3.0, 19.0).cell(0.0, at - 8.0);
     label::text_in(ui.painter(), first, term, Type::Strong, t.text1);
     ui.painter().galley(pos2(rect.left() + at, rect.top() + 3.0), galley, t.text2);
 }
@@ -162,13 +194,7 @@ impl<'a> ListRow<'a> {
             (false, Some(fill)) => Some(fill),
             (false, None) => response.hovered().then_some(t.s2),
         };
-        if let Some(fill) = fill {
-            p.rect_filled(rect, 0, fill);
-        }
-        let edge = self.edge.or(self.selected.then_some(t.accent));
-        if let Some(edge) = edge {
-            p.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, edge);
-        }
+        ground(p, rect, fill, self.edge.or(self.selected.then_some(t.accent)));
         if self.line {
             p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
         }

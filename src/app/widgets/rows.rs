@@ -79,7 +79,7 @@ impl RowList {
     fn bar(&mut self, ui: &Ui, tokens: &Tokens, body: Rect, rows: usize, seen: f64, name: &str) {
         self.scroll.clamp(rows, seen);
         let Some((top, length)) = self.scroll.handle(rows, seen, body.height()) else { return };
-        let track = Rect::from_min_max(pos2(body.right() - BAR, body.top()), body.max);
+        let track = body.with_min_x(body.right() - BAR);
         let response = ui.interact(track, ui.scope_id().with("scroll bar"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::ScrollBar, true, name));
         if let Some(at) = response.interact_pointer_pos() {

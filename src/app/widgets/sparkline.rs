@@ -2,7 +2,7 @@
 
 use super::mesh::{Batch, PixelColumn};
 use crate::app::theme::Tokens;
-use egui::{Painter, Rect, Vec2, pos2, vec2};
+use egui::{Painter, Rect, Vec2, vec2};
 
 /// A recording in 96 x 32 points.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,7 +30,7 @@ impl Sparkline {
                 .into_iter()
                 .map(|v| {
                     let y = rect.bottom() - v / greatest * rect.height();
-                    greatest.is_normal().then_some(PixelColumn { top: y, bottom: y, last: y })
+                    greatest.is_normal().then_some(PixelColumn::level(y))
                 })
                 .collect()
         };
@@ -38,7 +38,7 @@ impl Sparkline {
         batch.fill_under(&curve(&self.allocated), rect.left(), rect.bottom(), fill);
         batch.curve(&curve(&self.reserved), rect.left(), 1.0, tokens.text1);
         if self.oom {
-            batch.rect(Rect::from_min_max(pos2(rect.right() - 2.0, rect.top()), rect.max), tokens.red);
+            batch.rect(rect.with_min_x(rect.right() - 2.0), tokens.red);
         }
         batch.paint(painter);
     }

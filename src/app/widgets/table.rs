@@ -4,8 +4,10 @@
 //! of 24 points egui's scroll offsets are exact to the row; filter longer tables first.
 
 use super::button::focus_ring;
+use super::cut::Cut;
 use super::icons::Icon;
 use super::label;
+use super::row;
 use super::row::ListRow;
 use crate::app::theme::{Tokens, Type};
 use egui::{Painter, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
@@ -189,7 +191,7 @@ impl<'a> Table<'a> {
     }
 
     fn header(&self, ui: &mut Ui, places: &[(usize, (f32, f32))], out: &mut TableOutput) {
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
+        let rect = row::line(ui, 24.0);
         for &(i, (a, b)) in places {
             let column = self.columns[i];
             let head = Head {
@@ -208,11 +210,20 @@ impl<'a> Table<'a> {
 
 /// The part of a row or header between two offsets from its left edge.
 pub fn cell(row: Rect, left: f32, right: f32) -> Rect {
-    Rect::from_min_max(pos2(row.left() + left, row.top()), pos2(row.left() + right, row.bottom()))
+    row.cell(left, right)
 }
 
 pub fn head_line(ui: &Ui, header: Rect) {
     ui.painter().hline(header.x_range(), header.bottom() - 0.5, Stroke::new(1.0, Tokens::of(ui).line));
+}
+
+/// Captions of columns that a view places itself, figures at the right of theirs, and the line below.
+pub fn captions<'a>(ui: &Ui, header: Rect, columns: impl IntoIterator<Item = (&'a str, Rect, bool)>) {
+    for (caption, place, is_figure) in columns {
+        let paint = if is_figure { label::text_in_right } else { label::text_in };
+        paint(ui.painter(), place, caption, Type::Caption, Tokens::of(ui).text3);
+    }
+    head_line(ui, header);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -244,7 +255,7 @@ impl Head<'_> {
         if let Some(descending) = self.sorted {
             let icon = if descending { Icon::SortDown } else { Icon::SortUp };
             let x = if self.is_figure { covered.left() - 7.0 } else { covered.right() + 7.0 };
-            icon.paint(p, pos2(x, cell.center().y), 11.0, t.text2);
+            icon.paint(p, cell.middle(x), 11.0, t.text2);
         }
         response.is_some_and(|r| r.clicked())
     }

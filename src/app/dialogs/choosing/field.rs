@@ -16,8 +16,10 @@ use crate::app::state::choosing::{Choosing, Verdict};
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::Push;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
+use crate::app::widgets::row::ground;
 use crate::app::widgets::rows::RowList;
 use vramscope_core::units::{Bytes, counted, shown};
 
@@ -328,12 +330,8 @@ fn list(ui: &mut Ui, t: &Tokens, asking: &mut Asking, listing: &Listing, is_list
         let is_chosen = asking.chosen == Some(at);
         response.widget_info(|| WidgetInfo::selected(Role::ListItem, true, is_chosen, name));
         let painter = ui.painter().with_clip_rect(body);
-        if is_chosen || response.hovered() {
-            painter.rect_filled(rect, 0, if is_chosen { t.accentbg } else { t.s2 });
-        }
-        if is_chosen {
-            painter.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, t.accent);
-        }
+        let fill = if is_chosen { Some(t.accentbg) } else { response.hovered().then_some(t.s2) };
+        ground(&painter, rect, fill, is_chosen.then_some(t.accent));
         paint_row(&painter, t, rect, entry, name, now);
         if response.clicked() {
             clicked = Some(row);
@@ -344,7 +342,7 @@ fn list(ui: &mut Ui, t: &Tokens, asking: &mut Asking, listing: &Listing, is_list
 
 /// The first row of a list.
 fn row_of(body: Rect) -> Rect {
-    Rect::from_min_size(body.min, vec2(body.width(), ROW))
+    body.lines(0.0, ROW)
 }
 
 /// Icon, name, size, age.
@@ -360,12 +358,12 @@ fn paint_row(painter: &egui::Painter, t: &Tokens, rect: Rect, entry: Option<&Ent
     let (age_width, size_width) = (104.0, 84.0);
     let mut right = rect.right() - 8.0;
     if let Some((size, modified)) = entry.and_then(|e| e.told) {
-        let column = |right: f32, width: f32| Rect::from_min_max(pos2(right - width, rect.top()), pos2(right, rect.bottom()));
+        let column = |right: f32, width: f32| rect.across(right - width, right);
         label::text_in_right(painter, column(right, age_width), &age(modified, now), Type::Caption, t.text3);
-        label::text_in_right(painter, column(right - age_width, size_width), &Bytes(size).to_string(), Type::Mono, t.text2);
+        label::figure(painter, column(right - age_width, size_width), &Bytes(size).to_string(), t.text2);
         right -= age_width + size_width;
     }
-    let room = Rect::from_min_max(pos2(rect.left() + 32.0, rect.top()), pos2(right - 8.0, rect.bottom()));
+    let room = rect.across(rect.left() + 32.0, right - 8.0);
     // A name of nothing but marks of direction would be a blank row.
     let name = label::without_middle(painter, &shown(&name.replace(['\n', '\t'], " ")), Type::Body, room.width());
     label::text_in(painter, room, &name, Type::Body, ink);

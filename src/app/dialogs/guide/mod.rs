@@ -3,7 +3,7 @@
 mod markdown;
 mod recipes;
 
-use egui::{Id, Modal, ScrollArea, Ui, UiBuilder, pos2, vec2};
+use egui::{Id, Modal, ScrollArea, Ui, UiBuilder, vec2};
 
 use super::frame::{dialog_frame, dialog_title};
 use crate::app::theme::{Tokens, Type, text};
@@ -91,8 +91,7 @@ pub(in crate::app) fn draw(reading: &mut Reading, ui: &mut Ui, t: &Tokens) -> bo
                 *page = each;
             }
         }
-        let mut right =
-            ui.new_child(UiBuilder::new().id_salt("page").max_rect(egui::Rect::from_min_max(pos2(split, rect.top()), rect.max)));
+        let mut right = ui.new_child(UiBuilder::new().id_salt("page").max_rect(rect.with_min_x(split)));
         ScrollArea::vertical().id_salt(page.name()).auto_shrink(false).show(&mut right, |ui| {
             // Text keeps off the scroll bar.
             ui.set_max_width(ui.available_width() - 14.0);

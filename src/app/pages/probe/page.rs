@@ -1,8 +1,6 @@
 //! Draws the probe page: scenarios and parameters at the left, the run at the right.
 
-use egui::{
-    Align, Layout, Popup, PopupCloseBehavior, Rect, Role, ScrollArea, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2,
-};
+use egui::{Align, Layout, Popup, PopupCloseBehavior, Rect, Role, ScrollArea, Sense, Stroke, Ui, UiBuilder, WidgetInfo, vec2};
 
 use super::layout::lay_out;
 use super::paint;
@@ -14,12 +12,13 @@ use crate::app::state::command::Command;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::{Push, check, icon_button, menu_item, segmented, selector, selector_button};
 use crate::app::widgets::chip::{Swatch, chip};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{progress_line, rule, section};
-use crate::app::widgets::row::{ListRow, definition};
+use crate::app::widgets::row::{self, ListRow, definition};
 use vramscope_core::model::BlockState;
 use vramscope_core::units::{Bytes, count, counted};
 use vramscope_live::probe::{ALL, Ending};
@@ -32,16 +31,16 @@ const HEAD: f32 = 78.0;
 pub fn page_ui(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, jobs: &Jobs, actions: &Actions) {
     let rect = ui.max_rect();
     ui.painter().rect_filled(rect, 0.0, t.s1);
-    let head = Rect::from_min_size(rect.min, vec2(rect.width(), HEAD));
+    let head = rect.lines(0.0, HEAD);
     header(page, ui, t, head, jobs, actions);
     if page.is_running() {
-        progress_line(ui, Rect::from_min_max(pos2(rect.left(), head.bottom()), rect.max), None);
+        progress_line(ui, rect.with_min_y(head.bottom()), None);
     }
-    let body = Rect::from_min_max(pos2(rect.left(), head.bottom() + 2.0), rect.max);
+    let body = rect.with_min_y(head.bottom() + 2.0);
     let split = body.left() + LEFT.min(body.width() * 0.45);
     ui.painter().vline(split, body.y_range(), Stroke::new(1.0, t.line));
-    let left = Rect::from_min_max(body.min, pos2(split, body.bottom()));
-    let right = Rect::from_min_max(pos2(split + 1.0, body.top()), body.max);
+    let left = body.with_max_x(split);
+    let right = body.with_min_x(split + 1.0);
     for (area, name) in [(left, "choices"), (right, "pictures")] {
         ui.scope_builder(UiBuilder::new().max_rect(area).layout(Layout::top_down(Align::Min)).id_salt(name), |ui| {
             ui.set_clip_rect(area.intersect(ui.clip_rect()));
@@ -325,9 +324,8 @@ fn pictures(page: &ProbePage, ui: &mut Ui, t: &Tokens) {
     let card = p.sample.and_then(|s| s.used).map_or_else(String::new, |used| format!("card: {} used", Bytes(used)));
     let _ = legend_row(ui, "Memory over events", 0.0, &entries, &card);
     let height = (ui.available_height() * 0.36).clamp(120.0, 300.0);
-    let (area, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Memory over events"));
-    let plot = Rect::from_min_max(pos2(area.left() + 78.0, area.top() + 10.0), pos2(area.right() - 16.0, area.bottom() - 12.0));
+    let (area, _) = row::told(ui, height, Role::Canvas, || "Memory over events");
+    let plot = area.inset(78.0, 10.0, 16.0, 12.0);
     if p.points.is_empty() {
         let words =
             if page.is_running() { "Waiting for the first request." } else { "Press Start: the curve is drawn as it happens." };
@@ -369,7 +367,7 @@ fn map(page: &ProbePage, ui: &mut Ui, t: &Tokens) {
     let _ = legend_row(ui, "The allocator's map", 0.0, &entries, &segments);
     let (area, response) = ui.allocate_exact_size(ui.available_size(), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "The allocator's map"));
-    let inside = Rect::from_min_max(pos2(area.left() + 16.0, area.top() + 8.0), pos2(area.right() - 16.0, area.bottom() - 8.0));
+    let inside = area.inset(16.0, 8.0, 16.0, 8.0);
     if moment.segments.is_empty() {
         let words = if moment.picture.events > 0 {
             "The allocator holds nothing."

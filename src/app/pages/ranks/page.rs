@@ -14,14 +14,13 @@ use super::rows::{HEADER, ROW, table};
 use super::{Ranks, pictures};
 use crate::app::state::action::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button;
-use crate::app::widgets::button::Push;
+use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{progress_line, rule};
-use crate::app::widgets::row::definition;
+use crate::app::widgets::row::{self, definition};
 use vramscope_core::compare::ranks::{Division, beside};
 use vramscope_core::units::{Bytes, count, counted};
 
@@ -48,9 +47,9 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     let head = header(page, ui, t, rect, actions, &mut wish);
     if !page.is_done() {
         let share = (!page.files.is_empty()).then(|| page.answered as f32 / page.files.len() as f32);
-        progress_line(ui, Rect::from_min_max(pos2(rect.left(), head.bottom()), rect.max), share);
+        progress_line(ui, rect.with_min_y(head.bottom()), share);
     }
-    let body = Rect::from_min_max(pos2(rect.left(), head.bottom() + 2.0), rect.max);
+    let body = rect.with_min_y(head.bottom() + 2.0);
     if page.rows().len() <= FEW {
         few(page, ui, t, body, &mut wish);
     } else {
@@ -128,7 +127,7 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
             ui.with_layout(Layout::right_to_left(Align::Center), explanation);
         });
     });
-    let head = Rect::from_min_max(rect.min, pos2(rect.right(), used.response.rect.bottom() + 12.0));
+    let head = rect.with_max_y(used.response.rect.bottom() + 12.0);
     ui.painter().set(behind, egui::Shape::rect_filled(head, 0.0, t.s2));
     head
 }
@@ -258,12 +257,12 @@ fn with_overlay(page: &Ranks, ui: &mut Ui, t: &Tokens, room: Rect) -> Rect {
         return room;
     }
     let line = room.bottom() - (room.height() * 0.5).min(280.0);
-    inside(ui, Rect::from_min_max(pos2(room.left(), line), room.max), "overlay", |ui| {
+    inside(ui, room.with_min_y(line), "overlay", |ui| {
         rule(ui);
         ui.add_space(8.0);
         overlay(page, ui, t, room.bottom() - line - 36.0);
     });
-    Rect::from_min_max(room.min, pos2(room.right(), line))
+    room.with_max_y(line)
 }
 
 /// Few ranks: the table with bars over the whole width, and a large curve for each.
@@ -271,8 +270,8 @@ fn few(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
     let top = pictures::greatest(page.rows());
     let wanted = HEADER + page.rows().len() as f32 * ROW + 4.0;
     let line = body.top() + wanted.min((body.height() * 0.5).max(HEADER + 3.0 * ROW));
-    inside(ui, Rect::from_min_max(body.min, pos2(body.right(), line)), "table", |ui| table(page, ui, t, top, true, wish));
-    let room = with_overlay(page, ui, t, Rect::from_min_max(pos2(body.left(), line), body.max));
+    inside(ui, body.with_max_y(line), "table", |ui| table(page, ui, t, top, true, wish));
+    let room = with_overlay(page, ui, t, body.with_min_y(line));
     inside(ui, room, "curves", |ui| {
         rule(ui);
         legend(page, ui, t, "Memory over each run");
@@ -287,7 +286,7 @@ fn few(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
 fn many(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
     let top = pictures::greatest(page.rows());
     let line = body.top() + 24.0 + (body.height() * 0.26).clamp(120.0, 220.0);
-    inside(ui, Rect::from_min_max(body.min, pos2(body.right(), line)), "bars", |ui| {
+    inside(ui, body.with_max_y(line), "bars", |ui| {
         legend(page, ui, t, if page.are_ranks() { "Peaks by rank" } else { "Peaks" });
         let (area, response) = ui.allocate_exact_size(ui.available_size(), Sense::click());
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Peaks by rank"));
@@ -299,7 +298,7 @@ fn many(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
             response.on_hover_ui_at_pointer(|ui| card(page, ui, t, i));
         }
     });
-    let below = Rect::from_min_max(pos2(body.left(), line), body.max);
+    let below = body.with_min_y(line);
     let split = below.left() + (below.width() * 0.5).clamp(420.0f32.min(below.width() * 0.6), 820.0);
     ui.painter().hline(below.x_range(), line, egui::Stroke::new(1.0, t.line));
     ui.painter().vline(split, below.y_range(), egui::Stroke::new(1.0, t.line));
@@ -359,7 +358,7 @@ fn curves(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, (columns, cell): (usi
             ui.scroll_to_rect(Rect::from_min_size(pos2(ui.max_rect().left(), top), vec2(1.0, height)), None);
         }
         for line in range {
-            let (strip, _) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
+            let strip = row::line(ui, height);
             for (column, &i) in page.order.iter().skip(line * columns).take(columns).enumerate() {
                 let corner = pos2(strip.left() + 16.0 + axis + column as f32 * (cell.x + GAP), strip.top());
                 let place = Rect::from_min_size(corner, cell);

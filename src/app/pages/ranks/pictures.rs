@@ -1,11 +1,12 @@
 //! Pictures of the ranks page: peaks as bars, small and large curves.
 
-use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2, vec2};
+use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2};
 
 use super::Ranks;
 use super::layout::{bar, callouts, label_step, mark};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_down};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::viewport::Scale;
@@ -62,7 +63,7 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
     for (i, row) in rows.iter().enumerate() {
         let reserved = bar(plot, i, n, share(row.peak_reserved));
         if hovered == Some(i) || page.chosen_as(row).is_some() {
-            let column = Rect::from_min_max(pos2(reserved.left(), plot.top()), pos2(reserved.right(), plot.bottom()));
+            let column = reserved.down(plot.top(), plot.bottom());
             batch.rect_at_least_a_pixel(column, t.s3);
         }
         if row.is_pending {
@@ -70,7 +71,7 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
         }
         let active = bar(plot, i, n, share(row.peak_active.min(row.peak_reserved)));
         batch.rect_at_least_a_pixel(reserved, t.s4);
-        batch.hatch(Rect::from_min_max(reserved.min, pos2(reserved.right(), active.top())), t.hatch);
+        batch.hatch(reserved.with_max_y(active.top()), t.hatch);
         batch.rect_at_least_a_pixel(active, ink(page, t, i));
     }
     // Marks are drawn after all bars, so that no bar covers a neighbour's mark where marks are wider than bars.
@@ -79,7 +80,7 @@ pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, h
         let foot = mark(plot, whole);
         batch.rect(foot, t.red);
         if n > MANY_NARROW {
-            let column = |top, bottom| Rect::from_min_max(pos2(foot.left(), top), pos2(foot.right(), bottom));
+            let column = |top, bottom| foot.down(top, bottom);
             batch.rect(column(whole.top(), plot.bottom()), t.red);
             // A thin line, because a wide column would look like a higher bar.
             let middle = foot.center().x;
@@ -174,8 +175,8 @@ pub fn scale(painter: &Painter, t: &Tokens, cell: Rect, top: u64) {
 /// Draws a rank in a cell: name, peak, reserved as a line over active. All cells share the scale of `top` bytes.
 pub fn curve(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize, top: u64, is_hovered: bool) {
     let row = &page.rows()[at];
-    let head = Rect::from_min_size(cell.min, vec2(cell.width(), NAME));
-    let plot = Rect::from_min_max(pos2(cell.left(), head.bottom()), cell.max);
+    let head = cell.lines(0.0, NAME);
+    let plot = cell.with_min_y(head.bottom());
     let name_ink = if row.ooms > 0 { t.red } else { t.text1 };
     let peak = if row.is_pending { "not read yet".to_owned() } else { Bytes(row.peak_reserved).to_string() };
     let peak = label::text_in_right(painter, head, &peak, Type::Mono, if row.is_pending { t.text3 } else { t.text2 });
@@ -190,7 +191,7 @@ pub fn curve(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize,
         let ticks = byte_ticks(0.0, top as f64, most_down(plot.height()));
         ticks.grid_down(&mut batch, t, &Scale::vertical(0.0, top as f64, plot.y_range()), plot);
     }
-    let columns = (plot.width() / batch.pixel()).round().max(1.0) as usize;
+    let columns = batch.columns(plot.width());
     let heights = |values: &[u64]| -> Vec<Option<f32>> {
         (0..columns)
             .map(|x| {
@@ -201,9 +202,8 @@ pub fn curve(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize,
             .collect()
     };
     let (active, reserved) = (heights(&row.active), heights(&row.reserved));
-    let cells = |heights: &[Option<f32>]| -> Vec<Option<PixelColumn>> {
-        heights.iter().map(|y| y.map(|y| PixelColumn { top: y, bottom: y, last: y })).collect()
-    };
+    let cells =
+        |heights: &[Option<f32>]| -> Vec<Option<PixelColumn>> { heights.iter().map(|y| y.map(PixelColumn::level)).collect() };
     batch.fill_under(&cells(&active), plot.left(), plot.bottom(), Tokens::over(ink(page, t, at), t.s2, 0.75));
     let between: Vec<(f32, f32)> =
         reserved.iter().zip(&active).map(|(r, a)| (r.unwrap_or(plot.bottom()), a.unwrap_or(plot.bottom()))).collect();
@@ -213,7 +213,7 @@ pub fn curve(painter: &Painter, t: &Tokens, cell: Rect, page: &Ranks, at: usize,
         batch.dashed_hline(plot.x_range(), height_of(median), 1.0, DASH_LIMIT, t.text2);
     }
     if row.ooms > 0 {
-        batch.rect(Rect::from_min_max(pos2(plot.right() - 2.0, plot.top()), plot.max), t.red);
+        batch.rect(plot.with_min_x(plot.right() - 2.0), t.red);
     }
     batch.paint(painter);
     if page.chosen_as(row).is_some() {

@@ -56,7 +56,7 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
             let column = fitting[at].0;
             let bytes = |n: u64, ink| {
                 if !r.is_pending {
-                    label::text_in_right(p, cell, &Bytes(n).to_string(), Type::Mono, ink);
+                    label::figure(p, cell, &Bytes(n).to_string(), ink);
                 }
             };
             match column {
@@ -71,9 +71,7 @@ pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, w
                     label::text_in(p, cell, &format!("{letter}{rank}"), Type::Mono, ink);
                 }
                 // A file with two devices has two rows.
-                Sort::File => {
-                    label::text_in(p, cell, &file_of(page, i), Type::Body, t.text2);
-                }
+                Sort::File => _ = label::text_in(p, cell, &file_of(page, i), Type::Body, t.text2),
                 Sort::Device if r.is_pending => {}
                 Sort::Device => _ = label::text_in_right(p, cell, &r.device.to_string(), Type::Mono, t.text2),
                 Sort::Bar if r.is_pending => {}

@@ -12,10 +12,11 @@ use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, focus_ring};
 use crate::app::widgets::chip::paint_key_cap;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::paint_logo;
-use crate::app::widgets::label;
 use crate::app::widgets::sparkline::Sparkline;
+use crate::app::widgets::{label, row};
 use layout::{Part, Span};
 use vramscope_core::units::{Bytes, count};
 
@@ -125,18 +126,16 @@ pub fn welcome_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
 
 fn caption(ui: &mut Ui, text: &str) {
     let t = Tokens::of(ui);
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 16.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Heading, true, text));
+    let (rect, _) = row::told(ui, 16.0, Role::Heading, || text);
     label::text_in(ui.painter(), rect, text, Type::Caption, t.text3);
 }
 
 fn start_ui(ui: &mut Ui, model: &WelcomeModel, path: &mut String) -> Option<WelcomeIntent> {
     let t = Tokens::of(ui);
     let mut intent = None;
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Heading, true, "vramscope"));
+    let (rect, _) = row::told(ui, 32.0, Role::Heading, || "vramscope");
     paint_logo(ui.painter(), rect.min + vec2(2.0, 6.0), 28.0, t.accent, t.text2, t.text3);
-    let name = Rect::from_min_max(pos2(rect.left() + 44.0, rect.top() + 2.0), pos2(rect.right(), rect.top() + 30.0));
+    let name = rect.lines(2.0, 30.0).with_min_x(rect.left() + 44.0);
     label::text_in(ui.painter(), name, "vramscope", Type::Display, t.text1);
     ui.add_space(10.0);
     label::paragraph(ui, "See where GPU memory went, and why it ran out.", Type::Lead, t.text2);
@@ -193,7 +192,7 @@ fn start_row(ui: &mut Ui, entry: &StartEntry, first: bool) -> Response {
         }
         (false, false) => {}
     }
-    let mut line = Rect::from_min_size(rect.min + vec2(0.0, 10.0), vec2(rect.width(), 20.0));
+    let mut line = rect.lines(10.0, 30.0);
     if !entry.shortcut.is_empty() {
         line.max.x = paint_key_cap(p, t, line.right_center() - vec2(0.0, 1.0), &entry.shortcut).left() - 8.0;
     }
@@ -219,13 +218,10 @@ fn machine_ui(ui: &mut Ui, machine: &MachineState) {
             for device in devices {
                 ui.add_space(8.0);
                 let figure = format!("{} of {}", Bytes(device.used), Bytes(device.total));
-                let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 22.0), Sense::hover());
-                response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{}: {figure}", device.name)));
-                let value = label::text_in_right(ui.painter(), rect, &figure, Type::Mono, t.text2);
-                let room = Rect::from_min_max(rect.min, pos2(value.left() - 8.0, rect.bottom()));
-                label::text_in(ui.painter(), room, &device.name, Type::Strong, t.text1);
+                let (rect, _) = row::told(ui, 22.0, Role::Label, || format!("{}: {figure}", device.name));
+                label::pair(ui.painter(), rect, (&device.name, Type::Strong, t.text1), (&figure, Type::Mono, t.text2));
                 ui.add_space(4.0);
-                let (bar, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
+                let bar = row::line(ui, 12.0);
                 ui.painter().rect_filled(bar, 0, t.s3);
                 let share = device.used as f32 / device.total.max(1) as f32;
                 let used = vec2((bar.width() * share.clamp(0.0, 1.0)).max(2.0), bar.height());

@@ -1,11 +1,11 @@
 //! The right column of the welcome page: how to record a snapshot, and the words used everywhere, with their picture.
 
-use egui::{Align2, Color32, Painter, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align2, Color32, Painter, Rangef, Rect, Role, Ui, pos2, vec2};
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button;
-use crate::app::widgets::button::Push;
+use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::{label, pane, row};
@@ -69,9 +69,8 @@ const WORDS: [(&str, &str); 4] = [
 /// The caption of a part of the page with a 1 px line under it.
 pub(super) fn heading(ui: &mut Ui, title: &str, trailing: &str) {
     let t = Tokens::of(ui);
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Heading, true, title));
-    let line = Rect::from_min_max(pos2(rect.left(), rect.top() + 8.0), pos2(rect.right(), rect.top() + 24.0));
+    let (rect, _) = row::told(ui, 28.0, Role::Heading, || title);
+    let line = rect.lines(8.0, 24.0);
     label::text_in(ui.painter(), line, title, Type::Caption, t.text3);
     label::text_in_right(ui.painter(), line, trailing, Type::Caption, t.text3);
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
@@ -113,8 +112,7 @@ pub(super) fn record_ui(ui: &mut Ui, chosen: &mut usize) -> bool {
 pub(super) fn words_ui(ui: &mut Ui) {
     heading(ui, "Words used everywhere", "");
     ui.add_space(14.0);
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 106.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Image, true, "One segment: blocks, holes between them, and a blocker"));
+    let (rect, _) = row::told(ui, 106.0, Role::Image, || "One segment: blocks, holes between them, and a blocker");
     paint_segment(&ui.painter_at(rect.expand(4.0)), Tokens::of(ui), rect);
     ui.add_space(10.0);
     for (term, text) in WORDS {
@@ -130,7 +128,7 @@ const BLOCKER: usize = 3;
 
 fn paint_segment(p: &Painter, t: &Tokens, rect: Rect) {
     let mut b = Batch::new(p).hatch_origin(rect.min);
-    let bar = Rect::from_min_size(pos2(rect.left(), rect.top() + 32.0), vec2(rect.width(), 34.0));
+    let bar = rect.lines(32.0, 66.0);
     let bracket = |b: &mut Batch, x: Rangef, y: f32, down: bool| {
         let (near, far) = if down { (y, y + 4.0) } else { (y - 4.0, y) };
         b.hline(x, y, 1.0, t.text3);
@@ -143,9 +141,9 @@ fn paint_segment(p: &Painter, t: &Tokens, rect: Rect) {
     let mut x = bar.left();
     let mut places = Vec::new();
     for (share, slot) in PARTS {
-        let part = Rect::from_min_max(pos2(x, bar.top()), pos2(x + share * bar.width(), bar.bottom()));
+        let part = bar.across(x, x + share * bar.width());
         x = part.right();
-        let inner = Rect::from_min_max(part.min, pos2(part.right() - 1.0, part.bottom())).shrink2(vec2(0.0, 1.0));
+        let inner = part.with_max_x(part.right() - 1.0).shrink2(vec2(0.0, 1.0));
         match slot {
             Some(slot) => b.rect(inner, t.slot(slot)),
             None => b.hole(inner, Color32::TRANSPARENT, t.hatch, Color32::TRANSPARENT),

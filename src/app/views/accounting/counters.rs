@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, vec2};
 
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;
-use crate::app::widgets::label;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane::{padded, section};
+use crate::app::widgets::{label, row};
 use vramscope_core::diagnose::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use vramscope_core::diagnose::stats_check::{StatCheck, StatsVerdict, judge_stats};
 use vramscope_core::model::{MemoryStats, StatsKind};
@@ -146,9 +147,9 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, stats: &MemoryStats, checks: Option<
 }
 
 fn header(ui: &mut Ui, cx: &ViewContext<'_>, columns: &[&(&str, &str)]) {
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+    let rect = row::line(ui, 20.0);
     for (i, (name, _)) in columns.iter().enumerate() {
-        let at = pos2(right_edge(rect, columns.len(), i), rect.center().y);
+        let at = rect.middle(right_edge(rect, columns.len(), i));
         label::text(ui.painter(), at, Align2::RIGHT_CENTER, name, Type::Caption, cx.tokens.text3);
     }
 }
@@ -165,7 +166,7 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}: {}", values.join(", "))));
     let left = rect.left() + PAD_PANE;
     let first = right_edge(rect, columns, 0) - COLUMN + 8.0;
-    let area = Rect::from_min_max(pos2(left, rect.top()), pos2(first.max(left + 40.0), rect.bottom()));
+    let area = rect.across(left, first.max(left + 40.0));
     label::text_in(ui.painter(), area, name, Type::Body, t.text2);
     let mut notes = Vec::new();
     for (i, ((key, figure), value)) in figures.iter().zip(&values).enumerate() {
@@ -177,7 +178,7 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &
             _ if !has_snapshot => t.text1,
             _ => t.text2,
         };
-        let at = pos2(right_edge(rect, columns, i), rect.center().y);
+        let at = rect.middle(right_edge(rect, columns, i));
         label::text(ui.painter(), at, Align2::RIGHT_CENTER, value, Type::Mono, ink);
         let rounded = if figure.is_rounded { ", rounded down to its unit" } else { "" };
         notes.push(match figure.check {
@@ -190,9 +191,9 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &
     response.on_hover_text(notes.join("\n"));
     for (key, figure) in figures.iter().filter(|(_, f)| f.check.is_some_and(|c| !c.agrees)) {
         let (Some(check), Some(counted)) = (figure.check, figure.counted) else { continue };
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 18.0), Sense::hover());
+        let rect = row::line(ui, 18.0);
         let text = format!("{key}: PyTorch {}, the snapshot {}", text_of(key, counted), text_of(key, check.found));
-        let area = Rect::from_min_max(pos2(left + 12.0, rect.top()), pos2(rect.right() - PAD_PANE, rect.bottom()));
+        let area = rect.across(left + 12.0, rect.right() - PAD_PANE);
         label::text_in(ui.painter(), area, &text, Type::Caption, t.amber);
     }
 }

@@ -15,6 +15,7 @@ use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::focus_ring;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::{BAR, RowList};
@@ -260,9 +261,9 @@ impl Allocations {
             events: device.events.len(),
         };
         let columns = layout::columns(area.width() - BAR, known);
-        let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
+        let header = area.lines(0.0, HEADER);
         self.header(ui, header, &columns);
-        let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
+        let body = area.with_min_y(header.bottom());
         if !body.is_positive() {
             return;
         }
@@ -316,19 +317,7 @@ impl Allocations {
             }
         }
         focus_ring(ui, &table, 0);
-        match hovered {
-            Some(id) => {
-                self.is_hovering = true;
-                if cx.shared.hovered != Some(Item::Lifetime(id)) {
-                    cx.actions.send(Action::Hover(Some(Item::Lifetime(id))));
-                }
-            }
-            None if self.is_hovering => {
-                self.is_hovering = false;
-                cx.actions.send(Action::Hover(None));
-            }
-            None => {}
-        }
+        cx.hover(&mut self.is_hovering, hovered.map(Item::Lifetime));
     }
 
     /// Arrows, page keys and Enter while the table has the focus.
@@ -416,19 +405,13 @@ impl Allocations {
     }
 
     fn context_menu(&mut self, cx: &ViewContext<'_>, response: &egui::Response, id: LifetimeId) {
-        use crate::app::widgets::button::menu_item;
+        use crate::app::widgets::button::menu_entry;
         let lifetimes = &cx.data.tables.lifetimes;
         let Some(life) = lifetimes.get(cx.data.device(), id) else { return };
         let mut query = None;
         response.context_menu(|ui| {
             ui.set_width(200.0);
-            let mut entry = |text: &str, enabled: bool| {
-                let clicked = menu_item(ui, text, None, None, enabled).clicked() && enabled;
-                if clicked {
-                    ui.close();
-                }
-                clicked
-            };
+            let mut entry = |text: &str, enabled: bool| menu_entry(ui, text, enabled);
             if entry("Go to its allocation", life.born != NO_EVENT) {
                 go_to_birth(cx, id);
             }

@@ -1,12 +1,14 @@
 //! One row of the table.
 
-use egui::{Painter, Rect, pos2, vec2};
+use egui::{Painter, Rect};
 
 use super::layout::Column;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
+use crate::app::widgets::chip::paint_square;
 use crate::app::widgets::label;
+use crate::app::widgets::row::ground;
 use crate::app::widgets::table::cell;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::model::SizeClass;
@@ -31,62 +33,37 @@ impl Cells<'_> {
     pub fn paint(&self, painter: &Painter, cx: &ViewContext<'_>, rect: Rect, columns: &[(Column, f32, f32)]) {
         let t = cx.tokens;
         let life = self.life;
-        if self.is_selected {
-            painter.rect_filled(rect, 0, t.accentbg);
-            painter.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, t.accent);
-        } else if self.is_hovered {
-            painter.rect_filled(rect, 0, t.s3);
-        }
+        let fill = if self.is_selected { Some(t.accentbg) } else { self.is_hovered.then_some(t.s3) };
+        ground(painter, rect, fill, self.is_selected.then_some(t.accent));
         let is_live = cx.data.tables.lifetimes.is_live_at(life.id, cx.shared.cursor);
         let ink = if is_live { t.text1 } else { t.text2 };
         for &(column, left, right) in columns {
             let cell = cell(rect, left, right);
-            let figure = |text: &str, ink| label::text_in_right(painter, cell, text, Type::Mono, ink);
+            let figure = |text: &str, ink| label::figure(painter, cell, text, ink);
             match column {
                 Column::Address => {
-                    let swatch = Rect::from_min_size(pos2(cell.left(), cell.center().y - 4.0), vec2(8.0, 8.0));
                     let at = if life.born == NO_EVENT { 0 } else { life.born.max(cx.shared.cursor) };
                     let colour = cx.colours.of(cx.data, life.id, at, t);
-                    if is_live {
-                        painter.rect_filled(swatch, 0, colour);
-                    } else {
-                        painter.rect_stroke(swatch, 0, egui::Stroke::new(1.0, colour), egui::StrokeKind::Inside);
-                    }
-                    let name = Rect::from_min_max(pos2(cell.left() + 14.0, cell.top()), cell.max);
+                    paint_square(painter, cell, colour, is_live);
+                    let name = cell.with_min_x(cell.left() + 14.0);
                     if !cx.data.recording.addresses().is_known() {
                         label::text_in(painter, name, "not recorded", Type::Body, t.text3);
                         continue;
                     }
                     let covered = label::text_in(painter, name, &Address(life.address).to_string(), Type::Mono, ink);
                     if let Some(generation) = self.generation {
-                        let rest = Rect::from_min_max(pos2(covered.right(), cell.top()), cell.max);
+                        let rest = cell.with_min_x(covered.right());
                         label::text_in(painter, rest, &format!("_{generation}"), Type::Mono, t.text3);
                     }
                 }
-                Column::Size => {
-                    figure(&Bytes(life.requested).with_decimals(), ink);
-                }
-                Column::Block => {
-                    figure(&Bytes(life.block).with_decimals(), t.text2);
-                }
-                Column::Born if life.born == NO_EVENT => {
-                    figure("before", t.text3);
-                }
-                Column::Born => {
-                    figure(&count(u64::from(life.born)), t.text2);
-                }
-                Column::Gone if life.gone == NO_EVENT => {
-                    figure("kept", t.text3);
-                }
-                Column::Gone => {
-                    figure(&count(u64::from(life.gone)), t.text2);
-                }
-                Column::Age => {
-                    figure(&count(u64::from(events_lived(cx, life))), t.text2);
-                }
-                Column::Lived => {
-                    figure(&time_lived(cx, life), t.text2);
-                }
+                Column::Size => figure(&Bytes(life.requested).with_decimals(), ink),
+                Column::Block => figure(&Bytes(life.block).with_decimals(), t.text2),
+                Column::Born if life.born == NO_EVENT => figure("before", t.text3),
+                Column::Born => figure(&count(u64::from(life.born)), t.text2),
+                Column::Gone if life.gone == NO_EVENT => figure("kept", t.text3),
+                Column::Gone => figure(&count(u64::from(life.gone)), t.text2),
+                Column::Age => figure(&count(u64::from(events_lived(cx, life))), t.text2),
+                Column::Lived => figure(&time_lived(cx, life), t.text2),
                 Column::Role => {
                     if let Some(roles) = cx.roles {
                         let role = roles.of(life.id).words(roles.is_probable(cx.data.device(), &cx.data.tables, life.id));
@@ -97,18 +74,14 @@ impl Cells<'_> {
                     let known = if life.stack.is_some() { t.text2 } else { t.text3 };
                     let place = cx.data.names.of_stack(life.stack);
                     let own = label::text_in(painter, cell, place, Type::Mono, known);
-                    let rest = Rect::from_min_max(pos2(own.right() + 10.0, cell.top()), cell.max);
+                    let rest = cell.with_min_x(own.right() + 10.0);
                     if rest.width() > 80.0 && life.stack.is_some() {
                         let inner = StackCells::of(&cx.data.recording.stacks, life.stack).allocated_in.beside(place);
                         label::text_in(painter, rest, &inner, Type::Body, t.text3);
                     }
                 }
-                Column::Stream => {
-                    figure(&life.stream.0.to_string(), t.text3);
-                }
-                Column::Pool => {
-                    label::text_in(painter, cell, &pool_text(cx, life), Type::Body, t.text3);
-                }
+                Column::Stream => figure(&life.stream.0.to_string(), t.text3),
+                Column::Pool => _ = label::text_in(painter, cell, &pool_text(cx, life), Type::Body, t.text3),
                 Column::Step => {
                     if let Some(step) = self.step {
                         figure(&number(step), t.text3);

@@ -1,6 +1,6 @@
 //! The live blocks in the way, as a table with each block drawn between its holes.
 
-use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
+use egui::{Rect, ScrollArea, Sense, Ui, vec2};
 
 use super::case::Case;
 use super::segments::mark_going;
@@ -9,10 +9,10 @@ use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::role_words;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
-use crate::app::widgets::term;
-use crate::app::widgets::term::Term;
+use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::made_at;
@@ -151,7 +151,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
             for (size, is_hole) in pieces {
                 let whole = size as f32 * unit;
                 let w = if is_hole { whole } else { whole.min(picture.width() - (b.before + b.after) as f32 * unit) };
-                let r = Rect::from_min_max(pos2(x, picture.top()), pos2(x + w, picture.bottom()));
+                let r = picture.across(x, x + w);
                 if is_hole && size > 0 {
                     batch.hole(r, t.s2, t.hatch, t.line2);
                 } else if !is_hole {
@@ -289,7 +289,7 @@ impl Columns {
 
     fn rect(&self, row: Rect, column: usize) -> Rect {
         let (x, w) = self.at[column];
-        Rect::from_min_size(pos2(row.left() + x, row.top()), vec2(w, row.height()))
+        row.across(row.left() + x, row.left() + x + w)
     }
 
     fn paint(&self, ui: &Ui, row: Rect, texts: [&str; 7], kind: Type, inks: [egui::Color32; 7]) {

@@ -1,12 +1,13 @@
 //! A full device as one bar: tensors by role, what else holds memory, what is free, and the request that is more than that.
 
-use egui::{Align2, Color32, Rect, Sense, Ui, pos2, vec2};
+use egui::{Align2, Color32, Sense, Ui, vec2};
 
 use crate::app::data::colours::role_paint;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::PaneHeader;
@@ -70,14 +71,14 @@ pub(super) fn card(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, by_role: Opti
     };
     PaneHeader::new("Who holds the device").caption(&whole).show(ui, |_| {});
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 2.0 * BAR + 32.0), Sense::hover());
-    let plot = Rect::from_min_max(pos2(rect.left() + 168.0, rect.top()), pos2(rect.right() - 130.0, rect.bottom()));
+    let plot = rect.inset(168.0, 0.0, 130.0, 0.0);
     response.widget_info(|| {
         let held: Vec<String> = parts.iter().map(|part| format!("{} {}", part.name, Bytes(part.bytes))).collect();
         egui::WidgetInfo::labeled(egui::Role::Canvas, true, format!("Who holds the device: {}", held.join(", ")))
     });
     if plot.width() >= 80.0 {
         let greatest = (used + free.max(a.segment)).max(1) as f64;
-        let line = |top: f32| Rect::from_min_size(pos2(plot.left(), top), vec2(plot.width(), BAR));
+        let line = |top: f32| plot.down(top, top + BAR);
         let (device, request) = (line(rect.top() + 12.0), line(rect.top() + 20.0 + BAR));
         let mut bar = Bar::new(greatest).thickness(BAR);
         for part in &parts {
@@ -100,13 +101,13 @@ pub(super) fn card(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, by_role: Opti
             (device, "The device", Bytes(free).to_string() + " free", t.text1),
             (request, "The request", Bytes(a.segment).to_string(), t.red),
         ] {
-            label::text(p, pos2(plot.left() - 12.0, row.center().y), Align2::RIGHT_CENTER, name, Type::Strong, t.text1);
-            label::text(p, pos2(rect.right() - 16.0, row.center().y), Align2::RIGHT_CENTER, &figure, Type::MonoStrong, ink);
+            label::text(p, row.middle(plot.left() - 12.0), Align2::RIGHT_CENTER, name, Type::Strong, t.text1);
+            label::text(p, row.middle(rect.right() - 16.0), Align2::RIGHT_CENTER, &figure, Type::MonoStrong, ink);
         }
         let over = a.segment.saturating_sub(free);
         let note = format!("{} more than is free", Bytes(over));
         if over > 0 && plot.left() + label::width(p, &note, Type::Body) + 12.0 < from {
-            label::text(p, pos2(from - 10.0, request.center().y), Align2::RIGHT_CENTER, &note, Type::Body, t.text2);
+            label::text(p, request.middle(from - 10.0), Align2::RIGHT_CENTER, &note, Type::Body, t.text2);
         }
     }
     let entries: Vec<LegendEntry> = parts

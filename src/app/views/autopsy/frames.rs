@@ -1,14 +1,15 @@
 //! Where the failed request came from: the user's own frames, framework frames folded until they are asked for.
 
-use egui::{Ui, vec2};
+use egui::Ui;
 
 use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
 use crate::app::widgets::pane::section;
+use crate::app::widgets::{label, row};
 use vramscope_core::model::{Frame, StackId, StackTable};
 use vramscope_core::tables::is_framework;
 use vramscope_core::units::counted;
@@ -58,15 +59,13 @@ impl Frames {
 /// Number, function, place; a click opens the line.
 fn row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, own: bool) {
     let (t, stacks) = (cx.tokens, &cx.data.recording.stacks);
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), egui::Sense::click());
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Link, true, stacks.location(frame)));
+    let (rect, response) = row::clicked(ui, 20.0, egui::Role::Link, || stacks.location(frame));
     label::text_in(ui.painter(), rect, &index.to_string(), Type::Mono, t.text3);
     let place = if own { t.accent } else { t.text3 };
     // The line number at its end tells most.
     let location = label::without_middle(ui.painter(), &stacks.location(frame), Type::Mono, rect.width() * 0.7);
     let location = label::text_in_right(ui.painter(), rect, &location, Type::Mono, place);
-    let room =
-        egui::Rect::from_min_max(egui::pos2(rect.left() + 20.0, rect.top()), egui::pos2(location.left() - 8.0, rect.bottom()));
+    let room = rect.across(rect.left() + 20.0, location.left() - 8.0);
     label::text_in(ui.painter(), room, stacks.text(frame.name), Type::Mono, if own { t.text1 } else { t.text3 });
     let (tip, can_open) = tip_of(stacks, frame);
     if response.on_hover_text(tip).clicked() && can_open {
@@ -76,10 +75,9 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, own: bool)
 
 /// A row that opens or closes the framework frames. Returns whether it was clicked.
 fn fold(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), egui::Sense::click());
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, text));
+    let (rect, response) = row::clicked(ui, 20.0, egui::Role::Button, || text);
     let ink = if response.hovered() { cx.tokens.text1 } else { cx.tokens.text3 };
-    Icon::ChevronRight.paint(ui.painter(), egui::pos2(rect.left() + 4.0, rect.center().y), 12.0, ink);
+    Icon::ChevronRight.paint(ui.painter(), rect.middle(rect.left() + 4.0), 12.0, ink);
     label::text_in(ui.painter(), rect.with_min_x(rect.left() + 20.0), text, Type::Body, ink);
     crate::app::widgets::button::focus_ring(ui, &response, 2);
     response.clicked()

@@ -1,19 +1,18 @@
 //! What would have helped: the recorded requests served again under other settings, those that pass first.
 
-use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::{Push, icon_button};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::widgets::pane;
-use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::row::ListRow;
-use crate::app::widgets::term;
-use crate::app::widgets::term::Term;
+use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::row::{self, ListRow};
+use crate::app::widgets::term::{self, Term};
 use vramscope_core::diagnose::oom::Helped;
 use vramscope_core::inference::Remedy;
 use vramscope_core::units::{Bytes, SizeColumn, count};
@@ -100,7 +99,7 @@ impl Columns {
 }
 
 fn cell(row: Rect, range: (f32, f32)) -> Rect {
-    Rect::from_min_max(pos2(row.left() + range.0, row.top()), pos2(row.left() + range.1, row.bottom()))
+    row.cell(range.0, range.1)
 }
 
 fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &mut Option<String>) {
@@ -108,7 +107,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
     let outcomes = h.remedies.tried.iter().map(|r| outcome(h, r, failed)).chain([own_outcome(h, failed)]);
     let longest = outcomes.map(|text| label::width(ui.painter(), &text, Type::Strong)).fold(0.0, f32::max);
     let columns = Columns::of(ui.available_width(), longest.ceil() + 4.0);
-    let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    let head = row::line(ui, ROW);
     let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes);
     let size = SizeColumn::of(peaks.clone().chain([h.own.peak_reserved_bytes]));
     let p = ui.painter();
@@ -120,8 +119,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
         words.push((caption, Term::Reserved));
     }
     if has_bars && let Some(limit) = h.remedies.limit_bytes.filter(|_| failed) {
-        let room =
-            Rect::from_min_max(pos2(caption.right() + 6.0, head.top()), pos2(head.left() + columns.peak.1 - 30.0, head.bottom()));
+        let room = head.across(caption.right() + 6.0, head.left() + columns.peak.1 - 30.0);
         // Where no cap is known it is the device that was full: what it had for this process.
         let bound = if h.is_of_device() { "device" } else { "cap" };
         let text = match h.limit.filter(|range| !range.is_known()) {
@@ -166,7 +164,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             if has_bars {
                 bar.paint(p, t, cell(rect, columns.bar));
             }
-            label::text_in_right(p, cell(rect, columns.peak), &size.figure(peak), Type::Mono, ink);
+            label::figure(p, cell(rect, columns.peak), &size.figure(peak), ink);
             let (face, colour) = match kind {
                 RowTone::Passes => (Type::Strong, t.text1),
                 RowTone::Fails => (Type::Body, t.red),
@@ -174,7 +172,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             };
             label::text_in_right(p, cell(rect, columns.outcome), outcome, face, colour);
             if let Some(r) = remedy {
-                let place = Rect::from_center_size(pos2(rect.right() - 20.0, rect.center().y), vec2(20.0, 20.0));
+                let place = Rect::from_center_size(rect.middle(rect.right() - 20.0), vec2(20.0, 20.0));
                 let mut child = ui.new_child(UiBuilder::new().id_salt(("copy", name)).max_rect(place));
                 if icon_button(&mut child, Icon::Copy, &format!("Copy {}", h.line(r))).clicked() {
                     cx.actions.send(Action::Copy(h.line(r)));
@@ -302,7 +300,7 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
     let t = cx.tokens;
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 22.0), Sense::hover());
     ui.painter().hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
-    let room = Rect::from_min_max(pos2(rect.left() + 16.0, rect.top()), pos2(rect.right() - 16.0, rect.bottom()));
+    let room = rect.shrink2(vec2(16.0, 0.0));
     label::text_in(ui.painter(), room, text, Type::Caption, t.text3);
     response.on_hover_text(text);
 }

@@ -1,8 +1,9 @@
 //! Positions of the parts of the autopsy: side by side in a wide pane, one under the other in a narrow one. Pure.
 
-use egui::{Rect, pos2, vec2};
+use egui::Rect;
 
 use super::segments::FEW;
+use crate::app::widgets::cut::Cut;
 
 /// From this width on the verdict has a column of its own.
 const WIDE: f32 = 860.0;
@@ -43,7 +44,7 @@ pub(super) struct Parts {
 pub(super) fn columns(pane: Rect) -> Option<(Rect, Rect)> {
     (pane.width() >= WIDE).then(|| {
         let x = pane.left() + 320.0f32.min(pane.width() * 0.4);
-        (Rect::from_min_max(pane.min, pos2(x, pane.bottom())), Rect::from_min_max(pos2(x + 1.0, pane.top()), pane.max))
+        (pane.with_max_x(x), pane.with_min_x(x + 1.0))
     })
 }
 
@@ -65,16 +66,16 @@ pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
     let beside = room.width() > SIDE_BY_SIDE;
     let least = if beside { TABLE } else { 2.0 * TABLE };
     let below = (seen - request - holes).max(least);
-    let strip = |top: f32, height: f32| Rect::from_min_size(pos2(room.left(), top), vec2(room.width(), height));
+    let strip = |top: f32, height: f32| room.down(top, top + height);
     let first = strip(room.top(), request);
     let second = strip(first.bottom(), holes);
     let rest = strip(second.bottom(), below);
     let (table, settings) = if beside {
         let x = (rest.left() + rest.width() * 0.58).round();
-        (Rect::from_min_max(rest.min, pos2(x, rest.bottom())), Rect::from_min_max(pos2(x + 1.0, rest.top()), rest.max))
+        (rest.with_max_x(x), rest.with_min_x(x + 1.0))
     } else {
         let y = (rest.top() + below * 0.5).round();
-        (Rect::from_min_max(rest.min, pos2(rest.right(), y)), Rect::from_min_max(pos2(rest.left(), y), rest.max))
+        (rest.with_max_y(y), rest.with_min_y(y))
     };
     let shown = |rect: Rect| (rect.height() > 0.0).then_some(rect);
     Parts { request: shown(first), holes: shown(second), table, settings, height: request + holes + below }
@@ -87,7 +88,7 @@ mod tests {
     const ALL: Wanted = Wanted { has_segments: true, has_holes: true, rows: 4, room_plan: 42.0 };
 
     fn pane(width: f32, height: f32) -> Rect {
-        Rect::from_min_size(pos2(10.0, 20.0), vec2(width, height))
+        Rect::from_min_size(egui::pos2(10.0, 20.0), egui::vec2(width, height))
     }
 
     #[test]

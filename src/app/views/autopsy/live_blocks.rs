@@ -16,8 +16,10 @@ use crate::app::state::selection::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::row::ListRow;
+use crate::app::widgets::row::{self, ListRow};
+use crate::app::widgets::table::captions;
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::roles::{ByRole, Role};
 use vramscope_core::diagnose::oom::age;
@@ -44,7 +46,7 @@ fn row(
     let p = ui.painter();
     let figures = 250.0f32.min(rect.width() * 0.5);
     let names = (rect.width() * 0.42).clamp(90.0, 340.0);
-    let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
+    let cell = |from: f32, to: f32| rect.across(from, to);
     // The line number at its end tells most.
     let room = cell(rect.left() + 16.0, rect.left() + names);
     label::text_in(p, room, &label::without_middle(p, name, Type::Mono, room.width()), Type::Mono, t.text1);
@@ -54,25 +56,18 @@ fn row(
     }
     let right = rect.right() - 16.0;
     let share = bytes as f64 / total.max(1) as f64 * 100.0;
-    label::text_in_right(p, cell(right - 52.0, right), &format!("{share:.1} %"), Type::Mono, t.text2);
-    label::text_in_right(p, cell(right - 150.0, right - 60.0), &Bytes(bytes).to_string(), Type::Mono, t.text1);
-    label::text_in_right(p, cell(right - figures + 16.0, right - 158.0), &count(blocks), Type::Mono, t.text3);
+    label::figure(p, cell(right - 52.0, right), &format!("{share:.1} %"), t.text2);
+    label::figure(p, cell(right - 150.0, right - 60.0), &Bytes(bytes).to_string(), t.text1);
+    label::figure(p, cell(right - figures + 16.0, right - 158.0), &count(blocks), t.text3);
     response
 }
 
 /// The captions of the columns of [`row`].
-fn head(ui: &mut Ui, cx: &ViewContext<'_>, name: &str) {
-    let t = cx.tokens;
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
-    let p = ui.painter();
-    let until =
-        |right: f32| egui::Rect::from_min_max(egui::pos2(rect.left() + 16.0, rect.top()), egui::pos2(right, rect.bottom()));
-    let right = rect.right() - 16.0;
-    label::text_in(p, until(right), name, Type::Caption, t.text3);
-    for (caption, at) in [("share", right), ("live", right - 60.0), ("blocks", right - 158.0)] {
-        label::text_in_right(p, until(at), caption, Type::Caption, t.text3);
-    }
-    p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+fn head(ui: &mut Ui, name: &str) {
+    let rect = row::line(ui, ROW);
+    let until = |end: f32| rect.inset(16.0, 0.0, end, 0.0);
+    let figures = [("share", 16.0), ("live", 76.0), ("blocks", 174.0)].map(|(caption, end)| (caption, until(end), true));
+    captions(ui, rect, [(name, until(16.0), false)].into_iter().chain(figures));
 }
 
 /// Live memory by the place in the code that asked for it.
@@ -83,7 +78,7 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         return;
     }
     let total: u64 = found.iter().map(|l| l.bytes).sum();
-    head(ui, cx, "allocated at");
+    head(ui, "allocated at");
     ScrollArea::vertical().id_salt("live by stack").auto_shrink(false).show_rows(ui, ROW, found.len(), |ui, rows| {
         for i in rows {
             let l = found[i];
@@ -153,7 +148,7 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let (device, tables, state) = (cx.data.device(), &cx.data.tables, &case.state);
     let greatest = case.largest.first().map_or(1, |&i| state.blocks[i].size).max(1);
     let columns = |rect: egui::Rect| {
-        let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
+        let cell = |from: f32, to: f32| rect.across(from, to);
         let wide = (rect.width() * 0.22).clamp(90.0, 200.0);
         let (left, right) = (rect.left() + 16.0, rect.right() - 16.0);
         let more = cell(right - wide, right);
@@ -162,18 +157,10 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         let bar = cell(left + wide + 8.0, size.left() - 12.0);
         [cell(left, left + wide), bar, size, age, more]
     };
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
-    let p = ui.painter();
+    let rect = row::line(ui, ROW);
     let at = columns(rect);
     let place = if cx.data.names.is_empty() { "block" } else { "allocated at" };
-    for (i, caption) in [place, "", "size", "age", ""].into_iter().enumerate() {
-        if matches!(i, 2 | 3) {
-            label::text_in_right(p, at[i], caption, Type::Caption, t.text3);
-        } else {
-            label::text_in(p, at[i], caption, Type::Caption, t.text3);
-        }
-    }
-    p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    captions(ui, rect, [(place, at[0], false), ("size", at[2], true), ("age", at[3], true)]);
     ScrollArea::vertical().id_salt("largest blocks").auto_shrink(false).show_rows(ui, ROW, case.largest.len(), |ui, rows| {
         for i in rows {
             let block = &state.blocks[case.largest[i]];
@@ -189,9 +176,9 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
                 let colour = cx.colours.of(cx.data, block.lifetime, state.event, t);
                 Bar::new(greatest as f64).part(block.size as f64, colour).paint(p, t, at[1]);
             }
-            label::text_in_right(p, at[2], &Bytes(block.size).to_string(), Type::Mono, t.text1);
+            label::figure(p, at[2], &Bytes(block.size).to_string(), t.text1);
             let age = age(device, &tables.lifetimes, block.lifetime, state.event);
-            label::text_in_right(p, at[3], &age.to_string(), Type::Mono, t.text2);
+            label::figure(p, at[3], &age.to_string(), t.text2);
             label::text_in(p, at[4], &more.join(" \u{b7} "), Type::Caption, t.text3);
             let response = match cx.data.recording.addresses().is_known() {
                 true => response.on_hover_text(Address(block.address).to_string()),
@@ -230,7 +217,7 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
         return;
     }
     let greatest = held[rows[0].index()].bytes;
-    head(ui, cx, "role");
+    head(ui, "role");
     ScrollArea::vertical().id_salt("live by role").auto_shrink([false, true]).show(ui, |ui| {
         for role in &rows {
             let c = held[role.index()];

@@ -27,8 +27,8 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::segmented;
-use crate::app::widgets::pane;
-use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::cut::Cut;
+use crate::app::widgets::pane::{self, PaneHeader};
 use crate::app::widgets::{anchor, label, term};
 use case::{Case, CaseKind};
 use vramscope_core::anatomy::roles::ByRole;
@@ -257,7 +257,7 @@ impl AutopsyView {
             room_plan: room_plan.as_ref().map_or(4.0, |plan| plan.height()),
         };
         let parts = layout::parts(room, seen, wanted);
-        ui.allocate_rect(Rect::from_min_size(room.min, egui::vec2(room.width(), parts.height)), egui::Sense::hover());
+        ui.allocate_rect(room.lines(0.0, parts.height), egui::Sense::hover());
         if let Some(request) = parts.request {
             pane::inside(ui, request, "request", |ui| {
                 let is_failure = matches!(case.kind, CaseKind::Failure(_));

@@ -5,8 +5,10 @@ use egui::{ScrollArea, Sense, Ui, vec2};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
-use crate::app::widgets::label;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::table::captions;
+use crate::app::widgets::{label, row};
 use vramscope_core::diagnose::oom::{Autopsy, Fits, Part};
 use vramscope_core::units::{Bytes, count};
 
@@ -21,27 +23,19 @@ pub(super) fn parts(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     ui.add_space(8.0);
     PaneHeader::new("The request in parts").caption("one after the other, each on its own").show(ui, |_| {});
     let columns = |rect: egui::Rect| {
-        let cell = |from: f32, to: f32| egui::Rect::from_min_max(egui::pos2(from, rect.top()), egui::pos2(to, rect.bottom()));
-        let (left, right) = (rect.left() + 16.0, rect.right() - 16.0);
-        let outcome = cell(right - 168.0, right);
-        let size = cell(outcome.left() - 90.0, outcome.left() - 12.0);
-        [cell(left, left + 56.0), cell(left + 64.0, size.left() - 12.0), size, outcome]
+        let outcome = rect.across(rect.right() - 184.0, rect.right() - 16.0);
+        let size = rect.across(outcome.left() - 90.0, outcome.left() - 12.0);
+        [rect.cell(16.0, 72.0), rect.across(rect.left() + 80.0, size.left() - 12.0), size, outcome]
     };
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
-    let at = columns(rect);
-    let p = ui.painter();
-    label::text_in(p, at[0], "parts", Type::Caption, t.text3);
+    let rect = row::line(ui, ROW);
+    let [parts, bar, each, outcome] = columns(rect);
     let most = Bytes(a.most_free());
     let marks = match a.device_free_known() {
         Some(free) => format!("marks: {} free, {most} at most", Bytes(free)),
         None => format!("mark: {most} at most"),
     };
-    if label::width(p, &marks, Type::Caption) <= at[1].width() {
-        label::text_in(p, at[1], &marks, Type::Caption, t.text3);
-    }
-    label::text_in_right(p, at[2], "each", Type::Caption, t.text3);
-    label::text_in_right(p, at[3], "outcome", Type::Caption, t.text3);
-    p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+    let marks = if label::width(ui.painter(), &marks, Type::Caption) <= bar.width() { marks.as_str() } else { "" };
+    captions(ui, rect, [("parts", parts, false), (marks, bar, false), ("each", each, true), ("outcome", outcome, true)]);
     let greatest = a.requested.max(1) as f64;
     ScrollArea::vertical().id_salt("parts").auto_shrink(false).show(ui, |ui| {
         for Part { parts, bytes, fits } in a.parts.iter().copied() {
@@ -68,7 +62,7 @@ pub(super) fn parts(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
                 }
                 bar.paint(p, t, at[1]);
             }
-            label::text_in_right(p, at[2], &Bytes(bytes).to_string(), Type::Mono, ink);
+            label::figure(p, at[2], &Bytes(bytes).to_string(), ink);
             let face = if fits == Fits::AsItWas { Type::Strong } else { Type::Body };
             label::text_in_right(p, at[3], outcome, face, ink);
         }

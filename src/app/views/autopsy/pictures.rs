@@ -5,12 +5,11 @@ use egui::{Align2, Rect, Sense, Ui, pos2, vec2};
 use super::case::{Case, CaseKind};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::axis;
-use crate::app::widgets::label;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::term;
-use crate::app::widgets::term::Term;
+use crate::app::widgets::term::{self, Term};
 use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{axis, label};
 use vramscope_core::diagnose::fragmentation::Holes;
 use vramscope_core::diagnose::oom::{Autopsy, Closest, RoomFrom};
 use vramscope_core::units::{Bytes, counted};
@@ -41,6 +40,24 @@ struct BarRow {
     figure: String,
     note: String,
     fill: Fill,
+}
+
+/// What of the free memory counts for one block.
+const LARGEST: &str = "all that one block can use";
+
+impl BarRow {
+    /// With its bytes told at the right.
+    fn new(name: &'static str, detail: impl Into<String>, bytes: u64, fill: Fill) -> Self {
+        Self { name, detail: detail.into(), bytes, figure: Bytes(bytes).to_string(), note: String::new(), fill }
+    }
+
+    fn figure(self, figure: impl Into<String>) -> Self {
+        Self { figure: figure.into(), ..self }
+    }
+
+    fn note(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
 }
 
 /// Bars on one scale: the request, all holes end to end, the largest hole, the room for one more segment; without a failure
@@ -89,37 +106,23 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
         &a.holes,
         "only for requests of other streams, sizes or pools",
     );
+    let name = if a.limit.is_some() { "Room under the cap" } else { "Free on the device" };
+    let detail = "for one more segment";
+    // Of a full device the bar above says it.
+    let note = if a.is_simply_full() { String::new() } else { room_text };
+    let room_row = if a.limit.is_none() && a.device_free_known().is_none() {
+        device_row(a)
+    } else if is_span {
+        let most = a.room_below();
+        BarRow::new(name, detail, most, Fill::RoomFrom(room)).figure(format!("under {}", Bytes(most))).note(note)
+    } else {
+        BarRow::new(name, detail, room, Fill::Room).note(note)
+    };
     let mut rows = vec![
-        BarRow {
-            name: "The request",
-            detail: "one block".to_owned(),
-            bytes: a.requested,
-            figure: Bytes(a.requested).to_string(),
-            note: String::new(),
-            fill: Fill::Request,
-        },
+        BarRow::new("The request", "one block", a.requested, Fill::Request),
         holes_row(&a.holes, spare),
-        BarRow {
-            name: "The largest hole",
-            detail: "all that one block can use".to_owned(),
-            bytes: a.holes.largest,
-            figure: Bytes(a.holes.largest).to_string(),
-            note: too_small,
-            fill: Fill::Hole,
-        },
-        if a.limit.is_none() && a.device_free_known().is_none() {
-            device_row(a)
-        } else {
-            BarRow {
-                name: if a.limit.is_some() { "Room under the cap" } else { "Free on the device" },
-                detail: "for one more segment".to_owned(),
-                bytes: if is_span { a.room_below() } else { room },
-                figure: if is_span { format!("under {}", Bytes(a.room_below())) } else { Bytes(room).to_string() },
-                // Of a full device the bar above says it.
-                note: if a.is_simply_full() { String::new() } else { room_text },
-                fill: if is_span { Fill::RoomFrom(room) } else { Fill::Room },
-            }
-        },
+        BarRow::new("The largest hole", LARGEST, a.holes.largest, Fill::Hole).note(too_small),
+        room_row,
     ];
     with_elsewhere(&mut rows, elsewhere);
     rows
@@ -135,37 +138,19 @@ fn with_elsewhere(rows: &mut Vec<BarRow>, elsewhere: Option<BarRow>) {
 
 /// Free memory that such a request is never served from, where it is more than that which it is.
 fn elsewhere_row(bytes: u64, own: &Holes, note: &str) -> Option<BarRow> {
-    (bytes > own.bytes).then(|| BarRow {
-        name: "Free in other pools",
-        detail: "of no use to it".to_owned(),
-        bytes,
-        figure: Bytes(bytes).to_string(),
-        note: note.to_owned(),
-        fill: Fill::Others,
-    })
+    (bytes > own.bytes).then(|| BarRow::new("Free in other pools", "of no use to it", bytes, Fill::Others).note(note))
 }
 
 /// All the device has, where the source does not tell what of it was free.
 fn device_row(a: &Autopsy) -> BarRow {
-    BarRow {
-        name: if a.capacity.is_some() { "The whole device" } else { "Free on the device" },
-        detail: "what was free is unknown".to_owned(),
-        bytes: a.capacity.unwrap_or(0),
-        figure: a.capacity.map_or("not recorded".to_owned(), |all| Bytes(all).to_string()),
-        note: String::new(),
-        fill: Fill::Room,
-    }
+    let name = if a.capacity.is_some() { "The whole device" } else { "Free on the device" };
+    let row = BarRow::new(name, "what was free is unknown", a.capacity.unwrap_or(0), Fill::Room);
+    if a.capacity.is_some() { row } else { row.figure("not recorded") }
 }
 
 fn holes_row(holes: &Holes, note: String) -> BarRow {
-    BarRow {
-        name: "All free memory",
-        detail: format!("{}, end to end", counted(holes.count, "hole", "holes")),
-        bytes: holes.bytes,
-        figure: Bytes(holes.bytes).to_string(),
-        note,
-        fill: Fill::Holes,
-    }
+    let detail = format!("{}, end to end", counted(holes.count, "hole", "holes"));
+    BarRow::new("All free memory", detail, holes.bytes, Fill::Holes).note(note)
 }
 
 fn peak_rows(c: &Closest) -> Vec<BarRow> {
@@ -174,47 +159,23 @@ fn peak_rows(c: &Closest) -> Vec<BarRow> {
         (true, false) => "at most: what others held is not recorded",
         (false, _) => "a larger one needed more from the device",
     };
-    let mut rows = vec![
-        BarRow {
-            name: "Largest that fits",
-            detail: "as one request".to_owned(),
-            bytes: c.largest_served,
-            figure: Bytes(c.largest_served).to_string(),
-            note: served.to_owned(),
-            fill: Fill::Room,
-        },
-        holes_row(&c.holes, String::new()),
-        BarRow {
-            name: "The largest hole",
-            detail: "all that one block can use".to_owned(),
-            bytes: c.holes.largest,
-            figure: Bytes(c.holes.largest).to_string(),
-            note: String::new(),
-            fill: Fill::Hole,
-        },
-    ];
     let elsewhere = match &c.stream {
         Some(s) if s.others.bytes > 0 => format!("{} of it on other streams than {}", Bytes(s.others.bytes), s.name),
         _ => "requests of other sizes or pools are served from it".to_owned(),
     };
-    rows.push(match c.room {
-        Some(room) => BarRow {
-            name: if room.from == RoomFrom::Cap { "Room under the cap" } else { "Free on the device" },
-            detail: "for more segments".to_owned(),
-            bytes: room.bytes,
-            figure: Bytes(room.bytes).to_string(),
-            note: String::new(),
-            fill: Fill::Room,
+    let left = |name, bytes| BarRow::new(name, "for more segments", bytes, Fill::Room);
+    let mut rows = vec![
+        BarRow::new("Largest that fits", "as one request", c.largest_served, Fill::Room).note(served),
+        holes_row(&c.holes, String::new()),
+        BarRow::new("The largest hole", LARGEST, c.holes.largest, Fill::Hole),
+        match c.room {
+            Some(room) if room.from == RoomFrom::Cap => left("Room under the cap", room.bytes),
+            Some(room) => left("Free on the device", room.bytes),
+            None => left("Free on the device", 0)
+                .figure("not recorded")
+                .note("neither the cap nor the size of the device is in the file"),
         },
-        None => BarRow {
-            name: "Free on the device",
-            detail: "for more segments".to_owned(),
-            bytes: 0,
-            figure: "not recorded".to_owned(),
-            note: "neither the cap nor the size of the device is in the file".to_owned(),
-            fill: Fill::Room,
-        },
-    });
+    ];
     with_elsewhere(&mut rows, elsewhere_row(c.all_holes.bytes.saturating_sub(c.holes.bytes), &c.holes, &elsewhere));
     rows
 }
@@ -227,7 +188,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     let rest = rows.iter().filter(|r| !matches!(r.fill, Fill::Room | Fill::RoomFrom(_))).map(|r| r.bytes).max().unwrap_or(0);
     let all = rows.iter().map(|r| r.bytes).max().unwrap_or(0);
     let greatest = (if rest == 0 { all } else { all.min(rest.saturating_mul(2)).max(rest) }).max(1) as f64 * 1.08;
-    let plot = Rect::from_min_max(pos2(rect.left() + 168.0, rect.top() + 10.0), pos2(rect.right() - 130.0, rect.bottom() - 24.0));
+    let plot = rect.inset(168.0, 10.0, 130.0, 24.0);
     if plot.width() < 80.0 || plot.height() < 60.0 {
         return;
     }
@@ -236,7 +197,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     let bar_height = (pitch * 0.58).clamp(10.0, 34.0);
     let place = |i: usize, from: f64, to: f64| {
         let y = plot.top() + pitch * i as f32 + (pitch - bar_height) / 2.0;
-        Rect::from_min_max(pos2(scale.at(from.min(greatest)), y), pos2(scale.at(to.min(greatest)), y + bar_height))
+        Rect::from_x_y_ranges(scale.at(from.min(greatest))..=scale.at(to.min(greatest)), y..=y + bar_height)
     };
     let mut batch = Batch::new(&painter).hatch_origin(rect.min);
     let ticks = axis::byte_ticks(0.0, greatest, axis::most_across(plot.width()));
@@ -268,13 +229,8 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         batch.dashed_vline(scale.at(mark as f64), egui::Rangef::new(from, plot.bottom()), 1.0, (4.0, 3.0), t.red);
     }
     batch.paint(&painter);
-    ticks.paint_across(
-        &painter,
-        t,
-        &scale,
-        Rect::from_min_max(plot.left_bottom() + vec2(0.0, 4.0), plot.right_bottom() + vec2(0.0, 20.0)),
-        axis::UnitAt::Last,
-    );
+    let strip = plot.down(plot.bottom() + 4.0, plot.bottom() + 20.0);
+    ticks.paint_across(&painter, t, &scale, strip, axis::UnitAt::Last);
     for (i, row) in rows.iter().enumerate() {
         let y = place(i, 0.0, 0.0).center().y;
         // Rows too low for two lines keep the name.

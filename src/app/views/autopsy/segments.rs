@@ -11,9 +11,10 @@ use crate::app::views::ViewContext;
 use crate::app::views::block_name::block_name;
 use crate::app::views::stack_cells::shorten_place;
 use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::label;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{label, row};
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
@@ -131,7 +132,7 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     let write = |ui: &mut Ui, width: f32, swatch: Option<Swatch>, name: &str, whole: &str| {
         let (rect, response) = ui.allocate_exact_size(vec2(width, 16.0), Sense::hover());
         let left = swatch.map_or(rect.left(), |swatch| swatch.paint(ui.painter(), t, rect.left_center()).right() + 6.0);
-        label::text_in(ui.painter(), Rect::from_min_max(pos2(left, rect.top()), rect.max), name, Type::Caption, t.text2);
+        label::text_in(ui.painter(), rect.with_min_x(left), name, Type::Caption, t.text2);
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, whole));
         response.on_hover_text(whole);
     };
@@ -204,7 +205,7 @@ pub(super) fn mark_going(batch: &mut Batch, t: &Tokens, block: Rect) {
         batch.outline(block.shrink(0.5), 1.0, t.s1);
         batch.outline(block.expand(1.0), 1.5, t.accent);
     } else {
-        batch.rect(Rect::from_min_max(pos2(block.left(), block.bottom() - 3.0), block.max), t.accent);
+        batch.rect(block.with_min_y(block.bottom() - 3.0), t.accent);
     }
 }
 
@@ -215,7 +216,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
     let order = &case.drawn;
     let full = ui.available_rect_before_wrap();
     let plan_height = room_plan.as_ref().map_or(4.0, PlanText::height);
-    let list = Rect::from_min_max(full.min, pos2(full.right(), full.bottom() - plan_height));
+    let list = full.with_max_y(full.bottom() - plan_height);
     if order.is_empty() {
         let line = Rect::from_min_max(full.min + vec2(16.0, 8.0), pos2(full.right() - 16.0, full.top() + 28.0));
         label::text_in(ui.painter(), line, "Nothing was reserved yet that such a request is served from.", Type::Body, t.text2);
@@ -239,9 +240,8 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
     ScrollArea::vertical().id_salt("holes").auto_shrink(false).show_viewport(&mut child, |ui, view| {
         let pitch = row_height + gap;
         let height = pitch * order.len() as f32 + 8.0;
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::click());
-        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Segments with their holes"));
-        let plot = Rect::from_min_max(pos2(rect.left() + 168.0, rect.top() + 6.0), pos2(rect.right() - 130.0, rect.bottom()));
+        let (rect, response) = row::clicked(ui, height, egui::Role::Canvas, || "Segments with their holes");
+        let plot = rect.inset(168.0, 6.0, 130.0, 0.0);
         let scale = Scale::horizontal(0.0, widest, plot.x_range());
         let painter = ui.painter().clone();
         let mut batch = Batch::new(&painter).hatch_origin(rect.min);
@@ -258,10 +258,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
             let (mut live, mut free) = ((0u64, 0u64), 0u64);
             for (at, block) in (segment.blocks.start as usize..).zip(state.blocks_of(segment)) {
                 let from = (block.address - segment.address) as f64;
-                let r = Rect::from_min_max(
-                    pos2(scale.at(from), top),
-                    pos2(scale.at(from + block.size as f64) - 1.0, top + row_height),
-                );
+                let r = Rect::from_x_y_ranges(scale.at(from)..=scale.at(from + block.size as f64) - 1.0, top..=top + row_height);
                 if block.state == BlockState::Inactive {
                     free += block.size;
                     batch.hole(r, t.s2, t.hatch, t.line2);
@@ -346,10 +343,8 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         }
     });
     if let Some(PlanText { galley, text, search, left }) = room_plan {
-        let strip = Rect::from_min_max(
-            pos2(full.left() + left, full.bottom() - plan_height + 4.0),
-            pos2(full.right() - 16.0, full.bottom()),
-        );
+        let strip =
+            Rect::from_x_y_ranges(full.left() + left..=full.right() - 16.0, full.bottom() - plan_height + 4.0..=full.bottom());
         let bar = Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y));
         ui.painter().rect_filled(bar, 0.0, t.accent);
         ui.painter().galley(strip.min, galley, t.text1);

@@ -15,11 +15,12 @@ use crate::app::views::ViewContext;
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::button::{external_link, icon_button};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{PaneHeader, padded, section};
-use crate::app::widgets::row::KeyValue;
+use crate::app::widgets::row::{self, KeyValue};
 use crate::app::widgets::{label, term};
 use vramscope_core::anatomy::Composition;
 use vramscope_core::diagnose::oom::{
@@ -320,12 +321,10 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
             Some(false) => (Icon::Cross, if test.decides { t.red } else { t.text3 }),
             None => (Icon::Help, t.text3),
         };
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), egui::Sense::hover());
-        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, test.what));
+        let (rect, response) = row::told(ui, 24.0, egui::Role::Label, || test.what);
         term::explain_label(&response, test.what);
-        icon.paint(ui.painter(), egui::pos2(rect.left() + 22.0, rect.center().y), 12.0, icon_colour);
-        let room =
-            egui::Rect::from_min_max(egui::pos2(rect.left() + 36.0, rect.top()), egui::pos2(rect.right() - 16.0, rect.bottom()));
+        icon.paint(ui.painter(), rect.middle(rect.left() + 22.0), 12.0, icon_colour);
+        let room = rect.inset(36.0, 0.0, 16.0, 0.0);
         let is_span = test.what == "room under the cap" && a.limit.is_some_and(|cap| !cap.is_known());
         let figure = match test.holds {
             None if test.what == "room under the cap" => "no cap known".to_owned(),
@@ -337,7 +336,7 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         // Red is for tests that failed, not for those that hold or are unknown.
         let ink = if test.decides && test.holds == Some(false) { t.red } else { t.text1 };
         let value = label::text_in_right(ui.painter(), room, &figure, Type::Mono, ink);
-        let room = egui::Rect::from_min_max(room.min, egui::pos2(value.left() - 8.0, room.bottom()));
+        let room = room.with_max_x(value.left() - 8.0);
         let face = if test.decides { Type::Strong } else { Type::Body };
         label::text_in(ui.painter(), room, test.what, face, if test.decides { t.text1 } else { t.text2 });
     }

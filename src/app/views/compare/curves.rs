@@ -11,14 +11,13 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::axis;
-use crate::app::widgets::axis::UnitAt;
+use crate::app::widgets::axis::{self, UnitAt};
 use crate::app::widgets::chip::{Swatch, paint_marker_label};
-use crate::app::widgets::label;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
-use crate::app::widgets::pane;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::steps::{kind, number};
 use vramscope_core::tables::{Cell, Quantity};
 use vramscope_core::units::{Bytes, count};
@@ -307,7 +306,7 @@ pub(super) fn show(
 ) {
     let t = cx.tokens;
     let area = ui.max_rect();
-    let plot = Rect::from_min_max(area.min + vec2(84.0, 40.0), area.max - vec2(18.0, 12.0));
+    let plot = area.inset(84.0, 40.0, 18.0, 12.0);
     if plot.width() < 40.0 || plot.height() < 40.0 {
         return;
     }
@@ -356,7 +355,7 @@ pub(super) fn show(
         paint_marker_label(&painter, t, pos2(foot, plot.top()), name);
     }
     up.paint_down(&painter, t, &y, plot.left() - 8.0, plot.y_range(), UnitAt::First);
-    let strip = Rect::from_min_max(pos2(plot.left(), area.top()), pos2(plot.right(), plot.top() - 16.0));
+    let strip = plot.down(area.top(), plot.top() - 16.0);
     across.paint_across(&painter, t, &numbered, strip, UnitAt::First);
     legend(&painter, t, compared, &lines, pos2(plot.left() + 10.0, plot.top() + 14.0), inks);
     if let Some(at) = response.hover_pos() {

@@ -1,6 +1,6 @@
 //! Rows of Compare, their order, and the words for them. Pure.
 
-use egui::{Rect, pos2};
+use egui::Rect;
 
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::diff::{Comparison, Group, Held, Parts, Purpose, Row};
@@ -45,10 +45,10 @@ pub(super) fn areas(pane: Rect) -> (Rect, Rect) {
     if pane.width() >= 760.0 {
         let left = (pane.width() * 0.285).clamp(300.0, 452.0);
         let x = pane.left() + left;
-        (Rect::from_min_max(pane.min, pos2(x, pane.bottom())), Rect::from_min_max(pos2(x + 1.0, pane.top()), pane.max))
+        (pane.with_max_x(x), pane.with_min_x(x + 1.0))
     } else {
         let y = pane.top() + (pane.height() * 0.42).min(260.0);
-        (Rect::from_min_max(pane.min, pos2(pane.right(), y)), Rect::from_min_max(pos2(pane.left(), y + 1.0), pane.max))
+        (pane.with_max_y(y), pane.with_min_y(y + 1.0))
     }
 }
 
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn a_narrow_pane_puts_the_table_under_the_summary() {
-        let wide = areas(Rect::from_min_max(pos2(0.0, 0.0), pos2(1600.0, 400.0)));
+        let wide = areas(Rect::from_min_max(egui::Pos2::ZERO, egui::pos2(1600.0, 400.0)));
         assert!(wide.0.right() < wide.1.left() && wide.0.width() == 452.0);
-        let narrow = areas(Rect::from_min_max(pos2(0.0, 0.0), pos2(500.0, 600.0)));
+        let narrow = areas(Rect::from_min_max(egui::Pos2::ZERO, egui::pos2(500.0, 600.0)));
         assert!(narrow.0.bottom() < narrow.1.top());
     }
 }

@@ -17,12 +17,11 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
 use crate::app::state::compared::Source;
 use crate::app::state::view_kind::ViewKind;
-use crate::app::widgets::button;
-use crate::app::widgets::button::Push;
+use crate::app::widgets::button::{self, Push};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane;
 use curves::Align;
 use layout::Order;
-use vramscope_core::diagnose::source_limits::no_history;
 
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Compare,
@@ -135,7 +134,7 @@ impl View for CompareView {
         let (left, right) = layout::areas(pane_rect);
         pane::inside(ui, left, "summary", |ui| side::show(ui, cx, &compared, self.why(cx)));
         let between = if left.right() < right.left() {
-            Rect::from_min_max(egui::pos2(left.right(), left.top()), egui::pos2(right.left(), left.bottom()))
+            left.across(left.right(), right.left())
         } else {
             Rect::from_min_max(left.left_bottom(), right.right_top())
         };
@@ -174,9 +173,7 @@ impl CompareView {
             return;
         }
         if events == 0 {
-            let sentence = "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(ui, "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:");
             return;
         }
         let Some(table) = cx.comparing.steps(&cx.here()) else {

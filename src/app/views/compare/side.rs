@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Color32, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, vec2};
 
 use super::layout;
 use crate::app::data::colours::role_paint;
@@ -12,8 +12,9 @@ use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{label, pane, row};
 use vramscope_core::compare::diff::{Held, purpose_is_probable};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, counted};
 
@@ -70,11 +71,10 @@ fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     ui.add_space(10.0);
     let text = layout::signed(compared.diff.change());
     let beside = layout::beside(&compared.diff, &compared.groups);
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("Change from A to B: {text}, {beside}")));
+    let (rect, _) = row::told(ui, 32.0, Role::Label, || format!("Change from A to B: {text}, {beside}"));
     let inner = rect.shrink2(vec2(PAD, 0.0));
     let big = label::text_in(ui.painter(), inner, &text, Type::Display, t.text1);
-    let room = Rect::from_min_max(pos2(big.right() + 16.0, inner.top()), inner.max);
+    let room = inner.with_min_x(big.right() + 16.0);
     if label::width(ui.painter(), &beside, Type::Body) <= room.width() {
         label::text_in(ui.painter(), room.translate(vec2(0.0, 2.0)), &beside, Type::Body, t.text2);
     } else {
@@ -100,7 +100,7 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
             let bytes = if which == 0 { x.1.bytes } else { x.2.bytes };
             bar = bar.part(bytes as f64, role_paint(x.0).colour(t));
         }
-        bar.paint(ui.painter(), t, Rect::from_min_max(pos2(inner.left() + 24.0, inner.top()), inner.max));
+        bar.paint(ui.painter(), t, inner.with_min_x(inner.left() + 24.0));
         response.on_hover_text(format!("{name} is {title}: {}", Bytes(if which == 0 { c.a.bytes } else { c.b.bytes })));
     }
     ui.add_space(6.0);
@@ -120,28 +120,26 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
 
 /// A row: swatch, name, three figures.
 fn figures(ui: &mut Ui, t: &Tokens, swatch: Option<Swatch>, name: &str, texts: [&str; 3], inks: [Color32; 3], kind: Type) {
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-    response
-        .widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}: A {}, B {}, {}", texts[0], texts[1], texts[2])));
+    let (rect, _) = row::told(ui, 20.0, Role::Label, || format!("{name}: A {}, B {}, {}", texts[0], texts[1], texts[2]));
     let inner = rect.shrink2(vec2(PAD, 0.0));
     let p = ui.painter();
     let column = ((inner.width() - 110.0) / 3.0).clamp(52.0, 92.0);
     for (i, (text, ink)) in texts.iter().zip(inks).enumerate() {
         let right = inner.right() - column * (2 - i) as f32;
-        let cell = Rect::from_min_max(pos2(right - column + 6.0, inner.top()), pos2(right, inner.bottom()));
+        let cell = inner.across(right - column + 6.0, right);
         label::text_in_right(p, cell, text, kind, ink);
     }
     let mut left = inner.left();
     if let Some(swatch) = swatch {
         left = swatch.paint(p, t, inner.left_center()).right() + 6.0;
     }
-    let room = Rect::from_min_max(pos2(left, inner.top()), pos2(inner.right() - 3.0 * column, inner.bottom()));
+    let room = inner.across(left, inner.right() - 3.0 * column);
     label::text_in(p, room, name, Type::Body, t.text1);
 }
 
 /// One bar in three parts, and their figures.
 fn parts(ui: &mut Ui, t: &Tokens, names: [&str; 3], bytes: [u64; 3], notes: [String; 3]) {
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 22.0), Sense::hover());
+    let rect = row::line(ui, 22.0);
     let area = Rect::from_center_size(rect.center(), vec2(rect.width() - 2.0 * PAD, 16.0));
     let whole = bytes.iter().sum::<u64>().max(1) as f64;
     let swatches = [Swatch::Outline(t.text2), Swatch::Fill(t.other), Swatch::Fill(t.text2)];
@@ -149,7 +147,7 @@ fn parts(ui: &mut Ui, t: &Tokens, names: [&str; 3], bytes: [u64; 3], notes: [Str
     let mut x = area.left();
     for (swatch, b) in swatches.iter().zip(bytes) {
         let width = (b as f64 / whole * f64::from(area.width())) as f32;
-        let part = Rect::from_min_max(pos2(x, area.top()), pos2((x + width - 1.0).max(x), area.bottom()));
+        let part = area.across(x, (x + width - 1.0).max(x));
         match swatch {
             Swatch::Fill(colour) => batch.rect(part, *colour),
             Swatch::Outline(colour) if part.width() >= 1.0 => batch.outline(part, 1.0, *colour),
@@ -165,11 +163,11 @@ fn parts(ui: &mut Ui, t: &Tokens, names: [&str; 3], bytes: [u64; 3], notes: [Str
         let inner = rect.shrink2(vec2(PAD, 0.0));
         let p = ui.painter();
         let swatch = swatches[i].paint(p, t, inner.left_center());
-        label::text_in(p, Rect::from_min_max(pos2(swatch.right() + 6.0, inner.top()), inner.max), names[i], Type::Body, t.text1);
-        label::text_in_right(p, inner, &size, Type::Mono, t.text1);
+        label::text_in(p, inner.with_min_x(swatch.right() + 6.0), names[i], Type::Body, t.text1);
+        label::figure(p, inner, &size, t.text1);
         if inner.width() >= 300.0 {
-            let before = Rect::from_min_max(inner.min, pos2(inner.right() - 92.0, inner.bottom()));
-            label::text_in_right(p, before, &notes[i], Type::Mono, t.text3);
+            let before = inner.with_max_x(inner.right() - 92.0);
+            label::figure(p, before, &notes[i], t.text3);
         } else {
             response.on_hover_text(&notes[i]);
         }

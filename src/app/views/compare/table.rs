@@ -17,10 +17,9 @@ use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::label;
-use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{label, pane};
 use vramscope_core::compare::diff::{Group, Held, purpose_words, purposes_text};
 use vramscope_core::model::StackTable;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
@@ -84,7 +83,7 @@ impl CompareView {
         // Whole rows under the header: what is cut in half cannot be read.
         let high = ui.max_rect().height() - footer;
         let high = if (rows.len() + 1) as f32 * ROW > high && high > 3.0 * ROW { (high / ROW).floor() * ROW } else { high };
-        let body = Rect::from_min_max(ui.max_rect().min, pos2(ui.max_rect().right(), ui.max_rect().top() + high));
+        let body = ui.max_rect().with_max_y(ui.max_rect().top() + high);
         let greatest = self.rows.greatest as f64;
         let mut table = Table::new("changes", &columns).selected(selected);
         if let Some(column) = sorted {
@@ -115,25 +114,19 @@ impl CompareView {
                     };
                     let colour = if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) };
                     for &(column, cell) in cells {
-                        let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                        let figure = |text: &str, ink| label::figure(p, cell, text, ink);
                         let mib = |n| size.figure(n);
                         match column {
                             0 => {
                                 let swatch = swatch(g, t, is_lit).paint(p, t, cell.left_center());
-                                let room = Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max);
-                                names.allocated_in.paint(p, t, room, names.called_from.is_none());
+                                let room = cell.with_min_x(swatch.right() + 6.0);
+                                names.paint_first(p, t, room);
                             }
-                            1 => {
-                                if let Some(own) = &names.called_from {
-                                    own.paint(p, t, cell, true);
-                                }
-                            }
+                            1 => names.paint_caller(p, t, cell),
                             2 => {
                                 figure(&mib(a), if is_lit { t.text2 } else { t.text3 });
                             }
-                            3 => {
-                                figure(&mib(b), quiet);
-                            }
+                            3 => figure(&mib(b), quiet),
                             4 => {
                                 // Equal sums of blocks without a stack are no sign that they are the same.
                                 let is_known = change != 0 || g.is_comparable(&compared.diff) || compared.diff.alike_in(g) == b;
@@ -156,10 +149,8 @@ impl CompareView {
                                     let right = bar.end(cell, amount).x;
                                     let mut batch = crate::app::widgets::mesh::Batch::new(p);
                                     let y = cell.center().y;
-                                    let part = Rect::from_min_max(
-                                        pos2(cell.left(), y - 5.0),
-                                        pos2(right.max(cell.left() + 2.0), y + 5.0),
-                                    );
+                                    let part =
+                                        Rect::from_x_y_ranges(cell.left()..=right.max(cell.left() + 2.0), y - 5.0..=y + 5.0);
                                     batch.outline(part, 1.0, colour);
                                     batch.paint(p);
                                 }

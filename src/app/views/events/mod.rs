@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Painter, Rect, Role, Sense, Ui, WidgetInfo};
 
 use super::query_field::QueryField;
 use super::query_help::QueryWords;
@@ -14,12 +14,14 @@ use crate::app::state::action::Action;
 use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
-use crate::app::widgets::button::menu_item;
+use crate::app::widgets::button::menu_entry;
+use crate::app::widgets::chip::paint_square;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
+use crate::app::widgets::row::ground;
 use crate::app::widgets::rows::{BAR, RowList};
 use crate::app::widgets::table::{Head, cell, head_line};
-use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::model::{Action as EventAction, StackId};
 use vramscope_core::query::{Asked, Query, Scope, of_text};
 
@@ -118,10 +120,10 @@ impl View for Events {
             return;
         }
         if device.events.is_empty() {
-            let sentence =
-                "This recording has no trace: only the state at its end. This line, before the work begins, records one:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(
+                ui,
+                "This recording has no trace: only the state at its end. This line, before the work begins, records one:",
+            );
             return;
         }
         ui.spacing_mut().item_spacing.y = 0.0;
@@ -211,13 +213,13 @@ impl Events {
         let device = cx.data.device();
         let area = ui.available_rect_before_wrap();
         let columns = layout::columns(area.width() - BAR, device.events.has_time, device.events.len());
-        let header = Rect::from_min_size(area.min, vec2(area.width(), HEADER));
+        let header = area.lines(0.0, HEADER);
         for &(column, left, right) in &columns {
             let head = Head { title: column.title(), is_figure: column.is_figure(), sorted: None };
             head.show(ui, cell(header, left, right), None);
         }
         head_line(ui, header);
-        let body = Rect::from_min_max(pos2(area.left(), header.bottom()), area.max);
+        let body = area.with_min_y(header.bottom());
         if !body.is_positive() {
             return;
         }
@@ -297,39 +299,21 @@ impl Events {
         } else {
             None
         };
-        if let Some(fill) = fill {
-            painter.rect_filled(rect, 0, fill);
-        }
-        let edge = if is_oom {
-            Some(t.red)
-        } else if is_cursor || is_selected {
-            Some(t.accent)
-        } else {
-            None
-        };
-        if let Some(edge) = edge {
-            painter.rect_filled(Rect::from_min_size(rect.min, vec2(3.0, rect.height())), 0, edge);
-        }
+        let edge = if is_oom { Some(t.red) } else { (is_cursor || is_selected).then_some(t.accent) };
+        ground(&painter, rect, fill, edge);
         for &(column, left, right) in columns {
             let cell = cell(rect, left, right);
             match column {
-                Column::Event => {
-                    label::text_in_right(&painter, cell, &count(u64::from(event)), Type::Mono, t.text2);
-                }
+                Column::Event => label::figure(&painter, cell, &count(u64::from(event)), t.text2),
                 Column::Time => {
                     let since = events.time_us[i] - events.time_us.first().copied().unwrap_or(0);
-                    label::text_in_right(&painter, cell, &milliseconds(since), Type::Mono, t.text2);
+                    label::figure(&painter, cell, &milliseconds(since), t.text2);
                 }
                 Column::Action => {
                     let mut cell = cell;
                     if lifetime.is_some() {
-                        let swatch = Rect::from_min_size(pos2(cell.left(), cell.center().y - 4.0), vec2(8.0, 8.0));
                         let colour = cx.colours.of(cx.data, lifetime, event, t);
-                        if action == EventAction::Alloc {
-                            painter.rect_filled(swatch, 0, colour);
-                        } else {
-                            painter.rect_stroke(swatch, 0, egui::Stroke::new(1.0, colour), egui::StrokeKind::Inside);
-                        }
+                        paint_square(&painter, cell, colour, action == EventAction::Alloc);
                     }
                     cell.min.x += 14.0;
                     let ink = if is_oom {
@@ -342,7 +326,7 @@ impl Events {
                     label::text_in(&painter, cell, &action.name().replace('_', " "), Type::Body, ink);
                 }
                 Column::Size => {
-                    label::text_in_right(&painter, cell, &size, Type::Mono, if is_oom { t.red } else { t.text1 });
+                    label::figure(&painter, cell, &size, if is_oom { t.red } else { t.text1 });
                 }
                 Column::Address => {
                     // The address column of an out-of-memory event holds what the device had free.
@@ -354,9 +338,7 @@ impl Events {
                     };
                     label::text_in(&painter, cell, &text, Type::Mono, t.text2);
                 }
-                Column::Stream => {
-                    label::text_in_right(&painter, cell, &events.stream[i].0.to_string(), Type::Mono, t.text3);
-                }
+                Column::Stream => label::figure(&painter, cell, &events.stream[i].0.to_string(), t.text3),
                 Column::Stack => {
                     let stack = events.stack[i];
                     if stack.is_some() {
@@ -395,13 +377,7 @@ impl Events {
         let mut filter = None;
         response.context_menu(|ui| {
             ui.set_width(200.0);
-            let mut entry = |text: &str| {
-                let clicked = menu_item(ui, text, None, None, true).clicked();
-                if clicked {
-                    ui.close();
-                }
-                clicked
-            };
+            let mut entry = |text: &str| menu_entry(ui, text, true);
             if entry("Go to this event") {
                 cx.actions.send(Action::GoTo(event));
             }

@@ -14,6 +14,7 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{link_with, menu_item};
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
@@ -41,7 +42,7 @@ impl FlameView {
         let away = layout::taken_away(&built.flame, &hidden);
         // Notes and legend are side by side, or on two lines in a narrow pane.
         let low = if ui.available_width() < TWO_LINES && ui.available_height() > 160.0 { 40.0 } else { 22.0 };
-        let footer = Rect::from_min_max(pos2(ui.max_rect().left(), ui.max_rect().bottom() - low), ui.max_rect().max);
+        let footer = ui.max_rect().with_min_y(ui.max_rect().bottom() - low);
         let width = ui.available_width() - 24.0;
         let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away);
         let body = Rect::from_min_max(ui.cursor().min, pos2(ui.max_rect().right(), footer.top()));
@@ -128,10 +129,10 @@ impl FlameView {
             if canvas.built.compared.is_some() {
                 let x1 = r.left() + part(node.common);
                 let x2 = r.left() + part(node.after);
-                batch.rect(Rect::from_min_max(r.min, pos2(x1, r.bottom())), Tokens::over(base, t.s1, solid * dim));
-                batch.rect(Rect::from_min_max(pos2(x1, r.top()), pos2(x2, r.bottom())), Tokens::over(base, t.s1, pale * dim));
+                batch.rect(r.with_max_x(x1), Tokens::over(base, t.s1, solid * dim));
+                batch.rect(r.across(x1, x2), Tokens::over(base, t.s1, pale * dim));
                 if r.right() - x2 >= 2.0 {
-                    let gone = Rect::from_min_max(pos2(x2, r.top()), r.max);
+                    let gone = r.with_min_x(x2);
                     batch.outline(gone, 1.0, Tokens::over(base, t.s1, solid * dim));
                 }
             } else {
@@ -161,10 +162,10 @@ impl FlameView {
                 };
                 right = label::text_in_right(&painter, inner, &text, Type::Mono, ink).left() - 8.0;
             }
-            let room = Rect::from_min_max(inner.min, pos2(right, inner.bottom()));
+            let room = inner.with_max_x(right);
             let covered = label::text_in(&painter, room, &name, Type::Strong, ink);
             if !place.is_empty() && right - covered.right() > 60.0 {
-                let room = Rect::from_min_max(pos2(covered.right() + 8.0, inner.top()), pos2(right, inner.bottom()));
+                let room = inner.across(covered.right() + 8.0, right);
                 // One text colour that is readable on the solid and on the pale part.
                 label::text_in(&painter, room, &place, Type::Mono, if hit { Tokens::at(t.text1, 0.72) } else { t.text3 });
             }
@@ -313,9 +314,9 @@ impl FlameView {
             if right - width < least {
                 return;
             }
-            let at = pos2(right - width, inner.center().y);
+            let at = inner.middle(right - width);
             let covered = swatch.paint(painter, t, at);
-            let room = Rect::from_min_max(pos2(covered.right() + 6.0, inner.top()), pos2(right + 1.0, inner.bottom()));
+            let room = inner.across(covered.right() + 6.0, right + 1.0);
             label::text_in(painter, room, name, Type::Caption, t.text2);
             right -= width + 18.0;
         };

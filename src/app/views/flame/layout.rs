@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use egui::{Rect, pos2};
+use egui::Rect;
 
 use vramscope_core::compare::flame::{Flame, What};
 
@@ -32,10 +32,10 @@ pub struct Layout {
 pub fn with_tree(area: Rect) -> (Rect, Rect) {
     if area.width() >= 1080.0 && area.height() < 480.0 {
         let x = (area.left() + area.width() * 0.54).round();
-        (Rect::from_min_max(area.min, pos2(x, area.bottom())), Rect::from_min_max(pos2(x + 1.0, area.top()), area.max))
+        (area.with_max_x(x), area.with_min_x(x + 1.0))
     } else {
         let y = area.top() + (area.height() * 0.5).clamp(80.0, area.height().max(80.0));
-        (Rect::from_min_max(area.min, pos2(area.right(), y)), Rect::from_min_max(pos2(area.left(), y + 1.0), area.max))
+        (area.with_max_y(y), area.with_min_y(y + 1.0))
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_tree_stands_beside_a_low_graph_and_under_a_high_one() {
-        let pane = |w: f32, h: f32| Rect::from_min_size(pos2(0.0, 0.0), egui::vec2(w, h));
+        let pane = |w: f32, h: f32| Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(w, h));
         let (graph, tree) = with_tree(pane(1600.0, 280.0));
         assert!(graph.right() < tree.left() && graph.height() == 280.0 && tree.height() == 280.0);
         let (graph, tree) = with_tree(pane(1600.0, 900.0));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Ui, pos2};
+use egui::Ui;
 
 use super::graph::Canvas;
 use super::layout::{Order, TreeRow, tree_rows};
@@ -12,6 +12,7 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::table::{Column, Table, Width, places};
@@ -160,20 +161,20 @@ impl FlameView {
                 let ink = if hit { t.text1 } else { t.text3 };
                 for &(column, cell) in cells {
                     let kind = kinds[column];
-                    let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                    let figure = |text: &str, ink| label::figure(p, cell, text, ink);
                     match kind {
                         Col::Frame => {
                             let x = cell.left() + indent(depth, cell.width());
                             if !node.children.is_empty() {
                                 let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };
-                                icon.paint(p, pos2(x + 6.0, cell.center().y), 14.0, t.text3);
+                                icon.paint(p, cell.middle(x + 6.0), 14.0, t.text3);
                             }
                             let swatch = Swatch::Fill(Tokens::over(canvas.colour(node), t.s1, if hit { 0.8 } else { 0.3 }));
-                            let swatch = swatch.paint(p, t, pos2(x + 16.0, cell.center().y));
+                            let swatch = swatch.paint(p, t, cell.middle(x + 16.0));
                             let (name, place) = node_text(canvas.stacks, node);
-                            let room = Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max);
+                            let room = cell.with_min_x(swatch.right() + 6.0);
                             let named = label::text_in(p, room, &name, Type::Strong, ink);
-                            let room = Rect::from_min_max(pos2(named.right() + 8.0, cell.top()), cell.max);
+                            let room = cell.with_min_x(named.right() + 8.0);
                             if room.width() > 30.0 {
                                 label::text_in(p, room, &place, Type::Mono, t.text3);
                             }
@@ -191,9 +192,7 @@ impl FlameView {
                                 if change == 0 { "same".to_owned() } else { format!("{sign}{}", weight(change.unsigned_abs())) };
                             figure(&text, if change == 0 { t.text3 } else { ink });
                         }
-                        Col::Count => {
-                            figure(&count(node.count), t.text2);
-                        }
+                        Col::Count => figure(&count(node.count), t.text2),
                         Col::Share | Col::ShareBefore => {
                             let all = &flame.nodes[0];
                             let (part, of) = match (kind, compares) {
@@ -209,9 +208,7 @@ impl FlameView {
                                 .part(node.total as f64, Tokens::over(canvas.colour(node), t.s1, 0.8))
                                 .paint(p, t, cell);
                         }
-                        Col::Before => {
-                            figure(&weight(node.before), t.text2);
-                        }
+                        Col::Before => figure(&weight(node.before), t.text2),
                     }
                 }
             },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
@@ -10,12 +10,11 @@ use crate::app::data::device::DeviceData;
 use crate::app::state::action::Action;
 use crate::app::state::command::Command;
 use crate::app::state::selection::Item;
-use crate::app::state::shared;
-use crate::app::state::shared::Axis;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::button::menu_item;
+use crate::app::widgets::button::menu_entry;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
 use vramscope_core::tables::NO_EVENT;
@@ -96,14 +95,7 @@ impl HeatmapView {
             Some(Intent::Box { from, to, done }) => self.zoom_box(cx, canvas, (from, to), done),
             Some(intent @ (Intent::ZoomTime { .. } | Intent::ZoomBytes { .. } | Intent::Pan(_))) => {
                 self.zoom_addresses(canvas, intent);
-                let (first, last) = shared::domain(device, cx.shared.axis);
-                let least = if cx.shared.axis == Axis::Event { 8.0 } else { 20.0 };
-                let mut time = PanZoom::new(first, last).with_least(least);
-                time.show(cx.shared.from, cx.shared.to);
-                if time.apply(&intent, &canvas.x, false) {
-                    let (from, to) = time.visible();
-                    cx.actions.send(Action::SetWindow(from, to));
-                }
+                cx.move_window(&intent, &canvas.x);
             }
             None => {}
         }
@@ -159,7 +151,7 @@ impl HeatmapView {
     pub(super) fn address_axis(&mut self, ui: &Ui, canvas: &paint::Canvas<'_>) {
         let Map::Addresses(map) = &canvas.picture.map else { return };
         let area = canvas.areas.map;
-        let labels = Rect::from_min_max(pos2(canvas.painter.clip_rect().left(), area.top()), area.left_bottom());
+        let labels = area.across(canvas.painter.clip_rect().left(), area.left());
         let response = ui.interact(labels, ui.scope_id().with("heatmap addresses"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Addresses shown"));
         if response.drag_started() {
@@ -191,13 +183,7 @@ impl HeatmapView {
         egui::Popup::context_menu(response).show(|ui| {
             ui.set_width(210.0);
             let mut chosen = None;
-            let mut entry = |text: &str, enabled: bool| {
-                let clicked = menu_item(ui, text, None, None, enabled).clicked() && enabled;
-                if clicked {
-                    ui.close();
-                }
-                clicked
-            };
+            let mut entry = |text: &str, enabled: bool| menu_entry(ui, text, enabled);
             let start = match item {
                 Some(Item::Lifetime(id)) => cx.data.tables.lifetimes.address(cx.data.device(), id),
                 Some(Item::Hole(start)) => start,

@@ -1,5 +1,6 @@
 //! Layout of the fragmentation view and range of its strip. Only arithmetic.
 
+use crate::app::widgets::cut::Cut;
 use egui::{Rangef, Rect, pos2};
 
 /// Height of the strip above the map.
@@ -54,7 +55,7 @@ pub(super) fn areas(pane: Rect, labels: f32, legend_rows: usize) -> Areas {
     let mut top = pane.top() + 8.0;
     let mut bottom = pane.bottom() - 4.0;
     let strip = strip.then(|| {
-        let rect = Rect::from_min_max(pos2(x.min, top), pos2(x.max, top + high));
+        let rect = Rect::from_x_y_ranges(x, top..=top + high);
         top = rect.bottom() + 12.0;
         rect
     });
@@ -64,11 +65,11 @@ pub(super) fn areas(pane: Rect, labels: f32, legend_rows: usize) -> Areas {
         rect
     });
     let axis = axis.then(|| {
-        let rect = Rect::from_min_max(pos2(pane.left(), bottom - AXIS), pos2(pane.right(), bottom));
+        let rect = pane.down(bottom - AXIS, bottom);
         bottom -= AXIS;
         rect
     });
-    let map = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
+    let map = Rect::from_x_y_ranges(x, top..=bottom.max(top + 8.0));
     Areas { x, strip, map, axis, legend }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::{Focus, stream_name};
@@ -11,16 +11,14 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
-use crate::app::widgets::button;
-use crate::app::widgets::button::Push;
-use crate::app::widgets::pane;
-use crate::app::widgets::term;
+use crate::app::widgets::button::{self, push_over};
 use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
 use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{pane, term};
 use layout::Areas;
 use picture::{Key, Map, Mode, Picture};
 use vramscope_core::diagnose::fragmentation::Servers;
-use vramscope_core::diagnose::source_limits::{no_history, why_no_segments};
+use vramscope_core::diagnose::source_limits::why_no_segments;
 use vramscope_core::model::{DeviceRecording, SizeClass, StreamId};
 use vramscope_core::tables::SegmentLife;
 
@@ -145,10 +143,10 @@ impl View for HeatmapView {
             return;
         }
         if device.events.is_empty() {
-            let sentence =
-                "This recording has no events, only the state at its end. Record the history to see fragmentation over time:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(
+                ui,
+                "This recording has no events, only the state at its end. Record the history to see fragmentation over time:",
+            );
             return;
         }
         // Size classes are labelled with units and need more room.
@@ -305,16 +303,8 @@ impl HeatmapView {
 
     /// While addresses are zoomed, a button that shows all of them again.
     fn whole_ui(&mut self, ui: &mut Ui, canvas: &paint::Canvas<'_>) {
-        if self.addresses.is_none() {
-            return;
+        if self.addresses.is_some() && push_over(ui, canvas.areas.map, "Show all addresses") {
+            self.addresses = None;
         }
-        let map = canvas.areas.map;
-        let area = Rect::from_min_size(pos2(map.right() - 146.0, map.top() + 6.0), vec2(140.0, 20.0));
-        let layout = egui::Layout::right_to_left(egui::Align::Center);
-        ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout).id_salt("addresses"), |ui| {
-            if Push::plain("Show all addresses").small().show(ui).clicked() {
-                self.addresses = None;
-            }
-        });
     }
 }

@@ -20,13 +20,13 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::widgets::button::{Push, focus_ring, icon_button};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::how::how_to_record;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, padded, section};
 use crate::app::widgets::row::ListRow;
-use crate::app::widgets::term;
 use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{label, term};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::anatomy::{OwnBlocks, Which};
 use vramscope_core::anatomy::{Role as OfMemory, Roles};
@@ -278,8 +278,7 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
                 egui::text::LayoutJob::simple(hint.clone(), Type::Caption.font(), t.text3, (inner.right() - x).max(40.0));
             job.wrap.break_anywhere = false;
             let galley = ui.painter().layout_job(job);
-            let (hint_rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), galley.size().y), Sense::hover());
-            response.widget_info(|| WidgetInfo::labeled(Role::Label, true, hint));
+            let (hint_rect, _) = crate::app::widgets::row::told(ui, galley.size().y, Role::Label, || hint);
             ui.painter().galley(pos2(x, hint_rect.top()), galley, t.text3);
             // What another program wrote is recorded in its own way.
             if allocator_name(&cx.data.recording) == "PyTorch" {
@@ -370,7 +369,7 @@ fn peaks(ui: &mut Ui, cx: &ViewContext<'_>, peaks: &[Peak]) {
         let p = ui.painter();
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
         label::text_in(p, inner, &number(peak.step), Type::Mono, t.text3);
-        label::text_in_right(p, inner, &figure, Type::Mono, t.text1);
+        label::figure(p, inner, &figure, t.text1);
         let left = inner.left() + numbers + 10.0;
         label::text_in(p, inner.with_min_x(left), peak.phase, Type::Body, t.text1);
         let bars = left + phases + if phases > 0.0 { 12.0 } else { 0.0 }..=inner.right() - figures - 12.0;
@@ -417,12 +416,12 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
         let response = ui.push_id(("held", i), |ui| ListRow::new(&name).height(20.0).selected(selected).show_painted(ui)).inner;
         let p = ui.painter();
         let inner = response.rect.shrink2(vec2(PAD_PANE, 0.0));
-        let swatch = Rect::from_center_size(pos2(inner.left() + 5.0, inner.center().y), vec2(10.0, 10.0));
+        let swatch = Rect::from_center_size(inner.middle(inner.left() + 5.0), vec2(10.0, 10.0));
         p.rect_filled(swatch, 0, role_paint(h.role).colour(t));
-        label::text_in_right(p, inner, &figure(h), Type::Mono, t.text1);
+        label::figure(p, inner, &figure(h), t.text1);
         let counts = inner.with_max_x(inner.right() - figures - 12.0);
         let counts = label::text_in_right(p, counts, &count(h.count), Type::Mono, t.text3);
-        let room = Rect::from_min_max(pos2(inner.left() + 16.0, inner.top()), pos2(counts.left() - 8.0, inner.bottom()));
+        let room = inner.across(inner.left() + 16.0, counts.left() - 8.0);
         let (mark, taken) = guess_mark(p, h.is_probable, label::width(p, &h.name, Type::Body), room.width());
         let names = room.with_max_x(room.right() - taken);
         let (named, is_place_clicked) = match openable(cx, h.frame) {
@@ -474,12 +473,11 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
         let figure_rect = label::text_in_right(painter, inner, &figure, Type::Mono, t.text1);
         let names = inner.with_max_x(figure_rect.left() - 8.0);
         let covered = label::text_in(painter, names, &line.name, Type::Mono, t.text2);
-        let note =
-            Rect::from_min_max(pos2(covered.right() + 10.0, inner.top()), pos2(covered.right() + 10.0 + notes, inner.bottom()));
+        let note = inner.across(covered.right() + 10.0, covered.right() + 10.0 + notes);
         if note.right() <= names.right() {
-            label::text_in_right(painter, note, &line.note, Type::Mono, t.text3);
+            label::figure(painter, note, &line.note, t.text3);
         }
-        let bars = Rect::from_min_max(pos2(note.right() + 10.0, inner.top()), pos2(inner.right() - 72.0, inner.bottom()));
+        let bars = inner.across(note.right() + 10.0, inner.right() - 72.0);
         if bars.width() > 12.0 && bars.right() < figure_rect.left() + 1.0 {
             let width = bars.width() * line.bytes as f32 / most;
             let bar = Rect::from_min_size(pos2(bars.right() - width, bars.center().y - 3.0), vec2(width.max(1.0), 6.0));

@@ -7,6 +7,7 @@ use crate::app::data::colours::Colours;
 use crate::app::data::device::DeviceData;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use vramscope_core::units::Bytes;
@@ -71,9 +72,8 @@ pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, 
     let painter = ui.painter();
     let parts = parts(around, rect.width());
     let mut batch = Batch::new(painter).hatch_origin(rect.min);
-    let strip = |(from, to): (f32, f32), top: f32, height: f32| {
-        Rect::from_min_max(pos2(rect.left() + from, rect.top() + top), pos2(rect.left() + to, rect.top() + top + height))
-    };
+    let strip =
+        |(from, to): (f32, f32), top: f32, height: f32| rect.cell(from, to).down(rect.top() + top, rect.top() + top + height);
     let colour = |id| colours.of(data, id, event, tokens);
     let row = (18.0, 22.0);
     for (id, (from, to)) in around.neighbours.iter().zip([(0.0, STUB), (parts.after.1, parts.after.1 + STUB)]) {

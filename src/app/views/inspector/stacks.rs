@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Role, Ui, vec2};
 
 use crate::app::jobs::Derived;
 use crate::app::platform::editor::place::{PathPrefix, line_of};
@@ -12,10 +12,11 @@ use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::{external_link, icon_button, segmented};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
 use crate::app::widgets::pane::padded;
+use crate::app::widgets::{label, row};
 use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::model::{Frame, StackId, StackTable};
 use vramscope_core::tables::{function_label, innermost, is_framework, stack_text};
@@ -180,19 +181,18 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     let table = &cx.data.recording.stacks;
     let name = table.text(frame.name);
     let location = table.location(frame);
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{index} {name} {location}")));
+    let (rect, response) = row::told(ui, 20.0, Role::Label, || format!("{index} {name} {location}"));
     // C++ names are longer than any row, so the tooltip has the full name.
     response.on_hover_text(format!("{name}\n{location}"));
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
-    let y = rect.center().y;
     let painter = ui.painter();
-    let number = label::text(painter, pos2(inner.left(), y), egui::Align2::LEFT_CENTER, &index.to_string(), Type::Mono, t.text3);
+    let number = label::text(painter, inner.left_center(), egui::Align2::LEFT_CENTER, &index.to_string(), Type::Mono, t.text3);
     let half = inner.width() * 0.55;
+    let link_room = inner.with_min_x(inner.right() - half);
     let mut link_ui = ui.new_child(
         egui::UiBuilder::new()
             .id_salt(("frame", index))
-            .max_rect(Rect::from_min_max(pos2(inner.right() - half, rect.top()), inner.max))
+            .max_rect(link_room)
             .layout(egui::Layout::right_to_left(egui::Align::Center)),
     );
     let file = table.text(frame.file);
@@ -200,8 +200,7 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     // The line number at its end tells most; the link's arrow takes 18 points.
     let location = label::without_middle(ui.painter(), &location, Type::Mono, half - 18.0);
     let taken = if dim || !can_open {
-        let room = Rect::from_min_max(pos2(inner.right() - half, rect.top()), inner.max);
-        label::text_in_right(ui.painter(), room, &location, Type::Mono, t.text3).width()
+        label::text_in_right(ui.painter(), link_room, &location, Type::Mono, t.text3).width()
     } else {
         let link = external_link(&mut link_ui, &location).on_hover_text(format!("Open {file}:{}", frame.line));
         if link.clicked() {
@@ -210,19 +209,18 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
         link_ui.min_rect().width()
     };
     let left = (inner.left() + 20.0).max(number.right() + 6.0);
-    let room = Rect::from_min_max(pos2(left, rect.top()), pos2(inner.right() - taken - 8.0, rect.bottom()));
+    let room = rect.across(left, inner.right() - taken - 8.0);
     label::text_in(ui.painter(), room, name, Type::MonoStrong, if dim { t.text3 } else { t.text1 });
 }
 
 /// A row that folds or unfolds framework frames. Returns whether it was clicked.
 fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
     let t = cx.tokens;
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::click());
-    response.widget_info(|| WidgetInfo::labeled(Role::Button, true, text));
+    let (rect, response) = row::clicked(ui, 20.0, Role::Button, || text);
     let ink = if response.hovered() { t.text1 } else { t.text3 };
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
-    Icon::ChevronRight.paint(ui.painter(), pos2(inner.left() + 4.0, rect.center().y), 12.0, ink);
-    let room = Rect::from_min_max(pos2(inner.left() + 20.0, rect.top()), inner.max);
+    Icon::ChevronRight.paint(ui.painter(), rect.middle(inner.left() + 4.0), 12.0, ink);
+    let room = inner.with_min_x(inner.left() + 20.0);
     label::text_in(ui.painter(), room, text, Type::Body, ink);
     crate::app::widgets::button::focus_ring(ui, &response, 2);
     response.clicked()

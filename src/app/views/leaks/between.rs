@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Ui, UiBuilder, pos2, vec2};
+use egui::Ui;
 
 use super::{LeaksView, sort_rows};
 use crate::app::state::action::Action;
@@ -12,9 +12,8 @@ use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::Push;
-use crate::app::widgets::label;
-use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::{label, pane};
 use vramscope_core::diagnose::leaks::{Survivors, between};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
@@ -56,10 +55,6 @@ impl LeaksView {
         let Some(found) = shown.value else { return };
         let t = cx.tokens;
         ui.add_space(10.0);
-        let inner =
-            Rect::from_min_max(ui.cursor().min + vec2(16.0, 0.0), pos2(ui.max_rect().right() - 16.0, ui.max_rect().bottom()));
-        let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt("between"));
-        label::paragraph(&mut lines, &Bytes(found.bytes).to_string(), Type::Display, t.text1);
         let sentence = format!(
             "in *{}* allocated after A (event {}) and alive at B (event {}), from {}.",
             counted(found.blocks, "block", "blocks"),
@@ -67,9 +62,11 @@ impl LeaksView {
             count(u64::from(key.1)),
             counted(found.rows.len() as u64, "call stack", "call stacks")
         );
-        lines.add_space(2.0);
-        label::rich_paragraph(&mut lines, &sentence, Type::Lead, t.text2, t.text1);
-        ui.add_space(lines.min_rect().height() + 10.0);
+        pane::headline(ui, "between", |ui| {
+            label::paragraph(ui, &Bytes(found.bytes).to_string(), Type::Display, t.text1);
+            ui.add_space(2.0);
+            label::rich_paragraph(ui, &sentence, Type::Lead, t.text2, t.text1);
+        });
         pane::rule(ui);
         if found.rows.is_empty() {
             pane::empty_state(ui, "Everything that was allocated after A had been freed by B.", None);
@@ -110,17 +107,13 @@ impl LeaksView {
             |p, row, cells| {
                 let r = &found.rows[rows[row]];
                 for &(column, cell) in cells {
-                    let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                    let figure = |text: &str, ink| label::figure(p, cell, text, ink);
                     match column {
-                        0 => r.cells.allocated_in.paint(p, t, cell, r.cells.called_from.is_none()),
-                        1 => {
-                            if let Some(own) = &r.cells.called_from {
-                                own.paint(p, t, cell, true);
-                            }
-                        }
-                        2 => _ = figure(&size.figure(r.found.bytes), t.text1),
-                        3 => _ = figure(&count(r.found.count), t.text2),
-                        4 => _ = figure(&count(u64::from(r.found.oldest)), t.text2),
+                        0 => r.cells.paint_first(p, t, cell),
+                        1 => r.cells.paint_caller(p, t, cell),
+                        2 => figure(&size.figure(r.found.bytes), t.text1),
+                        3 => figure(&count(r.found.count), t.text2),
+                        4 => figure(&count(u64::from(r.found.oldest)), t.text2),
                         _ => Bar::new(greatest).part(r.found.bytes as f64, t.slot(0)).paint(p, t, cell),
                     }
                 }

@@ -5,7 +5,7 @@ mod layout;
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Rect, Role, Ui, pos2, vec2};
 
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo};
@@ -15,17 +15,16 @@ use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::selector;
-use crate::app::widgets::label;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{label, pane, row};
 use between::{Between, BetweenRow};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{
     Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
 };
-use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -96,9 +95,7 @@ impl View for LeaksView {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.data.device().events.is_empty() {
-            let sentence = "This recording has no events, so what was allocated when is not known. Record the history:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(ui, "This recording has no events, so what was allocated when is not known. Record the history:");
             return;
         }
         let data = Arc::clone(cx.data);
@@ -195,21 +192,18 @@ impl LeaksView {
             ("No leak".to_owned(), t.text1, format!("Nothing grows steadily over {}.{rest}", found.looked_at))
         };
         ui.add_space(10.0);
-        let inner =
-            Rect::from_min_max(ui.cursor().min + vec2(16.0, 0.0), pos2(ui.max_rect().right() - 16.0, ui.max_rect().bottom()));
-        let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt("verdict"));
-        label::paragraph(&mut lines, &title, Type::Display, ink);
-        lines.add_space(2.0);
-        label::rich_paragraph(&mut lines, &sentence, Type::Lead, t.text2, t.text1);
-        ui.add_space(lines.min_rect().height() + 10.0);
+        pane::headline(ui, "verdict", |ui| {
+            label::paragraph(ui, &title, Type::Display, ink);
+            ui.add_space(2.0);
+            label::rich_paragraph(ui, &sentence, Type::Lead, t.text2, t.text1);
+        });
     }
 
     /// The floor of every step as bars; a click goes to the step.
     fn floors_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         let height = if ui.available_height() > 320.0 { 92.0 } else { 48.0 };
-        let (area, response) = ui.allocate_exact_size(vec2(ui.available_width(), height + 42.0), Sense::click());
-        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Least in use in each step"));
+        let (area, response) = row::clicked(ui, height + 42.0, Role::Canvas, || "Least in use in each step");
         let p = ui.painter().clone();
         let plot =
             Rect::from_min_max(pos2(area.left() + 84.0, area.top() + 4.0), pos2(area.right() - 16.0, area.top() + 4.0 + height));
@@ -232,12 +226,12 @@ impl LeaksView {
         batch.paint(&p);
         let axis = |v: f64, at: f32| {
             let place = Rect::from_min_max(pos2(area.left() + 4.0, at - 8.0), pos2(plot.left() - 8.0, at + 8.0));
-            label::text_in_right(&p, place, &Bytes(v.max(0.0) as u64).to_string(), Type::Mono, t.text3);
+            label::figure(&p, place, &Bytes(v.max(0.0) as u64).to_string(), t.text3);
         };
         let most = found.floors.iter().copied().max().unwrap_or(0);
         axis(most as f64, y(most) + 4.0);
         axis(low, plot.bottom() - 4.0);
-        let under = Rect::from_min_max(pos2(plot.left(), plot.bottom() + 2.0), pos2(plot.right(), plot.bottom() + 20.0));
+        let under = plot.down(plot.bottom() + 2.0, plot.bottom() + 20.0);
         let what = "step · least in use in each";
         label::text(&p, under.right_bottom(), egui::Align2::RIGHT_TOP, what, Type::Caption, t.text3);
         // Numbers of the bars, as many as there is room for; their unit is below.
@@ -245,7 +239,7 @@ impl LeaksView {
         let every = layout::every(n, plot.width(), widest);
         for step in (0..n).step_by(every) {
             let x = plot.left() + (step as f32 + 0.5) * plot.width() / n as f32;
-            label::text(&p, pos2(x, under.center().y), egui::Align2::CENTER_CENTER, &number(step), Type::Mono, t.text3);
+            label::text(&p, under.middle(x), egui::Align2::CENTER_CENTER, &number(step), Type::Mono, t.text3);
         }
         if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
@@ -310,27 +304,18 @@ impl LeaksView {
                 let (g, names) = &found.grown[row];
                 let leaks = g.is_leak();
                 for &(column, cell) in cells {
-                    let figure = |text: &str, ink| label::text_in_right(p, cell, text, Type::Mono, ink);
+                    let figure = |text: &str, ink| label::figure(p, cell, text, ink);
                     match column {
                         0 => {
                             let colour = if leaks { t.red } else { t.other };
                             let swatch = crate::app::widgets::chip::Swatch::Fill(colour).paint(p, t, cell.left_center());
-                            names.allocated_in.paint(
-                                p,
-                                t,
-                                Rect::from_min_max(pos2(swatch.right() + 6.0, cell.top()), cell.max),
-                                names.called_from.is_none(),
-                            );
+                            names.paint_first(p, t, cell.with_min_x(swatch.right() + 6.0));
                         }
-                        1 => {
-                            if let Some(own) = &names.called_from {
-                                own.paint(p, t, cell, true);
-                            }
-                        }
+                        1 => names.paint_caller(p, t, cell),
                         2 => {
-                            let wide = figure(&size.figure(g.bytes), t.text1).width();
+                            let wide = label::text_in_right(p, cell, &size.figure(g.bytes), Type::Mono, t.text1).width();
                             if g.freed.is_some() {
-                                let left = Rect::from_min_max(cell.min, pos2(cell.right() - wide - 6.0, cell.bottom()));
+                                let left = cell.with_max_x(cell.right() - wide - 6.0);
                                 label::text_in_right(p, left, "freed", Type::Caption, t.text3);
                             }
                         }
@@ -343,9 +328,7 @@ impl LeaksView {
                         4 => {
                             figure(&format!("{:.2}", g.confidence), t.text2);
                         }
-                        5 => {
-                            figure(&count(g.count), t.text2);
-                        }
+                        5 => figure(&count(g.count), t.text2),
                         6 => {
                             figure(&format!("{} of {}", g.steps_adding, g.steps), t.text2);
                         }

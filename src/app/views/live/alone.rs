@@ -1,8 +1,8 @@
 //! The timeline of a recording with samples but no events: the bands over time, on their own time axis.
 
-use egui::{Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
+use egui::{Rect, Role, Sense, Ui, WidgetInfo};
 
-use super::layout::{Band, Peaks, sample_at, top_of_axis};
+use super::layout::{Band, Peaks, sample_at};
 use super::paint;
 use super::paint::{Plot, colour};
 use crate::app::state::action::Action;
@@ -36,9 +36,9 @@ impl SamplesAlone {
         if range.domain().1 != whole {
             range.set_domain(0.0, whole, true);
         }
-        let area = Rect::from_min_max(
-            pos2(pane.left() + 76.0, pane.top() + 44.0),
-            pos2((pane.right() - 20.0).max(pane.left() + 77.0), (pane.bottom() - 52.0).max(pane.top() + 45.0)),
+        let area = Rect::from_x_y_ranges(
+            pane.left() + 76.0..=(pane.right() - 20.0).max(pane.left() + 77.0),
+            pane.top() + 44.0..=(pane.bottom() - 52.0).max(pane.top() + 45.0),
         );
         let response = ui.interact(area, ui.scope_id().with("samples"), Sense::click_and_drag());
         let gesture = Gesture::read(&response);
@@ -56,18 +56,9 @@ impl SamplesAlone {
             }
             None => {}
         }
-        let (from, to) = range.visible();
         self.peaks.update(&device.samples);
-        let start = sample_at(&device.samples, zero_us + from as i64).unwrap_or(0);
-        let end = device.samples.partition_point(|s| s.time_us <= zero_us + to as i64).max(start + 1).min(device.samples.len());
-        let highest = device.samples[self.peaks.of(&device.samples, start, end)].used.unwrap_or(0);
         let capacity = device.capacity.unwrap_or(0);
-        let plot = Plot {
-            area,
-            x: Scale::horizontal(from, to, area.x_range()),
-            y: Scale::vertical(0.0, top_of_axis(highest, capacity) as f64, Rangef::new(area.top(), area.bottom())),
-            zero_us,
-        };
+        let plot = Plot::of(area, range.visible(), device, &self.peaks);
         let none = LiveTrack::default();
         let track = device.live.as_deref().unwrap_or(&none);
         let at_us = cx.shared.instant_us;
@@ -88,7 +79,7 @@ impl SamplesAlone {
                 tip(cx.tokens, &bands, pointed, us).show_at(&response, response.id.with("tip"), p);
             }
         }
-        let row = Rect::from_min_max(pos2(pane.left(), pane.bottom() - 26.0), pane.max);
+        let row = pane.with_min_y(pane.bottom() - 26.0);
         let mut child = ui.new_child(egui::UiBuilder::new().id_salt("samples legend").max_rect(row));
         let when = at_us.map_or_else(|| "at the end".to_owned(), |us| format!("at {} UTC", time_of_day(us)));
         let _ = legend_row(&mut child, "", 16.0, &entries(cx.tokens, &shown), &when);

@@ -1,7 +1,7 @@
 //! Summaries of recordings that have samples but no events: the card at an instant, who grew, which alarms were raised. Findings,
 //! Accounting and the inspector show them.
 
-use egui::{Ui, pos2, vec2};
+use egui::{Ui, vec2};
 
 use super::layout::{Band, sample_at};
 use super::paint::colour;
@@ -9,9 +9,10 @@ use crate::app::state::action::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row::{ListRow, key_value};
+use crate::app::widgets::row::{self, ListRow, key_value};
 use vramscope_core::diagnose::watched::{Grower, Watched};
 use vramscope_core::model::{DeviceRecording, MarkKind, Sample};
 use vramscope_core::units::{Bytes, NBSP, count, counted, time_of_day};
@@ -54,9 +55,8 @@ pub(in crate::app::views) fn card_rows(ui: &mut Ui, cx: &ViewContext<'_>, sample
     for band in Band::ALL.into_iter().filter(|b| b.bytes(&bands) > 0) {
         let bytes = band.bytes(&bands);
         let response = key_value(ui, band.name(), &Bytes(bytes).to_string());
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), egui::Sense::hover());
-        let inner =
-            egui::Rect::from_min_max(pos2(rect.left() + 16.0, rect.top()), pos2(rect.right() - 16.0, rect.bottom() - 4.0));
+        let rect = row::line(ui, 12.0);
+        let inner = rect.inset(16.0, 0.0, 16.0, 4.0);
         let bar = match colour(band, t) {
             Some(c) => Bar::new(greatest).part(bytes as f64, c),
             None => Bar::new(greatest).hatched(bytes as f64),
@@ -104,9 +104,7 @@ pub(in crate::app::views) fn summary(ui: &mut Ui, cx: &ViewContext<'_>, watched:
     let row = |ui: &mut Ui, left: &str, right: &str, us: i64, ink: egui::Color32| {
         let response = ListRow::new(&format!("{left} {right}")).show_painted(ui);
         let inner = response.rect.shrink2(vec2(16.0, 0.0));
-        let value = label::text_in_right(ui.painter(), inner, right, Type::Mono, t.text1);
-        let room = egui::Rect::from_min_max(inner.min, pos2(value.left() - 8.0, inner.bottom()));
-        label::text_in(ui.painter(), room, left, Type::Body, ink);
+        label::pair(ui.painter(), inner, (left, Type::Body, ink), (right, Type::Mono, t.text1));
         let hint = format!("{left}. Show {} UTC", time_of_day(us));
         if response.on_hover_text(hint).clicked() {
             go(us);

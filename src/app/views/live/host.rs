@@ -1,9 +1,10 @@
 //! Host memory of the watched process, below the card: pinned by PyTorch, and the rest.
 
-use egui::{Align2, Rect, Ui, pos2};
+use egui::{Align2, Rect, Ui, vec2};
 
 use super::paint::Plot;
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use vramscope_core::model::{HostPoint, LiveTrack, ProcessTrack};
@@ -34,24 +35,18 @@ pub(super) fn strip(ui: &Ui, t: &Tokens, plot: &Plot, rect: Rect, process: &Proc
         None => format!("{}, pinned unknown without a helper", Bytes(shown.1)),
     };
     let caption = format!("Host memory of {} {pid}: {now}", process.name);
-    let line = Rect::from_min_max(pos2(plot.area.left(), rect.top()), pos2(rect.right(), rect.top() + 16.0));
+    let line = rect.lines(0.0, 16.0).with_min_x(plot.area.left());
     label::text_in(p, line, &caption, Type::Caption, t.text3);
-    let area = Rect::from_min_max(pos2(plot.area.left(), rect.top() + 20.0), pos2(plot.area.right(), rect.bottom() - 8.0));
+    let area = plot.area.down(rect.top() + 20.0, rect.bottom() - 8.0);
     let most = process.host.iter().map(|h| parts(h).0 + parts(h).1).max().unwrap_or(0);
     if area.height() < 8.0 || most == 0 {
         return;
     }
-    label::text(
-        p,
-        pos2(area.left() - 8.0, area.top() + 4.0),
-        Align2::RIGHT_CENTER,
-        &Bytes(most).to_string(),
-        Type::Mono,
-        t.text3,
-    );
+    let at = area.left_top() + vec2(-8.0, 4.0);
+    label::text(p, at, Align2::RIGHT_CENTER, &Bytes(most).to_string(), Type::Mono, t.text3);
     let mut batch = Batch::new(p);
     let (pixel, height) = (batch.pixel(), area.height());
-    let columns = (area.width() / pixel).round().max(1.0) as usize;
+    let columns = batch.columns(area.width());
     let at = |i: usize| process.host_at(plot.time_at(area.left() + (i as f32 + 0.5) * pixel)).map(parts);
     let mut i = 0;
     while i < columns {
@@ -60,10 +55,10 @@ pub(super) fn strip(ui: &Ui, t: &Tokens, plot: &Plot, rect: Rect, process: &Proc
         let end = (i + 1..columns).find(|j| at(*j) != parts).unwrap_or(columns);
         if let Some((pinned, other)) = parts {
             let share = |bytes: u64| (bytes as f64 / most as f64) as f32 * height;
-            let (left, right) = (area.left() + i as f32 * pixel, area.left() + end as f32 * pixel);
+            let across = area.cell(i as f32 * pixel, end as f32 * pixel);
             let (low, high) = (area.bottom() - share(pinned), area.bottom() - share(pinned + other));
-            batch.rect(Rect::from_min_max(pos2(left, low), pos2(right, area.bottom())), t.slot(1));
-            batch.rect(Rect::from_min_max(pos2(left, high), pos2(right, low)), Tokens::over(t.text3, t.s1, 0.45));
+            batch.rect(across.with_min_y(low), t.slot(1));
+            batch.rect(across.down(high, low), Tokens::over(t.text3, t.s1, 0.45));
         }
         i = end;
     }

@@ -1,8 +1,9 @@
 //! Layout of the live view: its parts, the sample of each pixel column, rows of labels that do not touch.
 
-use egui::{Rect, pos2};
+use egui::Rect;
 
 use crate::app::widgets::axis::byte_ticks;
+use crate::app::widgets::cut::Cut;
 use vramscope_core::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 
 /// The parts of the view.
@@ -22,17 +23,17 @@ const BAR: f32 = 92.0;
 /// Divides a pane; `rows` is the number of rows in the table.
 pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
     let has_side = pane.width() >= 1000.0;
-    let left = if has_side { Rect::from_min_max(pane.min, pos2(pane.right() - SIDE, pane.bottom())) } else { pane };
-    let bar = Rect::from_min_max(left.min, pos2(left.right(), left.top() + BAR));
+    let left = if has_side { pane.with_max_x(pane.right() - SIDE) } else { pane };
+    let bar = left.with_max_y(left.top() + BAR);
     // Header, column names, rows: at most 42 % of the remaining height. More rows scroll.
     let wanted = 28.0 + 24.0 + rows as f32 * 32.0 + 8.0;
     let table = wanted.clamp(120.0, ((left.height() - BAR) * 0.42).max(120.0));
     let split = left.bottom() - table;
     Areas {
         bar,
-        chart: Rect::from_min_max(pos2(left.left(), bar.bottom()), pos2(left.right(), split)),
-        table: Rect::from_min_max(pos2(left.left(), split), left.max),
-        side: has_side.then(|| Rect::from_min_max(pos2(left.right(), pane.top()), pane.max)),
+        chart: left.down(bar.bottom(), split),
+        table: left.with_min_y(split),
+        side: has_side.then(|| pane.with_min_x(left.right())),
     }
 }
 
@@ -281,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_narrow_view_lets_go_of_the_side_and_keeps_the_rest() {
-        let wide = areas(Rect::from_min_size(pos2(0.0, 0.0), egui::vec2(1600.0, 900.0)), 5);
-        let narrow = areas(Rect::from_min_size(pos2(0.0, 0.0), egui::vec2(800.0, 500.0)), 50);
+        let wide = areas(Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(1600.0, 900.0)), 5);
+        let narrow = areas(Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(800.0, 500.0)), 50);
         assert!(wide.side.is_some() && narrow.side.is_none());
         assert!(narrow.chart.height() > 150.0 && narrow.table.height() >= 120.0);
     }

@@ -8,7 +8,7 @@ pub(in crate::app::views) mod paint;
 mod side;
 mod table;
 
-use egui::{Align, Layout, Rangef, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, Layout, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, vec2};
 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::state::action::Action;
@@ -18,14 +18,13 @@ use crate::app::state::live_status::last_known;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, selector};
-use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::legend::{LegendEntry, legend_row};
-use crate::app::widgets::pane;
-use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::viewport::Scale;
-use layout::{Band, Peaks, areas, sample_at, top_of_axis};
-use paint::{Plot, colour};
+use crate::app::widgets::legend::legend_row;
+use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::row;
+use layout::{Peaks, areas, sample_at};
+use paint::Plot;
 use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
 use vramscope_core::units::Bytes;
@@ -192,26 +191,17 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
     });
     if let Some(trouble) = &trouble {
         let rect = ui.max_rect();
-        let line = Rect::from_min_max(rect.min + vec2(16.0, 4.0), pos2(rect.right() - 16.0, rect.top() + 20.0));
+        let line = rect.lines(4.0, 20.0).shrink2(vec2(16.0, 0.0));
         crate::app::widgets::label::text_in(ui.painter(), line, trouble, Type::Body, t.amber);
     }
     ui.add_space(if trouble.is_some() { 24.0 } else { 16.0 });
-    let (row, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, paint::spoken(bands, capacity)));
+    let (row, _) = row::told(ui, 28.0, Role::Label, || paint::spoken(bands, capacity));
     paint::device_bar(ui, t, row.shrink2(vec2(16.0, 0.0)), bands, capacity, track.peak.map(|p| p.0));
     ui.add_space(8.0);
-    let entries: Vec<LegendEntry> = Band::ALL
-        .iter()
-        .filter(|b| b.bytes(bands) > 0)
-        .map(|b| {
-            let swatch = colour(*b, t).map_or(Swatch::Free, Swatch::Fill);
-            LegendEntry::new(swatch, b.name()).value(Bytes(b.bytes(bands)).to_string())
-        })
-        .collect();
     let sum = format!("sums to the {} that NVML reports", Bytes(bands.used() - bands.skew.min(bands.used())));
     let sum = if bands.skew > 0 { format!("{sum}, {} of skew", Bytes(bands.skew)) } else { sum };
     let sum = if ui.available_width() > 900.0 { sum } else { String::new() };
-    let _ = legend_row(ui, "", 16.0, &entries, &sum);
+    let _ = legend_row(ui, "", 16.0, &alone::entries(t, bands), &sum);
 }
 
 impl LiveView {
@@ -238,28 +228,15 @@ impl LiveView {
         // In a small pane host memory is left out, so that the plot keeps its height.
         let host = host::watched(track).filter(|_| inner.height() > 260.0);
         let below = if host.is_some() { host::HEIGHT } else { 0.0 };
-        let plot_rect = Rect::from_min_max(
-            pos2(inner.left() + 64.0, inner.top() + 28.0 + 48.0),
-            pos2(inner.right() - if has_ends { 172.0 } else { 20.0 }, inner.bottom() - 28.0 - below),
-        );
+        let plot_rect = inner.inset(64.0, 28.0 + 48.0, if has_ends { 172.0 } else { 20.0 }, 28.0 + below);
         if plot_rect.width() < 40.0 || plot_rect.height() < 30.0 {
             return;
         }
         let capacity = device.capacity.unwrap_or(0);
-        let (from, to) = (first_us + window.0 as i64, first_us + window.1 as i64);
-        let start = sample_at(&device.samples, from).unwrap_or(0);
-        let end = device.samples.partition_point(|s| s.time_us <= to).max(start + 1).min(device.samples.len());
-        let highest = device.samples[self.peaks.of(&device.samples, start, end)].used.unwrap_or(0);
-        let top = top_of_axis(highest, capacity);
-        let plot = Plot {
-            area: plot_rect,
-            x: Scale::horizontal(window.0, window.1, plot_rect.x_range()),
-            y: Scale::vertical(0.0, top as f64, Rangef::new(plot_rect.top(), plot_rect.bottom())),
-            zero_us: first_us,
-        };
+        let plot = Plot::of(plot_rect, window, device, &self.peaks);
         let shown = (window.1 - window.0) / 1e6;
         let caption = if self.window.is_none() { format!("last {shown:.0} s") } else { format!("{shown:.1} s") };
-        let range = format!("y: used, 0 to {}", Bytes(top));
+        let range = format!("y: used, 0 to {}", Bytes(plot.y.end as u64));
         PaneHeader::new("Where the bytes are").caption(&caption).show(ui, |ui| {
             if let Some(live) = cx.shared.live.as_ref().filter(|l| !l.is_over && !l.is_remote) {
                 self.rate = RATES.iter().position(|r| (*r - live.rate).abs() < 0.01).unwrap_or(2);
@@ -286,7 +263,7 @@ impl LiveView {
         }
         paint::marks(ui, t, &plot, track);
         if let Some(process) = host {
-            let strip = Rect::from_min_max(pos2(inner.left(), inner.bottom() - below), inner.max);
+            let strip = inner.with_min_y(inner.bottom() - below);
             host::strip(ui, t, &plot, strip, process, at_us);
         }
         let is_hovered = response.hovered() && !response.dragged();

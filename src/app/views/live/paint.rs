@@ -2,10 +2,11 @@
 
 use egui::{Align2, Color32, Rangef, Rect, Ui, pos2, vec2};
 
-use super::layout::{Band, Peaks, columns, mark_places};
+use super::layout::{Band, Peaks, columns, mark_places, sample_at, top_of_axis};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::chip::paint_chip;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::viewport::Scale;
@@ -38,7 +39,7 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
         if bytes == 0 {
             continue;
         }
-        let part = Rect::from_min_max(pos2(x.at(at as f64), rect.top()), pos2(x.at((at + bytes) as f64), rect.bottom()));
+        let part = rect.across(x.at(at as f64), x.at((at + bytes) as f64));
         match colour(band, t) {
             Some(c) => batch.rect(part, c),
             None => batch.hole(part, t.s1, t.hatch, t.line2),
@@ -68,11 +69,11 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     let free_width = label::width(p, &free, Type::Body);
     // Beside the bands when there is room, or on a chip inside them when the card is full.
     if end + 12.0 + width + 24.0 + free_width < rect.right() {
-        label::text(p, pos2(end + 10.0, rect.center().y), Align2::LEFT_CENTER, &used, Type::Strong, t.text1);
-        label::text(p, pos2(rect.right() - 10.0, rect.center().y), Align2::RIGHT_CENTER, &free, Type::Body, t.text2);
+        label::text(p, rect.middle(end + 10.0), Align2::LEFT_CENTER, &used, Type::Strong, t.text1);
+        label::text(p, rect.middle(rect.right() - 10.0), Align2::RIGHT_CENTER, &free, Type::Body, t.text2);
     } else {
         let text = format!("{used}, {free}");
-        paint_chip(p, t, pos2(rect.left() + 10.0, rect.center().y), Align2::LEFT_CENTER, &text);
+        paint_chip(p, t, rect.middle(rect.left() + 10.0), Align2::LEFT_CENTER, &text);
     }
 }
 
@@ -86,6 +87,18 @@ pub(super) struct Plot {
 }
 
 impl Plot {
+    /// Over a window of µs since the first sample, as high as what is in it.
+    pub fn of(area: Rect, (from, to): (f64, f64), device: &DeviceRecording, peaks: &Peaks) -> Self {
+        let samples = &device.samples;
+        let zero_us = samples.first().map_or(0, |s| s.time_us);
+        let start = sample_at(samples, zero_us + from as i64).unwrap_or(0);
+        let end = samples.partition_point(|s| s.time_us <= zero_us + to as i64).max(start + 1).min(samples.len());
+        let highest = samples[peaks.of(samples, start, end)].used.unwrap_or(0);
+        let top = top_of_axis(highest, device.capacity.unwrap_or(0)) as f64;
+        let (x, y) = (Scale::horizontal(from, to, area.x_range()), Scale::vertical(0.0, top, area.y_range()));
+        Plot { area, x, y, zero_us }
+    }
+
     pub fn x_of(&self, time_us: i64) -> f32 {
         self.x.at((time_us - self.zero_us) as f64)
     }
@@ -103,7 +116,7 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
     let bytes = byte_ticks(0.0, plot.y.end, most_down(plot.area.height()).min(8));
     bytes.grid_down(&mut batch, t, &plot.y, plot.area);
     let pixel = batch.pixel();
-    let n = (plot.area.width() / pixel).round().max(1.0) as usize;
+    let n = batch.columns(plot.area.width());
     let window = (plot.zero_us as f64 + plot.x.start, plot.zero_us as f64 + plot.x.end);
     let shown = columns(&device.samples, peaks, &track.gaps, window, n);
     let mut outline: Vec<(f32, f32, f32)> = Vec::new();
@@ -127,10 +140,8 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
                 if bytes == 0 {
                     continue;
                 }
-                let part = Rect::from_min_max(
-                    pos2(left, plot.y.at((at + bytes) as f64).max(plot.area.top())),
-                    pos2(right, plot.y.at(at as f64)),
-                );
+                let top = plot.y.at((at + bytes) as f64).max(plot.area.top());
+                let part = Rect::from_x_y_ranges(left..=right, top..=plot.y.at(at as f64));
                 match colour(band, t) {
                     Some(c) => batch.rect(part, c),
                     None => batch.hatch(part, t.hatch_large),
@@ -159,20 +170,9 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
         Type::Caption,
         t.text3,
     );
-    let strip = Rect::from_min_max(
-        pos2(plot.area.left() - 20.0, plot.area.bottom() + 2.0),
-        pos2(plot.area.right() + 30.0, plot.area.bottom() + 22.0),
-    );
+    let strip = Rect::from_min_size(plot.area.left_bottom() + vec2(-20.0, 2.0), vec2(plot.area.width() + 50.0, 20.0));
     let times = time_ticks(plot.x.start, plot.x.end, most_across(plot.area.width()));
-    let mut free_from = f32::NEG_INFINITY;
-    for (k, (value, text)) in times.ticks.iter().enumerate() {
-        let text = if k == 0 && !times.unit.is_empty() { format!("{text}{NBSP}{}", times.unit) } else { text.clone() };
-        let (x, half) = (plot.x.at(*value), label::width(&p, &text, Type::Mono) / 2.0);
-        if x - half >= free_from && x - half > strip.left() && x + half < strip.right() {
-            label::text(&p, pos2(x, strip.center().y), Align2::CENTER_CENTER, &text, Type::Mono, t.text3);
-            free_from = x + half + 8.0;
-        }
-    }
+    times.label_across(&p, t, &plot.x, strip);
 }
 
 /// Draws the use at which less than `limit` is free, when it is in the visible range.

@@ -9,11 +9,11 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::button::Push;
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::label;
-use crate::app::widgets::pane;
-use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::row::{definition, key_value};
+use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::row::{self, definition, key_value};
 use vramscope_core::model::{LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, NBSP, count, time_of_day};
 use vramscope_live::live::agent::Request;
@@ -282,15 +282,15 @@ impl LiveView {
 fn rung_ui(ui: &mut Ui, cx: &ViewContext<'_>, pid: u32, rung: &Rung) {
     let t = cx.tokens;
     pane::padded(ui, |ui| {
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 18.0), Sense::hover());
+        let rect = row::line(ui, 18.0);
         let p = ui.painter();
         let is_active = rung.state == "active";
-        let centre = egui::pos2(rect.left() + 7.0, rect.center().y);
+        let centre = rect.middle(rect.left() + 7.0);
         p.circle_stroke(centre, 6.5, egui::Stroke::new(1.0, if is_active { t.accent } else { t.line2 }));
         if is_active {
             p.circle_filled(centre, 3.0, t.accent);
         }
-        let inner = egui::Rect::from_min_max(egui::pos2(rect.left() + 22.0, rect.top()), rect.max);
+        let inner = rect.with_min_x(rect.left() + 22.0);
         label::text_in(p, inner, rung.title, Type::Strong, t.text1);
         label::text_in_right(p, inner, &rung.state, Type::Caption, t.text3);
         ui.horizontal(|ui| {

@@ -1,6 +1,6 @@
 //! The table of processes at the cursor, with figures of the driver and of PyTorch.
 
-use egui::{Align, Align2, Layout, Rect, Sense, Ui, UiBuilder, pos2, vec2};
+use egui::{Align, Align2, Color32, Layout, Painter, Rect, Ui, UiBuilder, vec2};
 
 use super::LiveView;
 use super::layout::Band;
@@ -11,52 +11,77 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::Push;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::row::ListRow;
+use crate::app::widgets::row::{self, ListRow};
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
 
-/// Right edges of the number columns: NVML, allocated, cached, outside, peak allocated, peak, source.
+/// The columns of figures, from left to right.
+const TITLES: [&str; 7] = ["NVML", "allocated", "cached", "outside PyTorch", "peak allocated", "peak NVML", "source"];
+/// Where it is told who gave the figures.
+const SOURCE: usize = 6;
+
 struct Columns {
-    pid: f32,
+    row: Rect,
     command: f32,
     share: Option<(f32, f32)>,
-    numbers: [f32; 7],
-    /// There is room for allocated, cached and outside.
-    has_split: bool,
-    /// There is room for PyTorch's own peak.
-    has_peak: bool,
+    /// Right edge of each of [`TITLES`]; `None` where there is no room for it.
+    ends: [Option<f32>; 7],
     /// Unit of the byte columns.
     size: SizeColumn,
 }
 
-fn place(rect: Rect, bands: &Bands) -> Columns {
-    let right = rect.right() - 16.0;
-    let is_wide = rect.width() > 860.0;
-    let has_peak = rect.width() > 1040.0;
-    let steps: [f32; 6] = if is_wide { [0.0, 96.0, 100.0, 96.0, 92.0, 92.0] } else { [0.0, 84.0, 0.0, 0.0, 0.0, 88.0] };
-    // From right to left: source, peak, PyTorch's peak, outside, cached, allocated, NVML.
-    let source = right;
-    let peak = source - steps[1];
-    let torch_peak = peak - if has_peak { 100.0 } else { 0.0 };
-    let outside = torch_peak - steps[2];
-    let cached = outside - steps[3];
-    let allocated = cached - steps[4];
-    let nvml = allocated - steps[5];
-    let command = rect.left() + 76.0;
-    let share = is_wide.then(|| {
-        let start = command + (nvml - 90.0 - command) * 0.55;
-        (start, nvml - 90.0)
-    });
-    Columns {
-        pid: rect.left() + 60.0,
-        command,
-        share,
-        numbers: [nvml, allocated, cached, outside, torch_peak, peak, source],
-        has_split: is_wide,
-        has_peak,
-        size: SizeColumn::of([bands.used(), bands.allocated, bands.outside]),
+impl Columns {
+    fn of(row: Rect, bands: &Bands) -> Self {
+        let (is_wide, has_peak) = (row.width() > 860.0, row.width() > 1040.0);
+        let peak = if has_peak { 100.0 } else { 0.0 };
+        let widths = if is_wide { [92.0, 92.0, 96.0, 100.0, peak, 96.0, 0.0] } else { [88.0, 0.0, 0.0, 0.0, 0.0, 84.0, 0.0] };
+        let mut end = row.right() - 16.0;
+        let mut ends = [None; 7];
+        for i in (0..ends.len()).rev() {
+            end -= widths[i];
+            ends[i] = (widths[i] > 0.0 || i == SOURCE).then_some(end);
+        }
+        let command = row.left() + 76.0;
+        let shares = end - 90.0;
+        let share = is_wide.then(|| (command + (shares - command) * 0.55, shares));
+        let size = SizeColumn::of([bands.used(), bands.allocated, bands.outside]);
+        Columns { row, command, share, ends, size }
+    }
+
+    fn write(&self, p: &Painter, column: usize, text: &str, kind: Type, ink: Color32) {
+        if let Some(end) = self.ends[column] {
+            label::text(p, self.row.middle(end), Align2::RIGHT_CENTER, text, kind, ink);
+        }
+    }
+
+    /// The text at the left of the figures.
+    fn name(&self, p: &Painter, text: &str, kind: Type, ink: Color32) {
+        label::text(p, self.row.middle(self.command), Align2::LEFT_CENTER, text, kind, ink);
+    }
+
+    fn pid(&self, p: &Painter, text: &str, kind: Type, ink: Color32) {
+        label::text(p, self.row.middle(self.row.left() + 60.0), Align2::RIGHT_CENTER, text, kind, ink);
+    }
+
+    fn bar(&self, p: &Painter, t: &Tokens, bands: &Bands, fill: impl FnOnce(Bar) -> Bar) {
+        if let Some((left, right)) = self.share {
+            let place = self.row.shrink2(vec2(0.0, 11.0)).across(left, right);
+            fill(Bar::new(bands.used().max(1) as f64)).paint(p, t, place);
+        }
+    }
+
+    fn figures(&self, p: &Painter, t: &Tokens, figures: [Option<u64>; 6], is_strong: bool) {
+        for (i, figure) in figures.iter().enumerate() {
+            let ink = if i >= 4 && !is_strong { t.text2 } else { t.text1 };
+            match figure {
+                Some(bytes) => self.write(p, i, &self.size.sized(*bytes), Type::Mono, ink),
+                None if i == 0 => self.write(p, i, "not recorded", Type::Mono, t.text3),
+                None => {}
+            }
+        }
     }
 }
 
@@ -85,29 +110,16 @@ impl LiveView {
             None => format!("{caption} · {} on this device", present.len()),
         };
         PaneHeader::new("Processes").caption(&caption).show(ui, |_| {});
-        let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
-        let columns = place(head, bands);
+        let head = row::line(ui, 24.0);
+        let columns = Columns::of(head, bands);
         let p = ui.painter();
-        let y = head.center().y;
-        let name = |x: f32, text: &str, anchor: Align2| label::text(p, pos2(x, y), anchor, text, Type::Column, t.text3);
-        name(columns.pid, "PID", Align2::RIGHT_CENTER);
-        name(columns.command, "command", Align2::LEFT_CENTER);
+        columns.pid(p, "PID", Type::Column, t.text3);
+        columns.name(p, "command", Type::Column, t.text3);
         if let Some((x, _)) = columns.share {
-            name(x, "share of used", Align2::LEFT_CENTER);
+            label::text(p, head.middle(x), Align2::LEFT_CENTER, "share of used", Type::Column, t.text3);
         }
-        for (x, text) in columns.numbers.iter().zip([
-            "NVML",
-            "allocated",
-            "cached",
-            "outside PyTorch",
-            "peak allocated",
-            "peak NVML",
-            "source",
-        ]) {
-            let has_room = if text == "peak allocated" { columns.has_peak } else { columns.has_split };
-            if has_room || matches!(text, "NVML" | "peak NVML" | "source") {
-                name(*x, text, Align2::RIGHT_CENTER);
-            }
+        for (i, title) in TITLES.into_iter().enumerate() {
+            columns.write(p, i, title, Type::Column, t.text3);
         }
         p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
         egui::ScrollArea::vertical().id_salt("processes").auto_shrink(false).show(ui, |ui| {
@@ -122,14 +134,13 @@ impl LiveView {
                 n => format!("with {} listed without bytes", vramscope_core::units::counted(n as u64, "process", "processes")),
             };
             let peak = track.peak.map(|p| p.0);
-            quiet_row(ui, t, "driver and firmware", bands.driver, bands, Some(Band::Driver), None, "NVML reserved");
-            quiet_row(ui, t, "unattributed", bands.unattributed, bands, Some(Band::Unattributed), None, &nobodys);
-            let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
-            let columns = place(rect, bands);
+            quiet_row(ui, t, "driver and firmware", bands.driver, bands, Band::Driver, "NVML reserved");
+            quiet_row(ui, t, "unattributed", bands.unattributed, bands, Band::Unattributed, &nobodys);
+            let rect = row::line(ui, 32.0);
+            let columns = Columns::of(rect, bands);
             let p = ui.painter();
             p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
-            let y = rect.center().y;
-            label::text(p, pos2(columns.command, y), Align2::LEFT_CENTER, "device", Type::Strong, t.text1);
+            columns.name(p, "device", Type::Strong, t.text1);
             let split = bands.outside + bands.allocated + bands.cached > 0;
             let figures = [
                 Some(bands.used()),
@@ -139,8 +150,8 @@ impl LiveView {
                 None,
                 peak,
             ];
-            numbers(p, t, &columns, y, figures, true);
-            label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, "NVML used", Type::Body, t.text3);
+            columns.figures(p, t, figures, true);
+            columns.write(p, SOURCE, "NVML used", Type::Body, t.text3);
         });
     }
 
@@ -159,32 +170,27 @@ impl LiveView {
         let name = format!("Process {} {}", process.pid, process.command);
         let response = ListRow::new(&name).height(32.0).selected(is_selected).show_painted(ui);
         let rect = response.rect;
-        let columns = place(rect, bands);
-        let y = rect.center().y;
+        let columns = Columns::of(rect, bands);
         let ink = if point.used == Some(0) { t.text3 } else { t.text1 };
         let p = ui.painter();
-        label::text(p, pos2(columns.pid, y), Align2::RIGHT_CENTER, &process.pid.to_string(), Type::Mono, ink);
+        columns.pid(p, &process.pid.to_string(), Type::Mono, ink);
         let split = point.torch.map(|m| (m, point.used.unwrap_or(m.reserved).saturating_sub(m.reserved)));
-        let right = columns.share.map_or(columns.numbers[0] - 90.0, |s| s.0) - 12.0;
-        let room = Rect::from_min_max(pos2(columns.command, rect.top()), pos2(right, rect.bottom()));
+        let right = columns.share.map_or(columns.ends[0].unwrap_or(rect.right()) - 90.0, |s| s.0) - 12.0;
+        let room = rect.across(columns.command, right);
         let shown = match &process.container {
             Some(container) => format!("{}   {container}", process.command),
             None if process.command.is_empty() => process.name.clone(),
             None => process.command.clone(),
         };
         label::text_in(p, room, &shown, Type::Mono, ink);
-        if let Some((left, right)) = columns.share {
-            let mut bar = Bar::new(bands.used().max(1) as f64).thickness(9.0);
-            let solid = |b: Band| colour(b, t).unwrap_or(t.other);
-            match split {
-                Some((m, outside)) => {
-                    bar = bar.part(outside as f64, solid(Band::Outside)).part(m.allocated as f64, solid(Band::Allocated));
-                    bar = bar.hatched(m.reserved.saturating_sub(m.allocated) as f64);
-                }
-                None => bar = bar.part(point.used.unwrap_or(0) as f64, t.other),
-            }
-            bar.paint(p, t, Rect::from_min_max(pos2(left, y - 5.0), pos2(right, y + 5.0)));
-        }
+        let solid = |b: Band| colour(b, t).unwrap_or(t.other);
+        columns.bar(p, t, bands, |bar| match split {
+            Some((m, outside)) => bar
+                .part(outside as f64, solid(Band::Outside))
+                .part(m.allocated as f64, solid(Band::Allocated))
+                .hatched(m.reserved.saturating_sub(m.allocated) as f64),
+            None => bar.part(point.used.unwrap_or(0) as f64, t.other),
+        });
         let m = split.map(|s| s.0);
         let figures = [
             point.used,
@@ -194,20 +200,20 @@ impl LiveView {
             process.torch_peak.map(|p| p.0),
             process.peak.map(|p| p.0).max(process.lifetime_peak),
         ];
-        numbers(p, t, &columns, y, figures, false);
+        columns.figures(p, t, figures, false);
         let helper = process.helper_at(time_us);
-        if split.is_none() && columns.has_split {
+        if split.is_none() {
             let text = match helper {
                 HelperState::Silent if !process.has_torch() => "not split: torch is not imported there",
                 HelperState::Silent => "not split: the helper tells nothing of this device",
                 _ => "not split: no helper in this process",
             };
-            label::text(p, pos2(columns.numbers[3], y), Align2::RIGHT_CENTER, text, Type::Body, t.text3);
+            columns.write(p, 3, text, Type::Body, t.text3);
         }
         if helper != HelperState::Absent {
-            label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, "helper", Type::Body, t.text2);
+            columns.write(p, SOURCE, "helper", Type::Body, t.text2);
         } else if can_attach {
-            let place = Rect::from_min_max(pos2(columns.numbers[6] - 80.0, rect.top()), pos2(columns.numbers[6], rect.bottom()));
+            let place = rect.across(rect.right() - 96.0, rect.right() - 16.0);
             let mut child = ui.new_child(
                 UiBuilder::new().id_salt(("attach", index)).max_rect(place).layout(Layout::right_to_left(Align::Center)),
             );
@@ -216,7 +222,7 @@ impl LiveView {
                 cx.actions.send(Action::Live(LiveAction::Attach(process.pid)));
             }
         } else {
-            label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, "NVML", Type::Body, t.text3);
+            columns.write(p, SOURCE, "NVML", Type::Body, t.text3);
         }
         let clicked = response.clicked();
         response.on_hover_ui(|ui| tip(ui, t, process));
@@ -254,39 +260,13 @@ fn tip(ui: &mut Ui, t: &Tokens, process: &ProcessTrack) {
     line("note", process.note.as_deref().unwrap_or(""));
 }
 
-fn numbers(p: &egui::Painter, t: &Tokens, columns: &Columns, y: f32, figures: [Option<u64>; 6], is_strong: bool) {
-    for (i, figure) in figures.iter().enumerate() {
-        if (!columns.has_split && (1..=3).contains(&i)) || (!columns.has_peak && i == 4) {
-            continue;
-        }
-        let (text, ink) = match figure {
-            Some(bytes) => (columns.size.sized(*bytes), if i >= 4 && !is_strong { t.text2 } else { t.text1 }),
-            None if i == 0 => ("not recorded".to_owned(), t.text3),
-            None => continue,
-        };
-        label::text(p, pos2(columns.numbers[i], y), Align2::RIGHT_CENTER, &text, Type::Mono, ink);
-    }
-}
-
-fn quiet_row(
-    ui: &mut Ui,
-    t: &Tokens,
-    name: &str,
-    bytes: u64,
-    bands: &Bands,
-    band: Option<Band>,
-    peak: Option<u64>,
-    source: &str,
-) {
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0), Sense::hover());
-    let columns = place(rect, bands);
+fn quiet_row(ui: &mut Ui, t: &Tokens, name: &str, bytes: u64, bands: &Bands, band: Band, source: &str) {
+    let columns = Columns::of(row::line(ui, 32.0), bands);
     let p = ui.painter();
-    let y = rect.center().y;
-    label::text(p, pos2(columns.command, y), Align2::LEFT_CENTER, name, Type::Body, t.text2);
-    if let (Some((left, right)), Some(colour)) = (columns.share, band.and_then(|b| colour(b, t))) {
-        let bar = Bar::new(bands.used().max(1) as f64).thickness(9.0).part(bytes as f64, colour);
-        bar.paint(p, t, Rect::from_min_max(pos2(left, y - 5.0), pos2(right, y + 5.0)));
+    columns.name(p, name, Type::Body, t.text2);
+    if let Some(colour) = colour(band, t) {
+        columns.bar(p, t, bands, |bar| bar.part(bytes as f64, colour));
     }
-    numbers(p, t, &columns, y, [Some(bytes), None, None, None, None, peak], false);
-    label::text(p, pos2(columns.numbers[6], y), Align2::RIGHT_CENTER, source, Type::Body, t.text3);
+    columns.figures(p, t, [Some(bytes), None, None, None, None, None], false);
+    columns.write(p, SOURCE, source, Type::Body, t.text3);
 }

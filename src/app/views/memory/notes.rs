@@ -11,10 +11,11 @@ use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::button::{focus_ring, link_with};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{padded, rule};
-use crate::app::widgets::{anchor, label};
+use crate::app::widgets::{anchor, label, row};
 use vramscope_core::diagnose::limits::RECORD;
 use vramscope_core::units::Bytes;
 
@@ -85,7 +86,7 @@ pub(super) fn recording(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole:
         return;
     }
     egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 12, top: 7, bottom: 8 }).show(ui, |ui| {
-        let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 16.0), Sense::hover());
+        let head = row::line(ui, 16.0);
         label::text_in(ui.painter(), head, "Recording", Type::Caption, t.text3);
         let right = egui::Layout::right_to_left(egui::Align::Center);
         let mut beside = ui.new_child(egui::UiBuilder::new().max_rect(head).layout(right).id_salt("contents"));
@@ -116,7 +117,7 @@ pub(super) fn draw_links(ui: &mut Ui, cx: &ViewContext<'_>, foot: Rect, rows: &[
     let t = cx.tokens;
     ui.painter().rect_filled(foot, 0, t.s2);
     ui.painter().hline(foot.x_range(), foot.top() + 0.5, egui::Stroke::new(1.0, t.line));
-    let inner = Rect::from_min_max(pos2(foot.left() + PAD_PANE, foot.top()), pos2(foot.right() - PAD_ROW, foot.bottom()));
+    let inner = foot.inset(PAD_PANE, 0.0, PAD_ROW, 0.0);
     for (i, kinds) in rows.iter().enumerate() {
         let widths: Vec<f32> = kinds.iter().map(|kind| label::width(ui.painter(), kind.title(), Type::Caption)).collect();
         let free = inner.width() - widths.iter().sum::<f32>();

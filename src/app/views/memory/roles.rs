@@ -1,6 +1,6 @@
 //! The bar and the table by role.
 
-use egui::{Color32, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Color32, Rect, Sense, Ui, WidgetInfo, vec2};
 
 use super::ViewContext;
 use super::layout;
@@ -13,6 +13,7 @@ use crate::app::state::colour_by::ColourBy;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::block_name::{guess_mark, short_role, show_guess_mark};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::row::ListRow;
@@ -27,7 +28,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     let width = ui.available_width();
     let (bar, response) = ui.allocate_exact_size(vec2(width, BAR), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(egui::Role::Image, true, "Memory by role"));
-    let bar = Rect::from_min_max(pos2(bar.left() + PAD_PANE, bar.top()), pos2(bar.right() - PAD_ROW, bar.bottom()));
+    let bar = bar.inset(PAD_PANE, 0.0, PAD_ROW, 0.0);
     let spans = layout::bar(&rows.iter().map(|r| r.bytes).collect::<Vec<_>>(), bar.width());
     let by_role = cx.shared.colour_by == ColourBy::Role;
     let focus = if by_role { cx.shared.focus_classes.as_slice() } else { &[] };
@@ -58,7 +59,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
         let ink = if row.bytes == 0 || is_dim { Tokens::at(ink, if row.bytes == 0 { 0.4 } else { 0.25 }) } else { ink };
         if let Some((place, _)) = &part {
             let mut batch = Batch::new(ui.painter());
-            batch.rect(Rect::from_min_max(place.min, pos2(place.right() - 1.0, place.bottom())), ink);
+            batch.rect(place.with_max_x(place.right() - 1.0), ink);
             batch.paint(ui.painter());
         }
         role_row(ui, response.rect, row, ink);
@@ -98,7 +99,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     }
     let fits = |text: &&String| label::width(ui.painter(), text, Type::Body) <= room.width();
     label::text_in(ui.painter(), room, counts.iter().find(fits).unwrap_or(&counts[counts.len() - 1]), Type::Body, t.text2);
-    label::text_in_right(ui.painter(), columns.at(0), &layout::whole(held), Type::Mono, t.text1);
+    label::figure(ui.painter(), columns.at(0), &layout::whole(held), t.text1);
     hovered
 }
 
@@ -120,12 +121,12 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let t = Tokens::of(ui);
     let columns = Columns::of(rect);
     let p = ui.painter();
-    square(p, pos2(columns.inner.left() + 5.0, rect.center().y), ink);
+    square(p, rect.middle(columns.inner.left() + 5.0), ink);
     let is_absent = row.bytes == 0;
     let (name, figure) = if is_absent { (t.text3, t.text3) } else { (t.text1, t.text1) };
     let share = label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
-    label::text_in_right(p, columns.at(0), &row.figure, Type::Mono, figure);
-    let room = Rect::from_min_max(pos2(columns.inner.left() + 16.0, rect.top()), pos2(share.left() - 4.0, rect.bottom()));
+    label::figure(p, columns.at(0), &row.figure, figure);
+    let room = rect.across(columns.inner.left() + 16.0, share.left() - 4.0);
     let width = |text: &str| label::width(p, text, Type::Body);
     let least = guess_mark(p, row.is_probable, f32::MAX, 0.0).1;
     let said = Some(row.role.text()).filter(|text| width(text) + least <= room.width()).unwrap_or(short_role(row.role));

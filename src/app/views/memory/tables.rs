@@ -1,6 +1,6 @@
 //! A row of the tables of modules, lines and sizes.
 
-use egui::{Color32, Rect, Response, Ui, pos2, vec2};
+use egui::{Color32, Rect, Response, Ui, vec2};
 
 use super::ViewContext;
 use super::layout;
@@ -10,6 +10,7 @@ use crate::app::data::colours::role_paint;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::place_link::{openable, place_link};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
@@ -32,7 +33,7 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (
     let columns = Columns::of(response.rect);
     let p = ui.painter();
     let left = response.rect.left() + PAD_PANE + 16.0 * row.depth as f32;
-    let chevron = pos2(left + 5.0, response.rect.center().y);
+    let chevron = response.rect.middle(left + 5.0);
     match (row.is_open, row.role) {
         (Some(is_open), _) => {
             let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };
@@ -43,8 +44,7 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (
     }
     let share = format!("{:.1}", row.bytes as f64 / whole.max(1) as f64 * 100.0);
     columns.figures(ui, [&row.figure, &blocks, &share], [t.text1, t.text3, t.text3]);
-    let room =
-        Rect::from_min_max(pos2(left + 16.0, response.rect.top()), pos2(columns.names_end(ui, row), response.rect.bottom()));
+    let room = response.rect.across(left + 16.0, columns.names_end(ui, row));
     let link = named(ui, cx, row, room);
     let tip = Tip::new(&row.name)
         .row("bytes", Bytes(row.bytes).to_string())
@@ -83,7 +83,7 @@ pub(super) struct Columns {
 
 impl Columns {
     pub(super) fn of(row: Rect) -> Self {
-        let inner = Rect::from_min_max(pos2(row.left() + PAD_PANE, row.top()), pos2(row.right() - PAD_ROW, row.bottom()));
+        let inner = row.inset(PAD_PANE, 0.0, PAD_ROW, 0.0);
         Columns { inner, width: row.width() }
     }
 
@@ -109,7 +109,7 @@ impl Columns {
 
     fn figures(&self, ui: &Ui, texts: [&str; 3], inks: [Color32; 3]) {
         for i in 0..self.shown() {
-            label::text_in_right(ui.painter(), self.at(i), texts[i], Type::Mono, inks[i]);
+            label::figure(ui.painter(), self.at(i), texts[i], inks[i]);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The right column: the chosen size by role, and the code of the chosen change.
 
-use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 
 use super::ViewContext;
 use super::model::PlanView;
@@ -11,10 +11,11 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::button::{Push, segmented};
 use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row::ListRow;
+use crate::app::widgets::row::{self, ListRow};
 use vramscope_core::anatomy::Role;
 use vramscope_core::plan::Predicted;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
@@ -122,8 +123,7 @@ impl PlanView {
         let roles = roles_of(std::iter::once(shown));
         let bytes = |role: &Role| shown.by_role.get(role.name()).copied().unwrap_or(0);
         let free = shown.peak_reserved_bytes.saturating_sub(shown.peak_allocated_bytes);
-        let (bar, response) = ui.allocate_exact_size(vec2(ui.available_width(), 14.0), Sense::hover());
-        response.widget_info(|| WidgetInfo::labeled(egui::Role::Image, true, "Memory by role"));
+        let (bar, response) = row::told(ui, 14.0, egui::Role::Image, || "Memory by role");
         let bar = bar.shrink2(vec2(16.0, 0.0));
         let all = shown.peak_reserved_bytes.max(1) as f32;
         let mut batch = Batch::new(ui.painter()).hatch_origin(bar.min);
@@ -133,7 +133,7 @@ impl PlanView {
             |role: &Role, ink| if self.role.is_some_and(|r| r != role.name()) { Tokens::over(ink, t.s1, 0.25) } else { ink };
         for role in &roles {
             let to = x + bytes(role) as f32 / all * bar.width();
-            let part = Rect::from_min_max(pos2(x, bar.top()), pos2((to - 0.8).max(x), bar.bottom()));
+            let part = bar.across(x, (to - 0.8).max(x));
             batch.rect(part, dim(role, role_paint(*role).colour(t)));
             if response.hover_pos().is_some_and(|p| part.contains(p)) {
                 hovered = Some(role.name());
@@ -146,11 +146,11 @@ impl PlanView {
         let mut sorted = roles.clone();
         sorted.sort_by_key(|role| std::cmp::Reverse(bytes(role)));
         let unit = SizeColumn::of(sorted.iter().map(bytes).chain([free]));
-        let (head, _) = ui.allocate_exact_size(vec2(ui.available_width(), 18.0), Sense::hover());
+        let head = row::line(ui, 18.0);
         let places = |row: Rect| {
             let inner = row.shrink2(vec2(16.0, 0.0));
             let figure = inner.with_min_x(inner.right() - 68.0);
-            let slope = Rect::from_min_max(pos2(figure.left() - 84.0, row.top()), pos2(figure.left() - 8.0, row.bottom()));
+            let slope = row.across(figure.left() - 84.0, figure.left() - 8.0);
             (inner, slope, figure)
         };
         let (_, slope, figure) = places(head);
@@ -164,23 +164,23 @@ impl PlanView {
             let p = ui.painter();
             let ink = dim(role, role_paint(*role).colour(t));
             Swatch::Fill(ink).paint(p, t, inner.left_center());
-            label::text_in_right(p, figure, &unit.figure(bytes(role)), Type::Mono, t.text1);
+            label::figure(p, figure, &unit.figure(bytes(role)), t.text1);
             if let Some(per) = slope_of(scene, role.name()) {
-                label::text_in_right(p, slope, &per, Type::Mono, t.text3);
+                label::figure(p, slope, &per, t.text3);
             }
-            let name = Rect::from_min_max(pos2(inner.left() + 16.0, row.rect.top()), pos2(slope.left(), row.rect.bottom()));
+            let name = row.rect.across(inner.left() + 16.0, slope.left());
             label::text_in(p, name, role.text(), Type::Body, t.text1);
             if row.hovered() {
                 hovered = Some(role.name());
             }
             row.on_hover_text(role.about());
         }
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
+        let rect = row::line(ui, 20.0);
         let (inner, _, figure) = places(rect);
         Swatch::Free.paint(ui.painter(), t, inner.left_center());
-        let name = Rect::from_min_max(pos2(inner.left() + 16.0, rect.top()), pos2(figure.left() - 4.0, rect.bottom()));
+        let name = rect.across(inner.left() + 16.0, figure.left() - 4.0);
         label::text_in(ui.painter(), name, "free inside reserved", Type::Body, t.text2);
-        label::text_in_right(ui.painter(), figure, &unit.figure(free), Type::Mono, t.text1);
+        label::figure(ui.painter(), figure, &unit.figure(free), t.text1);
         hovered
     }
 

@@ -11,11 +11,11 @@ use crate::app::data::colours::role_paint;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{byte_ticks, byte_unit, event_ticks, most_across, most_down, spread};
 use crate::app::widgets::chip::{paint_chip, paint_chip_in, paint_flag};
-use crate::app::widgets::keys;
-use crate::app::widgets::label;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{keys, label};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// Left of the plots: their names and axis labels.
@@ -95,8 +95,7 @@ impl PlanView {
         let mut batch = Batch::new(&p).hatch_origin(rect.min);
         let columns = columns_of(&batch, rect);
         let at = |points: &[(f64, f64)], px: f32| between(points, x.value(px)).map(|v| y.at(v));
-        let fill: Vec<Option<PixelColumn>> =
-            columns.iter().map(|&px| at(&allocated, px).map(|y| PixelColumn { top: y, bottom: y, last: y })).collect();
+        let fill: Vec<Option<PixelColumn>> = columns.iter().map(|&px| at(&allocated, px).map(PixelColumn::level)).collect();
         batch.fill_under(&fill, rect.left(), rect.bottom(), Tokens::over(t.slot(0), t.s1, 0.18));
         let free_columns: Vec<(f32, f32)> = columns
             .iter()
@@ -195,13 +194,13 @@ impl PlanView {
     fn outcomes(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
         let t = cx.tokens;
         let p = ui.painter().clone();
-        label::text(&p, pos2(rect.left() - GUTTER + 12.0, rect.center().y), Align2::LEFT_CENTER, "Outcome", Type::Body, t.text2);
+        label::text(&p, rect.middle(rect.left() - GUTTER + 12.0), Align2::LEFT_CENTER, "Outcome", Type::Body, t.text2);
         let half = scene.step as f64 / 2.0;
         let cells = grid(scene.low, scene.high, scene.step);
         let mut batch = Batch::new(&p).hatch_origin(rect.min);
         let cell = |value: u64| {
             let from = x.at(value as f64 - half).max(rect.left());
-            Rect::from_min_max(pos2(from, rect.top()), pos2(x.at(value as f64 + half).min(rect.right()), rect.bottom()))
+            rect.across(from, x.at(value as f64 + half).min(rect.right()))
         };
         let gap = if cell(scene.low).width() >= 4.0 { 1.0 } else { 0.0 };
         // A size that was not run ends as those on both sides of it do.
@@ -251,12 +250,11 @@ impl PlanView {
         }
         for (all, words, ink) in [(fits, "fits", t.text2), (fails, "fails", t.red)] {
             if let Some(all) = all.filter(|r| r.width() >= 36.0) {
-                label::text(&p, pos2(all.left() + 6.0, all.center().y), Align2::LEFT_CENTER, words, Type::Caption, ink);
+                label::text(&p, all.middle(all.left() + 6.0), Align2::LEFT_CENTER, words, Type::Caption, ink);
             }
         }
         if has_retries {
-            let place =
-                Rect::from_min_max(pos2(rect.right() + 12.0, rect.top()), pos2(ui.max_rect().right() - 6.0, rect.bottom()));
+            let place = rect.across(rect.right() + 12.0, ui.max_rect().right() - 6.0);
             label::text_in(&p, place, if are_told { "number: retries" } else { "darker: retries" }, Type::Caption, t.text3);
         }
         let response = ui.interact(rect, ui.scope_id().with("outcome"), Sense::click_and_drag());
@@ -408,10 +406,7 @@ impl PlanView {
         if let (Some((_, last)), Some(role)) = (scene.points.last(), order.last()) {
             let most = order.iter().max_by_key(|r| last.free.by_role.get(r.name()).copied().unwrap_or(0)).unwrap_or(role);
             let bytes = last.free.by_role.get(most.name()).copied().unwrap_or(0);
-            let left = rect.right() + 12.0;
-            let place = |top: f32| Rect::from_min_max(pos2(left, top), pos2(ui.max_rect().right() - 6.0, top + 14.0));
-            label::text_in(&p, place(rect.center().y - 14.0), most.text(), Type::Caption, t.text2);
-            label::text_in(&p, place(rect.center().y), &Bytes(bytes).to_string(), Type::Mono, t.text1);
+            beside(&p, t, rect, (rect.center().y, ui.max_rect().right()), most.text(), bytes);
         }
         self.pick(ui, scene, rect, x, "Roles against size");
     }
@@ -436,9 +431,9 @@ fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: 
     let width = label::width(p, &words, Type::Body);
     let room = p.clip_rect().right() - 8.0;
     let (at, anchor) = if flag.right() + 6.0 + width <= room {
-        (pos2(flag.right() + 6.0, flag.center().y), Align2::LEFT_CENTER)
+        (flag.middle(flag.right() + 6.0), Align2::LEFT_CENTER)
     } else {
-        (pos2(flag.left() - 6.0, flag.center().y), Align2::RIGHT_CENTER)
+        (flag.middle(flag.left() - 6.0), Align2::RIGHT_CENTER)
     };
     // On the surface: the line of the chosen size may stand there.
     paint_chip_in(p, at, anchor, &words, Type::Body, t.text1, t.s1);
@@ -523,8 +518,13 @@ fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, cur
     let places = spread(&wanted, 32.0, Rangef::new(rect.top() + 8.0, rect.bottom() - 12.0));
     for (((value, name, ink), from), to) in named.iter().zip(&wanted).zip(&places) {
         p.line_segment([pos2(rect.right() + 1.0, *from), pos2(rect.right() + 8.0, *to)], Stroke::new(1.0, *ink));
-        let place = |top: f32| Rect::from_min_max(pos2(rect.right() + 12.0, top), pos2(right - 6.0, top + 14.0));
-        label::text_in(p, place(to - 14.0), name, Type::Caption, t.text2);
-        label::text_in(p, place(*to), &Bytes(*value as u64).to_string(), Type::Mono, t.text1);
+        beside(p, t, rect, (*to, right), name, *value as u64);
     }
+}
+
+/// A name over its bytes, right of a plot, at the height `y`.
+fn beside(p: &egui::Painter, t: &Tokens, plot: Rect, (y, right): (f32, f32), name: &str, bytes: u64) {
+    let place = plot.across(plot.right() + 12.0, right - 6.0);
+    label::text_in(p, place.down(y - 14.0, y), name, Type::Caption, t.text2);
+    label::text_in(p, place.down(y, y + 14.0), &Bytes(bytes).to_string(), Type::Mono, t.text1);
 }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::ViewContext;
 use crate::app::data::device::{DeviceData, prepare};
 use crate::app::jobs::Derived;
+use crate::app::jobs::locked;
 use crate::app::state::document_id::DocumentId;
 use crate::app::widgets::sparkline::Sparkline;
 use vramscope_core::formats;
@@ -281,10 +282,10 @@ fn build(
                 None => return refused("the tab of a recording was closed: add it again as a file".to_owned(), Vec::new()),
             },
             Origin::File(path) => {
-                let known = read.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
+                let known = locked(read).get(&path).cloned();
                 match known.map_or_else(|| open(&path, progress), Ok) {
                     Ok(data) => {
-                        read.lock().unwrap_or_else(PoisonError::into_inner).insert(path, Arc::clone(&data));
+                        locked(read).insert(path, Arc::clone(&data));
                         data
                     }
                     Err(_) if progress.check().is_err() => return None,

@@ -3,7 +3,7 @@
 use std::sync::mpsc::TryRecvError;
 
 use egui::text::LayoutJob;
-use egui::{Align, Key, Layout, Popup, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+use egui::{Align, Key, Layout, Popup, Rect, ScrollArea, Ui, UiBuilder, pos2, vec2};
 
 use super::ViewContext;
 use super::inputs::{Built, Origin, name_of};
@@ -16,11 +16,12 @@ use crate::app::state::action::Action;
 use crate::app::theme::{Type, text};
 use crate::app::widgets::button::{icon_button_sized, link_with, menu_item, selector_button};
 use crate::app::widgets::code::CodeWell;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row::{KeyValue, ListRow};
+use crate::app::widgets::row::{self, KeyValue, ListRow};
 use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
 use vramscope_core::units::{Bytes, capital, count, counted};
 
@@ -168,7 +169,7 @@ impl PlanView {
     /// A recording: its name, its sizes, its small curve. True when it is to go.
     fn recording(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, at: usize, built: Option<&Built>) -> bool {
         let t = cx.tokens;
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 52.0), Sense::hover());
+        let rect = row::line(ui, 52.0);
         let p = ui.painter().clone();
         p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
         let inner = rect.shrink2(vec2(16.0, 0.0));
@@ -183,15 +184,15 @@ impl PlanView {
             name_right = close.left() - 4.0;
         }
         let chosen = &mut self.inputs.chosen[at];
-        let place = Rect::from_min_max(pos2(inner.left(), rect.top() + 8.0), pos2(name_right, rect.top() + 24.0));
+        let place = rect.lines(8.0, 24.0).across(inner.left(), name_right);
         let shown_name = label::without_middle(&p, &chosen.name, Type::Strong, place.width());
         label::text_in(&p, place, &shown_name, Type::Strong, t.text1);
         if let Some(shown) = built.and_then(|b| b.shown.get(at)) {
             shown.sparkline.paint(&p, t, spark);
-            let low = Rect::from_min_max(pos2(spark.left() - 30.0, rect.top() + 29.0), pos2(inner.right(), rect.top() + 45.0));
-            label::text_in_right(&p, low, &Bytes(shown.peak).to_string(), Type::Mono, t.text2);
+            let low = rect.lines(29.0, 45.0).across(spark.left() - 30.0, inner.right());
+            label::figure(&p, low, &Bytes(shown.peak).to_string(), t.text2);
         }
-        let line = Rect::from_min_max(pos2(inner.left(), rect.top() + 26.0), pos2(spark.left() - 2.0, rect.top() + 48.0));
+        let line = rect.lines(26.0, 48.0).across(inner.left(), spark.left() - 2.0);
         let mut row =
             ui.new_child(UiBuilder::new().id_salt(("sizes", at)).max_rect(line).layout(Layout::left_to_right(Align::Center)));
         row.spacing_mut().item_spacing.x = 6.0;
@@ -239,7 +240,7 @@ impl PlanView {
             let name = name_of(&path);
             let row = ListRow::new(&name).height(22.0).show_painted(ui);
             let inner = row.rect.shrink2(vec2(16.0, 0.0));
-            Icon::Plus.paint(ui.painter(), pos2(inner.left() + 5.0, inner.center().y), 12.0, t.accent);
+            Icon::Plus.paint(ui.painter(), inner.middle(inner.left() + 5.0), 12.0, t.accent);
             let place = inner.with_min_x(inner.left() + 16.0);
             let words = label::without_middle(ui.painter(), &name, Type::Body, place.width());
             label::text_in(ui.painter(), place, &words, Type::Body, t.text2);
@@ -312,11 +313,11 @@ impl PlanView {
             let figure = inner.with_min_x(inner.right() - if scene.knows { 84.0 } else { 0.0 });
             if scene.knows {
                 let (words, ink) = self.largest_on(scene, Room::Card(card).limit(self.held));
-                label::text_in_right(p, figure, &words, Type::Mono, ink.unwrap_or(t.text3));
+                label::figure(p, figure, &words, ink.unwrap_or(t.text3));
             }
             let size = inner.with_max_x(figure.left() - 8.0);
             let covered = label::text_in_right(p, size, &card_size(card), Type::Mono, t.text2);
-            let name = Rect::from_min_max(pos2(inner.left() + 22.0, inner.top()), pos2(covered.left() - 6.0, inner.bottom()));
+            let name = inner.across(inner.left() + 22.0, covered.left() - 6.0);
             label::text_in(p, name, card.name, if is_chosen { Type::Strong } else { Type::Body }, t.text1);
             if response.clicked() {
                 self.choose_room(Room::Card(card));
@@ -331,7 +332,7 @@ impl PlanView {
         label::text_in(&p, name, "cap", if is_chosen { Type::Strong } else { Type::Body }, t.text1);
         if is_chosen && scene.knows {
             let (words, ink) = self.largest_on(scene, scene.limit);
-            label::text_in_right(&p, inner, &words, Type::Mono, ink.unwrap_or(t.text3));
+            label::figure(&p, inner, &words, ink.unwrap_or(t.text3));
         }
         let place = Rect::from_min_size(pos2(inner.right() - 84.0 - 8.0 - 84.0, inner.top() + 3.0), vec2(84.0, 22.0));
         let mut beside = ui.new_child(UiBuilder::new().id_salt("cap").max_rect(place));
@@ -367,7 +368,7 @@ impl PlanView {
     }
 
     fn held_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 26.0), Sense::hover());
+        let rect = row::line(ui, 26.0);
         let inner = rect.shrink2(vec2(16.0, 2.0));
         label::text_in(ui.painter(), inner, "other programs", Type::Body, cx.tokens.text2);
         let place = inner.with_min_x(inner.right() - 92.0);
@@ -446,7 +447,7 @@ pub(super) fn card_ask(scene: &Scene, limit: u64) -> Ask {
 
 fn radio(ui: &Ui, cx: &ViewContext<'_>, row: Rect, is_chosen: bool) {
     let t = cx.tokens;
-    let centre = pos2(row.left() + 22.0, row.center().y);
+    let centre = row.middle(row.left() + 22.0);
     let ink = if is_chosen { t.accent } else { t.line2 };
     ui.painter().circle_stroke(centre, 5.5, egui::Stroke::new(1.0, ink));
     if is_chosen {

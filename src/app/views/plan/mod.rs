@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Stroke, Ui, pos2};
+use egui::{Rect, Stroke, Ui};
 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, segmented};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane::{self, PaneHeader};
 use inputs::State;
 use model::PlanView;
 use room::{Room, room_for};
 use runs::Runs;
 use scene::Scene;
-use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
 use vramscope_core::plan::cards::Card;
@@ -96,10 +96,10 @@ impl View for PlanView {
             return;
         }
         if !WhatIf::has_requests(device) {
-            let sentence =
-                "A plan is made of the requests for memory of some training steps, and this recording has none. Record them:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(
+                ui,
+                "A plan is made of the requests for memory of some training steps, and this recording has none. Record them:",
+            );
             return;
         }
         self.inputs.begin(cx);
@@ -233,8 +233,7 @@ impl PlanView {
                 self.ask_size(ui, cx, scene);
             }
         });
-        let line =
-            Rect::from_min_max(pos2(areas.below.left(), areas.below.top() - 1.0), pos2(areas.below.right(), areas.below.top()));
+        let line = areas.below.down(areas.below.top() - 1.0, areas.below.top());
         ui.painter().rect_filled(line, 0, t.line);
         let has_right = areas.right.is_some();
         pane::inside(ui, areas.below, "plan below", |ui| self.below(ui, cx, scene, has_right));

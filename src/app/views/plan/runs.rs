@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::app::jobs::Jobs;
+use crate::app::jobs::locked;
 use vramscope_core::anatomy::Anatomy;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::Progress;
@@ -105,11 +106,6 @@ pub(super) struct Runs {
     done: (usize, usize),
     is_stopped: bool,
     has_failed: bool,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked half way left whole entries behind.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Runs {

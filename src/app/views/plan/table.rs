@@ -9,6 +9,7 @@ use super::scene::{Figures, Kind, Outcome, Row, Scene};
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::{Swatch, paint_chip_in};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::table::{Column, Table, Width};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
@@ -117,7 +118,7 @@ fn paint_cell(
             let mut room = rect;
             if row.is_best {
                 let words = label::width(p, &row.title, Type::Strong).min(rect.width() - 40.0);
-                let at = egui::pos2(rect.left() + words + 8.0, rect.center().y);
+                let at = rect.middle(rect.left() + words + 8.0);
                 paint_chip_in(p, at, egui::Align2::LEFT_CENTER, "best", Type::Flag, t.onaccent, t.accent);
                 room.max.x = rect.left() + words + 2.0;
             }
@@ -135,7 +136,7 @@ fn paint_cell(
         (2..=5, Some(_)) if is_useless => {
             let words = "\u{2013}";
             if column == 3 || column == 5 {
-                label::text_in_right(p, rect, words, Type::Mono, t.text3);
+                label::figure(p, rect, words, t.text3);
             } else if column == 4 {
                 label::text_in(p, rect, words, Type::Body, t.text3);
             }
@@ -145,9 +146,7 @@ fn paint_cell(
             let is_on_scale = scene.limit as f64 <= scale;
             (if is_on_scale { bar.tick(scene.limit as f64, t.red) } else { bar }).paint(p, t, rect);
         }
-        (3, Some(f)) => {
-            label::text_in_right(p, rect, &unit.figure(f.peak), Type::Mono, t.text1);
-        }
+        (3, Some(f)) => label::figure(p, rect, &unit.figure(f.peak), t.text1),
         (4, Some(f)) => {
             let (kind, ink) = match f.outcome {
                 Outcome::Fits => (Type::Strong, t.text1),
@@ -164,14 +163,10 @@ fn paint_cell(
                 (_, None) if scene.knows => "\u{2026}".to_owned(),
                 _ => "\u{2013}".to_owned(),
             };
-            label::text_in_right(p, rect, &words, Type::Mono, t.text1);
+            label::figure(p, rect, &words, t.text1);
         }
-        (6, Some(f)) => {
-            label::text_in(p, rect, &f.cost, Type::Body, t.text2);
-        }
-        (7, Some(f)) => {
-            label::text_in(p, rect, f.sure, Type::Body, t.text2);
-        }
+        (6, Some(f)) => _ = label::text_in(p, rect, &f.cost, Type::Body, t.text2),
+        (7, Some(f)) => _ = label::text_in(p, rect, f.sure, Type::Body, t.text2),
         _ => {}
     }
 }

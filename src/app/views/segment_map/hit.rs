@@ -1,6 +1,6 @@
 //! Maps points to things and things to rectangles of the picture.
 
-use egui::{Pos2, Rect, pos2};
+use egui::{Pos2, Rect};
 
 use super::layout::Row;
 use super::paint::Areas;
@@ -9,6 +9,7 @@ use super::runs::RowScale;
 use super::{Picture, tip};
 use crate::app::state::selection::Item;
 use crate::app::views::ViewContext;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::{LifetimeId, State};
@@ -100,7 +101,7 @@ fn part_rect(picture: &Picture, places: &Places, areas: &Areas, scroll: f32, row
     }
     let left = strip.left() + (a.round() * points) as f32;
     let right = strip.left() + (b.round().max(a.round() + 1.0) * points) as f32;
-    Some(Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom())))
+    Some(strip.across(left, right))
 }
 
 /// What is at a point: the block or hole in a row, or the segment in the gutter or at the bars.

@@ -16,7 +16,7 @@ use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across};
-use crate::app::widgets::button::{icon_button, menu_item, selector_button};
+use crate::app::widgets::button::{icon_button, menu_entry, menu_item, selector_button};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::mesh::Batch;
@@ -489,23 +489,12 @@ impl SegmentMap {
     ) {
         let pointer = gesture.hover.filter(|_| !response.dragged() && response.hovered() && !egui::Popup::is_any_open(ui));
         let hit = pointer.and_then(|at| hit(cx, picture, places, areas, self.scroll, at).map(|h| (at, h)));
-        match hit {
-            Some((at, hit)) => {
-                if cx.shared.hovered != Some(hit.item) {
-                    cx.actions.send(Action::Hover(Some(hit.item)));
-                }
-                self.is_hovering = true;
-                if ui.input(|i| i.pointer.time_since_last_movement()) > 0.12 {
-                    hit.tip.show_at(response, response.id.with("tip"), at);
-                } else {
-                    ui.request_repaint_after(std::time::Duration::from_millis(120));
-                }
-            }
-            None if self.is_hovering => {
-                self.is_hovering = false;
-                cx.actions.send(Action::Hover(None));
-            }
-            None => {}
+        cx.hover(&mut self.is_hovering, hit.as_ref().map(|(_, hit)| hit.item));
+        let Some((at, hit)) = hit else { return };
+        if ui.input(|i| i.pointer.time_since_last_movement()) > 0.12 {
+            hit.tip.show_at(response, response.id.with("tip"), at);
+        } else {
+            ui.request_repaint_after(std::time::Duration::from_millis(120));
         }
     }
 
@@ -514,9 +503,8 @@ impl SegmentMap {
         response.context_menu(|ui| {
             ui.set_width(200.0);
             let mut entry = |text: &str, action: Action| {
-                if menu_item(ui, text, None, None, true).clicked() {
+                if menu_entry(ui, text, true) {
                     cx.actions.send(action);
-                    ui.close();
                 }
             };
             if let Some(address) = address_of(cx, item) {

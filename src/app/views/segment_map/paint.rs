@@ -7,6 +7,7 @@ use super::places::Places;
 use super::runs::{Run, RunKind, Runs};
 use crate::app::data::colours::Colours;
 use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::term::Term;
@@ -47,7 +48,7 @@ impl Areas {
     pub fn row(&self, places: &Places, row: usize, scroll: f32) -> Rect {
         let top = self.rows.top() - scroll + places.tops.get(row).copied().unwrap_or(0.0);
         let gap = if places.pitch >= 3.0 { 1.0 } else { 0.0 };
-        Rect::from_min_max(pos2(self.rows.left(), top), pos2(self.rows.right(), top + places.pitch - gap))
+        self.rows.down(top, top + places.pitch - gap)
     }
 }
 
@@ -112,7 +113,7 @@ fn run_rect(run: &Run, strip: Rect, px: f32, gaps: bool) -> Rect {
     if gaps && run.ends && right - left >= 3.0 {
         right -= 1.0;
     }
-    Rect::from_min_max(pos2(left, strip.top()), pos2(right, strip.bottom()))
+    strip.across(left, right)
 }
 
 /// The scale of the bars of largest holes.
@@ -158,10 +159,7 @@ pub fn around(
 ) -> Vec<(Rect, Term)> {
     let mut terms = Vec::new();
     let visible = places.between(scroll, scroll + areas.rows.height());
-    let body = painter.with_clip_rect(Rect::from_min_max(
-        pos2(areas.gutter.left(), areas.rows.top()),
-        pos2(painter.clip_rect().right(), areas.rows.bottom()),
-    ));
+    let body = painter.with_clip_rect(areas.rows.across(areas.gutter.left(), painter.clip_rect().right()));
     let mut batch = Batch::new(painter);
     let largest = plan.rows.iter().map(|r| r.largest_hole).max().unwrap_or(0);
     let scale = BarScale::new(largest, request);
@@ -198,9 +196,9 @@ pub fn around(
         }
         if areas.bars.is_positive() && shown.largest_hole > 0 {
             let height = (strip.height() * 0.6).clamp(1.0, 8.0);
-            let bar = Rect::from_min_max(
-                pos2(areas.bars.left(), strip.center().y - height / 2.0),
-                pos2(bar_end(shown.largest_hole).max(areas.bars.left() + 1.0), strip.center().y + height / 2.0),
+            let bar = Rect::from_x_y_ranges(
+                areas.bars.left()..=bar_end(shown.largest_hole).max(areas.bars.left() + 1.0),
+                strip.center().y - height / 2.0..=strip.center().y + height / 2.0,
             );
             let clip = Rangef::new(areas.rows.top(), areas.rows.bottom());
             let bar = bar.intersect(Rect::from_x_y_ranges(bar.x_range(), clip));
@@ -222,14 +220,13 @@ pub fn around(
     }
     batch.paint(painter);
     if areas.bars.is_positive() {
-        let strip =
-            Rect::from_min_max(pos2(areas.bars.left(), areas.axis.top()), pos2(areas.bars.right(), areas.axis.bottom() - 6.0));
+        let strip = areas.bars.down(areas.axis.top(), areas.axis.bottom() - 6.0);
         match request {
             Some(size) => {
                 let arrow = if scale.is_beyond { " →" } else { "" };
                 let figure = format!("{}{arrow}", Bytes(size));
                 let figure = label::text_in_right(painter, strip, &figure, Type::Mono, tokens.red);
-                let rest = Rect::from_min_max(strip.min, pos2(figure.left() - 6.0, strip.bottom()));
+                let rest = strip.with_max_x(figure.left() - 6.0);
                 let names = if scale.is_beyond {
                     [format!("holes to {}", Bytes(largest)), format!("hole {}", Bytes(largest))]
                 } else {
@@ -246,9 +243,9 @@ pub fn around(
     }
     for &(top, index) in &places.headers {
         let y = areas.rows.top() - scroll + top;
-        let rect = Rect::from_min_max(
-            pos2(areas.gutter.left() + 12.0, y),
-            pos2(areas.bars.right().max(areas.rows.right()), y + super::layout::GROUP_HEIGHT),
+        let rect = Rect::from_x_y_ranges(
+            areas.gutter.left() + 12.0..=areas.bars.right().max(areas.rows.right()),
+            y..=y + super::layout::GROUP_HEIGHT,
         );
         if rect.bottom() < areas.rows.top() || rect.top() > areas.rows.bottom() {
             continue;
@@ -257,7 +254,7 @@ pub fn around(
         let name = label::text_in(&body, rect, &group.name, Type::Strong, tokens.text1);
         let is_private = group.name.contains("private");
         terms.push((name.intersect(body.clip_rect()), if is_private { Term::PrivatePool } else { Term::Pool }));
-        let rest = Rect::from_min_max(pos2(name.right() + 12.0, rect.top()), rect.max);
+        let rest = rect.with_min_x(name.right() + 12.0);
         let is_longer = plan.is_wrapped && plan.units.iter().any(|u| u.group == index && u.span() > plan.longest);
         let (scales, figures) = header_words(group, plan.longest, is_longer);
         let width = |text: &str, kind: Type| if text.is_empty() { 0.0 } else { label::width(&body, text, kind) + 12.0 };
@@ -269,7 +266,7 @@ pub fn around(
             let right = label::text_in(&body, rest, scale, Type::Caption, tokens.text3).right();
             let left = if scale.is_empty() { rest.left() } else { right + 12.0 };
             if label::width(&body, figure, Type::Mono) <= rest.right() - left {
-                label::text_in_right(&body, rest.with_min_x(left), figure, Type::Mono, tokens.text2);
+                label::figure(&body, rest.with_min_x(left), figure, tokens.text2);
             }
         }
     }
@@ -321,9 +318,9 @@ fn row_label(row: &Row) -> String {
 /// The 3 px mark of the selected row in the gutter.
 pub fn mark(painter: &Painter, tokens: &Tokens, areas: &Areas, strip: Rect) {
     let grow = ((5.0 - strip.height()) / 2.0).max(0.0);
-    let rect = Rect::from_min_max(
-        pos2(areas.gutter.right() - 6.0, strip.top() - grow),
-        pos2(areas.gutter.right() - 3.0, strip.bottom() + grow),
+    let rect = Rect::from_x_y_ranges(
+        areas.gutter.right() - 6.0..=areas.gutter.right() - 3.0,
+        strip.top() - grow..=strip.bottom() + grow,
     );
     painter.rect_filled(rect, 0, tokens.accent);
 }

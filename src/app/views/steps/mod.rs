@@ -4,7 +4,7 @@ mod layout;
 
 use std::sync::Arc;
 
-use egui::{Rect, Ui, UiBuilder, pos2, vec2};
+use egui::Ui;
 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
@@ -13,9 +13,8 @@ use crate::app::state::shared;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
-use crate::app::widgets::label;
-use crate::app::widgets::pane;
 use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::{label, pane};
 use layout::Order;
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::diagnose::source_limits::{NO_STEPS, no_history};
@@ -120,16 +119,13 @@ impl StepsView {
             _ => format!("{half} leaves nothing behind."),
         };
         ui.add_space(12.0);
-        let inner =
-            Rect::from_min_max(ui.cursor().min + vec2(16.0, 0.0), pos2(ui.max_rect().right() - 16.0, ui.max_rect().bottom()));
-        let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt("summary"));
-        let sentence = format!("{peaks} {growth}");
-        label::rich_paragraph(&mut lines, &sentence, Type::Lead, t.text2, t.text1);
-        if let Some(caveat) = &found.caveat {
-            lines.add_space(4.0);
-            label::paragraph(&mut lines, caveat, Type::Body, t.text2);
-        }
-        ui.add_space(lines.min_rect().height() + 10.0);
+        pane::headline(ui, "summary", |ui| {
+            label::rich_paragraph(ui, &format!("{peaks} {growth}"), Type::Lead, t.text2, t.text1);
+            if let Some(caveat) = &found.caveat {
+                ui.add_space(4.0);
+                label::paragraph(ui, caveat, Type::Body, t.text2);
+            }
+        });
         pane::rule(ui);
     }
 
@@ -198,7 +194,7 @@ impl StepsView {
                             6 => (count(s.allocations), t.text2),
                             _ => (Micros(s.micros).to_string(), t.text2),
                         };
-                        label::text_in_right(p, cell, &text, Type::Mono, ink);
+                        label::figure(p, cell, &text, ink);
                     }
                 },
             );

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align2, Rect, Sense, Ui, WidgetInfo, vec2};
 
 use super::lanes::categories::{BandsPicture, tip};
 use super::layout::{NAMES, Tracks};
@@ -13,6 +13,7 @@ use crate::app::state::shared::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::axis::{UnitAt, time_ticks};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
 use vramscope_core::model::CategoryBands;
@@ -32,8 +33,8 @@ impl CategoriesAlone {
         let range = self.range.get_or_insert_with(|| PanZoom::new(0.0, ((last - first) as f64).max(1.0)).with_least(20.0));
         let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
         let x = egui::Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
-        let axis = Rect::from_min_max(pos2(x.min, pane.top() + 8.0), pos2(x.max, pane.top() + 28.0));
-        let rect = Rect::from_min_max(pos2(x.min, axis.bottom() + 4.0), pos2(x.max, pane.bottom() - 14.0));
+        let axis = Rect::from_x_y_ranges(x, pane.top() + 8.0..=pane.top() + 28.0);
+        let rect = Rect::from_x_y_ranges(x, axis.bottom() + 4.0..=pane.bottom() - 14.0);
         let response = ui.interact(rect, ui.scope_id().with("bands"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "Bytes by category over time"));
         let gesture = Gesture::read(&response);
@@ -76,14 +77,7 @@ impl CategoriesAlone {
         };
         let ticks = time_ticks(from, to, (x.span() / 96.0).max(2.0) as usize);
         ticks.paint_across(&painter, cx.tokens, &canvas.x, axis, UnitAt::First);
-        label::text(
-            &painter,
-            pos2(pane.left() + 12.0, axis.center().y),
-            Align2::LEFT_CENTER,
-            "Time",
-            Type::Caption,
-            cx.tokens.text2,
-        );
+        label::text(&painter, axis.middle(pane.left() + 12.0), Align2::LEFT_CENTER, "Time", Type::Caption, cx.tokens.text2);
         let peak = bands.peak().and_then(|(i, _)| bands.bytes.get(i)).copied();
         let hovered = gesture.hover.filter(|_| !response.dragged()).and_then(|p| Some((p, canvas.band_at(rect, &picture, p)?)));
         let what = if gesture.hover.is_some() { "at the pointer" } else { "at the peak" };

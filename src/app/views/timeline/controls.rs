@@ -12,8 +12,8 @@ use crate::app::state::selection::Item;
 use crate::app::state::shared;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::button;
-use crate::app::widgets::button::Push;
+use crate::app::widgets::button::{self, Push, push_over};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use vramscope_core::tables::stack_text;
@@ -75,17 +75,9 @@ impl Timeline {
 
     /// While the strata are zoomed in bytes, a button that shows all of them again.
     pub(super) fn bytes_ui(&mut self, ui: &mut Ui, canvas: &Canvas<'_>) {
-        if self.bytes.is_none() {
-            return;
+        if self.bytes.is_some() && push_over(ui, canvas.tracks.strata, "Show all bytes") {
+            self.bytes = None;
         }
-        let strata = canvas.tracks.strata;
-        let area = Rect::from_min_size(pos2(strata.right() - 126.0, strata.top() + 6.0), vec2(120.0, 20.0));
-        let layout = egui::Layout::right_to_left(egui::Align::Center);
-        ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout).id_salt("bytes"), |ui| {
-            if Push::plain("Show all bytes").small().show(ui).clicked() {
-                self.bytes = None;
-            }
-        });
     }
 
     /// A click on the name of a track folds or opens it.
@@ -117,7 +109,7 @@ impl Timeline {
             }
             if response.hovered() || !is_open {
                 let icon = if is_open { Icon::ChevronDown } else { Icon::ChevronRight };
-                icon.paint(canvas.painter, pos2(place.left() + 6.0, place.center().y), 10.0, cx.tokens.text3);
+                icon.paint(canvas.painter, place.middle(place.left() + 6.0), 10.0, cx.tokens.text3);
             }
             if response.clicked() {
                 let mut tracks = cx.shared.tracks;

@@ -12,6 +12,7 @@ use crate::app::state::selection::Item;
 use crate::app::state::shared;
 use crate::app::state::shared::{Axis, TrackLayout};
 use crate::app::views::ViewContext;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within};
 
 impl Timeline {
@@ -157,14 +158,7 @@ impl Timeline {
                 }
             }
             Intent::ZoomTime { .. } | Intent::Pan(_) | Intent::ZoomBytes { .. } => {
-                let (first, last) = shared::domain(cx.data.device(), cx.shared.axis);
-                let least = if cx.shared.axis == Axis::Event { 8.0 } else { 20.0 };
-                let mut time = PanZoom::new(first, last).with_least(least);
-                time.show(cx.shared.from, cx.shared.to);
-                if time.apply(&intent, &canvas.x, false) {
-                    let (from, to) = time.visible();
-                    cx.actions.send(Action::SetWindow(from, to));
-                }
+                cx.move_window(&intent, &canvas.x);
                 let is_over_strata = match intent {
                     Intent::ZoomBytes { at, .. } => canvas.tracks.strata.contains(at),
                     _ => self.bytes.is_some(),
@@ -303,8 +297,7 @@ impl Timeline {
     /// Lets the user drag the line below the curves.
     pub(super) fn resize_curves(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         let Some(rect) = canvas.tracks.curves else { return };
-        let edge =
-            Rect::from_min_max(pos2(canvas.pane.left(), rect.bottom() + 2.0), pos2(canvas.pane.right(), rect.bottom() + 8.0));
+        let edge = canvas.pane.down(rect.bottom() + 2.0, rect.bottom() + 8.0);
         let response = ui.interact(edge, ui.scope_id().with("curves height"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the curves"));
         let response = response.on_hover_cursor(CursorIcon::ResizeVertical);

@@ -1,6 +1,6 @@
 //! Layout of the timeline's tracks and ranges of their values. Only arithmetic.
 
-use egui::{Rangef, Rect, pos2};
+use egui::{Rangef, Rect};
 
 use crate::app::state::shared::TrackLayout;
 use vramscope_core::tables::Cell;
@@ -234,7 +234,7 @@ impl Tracks {
         let top = self.axis.or(self.curves).unwrap_or(self.strata).top();
         let lanes = [self.ops, self.device, self.phases, self.steps, self.bands, self.card];
         let bottom = lanes.into_iter().flatten().next().unwrap_or(self.strata).bottom();
-        Rect::from_min_max(pos2(self.x.min, top), pos2(self.x.max, bottom))
+        Rect::from_x_y_ranges(self.x, top..=bottom)
     }
 }
 
@@ -399,7 +399,7 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let ops_height = or_folded(Track::Ops, least_ops + OP_LINE * more_lines as f32);
     let mut top = pane.top();
     let take = |top: &mut f32, before: f32, height: f32, after: f32| {
-        let rect = Rect::from_min_max(pos2(x.min, *top + before), pos2(x.max, *top + before + height));
+        let rect = Rect::from_x_y_ranges(x, *top + before..=*top + before + height);
         *top = rect.bottom() + after;
         rect
     };
@@ -408,49 +408,22 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let curves = curves.then(|| take(&mut top, 0.0, curves_height, 10.0));
     // Without a legend the last lane keeps a distance from the edge.
     let mut bottom = pane.bottom() - if legend { 0.0 } else { 6.0 };
-    let legend = legend.then(|| {
-        bottom -= LEGEND;
-        let rect = Rect::from_min_max(pos2(pane.left(), bottom), pos2(pane.right(), bottom + LEGEND));
-        bottom -= 6.0;
-        rect
-    });
-    let ops = ops.then(|| {
-        bottom -= ops_height;
-        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + ops_height));
-        bottom -= 6.0;
-        rect
-    });
-    let device = device.then(|| {
-        bottom -= device_height;
-        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + device_height));
-        bottom -= 6.0;
-        rect
-    });
-    let phases = phases.then(|| {
-        bottom -= phases_height;
-        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + phases_height));
-        bottom -= LANE_GAP;
-        rect
-    });
-    let steps = steps.then(|| {
-        bottom -= steps_height;
-        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + steps_height));
-        bottom -= 8.0;
-        rect
-    });
-    let bands = bands.then(|| {
-        bottom -= bands_height;
-        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + bands_height));
-        bottom -= 8.0;
-        rect
-    });
-    let card = card.then(|| {
-        bottom -= card_height;
-        let rect = Rect::from_min_max(pos2(x.min, bottom), pos2(x.max, bottom + card_height));
-        bottom -= 8.0;
-        rect
-    });
-    let strata = Rect::from_min_max(pos2(x.min, top), pos2(x.max, bottom.max(top + 8.0)));
+    let mut above = |is_there: bool, x: Rangef, height: f32, after: f32| {
+        is_there.then(|| {
+            bottom -= height;
+            let rect = Rect::from_x_y_ranges(x, bottom..=bottom + height);
+            bottom -= after;
+            rect
+        })
+    };
+    let legend = above(legend, pane.x_range(), LEGEND, 6.0);
+    let ops = above(ops, x, ops_height, 6.0);
+    let device = above(device, x, device_height, 6.0);
+    let phases = above(phases, x, phases_height, LANE_GAP);
+    let steps = above(steps, x, steps_height, 8.0);
+    let bands = above(bands, x, bands_height, 8.0);
+    let card = above(card, x, card_height, 8.0);
+    let strata = Rect::from_x_y_ranges(x, top..=bottom.max(top + 8.0));
     let mut tracks =
         Tracks { x, overview, axis, curves, strata, steps, phases, device, ops, bands, card, legend, folded: [None; TRACKS] };
     for track in Track::ALL.into_iter().filter(|&t| folded[t as usize]) {

@@ -21,7 +21,7 @@ mod under;
 
 use std::sync::Arc;
 
-use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo, pos2};
+use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo};
 
 use super::block_legend::BlockLegend;
 use super::live::alone::SamplesAlone;
@@ -38,7 +38,6 @@ use crate::app::state::shared::Axis;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane;
 use crate::app::widgets::term::Term;
 use crate::app::widgets::texture::PixelTexture;
 use crate::app::widgets::viewport::Scale;
@@ -51,7 +50,6 @@ use paint::Canvas;
 use picture::{StrataPicture, Window, WindowPicture};
 use place::{AxisMarks, ValueChip};
 use under::{Scene, Under};
-use vramscope_core::diagnose::source_limits::no_history;
 use vramscope_core::units::{count, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -248,9 +246,10 @@ impl View for Timeline {
             return;
         }
         if device.events.is_empty() {
-            let sentence = "This recording has no events, only the state at its end. Record the history to see memory over time:";
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(
+                ui,
+                "This recording has no events, only the state at its end. Record the history to see memory over time:",
+            );
             return;
         }
         let data = Arc::clone(cx.data);
@@ -433,10 +432,8 @@ impl Timeline {
             return;
         }
         let painter = canvas.painter.with_clip_rect(canvas.tracks.strata.intersect(canvas.painter.clip_rect()));
-        let rect = Rect::from_min_max(
-            pos2(canvas.x.at(have.window.from), y.at(have.high)),
-            pos2(canvas.x.at(have.window.to), y.at(have.low)),
-        );
+        let rect =
+            Rect::from_x_y_ranges(canvas.x.at(have.window.from)..=canvas.x.at(have.window.to), y.at(have.high)..=y.at(have.low));
         self.texture.paint(&painter, rect);
     }
 

@@ -10,6 +10,7 @@ use crate::app::state::shared;
 use crate::app::state::shared::{Axis, SharedViewState, events_of_range};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
@@ -173,10 +174,9 @@ impl Canvas<'_> {
         let mut batch = Batch::new(&painter);
         let pixel = batch.pixel();
         let (edges, lines) = outlined(&drawn, pixel, is_selected);
-        let flat = |v: f32| PixelColumn { top: v, bottom: v, last: v };
-        let tops: Vec<_> = edges.iter().map(|e| e.map(|e| flat(e.0))).collect();
-        let bottoms: Vec<_> = edges.iter().map(|e| e.map(|e| flat(e.1))).collect();
-        let middles: Vec<_> = lines.iter().map(|l| l.map(flat)).collect();
+        let tops: Vec<_> = edges.iter().map(|e| e.map(|e| PixelColumn::level(e.0))).collect();
+        let bottoms: Vec<_> = edges.iter().map(|e| e.map(|e| PixelColumn::level(e.1))).collect();
+        let middles: Vec<_> = lines.iter().map(|l| l.map(PixelColumn::level)).collect();
         let widths: &[(f32, Color32)] = if is_selected { &[(4.0, self.tokens.s1), (1.5, ink)] } else { &[(1.0, ink)] };
         for &(width, colour) in widths {
             batch.curve(&tops, rect.left(), width, colour);
@@ -404,7 +404,7 @@ impl Canvas<'_> {
             chip::paint_chip(self.painter, t, rect.center(), Align2::CENTER_CENTER, &value.text);
             // A bar in the curve's colour shows which curve the value belongs to.
             let edge = if value.is_left { rect.right() - 2.0 } else { rect.left() };
-            let bar = Rect::from_min_size(pos2(edge, rect.top()), vec2(2.0, rect.height()));
+            let bar = rect.across(edge, edge + 2.0);
             self.painter.rect_filled(bar, 0, value.ink);
         }
     }

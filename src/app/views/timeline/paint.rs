@@ -12,6 +12,7 @@ use crate::app::state::shared;
 use crate::app::state::shared::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{Ticks, UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::term::Term;
 use crate::app::widgets::viewport::Scale;
@@ -40,8 +41,7 @@ impl Canvas<'_> {
     }
 
     pub(super) fn name(&self, rect: Rect, name: &str, below: &str) {
-        let area =
-            Rect::from_min_max(pos2(self.pane.left() + 12.0, rect.top()), pos2(self.tracks.x.min - 6.0, rect.top() + 16.0));
+        let area = rect.lines(0.0, 16.0).across(self.pane.left() + 12.0, self.tracks.x.min - 6.0);
         label::text_in(self.painter, area, name, Type::Caption, self.tokens.text2);
         if !below.is_empty() && rect.height() >= 32.0 {
             label::text_in(self.painter, area.translate(vec2(0.0, 14.0)), below, Type::Caption, self.tokens.text3);
@@ -70,7 +70,7 @@ impl Canvas<'_> {
     /// Draws the overview with the window in it.
     pub fn overview(&self, rect: Rect, picture: Option<&WindowPicture>, cap: Option<Cap>) {
         let t = self.tokens;
-        let row = Rect::from_min_max(pos2(rect.left(), rect.center().y - 8.0), rect.right_bottom());
+        let row = rect.with_min_y(rect.center().y - 8.0);
         self.name(row, "Overview", "");
         let painter = self.within(rect.expand2(vec2(6.0, 2.0)));
         let (first, last) = shared::domain(self.data.device(), self.window.axis);
@@ -97,12 +97,12 @@ impl Canvas<'_> {
         }
         let (left, right) = (x.at(self.window.from), x.at(self.window.to).max(x.at(self.window.from) + 2.0));
         let veil = Tokens::at(t.s1, 0.62);
-        batch.rect(Rect::from_min_max(rect.min, pos2(left, rect.bottom())), veil);
-        batch.rect(Rect::from_min_max(pos2(right, rect.top()), rect.max), veil);
-        batch.outline(Rect::from_min_max(pos2(left, rect.top()), pos2(right, rect.bottom())), 1.0, t.accent);
+        batch.rect(rect.with_max_x(left), veil);
+        batch.rect(rect.with_min_x(right), veil);
+        batch.outline(rect.across(left, right), 1.0, t.accent);
         batch.paint(&painter);
         for edge in [left, right] {
-            let handle = Rect::from_center_size(pos2(edge, rect.center().y), vec2(5.0, 14.0));
+            let handle = Rect::from_center_size(rect.middle(edge), vec2(5.0, 14.0));
             painter.rect_filled(handle, 1, t.accent);
         }
     }
@@ -127,7 +127,7 @@ impl Canvas<'_> {
         let t = self.tokens;
         let device = self.data.device();
         let ticks = self.ticks(rect.width());
-        let strip = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 20.0), rect.max);
+        let strip = rect.with_min_y(rect.bottom() - 20.0);
         let grid = Rect::from_min_max(pos2(rect.left(), rect.bottom()), self.tracks.strata.right_bottom());
         let mut batch = Batch::new(self.painter);
         for (value, _) in &ticks.ticks {
@@ -137,7 +137,7 @@ impl Canvas<'_> {
             }
         }
         batch.paint(self.painter);
-        let area = Rect::from_min_max(pos2(self.tracks.x.min - 30.0, rect.top()), pos2(self.pane.right(), rect.bottom()));
+        let area = rect.across(self.tracks.x.min - 30.0, self.pane.right());
         ticks.paint_across_around(&self.within(area), t, &self.x, strip, UnitAt::First, taken);
         if self.window.axis == Axis::Event {
             self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Event", "");
@@ -147,7 +147,7 @@ impl Canvas<'_> {
         if rect.height() > 20.0
             && let Some((first_us, _)) = device.events.time_range()
         {
-            let row = Rect::from_min_max(rect.min, pos2(rect.right(), strip.top() + 2.0));
+            let row = rect.with_max_y(strip.top() + 2.0);
             self.name(row, "Time", "");
             let at = |value: f64| {
                 let event = shared::event_at(device, Axis::Event, value);
@@ -171,7 +171,7 @@ impl Canvas<'_> {
                     continue;
                 }
                 free_from = left + galley.size().x + 8.0;
-                self.painter.galley(pos2(left.round(), row.center().y - galley.size().y / 2.0), galley, t.text3);
+                label::lay(self.painter, row.middle(left.round()), galley, t.text3);
             }
         }
     }

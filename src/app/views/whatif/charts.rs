@@ -9,6 +9,7 @@ use crate::app::state::action::Action;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, spread};
 use crate::app::widgets::chip::{paint_chip_in, paint_flag};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
 use crate::app::widgets::pane::PaneHeader;
@@ -33,13 +34,13 @@ impl WhatIfView {
         let rect = ui.available_rect_before_wrap();
         let ends = if rect.width() > 620.0 { 210.0 } else { 16.0 };
         let x = Rangef::new(rect.left() + 100.0, rect.right() - ends);
-        let axis = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 26.0), pos2(rect.right(), rect.bottom() - 6.0));
+        let axis = rect.down(rect.bottom() - 26.0, rect.bottom() - 6.0);
         let steps = cx.findings.map(|f| f.steps.bounds.as_slice()).filter(|b| b.len() > 1);
         let lane = if steps.is_some() { 22.0 } else { 0.0 };
         let axis = axis.translate(egui::vec2(0.0, -lane));
         let height = axis.top() - rect.top() - 12.0 - 22.0;
-        let upper = Rect::from_min_max(pos2(x.min, rect.top() + 12.0), pos2(x.max, rect.top() + 12.0 + height * 0.52));
-        let lower = Rect::from_min_max(pos2(x.min, upper.bottom() + 22.0), pos2(x.max, axis.top()));
+        let upper = Rect::from_x_y_ranges(x, rect.top() + 12.0..=rect.top() + 12.0 + height * 0.52);
+        let lower = Rect::from_x_y_ranges(x, upper.bottom() + 22.0..=axis.top());
         let canvas = upper.union(lower);
         let response = ui.interact(canvas, ui.scope_id().with("what-if charts"), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Reserved memory of the plotted settings"));
@@ -51,20 +52,13 @@ impl WhatIfView {
         }
         let t = cx.tokens;
         let p = ui.painter();
-        let name = Rect::from_min_max(pos2(rect.left() + 12.0, axis.top()), pos2(x.min, axis.bottom()));
+        let name = axis.across(rect.left() + 12.0, x.min);
         label::text_in(p, name, "Event", Type::Body, t.text2);
-        let mut free_from = x.min - 20.0;
-        for (value, text) in event_ticks(0.0, events, most_across(x.span())).ticks {
-            let (at, half) = (scale.at(value), label::width(p, &text, Type::Mono) / 2.0);
-            if at - half >= free_from {
-                label::text(p, pos2(at, axis.center().y), Align2::CENTER_CENTER, &text, Type::Mono, t.text3);
-                free_from = at + half + 8.0;
-            }
-        }
+        event_ticks(0.0, events, most_across(x.span())).label_across(p, t, &scale, axis.across(x.min - 20.0, x.max + 60.0));
         if let Some(bounds) = steps {
-            let room = Rect::from_min_max(pos2(x.min, axis.bottom()), pos2(x.max, axis.bottom() + 16.0));
+            let room = Rect::from_x_y_ranges(x, axis.bottom()..=axis.bottom() + 16.0);
             self.steps(ui, cx, room, &scale, bounds);
-            let name = Rect::from_min_max(pos2(rect.left() + 12.0, room.top()), pos2(x.min, room.bottom()));
+            let name = room.across(rect.left() + 12.0, x.min);
             label::text_in(p, name, "Steps", Type::Body, t.text2);
         }
         let through = Rangef::new(upper.top(), lower.bottom());
@@ -106,7 +100,7 @@ impl WhatIfView {
         }
         batch.paint(p);
         for b in lane.iter().filter(|b| b.is_told) {
-            let at = pos2(b.range.center(), room.center().y);
+            let at = room.middle(b.range.center());
             label::text(p, at, Align2::CENTER_CENTER, &number(b.first), Type::Key, t.text2);
         }
         // Boxes of several have no room for how many: that is told once, for the run of them.
@@ -119,7 +113,7 @@ impl WhatIfView {
             let width = label::width(p, &text, Type::Caption) + 12.0;
             let run = Rangef::new(first.range.min, last.range.max);
             if width < run.span() {
-                paint_chip_in(p, pos2(run.center(), room.center().y), Align2::CENTER_CENTER, &text, Type::Caption, t.text1, t.s1);
+                paint_chip_in(p, room.middle(run.center()), Align2::CENTER_CENTER, &text, Type::Caption, t.text1, t.s1);
             }
         }
     }
@@ -161,14 +155,11 @@ impl WhatIfView {
         let ticks = byte_ticks(0.0, top, most_down(rect.height()).min(6));
         let mut batch = Batch::new(p);
         ticks.grid_down(&mut batch, t, &y, rect);
-        let columns = (rect.width() / batch.pixel()).round().max(1.0) as usize;
+        let columns = batch.columns(rect.width());
         let (from, to) = (x.value(rect.left()), x.value(rect.right()));
+        let level = |v: u64| PixelColumn::level(y.at(v as f64));
         let curve = |points: &[(u32, u64)]| -> Vec<Option<PixelColumn>> {
-            let at = |v: u64| y.at(v as f64);
-            resample(points, from, to, columns)
-                .into_iter()
-                .map(|v| v.map(|v| PixelColumn { top: at(v), bottom: at(v), last: at(v) }))
-                .collect()
+            resample(points, from, to, columns).into_iter().map(|v| v.map(level)).collect()
         };
         if let Some(own) = &own {
             let points: Vec<(u32, u64)> = own.curve.event.iter().copied().zip(own.curve.allocated.iter().copied()).collect();
@@ -185,9 +176,7 @@ impl WhatIfView {
             let bounds: Vec<u32> =
                 (0..=columns).map(|i| (from + (to - from) * i as f64 / columns as f64).round() as u32).collect();
             let cells = cx.data.tables.curves.columns(cx.data.device(), &cx.data.tables.lifetimes, Quantity::Reserved, &bounds);
-            let at = |v: u64| y.at(v as f64);
-            let recorded: Vec<Option<PixelColumn>> =
-                cells.iter().map(|c| Some(PixelColumn { top: at(c.max), bottom: at(c.max), last: at(c.max) })).collect();
+            let recorded: Vec<Option<PixelColumn>> = cells.iter().map(|c| Some(level(c.max))).collect();
             batch.curve(&recorded, rect.left(), 1.5, t.text1);
             recorded_end = cells.last().map_or(0, |c| c.last);
         }
@@ -208,32 +197,16 @@ impl WhatIfView {
             let (event, bytes) = line.points.last().copied().unwrap_or_default();
             let kind = if line.width > 1.5 { Type::Strong } else { Type::Body };
             let peak = line.answer.row.peak_reserved_bytes;
-            named.push(End {
-                x: x.at(f64::from(event)),
-                bytes,
-                name: line.name.clone(),
-                peak,
-                colour: line.colour,
-                ink: t.text2,
-                kind,
-            });
+            named.push(End { x: x.at(f64::from(event)), bytes, name: line.name.clone(), peak, colour: line.colour, kind });
         }
         let own_peak = own.as_ref().map(|o| o.row.peak_reserved_bytes);
         if limit.is_none() && own_peak.is_some_and(|own| own != recorded_peak) {
-            let name = "the recording".to_owned();
-            named.push(End {
-                x: rect.right(),
-                bytes: recorded_end,
-                name,
-                peak: recorded_peak,
-                colour: t.text1,
-                ink: t.text2,
-                kind: Type::Strong,
-            });
+            let (x, name, peak) = (rect.right(), "the recording".to_owned(), recorded_peak);
+            named.push(End { x, bytes: recorded_end, name, peak, colour: t.text1, kind: Type::Strong });
         }
         if let Some(cap) = cap {
-            let name = "limit".to_owned();
-            named.push(End { x: rect.right(), bytes: cap, name, peak: cap, colour: t.red, ink: t.red, kind: Type::Body });
+            let (x, name) = (rect.right(), "limit".to_owned());
+            named.push(End { x, bytes: cap, name, peak: cap, colour: t.red, kind: Type::Body });
         }
         ends(ui, cx, rect, &y, &named);
     }
@@ -272,7 +245,6 @@ struct End {
     name: String,
     peak: u64,
     colour: Color32,
-    ink: Color32,
     kind: Type,
 }
 
@@ -290,9 +262,9 @@ fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End]) {
         let start = rect.right().min(end.x).max(rect.right() - 1.0);
         p.line_segment([pos2(start + 1.0, *from), pos2(rect.right() + 9.0, *to)], egui::Stroke::new(1.0, end.colour));
         let place = Rect::from_min_max(pos2(rect.right() + 14.0, to - 8.0), pos2(right - 12.0, to + 8.0));
-        let figure_ink = if end.ink == t.red { t.red } else { t.text1 };
+        let (ink, figure_ink) = if end.colour == t.red { (t.red, t.red) } else { (t.text2, t.text1) };
         let value = label::text_in_right(p, place, &Bytes(end.peak).to_string(), Type::Mono, figure_ink);
-        let room = Rect::from_min_max(place.min, pos2(value.left() - 6.0, place.bottom()));
-        label::text_in(p, room, &end.name, end.kind, end.ink);
+        let room = place.with_max_x(value.left() - 6.0);
+        label::text_in(p, room, &end.name, end.kind, ink);
     }
 }

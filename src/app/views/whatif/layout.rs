@@ -84,7 +84,7 @@ pub(super) struct Areas {
 
 /// Divides a pane for `rows` settings.
 pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
-    let side = (pane.width() >= 900.0).then(|| Rect::from_min_max(pos2(pane.right() - 340.0, pane.top()), pane.max));
+    let side = (pane.width() >= 900.0).then(|| pane.with_min_x(pane.right() - 340.0));
     let right = side.map_or(pane.right(), |s| s.left() - 1.0);
     let tools = Rect::from_min_max(pane.min, pos2(right, pane.top() + 40.0));
     let wanted = HEAD + ROW * rows as f32;

@@ -6,6 +6,7 @@ use super::ViewContext;
 use super::model::WhatIfView;
 use super::runs::{LimitFrom, Own};
 use crate::app::widgets::button::{focus_ring, menu_item, selector_button};
+use crate::app::widgets::cut::Cut;
 use vramscope_core::inference::CapFrom;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, MEBIBYTE};
@@ -91,7 +92,7 @@ impl WhatIfView {
         let t = cx.tokens;
         let p = ui.painter();
         let share = ((shown.clamp(low, high) - low) as f64 / (high - low) as f64) as f32;
-        let knob = pos2(track.left() + track.width() * share, track.center().y);
+        let knob = track.middle(track.left() + track.width() * share);
         let line = |from: f32, to: f32| Rect::from_min_max(pos2(from, knob.y - 1.5), pos2(to, knob.y + 1.5));
         p.rect_filled(line(track.left(), track.right()), 1, t.s4);
         p.rect_filled(line(track.left(), knob.x), 1, t.text3);

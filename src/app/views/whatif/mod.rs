@@ -8,13 +8,12 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::state::action::Action;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::anchor;
 use crate::app::widgets::button::Push;
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane;
+use crate::app::widgets::{anchor, pane};
 use model::{Setting, WhatIfView};
-use vramscope_core::diagnose::source_limits::{no_history, records_history};
+use vramscope_core::diagnose::source_limits::records_history;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::inference::remedies::best;
 use vramscope_core::inference::whatif::{Answer, Row, SUGGESTED, WhatIf, settings_of};
@@ -104,8 +103,7 @@ impl View for WhatIfView {
             } else {
                 "No request for memory is in this recording's trace, so there is nothing to replay. Record from the start:"
             };
-            let (sentence, line) = no_history(&cx.data.recording, sentence);
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
+            cx.without_history(ui, sentence);
             return;
         }
         if self.settings.is_empty() {
@@ -224,7 +222,7 @@ impl WhatIfView {
 
     fn tools(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let rect = ui.max_rect();
-        let line = Rect::from_min_max(rect.min, egui::pos2(rect.right(), rect.top() + 40.0)).shrink2(vec2(16.0, 8.0));
+        let line = rect.with_max_y(rect.top() + 40.0).shrink2(vec2(16.0, 8.0));
         let mut row = ui.new_child(UiBuilder::new().max_rect(line).layout(Layout::right_to_left(Align::Center)));
         row.spacing_mut().item_spacing.x = 8.0;
         let field = Field::new("Limit").hint("24 GiB").mono().width(110.0).height(24.0);
@@ -240,7 +238,7 @@ impl WhatIfView {
         let mut left = ui.new_child(
             UiBuilder::new()
                 .id_salt("new")
-                .max_rect(Rect::from_min_max(line.min, egui::pos2(row.min_rect().left() - 8.0, line.bottom())))
+                .max_rect(line.with_max_x(row.min_rect().left() - 8.0))
                 .layout(Layout::left_to_right(Align::Center)),
         );
         left.spacing_mut().item_spacing.x = 8.0;

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::Jobs;
+use crate::app::jobs::locked;
 use vramscope_core::inference::whatif::{Answer, POINTS, Question, WhatIf};
 use vramscope_core::inference::{Agreement, AnswerSink, CapRange, Difference};
 use vramscope_core::model::{AllocConf, Progress};
@@ -72,11 +73,6 @@ pub(super) struct Runs {
     /// What the last job was asked, and whether it panicked: it would again.
     asked: Asked,
     has_failed: bool,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked half way left whole entries behind.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Runs {

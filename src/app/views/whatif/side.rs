@@ -1,6 +1,6 @@
 //! The selected setting in words and figures, and how far the model can be trusted here.
 
-use egui::{ScrollArea, Sense, Ui, pos2, vec2};
+use egui::{ScrollArea, Ui, pos2, vec2};
 
 use super::ViewContext;
 use super::model::{WhatIfView, outcome, outcome_span};
@@ -11,9 +11,8 @@ use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, link_with};
 use crate::app::widgets::code::CodeWell;
 use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::pane;
-use crate::app::widgets::pane::PaneHeader;
+use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::{label, row};
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::inference::{Assumption, CapFrom, Horizon};
 use vramscope_core::tables::Quantity;
@@ -244,8 +243,7 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
         let percent = (value.abs_diff(recorded) as f64 / recorded.max(1) as f64 * 100.0).round();
         (against(value, recorded), format!("peak reserved, {percent:.0} % {}", if value < recorded { "less" } else { "more" }))
     };
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{figure} {text}")));
+    let (rect, _) = row::told(ui, 28.0, egui::Role::Label, || format!("{figure} {text}"));
     let p = ui.painter();
     let covered = label::text_in(p, rect, &figure, Type::Display, t.text1);
     let room = egui::Rect::from_min_max(pos2(covered.right() + 8.0, rect.top() + 4.0), rect.max);
@@ -272,16 +270,15 @@ fn compare(ui: &mut Ui, cx: &ViewContext<'_>, heads: [&str; 3], figures: &[(&str
     pane::rule(ui);
     ui.add_space(10.0);
     let mut line = |name: &str, left: &str, right: &str, kind: Type, ink: [egui::Color32; 3]| {
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{name}: {left} {right}")));
+        let (rect, _) = row::told(ui, 20.0, egui::Role::Label, || format!("{name}: {left} {right}"));
         let inner = rect.shrink2(vec2(16.0, 0.0));
         let p = ui.painter();
         label::text_in_right(p, inner, right, kind, ink[2]);
-        let middle = egui::Rect::from_min_max(inner.min, pos2(inner.right() - 106.0, inner.bottom()));
+        let middle = inner.with_max_x(inner.right() - 106.0);
         if !left.is_empty() {
             label::text_in_right(p, middle, left, kind, ink[1]);
         }
-        let name_room = egui::Rect::from_min_max(inner.min, pos2(middle.right() - 64.0, inner.bottom()));
+        let name_room = inner.with_max_x(middle.right() - 64.0);
         let name_kind = if kind == Type::Mono { Type::Body } else { Type::Caption };
         label::text_in(p, name_room, name, name_kind, ink[0]);
     };

@@ -11,9 +11,11 @@ use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::icon_button_sized;
 use crate::app::widgets::chip::{Swatch, paint_chip};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
+use crate::app::widgets::table::{Head, head_line};
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::inference::whatif::{Answer, Row};
 use vramscope_core::tables::Quantity;
@@ -51,12 +53,7 @@ impl WhatIfView {
         let width = ui.max_rect().width();
         let (rect, _) = ui.allocate_exact_size(egui::vec2(width, HEAD), Sense::hover());
         let p = ui.painter();
-        let at = |range: Rangef, top: f32| {
-            Rect::from_min_max(
-                pos2(rect.left() + range.min + 8.0, rect.top() + top),
-                pos2(rect.left() + range.max - 8.0, rect.top() + top + 24.0),
-            )
-        };
+        let at = |range: Rangef, top: f32| cell(rect.lines(top, top + 24.0), range);
         let group = |from: Col| columns.iter().filter(|c| c.0 >= from).map(|c| c.1).next();
         if let Some(range) = group(Col::Bar) {
             let end = group(Col::Outcome).map_or(width, |r| r.min);
@@ -83,14 +80,9 @@ impl WhatIfView {
                 Col::Outcome => ("outcome", false),
                 Col::Retries => ("retries", true),
             };
-            let place = at(range, 22.0);
-            if right {
-                label::text_in_right(p, place, name, Type::Column, t.text3);
-            } else {
-                label::text_in(p, place, name, Type::Column, t.text3);
-            }
+            Head { title: name, is_figure: right, sorted: None }.show(ui, at(range, 22.0), None);
         }
-        p.hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
+        head_line(ui, rect);
         self.dividers(ui, cx, rect, columns);
     }
 
@@ -118,12 +110,6 @@ impl WhatIfView {
         let is_added = self.settings[row].is_added;
         let mut is_removed = is_added && response.has_focus() && ui.input(|i| i.key_pressed(egui::Key::Delete));
         let rect = response.rect;
-        let cell = |range: Rangef| {
-            Rect::from_min_max(
-                pos2(rect.left() + range.min + 8.0, rect.top()),
-                pos2(rect.left() + range.max - 8.0, rect.bottom()),
-            )
-        };
         let (free, limited) = (self.answer(row, None), self.limited(row));
         let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
         if response.hovered() {
@@ -132,28 +118,25 @@ impl WhatIfView {
         let colour = self.colour(row, t);
         let is_plotted = self.settings[row].is_plotted;
         for &(col, range) in columns {
-            let place = cell(range);
+            let place = cell(rect, range);
             let p = ui.painter().clone();
-            let figure = |text: &str, ink| label::text_in_right(&p, place, text, Type::Mono, ink);
+            let figure = |text: &str, ink| label::figure(&p, place, text, ink);
             match (col, &free, &limited) {
                 (Col::Plot, ..) => {
-                    let toggle = ui.interact(
-                        Rect::from_min_max(rect.left_top(), pos2(rect.left() + range.max, rect.bottom())),
-                        ui.scope_id().with(("plot", row)),
-                        Sense::click(),
-                    );
+                    let toggle =
+                        ui.interact(rect.with_max_x(rect.left() + range.max), ui.scope_id().with(("plot", row)), Sense::click());
                     toggle.widget_info(|| WidgetInfo::selected(Role::CheckBox, true, is_plotted, format!("Plot {name}")));
                     if toggle.clicked() {
                         self.settings[row].is_plotted = !is_plotted;
                     }
                     let swatch = if is_plotted { Swatch::Fill(colour) } else { Swatch::Outline(t.line2) };
-                    swatch.paint(&p, t, pos2(place.left() + 6.0, rect.center().y));
+                    swatch.paint(&p, t, rect.middle(place.left() + 6.0));
                     crate::app::widgets::button::focus_ring(ui, &toggle, 2);
                 }
                 (Col::Conf, ..) => {
                     let mut place = place;
                     if is_added {
-                        let close = Rect::from_center_size(pos2(place.right() - 6.0, place.center().y), egui::Vec2::splat(20.0));
+                        let close = Rect::from_center_size(place.middle(place.right() - 6.0), egui::Vec2::splat(20.0));
                         let mut at = ui.new_child(egui::UiBuilder::new().id_salt(("remove", row)).max_rect(close));
                         let name = format!("Remove {name}");
                         is_removed |= icon_button_sized(&mut at, Icon::Close, &name, 20.0, 12.0).clicked();
@@ -187,16 +170,12 @@ impl WhatIfView {
                         figure(&text, if text == "no change" { t.text3 } else { t.text2 });
                     }
                 }
-                (Col::Calls, Some(a), _) => {
-                    figure(&count(a.row.num_device_alloc), t.text3);
-                }
+                (Col::Calls, Some(a), _) => figure(&count(a.row.num_device_alloc), t.text3),
                 (Col::Outcome, _, Some(a)) => {
                     let (text, fails) = outcome(a);
                     let ink = if fails { t.red } else { t.text1 };
                     match outcome_span(a) {
-                        None => {
-                            label::text_in(&p, place, &text, Type::Body, ink);
-                        }
+                        None => _ = label::text_in(&p, place, &text, Type::Body, ink),
                         Some(span) => {
                             label::text_in(&p, upper(place), &text, Type::Body, ink);
                             label::text_in(&p, lower(place), &span, Type::Caption, t.text3);
@@ -206,12 +185,8 @@ impl WhatIfView {
                 (Col::LimitPeak, _, Some(a)) => {
                     peak(&p, place, &a.row, self.sizes(), cx);
                 }
-                (Col::Retries, _, Some(a)) => {
-                    figure(&count(a.row.num_alloc_retries), t.text1);
-                }
-                (Col::LimitCalls, _, Some(a)) => {
-                    figure(&count(a.row.num_device_alloc), t.text3);
-                }
+                (Col::Retries, _, Some(a)) => figure(&count(a.row.num_alloc_retries), t.text1),
+                (Col::LimitCalls, _, Some(a)) => figure(&count(a.row.num_device_alloc), t.text3),
                 (Col::Bar, None, _) => self.awaited(&p, cx, place, row, None),
                 (Col::Outcome, _, None) => self.awaited(&p, cx, place, row, self.limit()),
                 _ => {}
@@ -229,8 +204,7 @@ impl WhatIfView {
             Awaited::Waiting => "waiting".to_owned(),
             Awaited::Stopped => "not run".to_owned(),
             Awaited::Running(share) => {
-                let line =
-                    Rect::from_min_max(pos2(place.left(), place.bottom() - 3.0), pos2(place.right(), place.bottom() - 1.0));
+                let line = place.down(place.bottom() - 3.0, place.bottom() - 1.0);
                 p.rect_filled(line, 0, t.accentbg);
                 p.rect_filled(line.with_max_x(line.left() + line.width() * share), 0, t.accent);
                 format!("replaying, {:.0} %", share * 100.0)
@@ -259,9 +233,7 @@ impl WhatIfView {
 fn conf_name(p: &egui::Painter, place: Rect, name: &str, kind: Type, ink: egui::Color32) {
     let halves = layout::two_lines(name, |text| label::width(p, text, kind) <= place.width());
     match halves {
-        None => {
-            label::text_in(p, place, name, kind, ink);
-        }
+        None => _ = label::text_in(p, place, name, kind, ink),
         Some((first, second)) => {
             label::text_in(p, upper(place), first, kind, ink);
             label::text_in(p, lower(place), second, kind, ink);
@@ -306,12 +278,17 @@ fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best:
 /// Why a peak may lie above the limit.
 pub(super) const OVER_LIMIT: &str = "The peak may exceed the limit: PyTorch compares the limit with the request, rounded to 2 MiB, and then maps whole pages of 20 MiB.";
 
+/// The cell of a column in a row, less the room beside it.
+fn cell(row: Rect, range: Rangef) -> Rect {
+    row.cell(range.min, range.max).shrink2(egui::vec2(8.0, 0.0))
+}
+
 fn upper(rect: Rect) -> Rect {
-    Rect::from_min_max(rect.min, pos2(rect.right(), rect.center().y + 2.0))
+    rect.with_max_y(rect.center().y + 2.0)
 }
 
 fn lower(rect: Rect) -> Rect {
-    Rect::from_min_max(pos2(rect.left(), rect.center().y), pos2(rect.right(), rect.bottom() - 2.0))
+    rect.down(rect.center().y, rect.bottom() - 2.0)
 }
 
 /// A peak; under it its span when it depends on where the driver puts segments, or that it is an estimate.
@@ -322,12 +299,12 @@ fn peak(p: &egui::Painter, place: Rect, row: &Row, size: SizeColumn, cx: &ViewCo
         (true, _) => format!("{}–{}", size.figure(low), size.figure(high)),
         (false, true) => "estimate".to_owned(),
         (false, false) => {
-            label::text_in_right(p, place, &text, Type::Mono, cx.tokens.text1);
+            label::figure(p, place, &text, cx.tokens.text1);
             return;
         }
     };
-    label::text_in_right(p, upper(place), &text, Type::Mono, cx.tokens.text1);
-    let wide = Rect::from_min_max(pos2(place.left() - 14.0, place.top()), place.max);
+    label::figure(p, upper(place), &text, cx.tokens.text1);
+    let wide = place.with_min_x(place.left() - 14.0);
     label::text_in_right(p, lower(wide), &under, Type::Key, cx.tokens.text3);
 }
 

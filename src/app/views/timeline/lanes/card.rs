@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Pos2, Rect, pos2};
+use egui::{Align2, Pos2, Rect};
 
 use super::lane::{Hit, Lane, Shared};
 use crate::app::jobs::Derived;
@@ -18,6 +18,7 @@ use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::Window;
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
 use crate::app::widgets::tooltip::Tip;
@@ -138,13 +139,7 @@ impl Canvas<'_> {
         let mut below = vec![0u64; sources.len()];
         let mut batch = Batch::new(&painter).hatch_origin(self.pane.min);
         for band in Band::ALL {
-            let column = |(i, source): (usize, &Option<usize>)| {
-                let bytes = band.bytes(&shown(source)?.0);
-                let bottom = below[i];
-                below[i] = bottom.saturating_add(bytes);
-                (bytes > 0).then(|| (y.at(below[i] as f64), y.at(bottom as f64)))
-            };
-            let columns: Vec<Option<(f32, f32)>> = sources.iter().enumerate().map(column).collect();
+            let columns = self.stack(&y, &mut below, |i| Some(band.bytes(&shown(&sources[i])?.0)));
             match colour(band, t) {
                 Some(c) => batch.bands(columns.into_iter(), plot.left(), c),
                 None => {
@@ -178,31 +173,27 @@ impl Canvas<'_> {
     /// Draws the legend above the lane, with the values of one instant.
     fn card_names(&self, row: Rect, at: Option<Bands>) {
         let t = self.tokens;
-        let y = row.center().y;
         let Some(bands) = at else {
             let text = "no sample at the cursor";
-            label::text(self.painter, pos2(row.left(), y), Align2::LEFT_CENTER, text, Type::Caption, t.text3);
+            label::text(self.painter, row.left_center(), Align2::LEFT_CENTER, text, Type::Caption, t.text3);
             return;
         };
         let mut x = row.left();
         let shown: Vec<Band> = Band::ALL.into_iter().filter(|b| b.bytes(&bands) > 0).collect();
         for (i, &band) in shown.iter().enumerate() {
             let (name, value) = (band.name(), Bytes(band.bytes(&bands)).to_string());
-            let width =
-                16.0 + label::width(self.painter, name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
+            let width = self.part_width(name, &value);
             if x + width > row.right() {
                 let text = format!("+{}", shown.len() - i);
-                label::text(self.painter, pos2(x, y), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
+                label::text(self.painter, row.middle(x), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
                 return;
             }
-            colour(band, t).map_or(Swatch::Free, Swatch::Fill).paint(self.painter, t, pos2(x, y));
-            let named = label::text(self.painter, pos2(x + 16.0, y), Align2::LEFT_CENTER, name, Type::Caption, t.text2);
-            label::text(self.painter, pos2(named.right() + 6.0, y), Align2::LEFT_CENTER, &value, Type::Mono, t.text1);
+            self.part_name(row, x, colour(band, t).map_or(Swatch::Free, Swatch::Fill), name, &value);
             x += width + 16.0;
         }
         let free = format!("free {}", Bytes(bands.free));
         if x + label::width(self.painter, &free, Type::Caption) + 8.0 < row.right() {
-            label::text(self.painter, pos2(row.right(), y), Align2::RIGHT_CENTER, &free, Type::Caption, Tokens::at(t.text2, 1.0));
+            label::text(self.painter, row.right_center(), Align2::RIGHT_CENTER, &free, Type::Caption, Tokens::at(t.text2, 1.0));
         }
     }
 

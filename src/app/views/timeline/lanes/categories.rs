@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Color32, Pos2, Rect, pos2};
+use egui::{Align2, Color32, Pos2, Rect};
 
 use super::lane::{Hit, Lane, Shared};
 use crate::app::jobs::Derived;
@@ -13,6 +13,7 @@ use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::Window;
 use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
@@ -134,13 +135,8 @@ impl Canvas<'_> {
         let mut below = vec![0u64; sources.len()];
         let mut batch = Batch::new(&painter);
         for &category in &picture.used {
-            let column = |(i, source): (usize, &Option<usize>)| {
-                let bytes = source.and_then(|s| picture.columns.get(s)).copied().flatten()?[category];
-                let bottom = below[i];
-                below[i] = bottom.saturating_add(bytes);
-                (bytes > 0).then(|| (y.at(below[i] as f64), y.at(bottom as f64)))
-            };
-            let columns: Vec<Option<(f32, f32)>> = sources.iter().enumerate().map(column).collect();
+            let bytes = |i: usize| Some(sources[i].and_then(|s| picture.columns.get(s)).copied().flatten()?[category]);
+            let columns = self.stack(&y, &mut below, bytes);
             batch.bands(columns.into_iter(), plot.left(), colour(t, category));
         }
         batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
@@ -155,27 +151,16 @@ impl Canvas<'_> {
             // A category without bytes gets no figure, but stays in the legend.
             let value = at.map(|b| b[category]).filter(|&b| b > 0).map(|b| Bytes(b).to_string()).unwrap_or_default();
             let name = name(category);
-            let width =
-                16.0 + label::width(self.painter, &name, Type::Caption) + 6.0 + label::width(self.painter, &value, Type::Mono);
+            let width = self.part_width(&name, &value);
             let left = picture.by_size.len() - i;
             let text = format!("+{left}");
             // The last one needs no space for a "+n" after it.
             let rest = if left > 1 { 16.0 + label::width(self.painter, &text, Type::Mono) } else { 0.0 };
             if x + width + rest > row.right() {
-                label::text(self.painter, pos2(x, row.center().y), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
+                label::text(self.painter, row.middle(x), Align2::LEFT_CENTER, &text, Type::Mono, t.text3);
                 break;
             }
-            Swatch::Fill(colour(t, category)).paint(self.painter, t, pos2(x, row.center().y));
-            let named =
-                label::text(self.painter, pos2(x + 16.0, row.center().y), Align2::LEFT_CENTER, &name, Type::Caption, t.text2);
-            label::text(
-                self.painter,
-                pos2(named.right() + 6.0, row.center().y),
-                Align2::LEFT_CENTER,
-                &value,
-                Type::Mono,
-                t.text1,
-            );
+            self.part_name(row, x, Swatch::Fill(colour(t, category)), &name, &value);
             x += width + 16.0;
         }
     }

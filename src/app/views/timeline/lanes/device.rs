@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Pos2, Rangef, Rect, pos2, vec2};
+use egui::{Align2, Pos2, Rangef, Rect, vec2};
 
 use super::lane::{Hit, Lane, Shared};
 use crate::app::state::selection::Item;
@@ -13,6 +13,7 @@ use crate::app::views::timeline::layout::{Contents, Track};
 use crate::app::views::timeline::marks::{Cluster, DeviceCall, Marks};
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::{Window, WindowPicture};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
@@ -114,7 +115,7 @@ impl Canvas<'_> {
                 let y = if c.first.takes { rect.y_range() } else { Rangef::new(rect.center().y, rect.bottom()) };
                 batch.vline(left, y, 2.0, t.text2);
             } else {
-                let bar = Rect::from_min_max(pos2(left - 1.0, rect.top()), pos2((right + 1.0).max(left + 2.0), rect.bottom()));
+                let bar = rect.across(left - 1.0, (right + 1.0).max(left + 2.0));
                 batch.rect(bar, t.other);
                 let next = picture.calls.get(i + 1).map_or(rect.right(), |n| at(n.left));
                 let text = format!("{}", c.count);
@@ -123,7 +124,7 @@ impl Canvas<'_> {
                     label::text(&painter, bar.center(), Align2::CENTER_CENTER, &text, Type::Mono, t.text1);
                 } else if next - right > 96.0 {
                     let text = calls(self.data.device(), c.count);
-                    let place = pos2(right + 7.0, rect.center().y);
+                    let place = rect.middle(right + 7.0);
                     free_from = label::text(&painter, place, Align2::LEFT_CENTER, &text, Type::Caption, t.text3).right() + 6.0;
                     continue;
                 }
@@ -138,7 +139,7 @@ impl Canvas<'_> {
             let gap = picture.gap(self.data.device(), call);
             let span = gap_text(self.data.device(), &self.window, gap);
             let text = format!("{} for {span}", Words::of(self.data.device()).say("no cudaMalloc or cudaFree"));
-            let middle = pos2(f32::midpoint(from, to), rect.center().y);
+            let middle = rect.middle(f32::midpoint(from, to));
             let width = label::width(&painter, &text, Type::Caption);
             if width + 40.0 > to - from {
                 continue;

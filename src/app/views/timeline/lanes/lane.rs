@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use egui::{Pos2, Rect, Ui};
+use egui::{Align2, Pos2, Rect, Ui};
 
 use crate::app::state::selection::Item;
+use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::timeline::layout::{Contents, Track};
 use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::WindowPicture;
+use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::cut::Cut;
+use crate::app::widgets::label;
 use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::viewport::Scale;
 
 /// What lanes share with the curves.
 pub(in crate::app::views::timeline) struct Shared {
@@ -45,6 +50,31 @@ pub(in crate::app::views::timeline) trait Lane {
 
     /// Handles other controls, such as a draggable edge.
     fn ui(&self, _ui: &Ui, _cx: &ViewContext<'_>, _canvas: &Canvas<'_>, _rect: Rect) {}
+}
+
+impl Canvas<'_> {
+    /// Stacks a part of each column onto what is below it there. Gives the edges of the part in each column that has any.
+    pub(super) fn stack(&self, y: &Scale, below: &mut [u64], bytes: impl Fn(usize) -> Option<u64>) -> Vec<Option<(f32, f32)>> {
+        let edges = |(i, below): (usize, &mut u64)| {
+            let (bytes, bottom) = (bytes(i)?, *below);
+            *below = bottom.saturating_add(bytes);
+            (bytes > 0).then(|| (y.at(*below as f64), y.at(bottom as f64)))
+        };
+        below.iter_mut().enumerate().map(edges).collect()
+    }
+
+    /// The width of [`part_name`](Self::part_name).
+    pub(super) fn part_width(&self, name: &str, value: &str) -> f32 {
+        16.0 + label::width(self.painter, name, Type::Caption) + 6.0 + label::width(self.painter, value, Type::Mono)
+    }
+
+    /// Names a part above its lane, from `x` on.
+    pub(super) fn part_name(&self, row: Rect, x: f32, swatch: Swatch, name: &str, value: &str) {
+        swatch.paint(self.painter, self.tokens, row.middle(x));
+        let named = label::text(self.painter, row.middle(x + 16.0), Align2::LEFT_CENTER, name, Type::Caption, self.tokens.text2);
+        let at = row.middle(named.right() + 6.0);
+        label::text(self.painter, at, Align2::LEFT_CENTER, value, Type::Mono, self.tokens.text1);
+    }
 }
 
 /// A thing in a lane under the pointer.

@@ -15,6 +15,7 @@ use crate::app::views::timeline::layout::{Contents, OP_LINE, OP_WORDS, Track};
 use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::Window;
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::tooltip::Tip;
@@ -95,7 +96,7 @@ impl Lane for Operators {
 
 /// Lets the user drag the line above the operators.
 fn resize(ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
-    let edge = Rect::from_min_max(pos2(canvas.pane.left(), rect.top() - 5.0), pos2(canvas.pane.right(), rect.top() + 1.0));
+    let edge = canvas.pane.down(rect.top() - 5.0, rect.top() + 1.0);
     let id = ui.scope_id().with("operators height");
     let response = ui.interact(edge, id, Sense::click_and_drag());
     response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the operators"));
@@ -194,7 +195,7 @@ impl Canvas<'_> {
             label::text_in(self.painter, area, &text, Type::Caption, if i == 0 { t.text2 } else { t.text3 });
         }
         let words = folded_words(rows, picture);
-        let place = Rect::from_min_max(pos2(rect.left(), rect.bottom() - OP_WORDS + 1.0), rect.max);
+        let place = rect.with_min_y(rect.bottom() - OP_WORDS + 1.0);
         label::text_in(self.painter, place, &words, Type::Caption, t.text3);
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);

@@ -113,7 +113,7 @@ impl Canvas<'_> {
                 let Some(text) = said.iter().find(|text| wide(text) <= area.width()) else { continue };
                 label::text(&painter, area.left_center(), Align2::LEFT_CENTER, text, Type::Mono, ink);
                 if let Some(peak) = peak.filter(|peak| wide(text) + wide(peak) + 16.0 <= area.width()) {
-                    label::text_in_right(&painter, area, &peak, Type::Mono, t.text3);
+                    label::figure(&painter, area, &peak, t.text3);
                 }
             } else if let Some(text) = said.first() {
                 label::text_in(&painter, area, text, Type::Caption, ink);
@@ -139,7 +139,7 @@ impl Canvas<'_> {
     /// Labels steps beyond the annotated ones as inferred, in the free level below them.
     fn continued(&self, rect: Rect, boxes: &[StepBox], have: &Window, is_continued: impl Fn(&StepBox) -> bool) {
         const WORDS: &str = "continued from the annotations, inferred";
-        let line = Rect::from_min_max(pos2(rect.left(), rect.top() + layout::STEP), rect.max);
+        let line = rect.with_min_y(rect.top() + layout::STEP);
         if line.height() < layout::STEP - 1.0 {
             return;
         }

@@ -2,7 +2,7 @@ use super::*;
 use egui::vec2;
 
 fn pane(width: f32, height: f32) -> Rect {
-    Rect::from_min_size(pos2(10.0, 20.0), vec2(width, height))
+    Rect::from_min_size(egui::pos2(10.0, 20.0), vec2(width, height))
 }
 
 const ALL: Contents = Contents {

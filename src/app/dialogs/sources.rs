@@ -1,5 +1,6 @@
 //! A click on a source line: finding the file and starting the editor off the window's thread, and what is asked where one is missing.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::Command as Process;
 use std::sync::mpsc::Receiver;
@@ -40,6 +41,8 @@ pub(in crate::app) enum Told {
 pub(in crate::app) struct Sources {
     pub(in crate::app) asked: Line,
     pub(in crate::app) running: Option<Receiver<Told>>,
+    /// Files of which a notice said that they are not on this machine.
+    pub(in crate::app) told_missing: HashSet<String>,
 }
 
 impl Sources {

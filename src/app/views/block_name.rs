@@ -45,12 +45,18 @@ pub(super) fn role_words(data: &DeviceData, roles: Option<&Roles>, id: LifetimeI
     Some(roles.of(id).words(roles.is_probable(data.device(), &data.tables, id)))
 }
 
+/// `model.py:41`, or that there is no stack.
+pub(super) fn place_name(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> String {
+    let stack = data.tables.lifetimes.stack(data.device(), id);
+    made_at(&data.recording.stacks, &data.names, stack, roles.map_or(Role::Unknown, |roles| roles.of(id)))
+}
+
 /// `model.py:41`; where no stack tells a place the role in words, as `gradients`; `None` where neither is known.
 pub(super) fn block_name(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> Option<String> {
     let stack = data.tables.lifetimes.stack(data.device(), id);
-    let role = roles.map_or(Role::Unknown, |c| c.of(id));
     if data.names.index(stack).is_some() {
-        return Some(made_at(&data.recording.stacks, &data.names, stack, role));
+        return Some(place_name(data, roles, id));
     }
+    let role = roles.map_or(Role::Unknown, |c| c.of(id));
     (role != Role::Unknown).then(|| role.text().to_owned())
 }

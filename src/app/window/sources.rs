@@ -44,6 +44,8 @@ impl App {
             Told::Started => {}
             Told::Refused(sentence) => self.notices.complain(sentence),
             // No dialog: a click on a row's place also selects the row, and that is often all that was wanted.
+            // Nor the notice twice for one file.
+            Told::NotHere if !self.sources.told_missing.insert(self.sources.asked.0.clone()) => {}
             Told::NotHere => {
                 let name = shown(self.sources.asked.0.rsplit(['/', '\\']).next().unwrap_or_default());
                 let text = format!("{name} is not on this machine, so its line cannot be opened.");

@@ -76,7 +76,7 @@ pub(in crate::cli) struct Peak {
 
 /// The role of a line's blocks, to write beside its name: `activations and others`. Empty where the name says it or none is known.
 pub(in crate::cli) fn role_beside(l: &LineHeld) -> String {
-    if l.role == Role::Unknown || l.place.contains(l.role.text()) {
+    if l.role == Role::Unknown || l.place.ends_with(l.role.text()) {
         return String::new();
     }
     // A line of several roles holds less of this one than its bytes.

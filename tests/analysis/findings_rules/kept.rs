@@ -144,7 +144,7 @@ fn temporaries_of_one_line() {
     };
     let found = said(&run(40 * MIB, "update"), "temporaries");
     assert_eq!(found.bytes, 120 * MIB);
-    assert!(found.sentence.contains("in 3 tensors of ops.py"), "{}", found.sentence);
+    assert!(found.sentence.contains("tensors of ops.py"), "{}", found.sentence);
     silent(&run(30 * MIB, "update"), "temporaries");
     silent(&run(400 * MIB, "cross_entropy"), "temporaries");
 }

@@ -68,7 +68,6 @@ pub const NOT_WATCHED: (&str, &str) = (
 pub fn records_stacks(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
-        Format::MemoryTimeline => "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")",
         Format::JaxMemoryProfile => SAVE_JAX,
         _ => "torch.cuda.memory._record_memory_history(stacks=\"python\")",
     }

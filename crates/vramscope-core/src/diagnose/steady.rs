@@ -51,7 +51,7 @@ fn said(ends: &[u64], is_cut: bool) -> Option<String> {
         [_, _, _, ..] if steady(ends) => Some(format!("{finding}: all {} {steps} end with {end}", count(ends.len() as u64))),
         // The first step of a run makes what the others find there.
         [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
-            Some(format!("{finding}: all {} {steps} but the first end with {end}", count(ends.len() as u64)))
+            Some(format!("{finding}: each of the {} {steps} after the first ends with {end}", count(rest.len() as u64)))
         }
         _ => None,
     }
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth so far: all 3 steps end with 1.15 GiB"));
         assert_eq!(
             plain(&[100 * M, 300 * M, 300 * M]).as_deref(),
-            Some("No growth so far: all 3 steps but the first end with 300 MiB")
+            Some("No growth so far: each of the 2 steps after the first ends with 300 MiB")
         );
         assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
         let cut = said(&[300 * M, 300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));

@@ -2,7 +2,7 @@
 
 use crate::app::data::device::DeviceData;
 use crate::app::state::selection::Item;
-use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::{Role, made_at};
 use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, State};
 use vramscope_core::units::{Micros, count};
@@ -242,7 +242,7 @@ pub fn request_at(data: &DeviceData, state: &State) -> Option<u64> {
     (state.event != NO_EVENT && events.action.get(i) == Some(&vramscope_core::model::Action::Oom)).then(|| events.size[i])
 }
 
-/// The name of a stack in lists.
+/// The name of a stack in lists: that of its blocks.
 pub fn stack_name(data: &DeviceData, stack: StackId) -> String {
-    data.names.of_stack(stack).to_owned()
+    made_at(&data.recording.stacks, &data.names, stack, Role::Unknown)
 }

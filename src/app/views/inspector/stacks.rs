@@ -17,6 +17,7 @@ use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::padded;
 use crate::app::widgets::{label, row};
+use vramscope_core::anatomy;
 use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::model::{Frame, StackId, StackTable};
 use vramscope_core::tables::{function_label, innermost, is_framework, stack_text};
@@ -31,11 +32,12 @@ pub enum Part {
     Framework(usize, usize),
 }
 
-/// Groups frames: each own frame alone, framework frames in runs.
-pub fn parts(stacks: &StackTable, frames: &[Frame]) -> Vec<Part> {
+/// Groups frames: each own frame alone, and so the frame that names the stack, `line`; framework frames in runs.
+pub fn parts(stacks: &StackTable, frames: &[Frame], line: Option<Frame>) -> Vec<Part> {
     let mut out: Vec<Part> = Vec::new();
+    let line = line.and_then(|line| frames.iter().position(|f| *f == line));
     for (i, frame) in frames.iter().enumerate() {
-        if !is_framework(stacks, *frame) {
+        if !is_framework(stacks, *frame) || Some(i) == line {
             out.push(Part::Own(i));
         } else if let Some(Part::Framework(_, to)) = out.last_mut() {
             *to = i + 1;
@@ -106,14 +108,23 @@ impl Stacks {
         let frames: Vec<Frame> = table.frames(stack).iter().filter_map(|&f| table.frame(f)).collect();
         if frames.is_empty() {
             padded(ui, |ui| {
-                label::paragraph(ui, "not recorded. This line records call stacks:", Type::Body, t.text3);
+                let line = records_stacks(&cx.data.recording);
+                let others_have = !cx.data.names.is_empty() && line.starts_with("torch.cuda.memory");
+                let (why, line) = match others_have {
+                    true => (
+                        "None for this block: it is older than the history, or C++ code allocated it, as in the backward pass. This records C++ frames too:",
+                        "torch.cuda.memory._record_memory_history(stacks=\"all\")",
+                    ),
+                    false => ("not recorded. This line records call stacks:", line),
+                };
+                label::paragraph(ui, why, Type::Body, t.text3);
                 ui.add_space(6.0);
-                recorded_by(ui, &cx.words().say(records_stacks(&cx.data.recording)));
+                recorded_by(ui, &cx.words().say(line));
             });
             return;
         }
         let source = self.source(cx, stack, &frames);
-        let all = parts(table, &frames);
+        let all = parts(table, &frames, anatomy::line_of(table, stack).and_then(|f| table.frame(f)));
         let long = middle(all.len());
         let left_out = if self.shows_middle { 0..0 } else { long.clone() };
         for (at, part) in all.iter().enumerate() {
@@ -247,6 +258,8 @@ mod tests {
         let torch = frame("/x/site-packages/torch/a.py");
         let own = frame("/home/me/train.py");
         let frames = [torch, torch, own, torch, own];
-        assert_eq!(parts(b.table(), &frames), [Part::Framework(0, 2), Part::Own(2), Part::Framework(3, 4), Part::Own(4)]);
+        assert_eq!(parts(b.table(), &frames, None), [Part::Framework(0, 2), Part::Own(2), Part::Framework(3, 4), Part::Own(4)]);
+        // The library's line that names the stack is not folded.
+        assert_eq!(parts(b.table(), &frames, Some(torch))[..3], [Part::Own(0), Part::Framework(1, 2), Part::Own(2)]);
     }
 }

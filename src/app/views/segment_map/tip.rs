@@ -3,7 +3,7 @@
 use super::Picture;
 use super::layout::Row;
 use crate::app::views::ViewContext;
-use crate::app::views::block_name::role_words;
+use crate::app::views::block_name::{place_name, role_words};
 use crate::app::widgets::tooltip::Tip;
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::BlockAt;
@@ -12,10 +12,8 @@ use vramscope_core::units::{Address, Bytes, count, counted};
 /// Tooltip of a block or hole.
 pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt) -> Tip {
     let mut tip = if block.lifetime.is_some() {
-        let device = cx.data.device();
-        let stack = cx.data.tables.lifetimes.stack(device, block.lifetime);
-        let place = if stack.is_some() { cx.data.names.of_stack(stack) } else { vramscope_core::tables::NO_STACK };
-        let tip = Tip::new(Bytes(block.size).to_string()).place(place).swatch(cx.colours.of(
+        let place = place_name(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime);
+        let tip = Tip::new(Bytes(block.size).to_string()).place(&place).swatch(cx.colours.of(
             cx.data,
             block.lifetime,
             picture.state.event,

@@ -11,7 +11,7 @@ use crate::app::data::colours::Colours;
 use crate::app::state::selection::Item;
 use crate::app::state::shared;
 use crate::app::state::shared::Axis;
-use crate::app::views::block_name::role_words;
+use crate::app::views::block_name::{place_name, role_words};
 use crate::app::widgets::term::{Figures, Term};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::viewport::Scale;
@@ -209,7 +209,7 @@ impl Scene<'_> {
         let Some(life) = data.tables.lifetimes.get(device, run.lifetime) else { return Tip::new("block") };
         let mut tip = Tip::new(Bytes(life.block).to_string())
             .swatch(colours.of(data, life.id, if event == NO_EVENT { 0 } else { event }, c.tokens))
-            .place(data.names.of_stack(life.stack))
+            .place(&place_name(data, roles, life.id))
             .width(280.0);
         if let Some(role) = role_words(data, roles, life.id) {
             tip = tip.row("role", role);

@@ -6,6 +6,7 @@ use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
 use super::shared::{LOSS, SOFTMAX};
 use crate::anatomy::roles::Role;
+use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, line_of};
 use crate::changes::Change;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
@@ -105,10 +106,18 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Temporaries of one line that make the peak. `diagnose` drops it where another rule is about the largest of them.
+/// Temporaries of one line that make the peak of a program that does not train: a training step always has some. `diagnose` drops it
+/// where another rule is about the largest of them.
 pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     /// Nothing below one part in this many of the peak is reported.
     const SHARE: u64 = 4;
+    let steps = &p.steps.source;
+    let trains = p.roles.anatomy.phases.runs.iter().any(|run| matches!(run.phase, Phase::Backward | Phase::Optimizer))
+        || steps.is_optimizer()
+        || matches!(steps, StepSource::Optimizer(_));
+    if trains || !p.ooms.is_empty() {
+        return Vec::new();
+    }
     let lifetimes = &p.tables.lifetimes;
     // What is still there at the end is not known to be short-lived.
     let is_one =

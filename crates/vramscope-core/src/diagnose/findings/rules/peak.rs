@@ -134,7 +134,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: "spike",
         class: Class::Peak,
-        title: "One block makes the peak".to_owned(),
+        title: "One short-lived block holds much of the peak".to_owned(),
         bytes: block.size,
         saving: None,
         sentence: format!(
@@ -152,7 +152,8 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
             range: None,
         },
         remedy: None,
-        advice: "Compute it in chunks. For logits over a large vocabulary use a fused linear cross entropy.".to_owned(),
+        advice: "Compute it in chunks or in place. If it is the logits of a large vocabulary, use a fused linear cross entropy."
+            .to_owned(),
         verify: "The peak falls by about the block's size.".to_owned(),
     }]
 }
@@ -172,12 +173,15 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     if of_named < 512 * MEBIBYTE || bytes.saturating_mul(5) < peak {
         return Vec::new();
     }
-    let saving = match p.with_change(Change::Chunks(CHUNKS as u32)) {
-        Some((saving, _)) => saving,
-        None => saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }),
+    // A recording that begins or ends within a step lacks what a plan needs.
+    let planned = p.with_change(Change::Chunks(CHUNKS as u32)).map(|(saving, _)| saving).filter(|saving| !saving.is_nothing());
+    let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }));
+    let (title, check) = match saving.is_nothing() {
+        true => ("The loss holds much of the peak", "What the loss holds shrinks.".to_owned()),
+        false => ("The loss makes the peak", format!("The peak falls to about {}.", Bytes(saving.after))),
     };
     vec![
-        Finding::new("logits", Class::Peak, "The loss makes the peak", bytes)
+        Finding::new("logits", Class::Peak, title, bytes)
             .says(format!(
                 "{} of the {} at the peak were made by the loss at {} and its backward pass: several tensors of batch times sequence times vocabulary.",
                 Bytes(bytes),
@@ -190,7 +194,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .advice("Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+            .check(&check),
     ]
 }
 

@@ -78,6 +78,15 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
         ));
     }
     let card = args.card.as_deref().map(Card::find).transpose()?;
+    if let (Some(card), Some(held)) = (card, args.held)
+        && held >= card.usable()
+    {
+        let (held, usable) = (Bytes(held), Bytes(card.usable()));
+        return Err(format!(
+            "--held: other programs hold {held}, and the {} has {usable} for all of them: nothing is left",
+            card.name
+        ));
+    }
     let cap = args.cap.or(card.map(|c| c.usable().saturating_sub(args.held.unwrap_or(0))));
     if args.largest.is_some() && cap.is_none() {
         return Err("the largest size that fits what? Write --cap 24GiB or --card \"RTX 4090\"".to_owned());
@@ -121,7 +130,7 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
         Err(why) => return Err(why.to_string()),
     };
     let report = answer(&plan, args, cap)?;
-    if args.json { print_json(out, &report) } else { print(out, &text(&plan, &report, card)) }
+    if args.json { print_json(out, &report) } else { print(out, &text(&plan, &report, card, args.held)) }
 }
 
 pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, String> {
@@ -223,7 +232,7 @@ fn role_text(name: &str) -> String {
     Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.text().to_owned())
 }
 
-fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
+fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>) -> String {
     let mut out = String::new();
     let cap = report.cap_bytes;
     let place = match (card, cap) {
@@ -329,8 +338,9 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>) -> String {
         );
     }
     if let Some(card) = card {
-        notes +=
-            &format!("PyTorch gets {} minus {} for the CUDA context of the {}.\n", Bytes(card.bytes), Bytes(CONTEXT), card.name);
+        let others = held.map_or(String::new(), |held| format!(" and {} that other programs hold", Bytes(held)));
+        let (all, context) = (Bytes(card.bytes), Bytes(CONTEXT));
+        notes += &format!("PyTorch gets {all} minus {context} for the CUDA context of the {}{others}.\n", card.name);
     }
     if !notes.is_empty() {
         out += &format!("\n{notes}");

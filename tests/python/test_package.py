@@ -94,6 +94,7 @@ class Recording(InAFolder):
         out, _ = self.run_python(
             "import vramscope, sys, threading\nprint(sorted(m for m in sys.modules if m.startswith(('vramscope', 'torch'))), "
             "threading.active_count())\nassert set(vramscope.__all__) == set(vramscope._WHERE)\n"
+            "assert 'record' in dir(vramscope) and vramscope.__version__\n"
             "for name in vramscope.__all__: getattr(vramscope, name)\nprint('torch' in sys.modules)")
         self.assertEqual(out, "['vramscope'] 1\nFalse\n")
 

@@ -174,17 +174,24 @@ impl SimulatedMemory {
             Placement::Alternating if !is_odd => self.up,
             Placement::Descending | Placement::Alternating => self.below(size, 1),
             Placement::Driver => self.place_like_driver(size),
-            Placement::Random(_) => loop {
-                // xorshift: plain, and the same everywhere.
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
-                let address = RANDOM_BASE + (self.random % (1 << 22)) * 2 * MEBIBYTE;
-                if self.is_vacant(address, size) {
-                    break address;
-                }
-            },
+            Placement::Random(_) => self.place_anywhere(size),
         }
+    }
+
+    /// A random vacant place; above everything where hardly any is left, as in a planned run of terabytes.
+    fn place_anywhere(&mut self, size: u64) -> u64 {
+        const TRIES: u32 = 1000;
+        for _ in 0..TRIES {
+            // xorshift: plain, and the same everywhere.
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            let address = RANDOM_BASE + (self.random % (1 << 22)) * 2 * MEBIBYTE;
+            if self.is_vacant(address, size) {
+                return address;
+            }
+        }
+        self.up
     }
 
     fn place_like_driver(&self, size: u64) -> u64 {
@@ -353,6 +360,15 @@ mod tests {
             }
         }
         None
+    }
+
+    /// A planned run of many terabytes has more memory than there are random places.
+    #[test]
+    fn more_memory_than_random_places_is_still_placed() {
+        let mut memory = SimulatedMemory::new(1 << 45, Placement::Random(1));
+        let mut places: Vec<u64> = (0..16).map(|_| memory.malloc(1 << 40, 0).unwrap()).collect();
+        places.sort_unstable();
+        assert!(places.windows(2).all(|w| w[0] + (1 << 40) <= w[1]), "{places:?}");
     }
 
     #[test]

@@ -215,6 +215,7 @@ impl Change {
             }
             Change::Bf16 if !has(Role::Weights) => Some("the recording does not tell which blocks are weights"),
             Change::Bf16 => (draft.bytes_of_element() == 2).then_some("the weights have 16 bits already"),
+            Change::CacheOff => (!has(Role::AutocastCopies)).then_some("there is no autocast in the recording"),
             Change::Offload => {
                 (!has(Role::Activations)).then_some("the recording shows no tensors that are kept for a backward pass")
             }

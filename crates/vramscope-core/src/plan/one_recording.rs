@@ -20,6 +20,8 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         .filter(|r| matches!(r.role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::AutocastCopies))
         .map(|r| r.size)
         .collect();
+    // What the batch or the length divides: an image's activations shrink from layer to layer, and are no multiple of its side.
+    let is_multiple = |size: u64| at.iter().any(|&v| v > 0 && size.is_multiple_of(v));
     let product: u64 = at.iter().fold(1u64, |all, &v| all.saturating_mul(v));
     let mut fits: Vec<Fit> = Vec::new();
     let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();
@@ -43,7 +45,7 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 _ if matches!(row.phase, Phase::Load | Phase::Optimizer) => certain(Law::constant(row.size)),
                 // Too small to matter, and most often a number or a table.
                 _ if row.size <= 4096 => certain(Law::constant(row.size)),
-                Role::Activations | Role::Inputs if row.size.is_multiple_of(product) && !fixed.contains(&row.size) => {
+                Role::Activations | Role::Inputs if is_multiple(row.size) && !fixed.contains(&row.size) => {
                     Fit { law: grows, sure: Sure::Guessed, others: vec![] }
                 }
                 _ if fixed.contains(&row.size) || !row.size.is_multiple_of(product) => {

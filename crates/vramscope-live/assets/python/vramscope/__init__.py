@@ -35,8 +35,18 @@ __all__ = [
 ]
 
 
+def __dir__() -> "list[str]":
+    return sorted(__all__ + ["__version__"])
+
+
 def __getattr__(name: str) -> Any:
     # The helper and the catcher start with every Python of a job, so nothing is read before it is used.
+    if name == "__version__":
+        from importlib import metadata
+        try:
+            return metadata.version("vramscope")
+        except metadata.PackageNotFoundError:
+            return "unknown"  # a program under `vramscope run` has the package without an installation
     if name not in _WHERE:
         raise AttributeError("module 'vramscope' has no attribute %r" % name)
     import importlib

@@ -131,17 +131,30 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     if block.size < 256 * MEBIBYTE || block.size * 3 < peak || lived * 10 > typical {
         return Vec::new();
     }
+    let is_workspace = p.roles.of(block.lifetime) == Role::Workspaces;
+    let (title, what, advice) = match is_workspace {
+        true => (
+            "Scratch memory of one operation holds much of the peak",
+            "one workspace, made",
+            "cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.",
+        ),
+        false => (
+            "One short-lived block holds much of the peak",
+            "one block, made",
+            "Compute it in chunks or in place. If it is the logits of a large vocabulary, use a fused linear cross entropy.",
+        ),
+    };
     vec![Finding {
         rule: "spike",
         class: Class::Peak,
-        title: "One short-lived block holds much of the peak".to_owned(),
+        title: title.to_owned(),
         bytes: block.size,
         saving: None,
         sentence: format!(
-            "{} of the {} at the peak is one block from {}, live for {} only.",
+            "{} of the {} at the peak is {what} at {} and live for {} only.",
             Bytes(block.size),
             Bytes(peak),
-            p.names.of_stack(life.stack),
+            made_at(p, life.id),
             counted(u64::from(lived), "event", "events")
         ),
         evidence: vec![Evidence::bytes("the block", block.size), Evidence::bytes("peak active", peak)],
@@ -152,8 +165,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
             range: None,
         },
         remedy: None,
-        advice: "Compute it in chunks or in place. If it is the logits of a large vocabulary, use a fused linear cross entropy."
-            .to_owned(),
+        advice: advice.to_owned(),
         verify: "The peak falls by about the block's size.".to_owned(),
     }]
 }

@@ -149,8 +149,10 @@ fn nothing_is_said_of_the_corpus_that_is_not_so() {
             let is_so = |rule: &&str| told.contains(rule) || (is_activations && *rule == "activations");
             let strange: Vec<_> = found.iter().filter(|rule| !is_so(rule)).collect();
             assert!(strange.is_empty(), "{name}: {strange:?}");
-            healthy += usize::from(found.is_empty());
-            others += usize::from(!found.is_empty());
+            // Activations that could be checkpointed are nothing wrong.
+            let is_healthy = found.iter().all(|rule| *rule == "activations" && is_activations);
+            healthy += usize::from(is_healthy);
+            others += usize::from(!is_healthy);
         }
     }
     assert!(healthy > 50 && others > 100, "{healthy} healthy, {others} others");

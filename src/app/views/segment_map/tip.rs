@@ -13,7 +13,7 @@ use vramscope_core::units::{Address, Bytes, count, counted};
 pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt) -> Tip {
     let mut tip = if block.lifetime.is_some() {
         let place = place_name(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime);
-        let tip = Tip::new(Bytes(block.size).to_string()).place(&place).swatch(cx.colours.of(
+        let tip = Tip::new(Bytes(block.size).to_string()).place(place).swatch(cx.colours.of(
             cx.data,
             block.lifetime,
             picture.state.event,

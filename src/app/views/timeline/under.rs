@@ -209,7 +209,7 @@ impl Scene<'_> {
         let Some(life) = data.tables.lifetimes.get(device, run.lifetime) else { return Tip::new("block") };
         let mut tip = Tip::new(Bytes(life.block).to_string())
             .swatch(colours.of(data, life.id, if event == NO_EVENT { 0 } else { event }, c.tokens))
-            .place(&place_name(data, roles, life.id))
+            .place(place_name(data, roles, life.id))
             .width(280.0);
         if let Some(role) = role_words(data, roles, life.id) {
             tip = tip.row("role", role);

@@ -157,7 +157,12 @@ fn wrong_picture(a: &ScreenshotArgs) -> Option<String> {
 /// What is wrong with the command line in one sentence: the parser's first paragraph, without its tips and usage.
 #[must_use]
 pub fn one_sentence(message: &str) -> String {
-    first_paragraph(message, "vramscope --help tells what can be typed")
+    let is_command = |word: &&str| word.bytes().all(|b| b.is_ascii_lowercase());
+    let usage = message.lines().find_map(|line| line.trim().strip_prefix("Usage: vramscope "));
+    match usage.and_then(|usage| usage.split(' ').next()).filter(is_command) {
+        Some(command) => first_paragraph(message, &format!("vramscope {command} --help lists its options")),
+        None => first_paragraph(message, "vramscope --help lists commands and options"),
+    }
 }
 
 /// True where the query of `--where` cannot be read.

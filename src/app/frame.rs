@@ -56,7 +56,7 @@ impl eframe::App for App {
         }
     }
 
-    /// Settings are written by [`App::ui`], after their file was read off this thread, and when the window closes.
+    /// Settings are written by `App::ui`, after their file was read off this thread, and when the window closes.
     fn auto_save_interval(&self) -> std::time::Duration {
         std::time::Duration::MAX
     }

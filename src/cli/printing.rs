@@ -14,7 +14,7 @@ pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     write!(out, "{text}{end}").map_err(|e| format!("the answer cannot be written: {e}"))
 }
 
-/// Writes text as [`print()`] does, [with its caveats](with_caveats).
+/// Writes text as [`print()`] does, with its caveats.
 ///
 /// # Errors
 /// One sentence when the output cannot be written.

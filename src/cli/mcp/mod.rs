@@ -1,8 +1,8 @@
 //! `vramscope mcp DIR…`: answers for an agent, in the Model Context Protocol on standard input and output (one JSON-RPC message a line).
 //!
 //! One thread reads, one works: a question that takes long holds up the next question, and neither `ping` nor a list of the tools.
-//! A tool is a subcommand with `--json`, so its keys are those of the command line; [`bound`] keeps each answer under a limit, and
-//! [`folders`] keeps to the folders that were named.
+//! A tool is a subcommand with `--json`, so its keys are those of the command line; `bound` keeps each answer under a limit, and
+//! `folders` keeps to the folders that were named.
 
 mod bound;
 mod folders;

@@ -1,7 +1,7 @@
 //! What a change to the program does to its requests, by their roles and phases: the same for a run that was recorded and for one that was
 //! not. `docs/PLAN.md` has how reliable each change is and what was measured.
 //!
-//! [`saving`] tells what changes do to the peak of a recording. [`Plan`](crate::plan::Plan) runs changed requests on the model of the
+//! [`Recorded::with`] tells what changes do to the peak of a recording. [`Plan`](crate::plan::Plan) runs changed requests on the model of the
 //! allocator.
 
 mod code;

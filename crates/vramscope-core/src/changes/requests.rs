@@ -14,7 +14,7 @@ pub(crate) const NEVER: u32 = u32::MAX;
 pub struct Row {
     /// Requested bytes.
     pub size: u64,
-    /// The step of [`Requests::asks`] that asks; [`u32::MAX`] for a block older than the recording.
+    /// The step of `Requests::asks` that asks; [`u32::MAX`] for a block older than the recording.
     pub born: u32,
     /// The step that frees; [`u32::MAX`] where none does.
     pub freed: u32,

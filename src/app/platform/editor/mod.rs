@@ -226,7 +226,7 @@ fn from_command(command: &str, file: &str, line: u32) -> Result<Option<Start>, S
     Ok(Some(Start { program: program.clone(), args }))
 }
 
-/// Replaces both placeholders in one pass, because a file name may contain `{line}`.
+/// Replaces `{file}` and `{line}` in one pass, because a file name may contain `{line}`.
 fn filled(word: &str, file: &str, line: u32) -> String {
     let parts: Vec<String> = word.split("{file}").map(|part| part.replace("{line}", &line.to_string())).collect();
     parts.join(file)

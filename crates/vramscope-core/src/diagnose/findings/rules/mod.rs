@@ -411,7 +411,7 @@ pub const RULES: &[Rule] = &[
         name: "activations",
         class: Class::Peak,
         finds: "Activations kept for the backward pass, and what checkpointing would save",
-        when: "activations ≥ 50 % of the peak active and ≥ 64 MiB; and checkpointing lowers the peak by ≥ 20 %, a request failed, < 10 % of cap or device was left, or they are ≥ 75 % and no stacks were recorded",
+        when: "activations ≥ 50 % of the peak active and ≥ 64 MiB; and checkpointing lowers the peak by ≥ 20 %, a request failed, < 10 % of cap or device was left, or they are ≥ 75 % and no stacks were recorded; without a failure and without stacks only where the source names their role",
         source: "row 21",
         measured: "8 of 8",
         shown_by: "generated: a failure beside activations",

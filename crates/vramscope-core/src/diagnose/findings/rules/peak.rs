@@ -370,6 +370,10 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let change = of_module.or_else(|| Layers::of(p, &blocks).as_ref().map(of_layers)).filter(|_| has_lines);
     let saving = change.as_ref().map(|c| c.0);
     let from = lines(p, &blocks);
+    // A guess without a figure helps only after a failure.
+    if saving.is_none() && p.ooms.is_empty() && !probably(p, &blocks).is_empty() {
+        return Vec::new();
+    }
     // Without stacks nothing tells what would stay: three quarters are worth a word all the same.
     let is_much = match saving {
         Some(saving) => saving.bytes().saturating_mul(5) >= peak,

@@ -73,7 +73,7 @@ fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> s
 fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
     let doubt = e.doubt.filter(|_| e.contradictions.is_empty()).map_or(String::new(), |why| format!(" (Not certain: {why}.)"));
     writeln!(out, "{}{}{doubt}", named(e.cause), e.sentence)?;
-    writeln!(out, "\nMessage of {}, line {}", e.dialect, e.line)?;
+    writeln!(out, "\nMessage of {}, line {}", e.writer, e.line)?;
     for name in e.figures.keys() {
         let label = name.trim_end_matches("_bytes").replace('_', " ");
         // How far rounding goes matters only where it may turn the verdict.

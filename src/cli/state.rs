@@ -68,8 +68,9 @@ struct RoleRow {
     bytes: u64,
     requested_bytes: Option<u64>,
     count: u64,
+    /// With "probably" where the role of most bytes is inferred.
     #[serde(skip)]
-    text: &'static str,
+    text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -271,6 +272,9 @@ fn live_by_role(
         tally.count += 1;
         tally.bytes += block.requested;
         tally.block_bytes += block.size;
+        if roles.is_probable(device, tables, block.lifetime) {
+            tally.probable += block.requested;
+        }
     }
     let row = |c: Role| {
         let tally = live[c.index()];
@@ -279,7 +283,7 @@ fn live_by_role(
             bytes: tally.block_bytes,
             requested_bytes: device.can_show.requested.is_known().then_some(tally.bytes),
             count: tally.count,
-            text: c.text(),
+            text: tally.words(c),
         }
     };
     Ok(Role::ALL.into_iter().map(row).collect())
@@ -436,7 +440,7 @@ fn roles_text(r: &Report, out: &mut String) {
             format!("  {}", size.sized(row.bytes)),
             row.requested_bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes)),
         );
-        table.row([live, requested, share, count(row.count), row.text.to_owned()]);
+        table.row([live, requested, share, count(row.count), row.text.clone()]);
     }
     if rows.is_empty() {
         *out += "\n  nothing is live\n";

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use vramscope_core::units::shown;
+use vramscope_core::units::{NBSP, shown};
 
 /// A writer of text that shows control characters instead of passing them on. Each call must have whole characters, as `write!`
 /// and serde write them.
@@ -22,7 +22,8 @@ impl<W: Write> Shown<W> {
 impl<W: Write> Write for Shown<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        self.0.write_all(shown(&text).as_bytes())?;
+        // A plain space before the unit: who searches the output for `3 MiB` types one.
+        self.0.write_all(shown(&text).replace(NBSP, " ").as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -73,9 +74,10 @@ mod tests {
             "\\u001b]0;owned\\u0007\\u001b[2Jevil\\u000d\\u202e\\u009b31m.py\n"
         );
         assert_eq!(through("\u{7f}\u{8}\u{2066}\u{e0041}"), "\\u007f\\u0008\\u2066\\udb40\\udc41");
-        // What people write stays, the space before a unit too.
-        let plain = "a\tb 3\u{a0}MiB é 模型 ‹…› שלום 👩\u{200d}🚀\n";
+        // What people write stays.
+        let plain = "a\tb 3 MiB é 模型 ‹…› שלום 👩\u{200d}🚀\n";
         assert_eq!(through(plain), plain);
+        assert_eq!(through("3\u{a0}MiB"), "3 MiB", "what is searched for with a plain space is found");
         // Bytes that are not UTF-8 would be C1 controls for a terminal without UTF-8.
         let mut out = Vec::new();
         Shown::new(&mut out).write_all(b"a\x9b31m").unwrap();

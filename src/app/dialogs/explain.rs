@@ -152,7 +152,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
         });
         return;
     };
-    section(ui, "What it means", &e.dialect, false);
+    section(ui, "What it means", &e.writer, false);
     inset(ui, |ui| {
         let ink = if e.cause == "unknown" || e.cause == "no_failure" { t.text1 } else { t.red };
         label::paragraph(ui, e.title(), Type::Display, ink);

@@ -90,6 +90,13 @@ impl FindingsView {
         Some(found.findings.len() - usize::from(first_failure(found).is_some()))
     }
 
+    /// The first of them.
+    pub(super) fn first_of_others<'a>(&self, cx: &ViewContext<'a>) -> Option<&'a Finding> {
+        let found = cx.findings?;
+        let failure = first_failure(found);
+        found.findings.iter().enumerate().find(|&(i, _)| Some(i) != failure).map(|(_, finding)| finding)
+    }
+
     /// All findings without the failure that is shown first.
     pub(super) fn others(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         self.list(ui, cx, cx.findings.and_then(first_failure));
@@ -300,7 +307,9 @@ fn finding_ui(
             let (figure, ink) = match f.saving {
                 Some(saving) if saving.is_nothing() => ("peak stays".to_owned(), t.text2),
                 Some(saving) => (format!("\u{2212}{}", Bytes(saving.bytes())), t.text1),
-                None => (Bytes(f.bytes).to_string(), t.text1),
+                // Bytes it speaks of are no saving: only a failure and growth are as much as they say.
+                None if matches!(f.class, Class::OutOfMemory | Class::Leak) => (Bytes(f.bytes).to_string(), t.text1),
+                None => (Bytes(f.bytes).to_string(), t.text3),
             };
             let widths = [(f.title.as_str(), Type::Title), (&figure, Type::Mono)].map(|(s, k)| label::width(ui.painter(), s, k));
             // In a narrow pane the figure is under the title, and the title takes the lines it needs, so that neither is cut.

@@ -262,7 +262,7 @@ pub(super) fn of_log(hidden: &Hidden, path: &Path, (main, all): &(Explanation, V
     let cause = crate::cli::explain::named(main.cause);
     text.add(&format!("**Out of memory. {}**\n", text.plain(&format!("{cause}{}", main.sentence))));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let of = format!("Message of {}, line {} of ", main.dialect, main.line);
+    let of = format!("Message of {}, line {} of ", main.writer, main.line);
     let mut figures = format!("{} {}\n\n| figure | |\n|---|---:|\n", text.plain(&of), text.code(&name));
     for name in main.figures.keys() {
         let label = name.trim_end_matches("_bytes").replace('_', " ");

@@ -37,7 +37,19 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
         // Gradients that are set to zero come once, and nothing tells steps from micro-batches.
         return of_cycles(if fresh.len() * 2 >= full.len() { &fresh } else { &full }, events);
     }
-    by_call(stacks, device, tables, phases).unwrap_or_else(|| by_period(device, tables, phases))
+    match by_call(stacks, device, tables, phases) {
+        Some((steps, Calls::OfModel)) => steps,
+        // What else comes again tells the loop around a layer that is called several times in it.
+        Some((steps, Calls::OfLayer)) => Some(by_period(device, tables, phases)).filter(|s| !s.is_empty()).unwrap_or(steps),
+        None => by_period(device, tables, phases),
+    }
+}
+
+/// What the calls that were found call.
+enum Calls {
+    OfModel,
+    /// A single layer of PyTorch's own, as functions call that compute with layers but are no module.
+    OfLayer,
 }
 
 /// A forward pass and the backward pass after it.
@@ -169,7 +181,12 @@ impl Site {
 }
 
 /// Iterations by the calls of the outermost module: of the place that allocates most often, and of other loops before and after it.
-fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Option<Steps> {
+fn by_call(
+    stacks: &StackTable,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    phases: &Phases,
+) -> Option<(Steps, Calls)> {
     let lifetimes = &tables.lifetimes;
     let mut rows_of: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
     let mut all = 0;
@@ -207,7 +224,20 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     let place = place(stacks, first.frame);
     let source = if generates && calls == 1 { StepSource::Generation(place) } else { StepSource::Call(place, calls as u32) };
     let bounds = starts.iter().map(|&row| lifetimes.born(LifetimeId(row))).chain([device.events.len() as u32]);
-    Some(steps(bounds.collect(), source))
+    let is_layer = chosen.iter().all(|site| is_one_layer(stacks, device, tables, phases, &site.rows));
+    Some((steps(bounds.collect(), source), if is_layer { Calls::OfLayer } else { Calls::OfModel }))
+}
+
+/// True where all allocations of a place are made in a single layer of PyTorch's own.
+fn is_one_layer(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, rows: &[u32]) -> bool {
+    let called: FxHashSet<StackId> = rows.iter().map(|&row| tables.lifetimes.stack(device, LifetimeId(row))).collect();
+    called.into_iter().all(|stack| match chain(stacks, phases, stack)[..] {
+        [line] => {
+            let is_container = phases.bits.get(line.0 as usize).is_some_and(|bits| bits & CONTAINER != 0);
+            !is_container && stacks.frame(line).is_some_and(|f| stacks.text(f.file).contains("torch/nn/modules/"))
+        }
+        _ => false,
+    })
 }
 
 /// Identifies the frames outside the call of the model: the same for calls from the same lines.

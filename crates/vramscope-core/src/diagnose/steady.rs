@@ -20,14 +20,16 @@ pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
     said(&columns.iter().map(|c| c.last).collect::<Vec<_>>(), is_cut)
 }
 
-/// Where each step ends. The last may end before its bound, as the program gives back what it has when it ends; one that is much shorter
-/// than the one before it is cut by the end of the recording, and is left out.
+/// Where each step ends. A last step that ends with the recording may end before it, as the program gives back what it has when it ends;
+/// one that is much shorter than the one before it is cut by the end of the recording, and is left out.
 fn ends(bounds: &[u32], events: u32) -> (Vec<u32>, bool) {
     let mut bounds = bounds.to_vec();
     let mut is_cut = false;
-    if let [.., before, from, to] = &mut bounds[..] {
+    if let [.., before, from, to] = &mut bounds[..]
+        && *to >= events
+    {
         let usual = *from - *before;
-        is_cut = *to >= events && u64::from(*to - *from) * 10 < u64::from(usual) * 9;
+        is_cut = u64::from(*to - *from) * 10 < u64::from(usual) * 9;
         *to = (*to).min(*from + usual);
     }
     if is_cut {
@@ -44,17 +46,18 @@ fn said(ends: &[u64], is_cut: bool) -> Option<String> {
         (Some(&low), Some(&high)) => high - low <= high / 1000,
         _ => false,
     };
-    let last = ends.last().copied()?;
-    let end = Bytes(last).to_string();
-    let finding = if ends.len() < ENOUGH { "No growth so far" } else { "No growth" };
-    match ends {
-        [_, _, _, ..] if steady(ends) => Some(format!("{finding}: all {} {steps} end with {end}", count(ends.len() as u64))),
-        // The first step of a run makes what the others find there.
-        [_, rest @ ..] if rest.len() > 1 && steady(rest) => {
-            Some(format!("{finding}: each of the {} {steps} after the first ends with {end}", count(rest.len() as u64)))
-        }
-        _ => None,
-    }
+    let enough = |rest: &[u64]| rest.len() > 1 && ends.len() > 2;
+    // The first steps of a run make what the others find there: optimizer state, workspaces, buckets.
+    let first = (0..=ends.len() / 2).find(|&k| enough(&ends[k..]) && steady(&ends[k..]))?;
+    let rest = &ends[first..];
+    let end = Bytes(*rest.last()?).to_string();
+    let number = count(rest.len() as u64);
+    let finding = if rest.len() + first.min(1) < ENOUGH { "No growth so far" } else { "No growth" };
+    Some(match first {
+        0 => format!("{finding}: all {number} {steps} end with {end}"),
+        1 => format!("{finding}: each of the {number} {steps} after the first ends with {end}"),
+        _ => format!("{finding}: each of the last {number} {steps} ends with {end}"),
+    })
 }
 
 #[cfg(test)]
@@ -65,6 +68,7 @@ mod tests {
     #[test]
     fn the_last_step_ends_before_the_program_does() {
         assert_eq!(ends(&[10, 400, 700, 1200], 1200), (vec![10, 400, 700, 1000], false));
+        assert_eq!(ends(&[10, 400, 700, 1200], 1300), (vec![10, 400, 700, 1200], false), "it ends before the recording does");
         assert_eq!(ends(&[10, 400, 700], 2000), (vec![10, 400, 700], false));
         assert_eq!(ends(&[10, 400, 700, 800], 900), (vec![10, 400, 700, 800], false), "short, and the recording goes on");
         assert_eq!(ends(&[10, 400, 700, 800], 800), (vec![10, 400, 700], true), "the recording ends in its middle");
@@ -79,7 +83,12 @@ mod tests {
             plain(&[100 * M, 300 * M, 300 * M]).as_deref(),
             Some("No growth so far: each of the 2 steps after the first ends with 300 MiB")
         );
+        assert_eq!(
+            plain(&[100 * M, 290 * M, 300 * M, 300 * M, 300 * M]).as_deref(),
+            Some("No growth so far: each of the last 3 steps ends with 300 MiB")
+        );
         assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
+        assert_eq!(plain(&[100 * M, 200 * M, 290 * M, 300 * M, 300 * M]), None, "it grew longer than it stayed");
         let cut = said(&[300 * M, 300 * M, 300 * M], true).map(|s| s.replace('\u{a0}', " "));
         assert_eq!(cut.as_deref(), Some("No growth so far: all 3 whole steps end with 300 MiB"));
         assert_eq!(plain(&[300 * M; 7]).as_deref(), Some("No growth: all 7 steps end with 300 MiB"));

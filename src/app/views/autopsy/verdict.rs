@@ -426,7 +426,7 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         return;
     }
     KeyValue::new("holes in this pool", &count(a.holes.count)).show(ui);
-    KeyValue::new("enough alone", &a.alone.to_string()).show(ui);
+    KeyValue::new("freeing one block", &a.alone.to_string()).show(ui);
     if let Some(least) = a.alone.smallest {
         KeyValue::new("the smallest of them", &Bytes(least.size).to_string()).show(ui);
     }

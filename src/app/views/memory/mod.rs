@@ -47,6 +47,9 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(Memory::default()),
 };
 
+/// What has to be seen of the first finding: its title and the first lines of its sentence.
+const HEAD_OF_A_FINDING: f32 = 64.0;
+
 #[derive(Default)]
 struct Memory {
     /// Which instant; as the recording suggests until one is chosen.
@@ -69,6 +72,10 @@ struct Memory {
     findings: FindingsView,
     /// Which finding's evidence is shown was decided.
     has_looked: bool,
+    /// The findings begin below what is seen without scrolling.
+    hides_findings: bool,
+    /// The link to them was clicked.
+    shows_findings: bool,
 }
 
 /// An instant that can be chosen.
@@ -136,6 +143,7 @@ impl View for Memory {
 impl Memory {
     fn column(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         self.look_once(cx);
+        let top = ui.cursor().top();
         self.findings.failure(ui, cx);
         let has_blocks = !cx.data.tables.lifetimes.is_empty();
         let found = if has_blocks { self.find(ui, cx) } else { None };
@@ -146,7 +154,12 @@ impl Memory {
         let others = self.findings.number_of_others(cx);
         if others != Some(0) || cx.findings.is_none_or(|f| f.findings.is_empty()) {
             let caption = others.map(|n| n.to_string()).unwrap_or_default();
-            PaneHeader::new("Findings").caption(&caption).show(ui, |ui| self.findings.header_ui(ui, cx));
+            let link = if self.hides_findings { notes::FINDINGS_LINK } else { 0.0 };
+            let head = PaneHeader::new("Findings").caption(&caption).show(ui, |ui| self.findings.header_ui(ui, cx));
+            self.hides_findings = head.rect.bottom() - top - link > ui.clip_rect().height() - HEAD_OF_A_FINDING;
+            if std::mem::take(&mut self.shows_findings) {
+                ui.scroll_to_rect(head.rect, Some(egui::Align::Min));
+            }
             self.findings.others(ui, cx);
         }
         if let Some((found, whole, _)) = &found {
@@ -214,7 +227,8 @@ impl Memory {
 
     fn held(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole: &Whole, when: &str) {
         ui.add_space(10.0);
-        notes::sentence(ui, cx, found, when);
+        let below = self.findings.first_of_others(cx).filter(|_| self.hides_findings);
+        self.shows_findings |= notes::sentence(ui, cx, found, when, below);
         let rows = layout::role_rows(&found.held, &whole.elsewhere);
         let role = roles::roles(ui, cx, &found.held, &rows);
         let by_role = cx.shared.colour_by == ColourBy::Role;

@@ -16,12 +16,18 @@ use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{padded, rule};
 use crate::app::widgets::{anchor, label, row};
+use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::diagnose::limits::RECORD;
 use vramscope_core::units::Bytes;
 
+/// Height of the link to the findings.
+pub(super) const FINDINGS_LINK: f32 = 22.0;
+
 /// How much, when, while doing what; what most of it is; and first of all what the recording lacks where that decides the answer.
-pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &str) {
+/// `below` is the finding that one has to scroll to. True when the link to it was clicked.
+pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &str, below: Option<&Finding>) -> bool {
     let t = cx.tokens;
+    let mut is_clicked = false;
     let top = ui.cursor().min - vec2(0.0, 6.0);
     padded(ui, |ui| {
         let mut job = egui::text::LayoutJob::default();
@@ -54,11 +60,19 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             }
         }
         label::paragraph(ui, &found.lead(), Type::Lead, t.text1);
+        if let Some(finding) = below {
+            let link = row::line(ui, FINDINGS_LINK).inset(0.0, 4.0, 0.0, 0.0);
+            let mut link = ui.new_child(egui::UiBuilder::new().max_rect(link).id_salt("first finding"));
+            let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", Bytes(s.bytes())));
+            let text = format!("{}{}", finding.title, saves.unwrap_or_default());
+            is_clicked = link_with(&mut link, &text, Type::Body, Some(Icon::ChevronDown)).clicked();
+        }
         plan_link(ui, cx);
     });
     ui.add_space(8.0);
     let bottom = pos2(ui.max_rect().right(), ui.cursor().top() - 2.0);
     anchor::mark(ui, "sentence", Rect::from_min_max(top, bottom));
+    is_clicked
 }
 
 /// That memory does not grow, where it does not.

@@ -63,6 +63,9 @@ pub struct ListedProcess {
 pub struct Explanation {
     /// Who wrote it, with the releases its wording belongs to: `pytorch-2.4-2.9`.
     pub dialect: String,
+    /// The same for people: `PyTorch 2.4 to 2.9`.
+    #[serde(skip)]
+    pub writer: String,
     /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `tpu`, `directml`, `vulkan`, `metal`, `cpu` or `unknown`.
     pub platform: &'static str,
     /// Line of the text it starts in, from 1.
@@ -133,6 +136,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
     }
     Explanation {
         dialect: message.dialect.name(),
+        writer: message.dialect.title(),
         platform: message.dialect.platform.name(),
         line: message.line,
         gpu: message.gpu,

@@ -48,9 +48,8 @@ const NOT_READ: &str = "a part of the message was not read";
 const WHICH_HOLES: &str = "which of these holes the request's pool and stream may use is unknown";
 const SOMETHING_ELSE: &str = "{requested} was requested and {free} is free on the card, so something else refused it: another process that gave memory \
     back since, or a limit of the system, container or driver.{?[device_free < capacity / 20] The card is nearly full: PyTorch holds {held} of \
-    {capacity}.}{? {much outside} of the card is held outside PyTorch, by other processes or this one's libraries.}";
-const HOLES: &str = "PyTorch has {unallocated} free inside its own memory, but scattered; no single gap fits {requested}; the card has {free} free.{? {much \
-    outside} of the card is held outside PyTorch, by other processes or this one's libraries.}";
+    {capacity}.}{? {rest of card}}";
+const HOLES: &str = "PyTorch has {unallocated} free inside its own memory, but scattered; no single gap fits {requested}; the card has {free} free.{? {rest of card}}";
 const CUT_LIMIT: &str = "This process may hold {limit}{?, has {held} in tensors} and requested {requested} more{? although the card has {free} free}.";
 const CUT_OTHERS: &str = "{who}{?; this process has {process}}. {requested} was requested and {free} is free.";
 const LIMIT: &str = "This process may hold {limit}, holds {held} and requested {requested} more{? although the card has {free} free}.{?[0 < unallocated, \
@@ -206,12 +205,11 @@ pub(super) const WHOLE: &[Rule] = &[
          was requested and {free} is free.").doubt("the message lists no process: it may be this one's, outside PyTorch"),
     rule(Capacity, "few holes, 0 < unallocated, free < capacity / 10, not spilled, requested <= own",
         "The card is nearly full: live tensors take {live} of {capacity}. {requested} was requested, {free} is free, and another {unallocated} \
-         lies scattered inside PyTorch's own memory ({share} of it).{? {much outside} of the card is held outside PyTorch, by other processes or \
-         this one's libraries.}").doubt("joined together the holes might have held this request"),
+         lies scattered inside PyTorch's own memory ({share} of it).{? {rest of card}}").doubt("joined together the holes might have held this request"),
     rule(Fragmentation, "0 < unallocated, not spilled, holes >= requested, requested <= own, requested <= holes", HOLES),
     rule(Fragmentation, "0 < unallocated, not spilled, requested <= own",
         "PyTorch has {unallocated} free inside its own memory and the card has {free} free. Together that is enough for {requested}, but they \
-         cannot be joined.{? {much outside} of the card is held outside PyTorch, by other processes or this one's libraries.}").doubt(WHICH_HOLES),
+         cannot be joined.{? {rest of card}}").doubt(WHICH_HOLES),
     rule(Contention, "0 < other_processes, requested <= own + other_processes",
         "{requested} was requested and {own} is free, while other processes hold {other_processes} of the card's {capacity}. Without them it would \
          fit."),

@@ -11,7 +11,7 @@ use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 29] = [
+const WORDS: [Named<String>; 30] = [
     ("program", |m| Some(m.dialect.writer.title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -50,6 +50,7 @@ const WORDS: [Named<String>; 29] = [
     ("visible name", |m| Some(vendor(m).visible_name().to_owned())),
     ("blocking", |m| Some(vendor(m).blocking.to_owned())),
     ("malloc", |m| Some(vendor(m).malloc.to_owned())),
+    ("rest of card", rest_of_card),
     ("collectives", |m| Some(vendor(m).collectives.to_owned())),
 ];
 
@@ -96,6 +97,15 @@ fn word(m: &OomMessage, name: &str) -> Option<String> {
         return Some(if printed.ends_with("KiB") { pytorch_size(figure.bytes) } else { printed });
     }
     WORDS.iter().find(|(known, _)| *known == name)?.1(m)
+}
+
+/// Who may hold much of the card beside PyTorch. Where the message has the whole of this process, that is only others.
+fn rest_of_card(m: &OomMessage) -> Option<String> {
+    let outside = device::much_outside(m)?;
+    Some(match m.this_process() {
+        Some(_) => format!("{outside} of the card is held by other processes."),
+        None => format!("{outside} of the card is held outside PyTorch, by other processes or this one's libraries."),
+    })
 }
 
 fn vendor(m: &OomMessage) -> &'static Words {

@@ -16,12 +16,12 @@ pub struct Alone {
 }
 
 impl std::fmt::Display for Alone {
-    /// `any one of 12`, `one block`, `no block`.
+    /// Whether freeing one block makes room: `enough: any of 12`, `enough: only one`, `not enough`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.count {
-            0 => f.pad("no block"),
-            1 => f.pad("one block"),
-            n => f.pad(&format!("any one of {}", crate::units::count(n as u64))),
+            0 => f.pad("not enough"),
+            1 => f.pad("enough: only one"),
+            n => f.pad(&format!("enough: any of {}", crate::units::count(n as u64))),
         }
     }
 }

@@ -194,6 +194,9 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     })
 }
 
+/// As many times the largest block that the deciding steps leave.
+const MUCH_LARGER: u64 = 4;
+
 /// Sizes that at least half of the deciding steps leave behind.
 fn recurring(survival: &Survival, within: &Range<usize>) -> FxHashSet<u64> {
     let mut steps: FxHashMap<u64, FxHashSet<usize>> = FxHashMap::default();
@@ -206,8 +209,8 @@ fn recurring(survival: &Survival, within: &Range<usize>) -> FxHashSet<u64> {
 }
 
 /// What the first calls of a line made beside what every step leaves behind, as a library makes its workspace: of another size, and
-/// more in number than any of the steps that decide has. What a leak leaves varies in size, but not so in number. `None` where
-/// nothing comes from the steps that decide.
+/// more in number than any of the steps that decide has, or [`MUCH_LARGER`] than anything those leave. What a leak leaves varies in
+/// size, but not so in number. `None` where nothing comes from the steps that decide.
 fn set_up(survival: &Survival, within: &Range<usize>) -> Option<FxHashSet<LifetimeId>> {
     let mut numbers: FxHashMap<usize, usize> = FxHashMap::default();
     let (mut least, mut most) = (u64::MAX, 0);
@@ -219,7 +222,12 @@ fn set_up(survival: &Survival, within: &Range<usize>) -> Option<FxHashSet<Lifeti
     }
     let usual = numbers.values().copied().max()?;
     let mut early: FxHashMap<Option<usize>, (usize, Vec<LifetimeId>)> = FxHashMap::default();
+    let mut large = Vec::new();
     for &(id, size, step) in survival.iter().filter(|s| s.2.is_none_or(|step| step < within.start)) {
+        if size >= most.saturating_mul(MUCH_LARGER) {
+            large.push(id);
+            continue;
+        }
         let (number, others) = early.entry(step).or_default();
         *number += 1;
         if !(least..=most).contains(&size) {
@@ -227,7 +235,7 @@ fn set_up(survival: &Survival, within: &Range<usize>) -> Option<FxHashSet<Lifeti
         }
     }
     let beside = |(number, others): (usize, Vec<LifetimeId>)| others.into_iter().take(number.saturating_sub(usual));
-    Some(early.into_values().flat_map(beside).collect())
+    Some(early.into_values().flat_map(beside).chain(large).collect())
 }
 
 /// Bytes that a step adds on average; over whole periods if the adding steps have even distances.

@@ -129,6 +129,19 @@ impl Dialect {
             (None, None) => base.to_owned(),
         }
     }
+
+    /// The program and its releases for people: `PyTorch 2.4 to 2.9`, `PyTorch 2.2 or later`, `XLA (JAX)`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let program = self.writer.title();
+        match (self.since, self.until) {
+            (Some(a), Some(b)) if a == b => format!("{program} {}.{}", a.0, a.1),
+            (Some(a), Some(b)) => format!("{program} {}.{} to {}.{}", a.0, a.1, b.0, b.1),
+            (Some(a), None) => format!("{program} {}.{} or later", a.0, a.1),
+            (None, Some(b)) => format!("{program} up to {}.{}", b.0, b.1),
+            (None, None) => program.to_owned(),
+        }
+    }
 }
 
 /// GPU memory of one process as the driver counts it.

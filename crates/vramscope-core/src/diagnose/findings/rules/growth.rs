@@ -89,8 +89,8 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
         remedy: keeps_losses.then(|| "total_loss += loss.item()".to_owned()),
         advice: match (keeps_losses, has_stacks) {
             _ if kept.is_some() => kept.map_or("", |k| k.1),
-            (true, _) => "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step.",
-            (false, true) => "If nothing should outlive its step, drop what refers to them: lists, dictionaries, closures, hooks. A cache needs a bound.",
+            (true, _) => "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step. If gc.collect() frees them, only a reference cycle keeps them.",
+            (false, true) => "If nothing should outlive its step, drop what refers to them: lists, dictionaries, closures, hooks. If gc.collect() frees them, only a reference cycle keeps them. A cache needs a bound.",
             (false, false) => "Record again with call stacks: they name the lines whose blocks stay.",
         }
         .to_owned(),

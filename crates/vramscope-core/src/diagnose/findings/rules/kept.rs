@@ -213,20 +213,26 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
         let has_rule = p.roles.anatomy.phases.is_attention(stack) || p.flags(stack) & LOSS != 0;
         if has_rule { None } else { line_of(&p.recording.stacks, stack).filter(|&line| computes(p, stack, line)) }
     };
-    let mut by_line: FxHashMap<(FrameId, u64, u64), u64> = FxHashMap::default();
+    // Each step has a graph of its own; more than one of them are a leak, which has a rule of its own.
+    let step_of = |id: LifetimeId| p.steps.of(lifetimes.born(id));
+    let mut by_line: FxHashMap<_, u64> = FxHashMap::default();
     for b in &activations {
         let stack = stack_of(b.lifetime);
         let runs = layers.runs(stack);
         if let Some(line) = line(stack).filter(|_| runs > 1) {
-            *by_line.entry((line, b.size, runs)).or_default() += 1;
+            *by_line.entry((line, b.size, runs, step_of(b.lifetime))).or_default() += 1;
         }
     }
-    let most = by_line.into_iter().filter(|((_, _, runs), n)| n / runs >= 3);
-    let most = most.max_by_key(|&((line, size, _), n)| (n * size, line));
-    let Some(((frame, size, runs), n)) = most else { return Vec::new() };
+    let most = by_line.into_iter().filter(|((_, _, runs, _), n)| n / runs >= 3);
+    let most = most.max_by_key(|&((line, size, _, step), n)| (n * size, line, step));
+    let Some(((frame, size, runs, step), n)) = most else { return Vec::new() };
     let tensors = n / runs;
-    let is_its =
-        |id: LifetimeId, bytes: u64| bytes == size && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
+    let is_its = |id: LifetimeId, bytes: u64| {
+        bytes == size
+            && step_of(id) == step
+            && p.roles.of(id) == Role::Activations
+            && line(stack_of(id)) == Some(frame)
+    };
     let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime, b.size)) else { return Vec::new() };
     vec![
         Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors a layer"), bytes)

@@ -156,7 +156,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         finding = finding.shows(if plan.is_optimal { "smallest set to free" } else { "enough, if freed" }, text);
     }
     if a.alone_sentence().is_some() {
-        finding = finding.shows("enough alone", a.alone.to_string());
+        finding = finding.shows("freeing one block", a.alone.to_string());
     }
     if failures.len() > 1 {
         finding = finding.shows("failures of this kind", count(failures.len() as u64));

@@ -173,16 +173,22 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
 /// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.
 pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     const CHUNKS: u64 = 8;
-    let (named, of_named) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
+    let (mut named, _) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
+    // Those of earlier steps are there by a leak, which has a rule of its own.
+    let step_of = |id: LifetimeId| p.steps.of(p.tables.lifetimes.born(id));
+    let newest = named.iter().map(|b| step_of(b.lifetime)).max().flatten();
+    named.retain(|b| step_of(b.lifetime) == newest);
+    let of_named: u64 = named.iter().map(|b| b.size).sum();
     let Some(largest) = named.first().map(|b| b.size) else { return Vec::new() };
     // Its backward pass makes blocks of the same sizes, without a Python stack.
     let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
     let is_its = |id: LifetimeId, size: u64| {
-        p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
+        let is_named = p.flags_of(id) & LOSS != 0 && step_of(id) == newest;
+        is_named || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
     };
     let (blocks, bytes) = held(p, |b| is_its(b.lifetime, b.size));
     let peak = peak(p);
-    if of_named < 512 * MEBIBYTE || bytes.saturating_mul(5) < peak {
+    if of_named < LEAST || bytes.saturating_mul(5) < peak {
         return Vec::new();
     }
     // A recording that begins or ends within a step lacks what a plan needs.
@@ -195,7 +201,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("logits", Class::Peak, title, bytes)
             .says(format!(
-                "{} of the {} at the peak were made by the loss at {} and its backward pass: several tensors of batch times sequence times vocabulary.",
+                "{} of the {} at the peak were made by the loss at {} and its backward pass: several tensors of batch times positions times classes (the vocabulary of a language model).",
                 Bytes(bytes),
                 Bytes(peak),
                 made_at(p, named[0].lifetime)

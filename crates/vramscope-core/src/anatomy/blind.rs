@@ -34,6 +34,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             late[step].push(id);
         }
     }
+    let in_optimizer = made_in_optimizer(case, of);
     let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
     // Where steps begin with the optimizer, gradients live across the bound, and what goes just before it are backward's last activations.
     let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
@@ -48,7 +49,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
     let trains = gradients.len() >= sizes.len().min(2)
         && !gradients.is_empty()
-        && bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model);
+        && (in_optimizer || bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model));
     let mut put = |id: LifetimeId, role: Role| {
         let decided = &mut of[id.0 as usize];
         if decided.0 == Role::Unknown {
@@ -65,7 +66,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         // Weights and state come in multiples of the gradients; one more of a library's size came between the two.
         let odd_one = (is_workspace_size(size) && g > 0 && ids.len() > g && (ids.len() - 1).is_multiple_of(g)).then_some(g);
         for (i, id) in ids.into_iter().enumerate() {
-            let is_weight = !trains || g == 0 || i < g;
+            let is_weight = in_optimizer || !trains || g == 0 || i < g;
             put(
                 id,
                 if is_workspace || (trains && odd_one == Some(i)) {
@@ -92,6 +93,27 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             put(id, if is_kept { Role::Activations } else { Role::Temporaries });
         }
     }
+}
+
+/// What annotations of `Optimizer.step` show to be made in it: state and temporaries. False where it made none that it keeps.
+fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
+    let lifetimes = &case.tables.lifetimes;
+    let born_before = |event: u32| event.checked_sub(1).map_or(case.phases.first_row, |e| lifetimes.born_by(e));
+    let mut keeps = false;
+    for &(from, to) in &case.steps.optimizer {
+        for id in (born_before(from)..born_before(to)).map(LifetimeId) {
+            let is_kept = case.gone(id) >= to && !is_cublas_size(case.size(id));
+            keeps |= is_kept;
+            let decided = &mut of[id.0 as usize];
+            if decided.0 == Role::Unknown && !is_cublas_size(case.size(id)) {
+                *decided = match is_kept {
+                    true => (Role::OptimizerState, Because::OutlivesOptimizer),
+                    false => (Role::Temporaries, Because::DiesInOptimizer),
+                };
+            }
+        }
+    }
+    keeps
 }
 
 /// The event at which most of what a step makes is live: the end of forward.

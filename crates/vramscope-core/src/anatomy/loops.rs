@@ -21,7 +21,7 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
     }
     let events = device.events.len() as u32;
     let cycles = cycles(device, tables, phases);
-    let full: Vec<&Cycle> = cycles.iter().filter(|c| c.has_backward).collect();
+    let full: Vec<&Cycle> = cycles.iter().filter(|c| c.backward.is_some()).collect();
     let fresh = with_fresh_gradients(&full);
     if let Some((site, ends)) = by_optimizer(device, tables, phases) {
         // Some optimizers allocate in their first step alone. New gradients tell the others; gradients in buckets never come anew.
@@ -52,10 +52,44 @@ enum Calls {
     OfLayer,
 }
 
+/// Sets right what calls of the optimizer do not tell. A `GradScaler` skips it where gradients overflow: nearly all steps have one backward
+/// pass, and such a step has those of several. And what follows the last call is a step only with a backward pass of its own.
+pub(super) fn by_passes(mut steps: Steps, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
+    /// As many steps with one backward pass each tell that a step has one.
+    const FEWEST_REGULAR: usize = 3;
+    /// One step in this many, or one, may be another.
+    const RARE: usize = 4;
+    let cycles: Vec<Cycle> = cycles(device, tables, phases).into_iter().filter(|c| c.backward.is_some()).collect();
+    let passes = |w: &[u32]| {
+        let begins = |event: u32| cycles.partition_point(|c| c.backward.is_some_and(|backward| backward < event));
+        begins(w[0])..begins(w[1])
+    };
+    let of_steps: Vec<_> = steps.bounds.windows(2).map(passes).collect();
+    let irregular = of_steps.iter().filter(|passes| passes.len() != 1).count();
+    if irregular == 0
+        || irregular > (steps.len() / RARE).max(1)
+        || steps.len() < FEWEST_REGULAR + irregular
+        || steps.continued_by.is_some()
+    {
+        return steps;
+    }
+    if of_steps.last().is_some_and(|passes| passes.is_empty()) {
+        steps.bounds.pop();
+    }
+    for passes in of_steps {
+        steps.bounds.extend(cycles[passes].iter().skip(1).map(|c| c.start));
+    }
+    steps.bounds.sort_unstable();
+    steps.bounds.dedup();
+    steps.marked = 0..steps.len();
+    steps
+}
+
 /// A forward pass and the backward pass after it.
 struct Cycle {
     start: u32,
-    has_backward: bool,
+    /// Where the backward pass begins.
+    backward: Option<u32>,
     /// Bytes that the backward pass leaves behind.
     kept: u64,
 }
@@ -63,15 +97,15 @@ struct Cycle {
 fn cycles(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<Cycle> {
     let mut cycles: Vec<Cycle> = Vec::new();
     for run in &phases.runs {
-        let is_open = cycles.last().is_some_and(|c| !c.has_backward);
+        let is_open = cycles.last().is_some_and(|c| c.backward.is_none());
         match run.part {
-            Part::Forward if !is_open => cycles.push(Cycle { start: run.events.0, has_backward: false, kept: 0 }),
+            Part::Forward if !is_open => cycles.push(Cycle { start: run.events.0, backward: None, kept: 0 }),
             Part::Backward => {
                 if cycles.is_empty() {
-                    cycles.push(Cycle { start: run.events.0, has_backward: false, kept: 0 });
+                    cycles.push(Cycle { start: run.events.0, backward: None, kept: 0 });
                 }
                 if let Some(cycle) = cycles.last_mut() {
-                    cycle.has_backward = true;
+                    cycle.backward.get_or_insert(run.events.0);
                     cycle.kept += kept_by(device, tables, run);
                 }
             }

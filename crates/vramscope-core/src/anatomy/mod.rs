@@ -77,8 +77,12 @@ impl Anatomy {
             // Two optimizers step twice in one iteration, and their annotations do not tell them apart.
             Some(found) if found.source.is_optimizer() && phases.has_stacks => {
                 let is_as_good = |s: &Steps| matches!(s.source, StepSource::Optimizer(_)) && s.len() * 3 >= found.len();
-                let several = loops::optimizers(device, tables, &phases) > 1;
-                several.then(by_stacks).filter(is_as_good).unwrap_or(found)
+                match loops::optimizers(device, tables, &phases) {
+                    0 | 1 => loops::by_passes(found, device, tables, &phases),
+                    // Each steps once, and all of them make one step.
+                    several if several == found.optimizer.len() => found.joined(),
+                    _ => Some(by_stacks()).filter(is_as_good).unwrap_or(found),
+                }
             }
             Some(found) => found,
             None => by_stacks(),

@@ -32,9 +32,36 @@ pub(super) fn periods(kinds: &[u64], least: usize) -> Vec<usize> {
         if to - from < FEWEST * lag || (to - from) * 2 < kinds.len() || likeness(&kinds[from..to], lag) < ALIKE {
             continue;
         }
-        return (from..=to).step_by(lag).collect();
+        return starts(kinds, from, to, lag);
     }
     Vec::new()
+}
+
+/// Where the repetitions within a stretch begin, and where the last one ends. The first one makes workspaces and caches between its own
+/// requests, so that the regular stretch begins in its middle or after it.
+fn starts(kinds: &[u64], from: usize, to: usize, lag: usize) -> Vec<usize> {
+    /// Up to so many requests in between, or half as many as its own where all of its own are there.
+    const A_FEW: usize = 4;
+    let (mut at, mut left, mut between) = (from, lag, 0);
+    // Where the first one begins, and how many of its requests are before the stretch.
+    let mut begin = (from, 0);
+    // Backwards: what was made before the loop is not part of it.
+    while left > 0 && at > 0 && between * 2 <= lag {
+        at -= 1;
+        if kinds[at] == kinds[from + left - 1] {
+            left -= 1;
+            if between <= A_FEW || left == 0 {
+                begin = (at, lag - left);
+            }
+        } else {
+            between += 1;
+        }
+    }
+    let (first, before) = begin;
+    // Only a whole one more is one.
+    let is_whole = before > 0 && (to - from) % lag + before >= lag;
+    let regular = if is_whole { from + lag - before } else { from };
+    is_whole.then_some(first).into_iter().chain((regular..=to).step_by(lag)).collect()
 }
 
 /// The longest stretch in which nearly everything comes again after `lag`.
@@ -88,6 +115,14 @@ mod tests {
         assert_eq!(found.len(), 7, "{found:?}");
         assert_eq!((found[0], found[1] - found[0]), (5, 123), "{found:?}");
         assert!(periods(&steps(1, 40), 64).is_empty(), "the layers of one step");
+        let mut set_up = steps(1, 40);
+        [8, 9].map(|workspace| set_up.insert(50, workspace));
+        let found = periods(&load.into_iter().chain(set_up).chain(steps(5, 40)).collect::<Vec<u64>>(), 64);
+        assert_eq!((found.len(), found[0], found[1] - found[0]), (7, 5, 125), "{found:?}: the first makes more");
+        let mut set_up = steps(6, 40);
+        set_up.insert(3, 8);
+        let found = periods(&load.into_iter().chain(set_up).collect::<Vec<u64>>(), 64);
+        assert_eq!((found.len(), found[0], found[1] - found[0]), (7, 5, 124), "{found:?}: the first makes more at its beginning");
         let ever_new: Vec<u64> = (0..600).collect();
         assert!(periods(&ever_new, 3).is_empty());
     }

@@ -58,6 +58,8 @@ pub struct Steps {
     pub marked: Range<usize>,
     /// The stack whose allocations, once in every marked step, continue the steps beyond the marked ones.
     pub continued_by: Option<StackId>,
+    /// The events within each call of `Optimizer.step`, the end exclusive, where annotations tell them; they may be of several optimizers.
+    pub optimizer: Vec<(u32, u32)>,
 }
 
 /// The number of a step for people, who count from 1: that of the first is `1`. In JSON it is its index.
@@ -126,6 +128,13 @@ impl Steps {
         self.bounds.len().saturating_sub(1)
     }
 
+    /// All of them as one.
+    pub(super) fn joined(mut self) -> Self {
+        self.bounds = self.bounds.first().into_iter().chain(self.bounds.last()).copied().collect();
+        self.marked = 0..self.len();
+        self
+    }
+
     /// True when none were found.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -178,15 +187,21 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
     let times = &device.events.time_us;
     let event_at = |time: i64| times.partition_point(|&t| t < time);
     let mut ranges: FxHashMap<&str, Vec<(usize, usize)>> = FxHashMap::default();
+    let mut optimizers = Vec::new();
     for a in &device.annotations {
         let name = recording.stacks.text(a.name);
         let key = name.split('#').next().unwrap_or(name).trim();
         if (key == "ProfilerStep" || key == "Optimizer.step" || key == "Optimizer.zero_grad")
             && let Some(end) = a.end_us
         {
-            ranges.entry(key).or_default().push((event_at(a.start_us), event_at(end.saturating_add(1))));
+            let range = (event_at(a.start_us), event_at(end.saturating_add(1)));
+            ranges.entry(key).or_default().push(range);
+            if key == "Optimizer.step" {
+                optimizers.push((range, a.name));
+            }
         }
     }
+    optimizers.sort_unstable();
     let key = ["ProfilerStep", "Optimizer.step"].into_iter().find(|k| ranges.get(k).is_some_and(|r| r.len() >= 2))?;
     let zeroed = ranges.remove("Optimizer.zero_grad").unwrap_or_default();
     let mut ranges = ranges.remove(key)?;
@@ -203,6 +218,12 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
             }
             is_same
         });
+        // Of optimizers of several kinds that take turns, each after a pass of its own, the last one ends the step.
+        let turns = taking_turns(&optimizers.iter().map(|o| o.1).collect::<Vec<_>>());
+        let is_apart = optimizers.windows(2).all(|w| allocates(w[0].0.1, w[1].0.0));
+        if turns > 1 && is_apart && ranges.len() == optimizers.len() {
+            ranges = ranges.into_iter().skip(turns - 1).step_by(turns).collect();
+        }
     }
     let mut bounds: Vec<u32> = ranges.iter().map(|r| r.1 as u32).collect();
     bounds.push(begins.unwrap_or(0));
@@ -211,8 +232,17 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
     if bounds.len() < 3 {
         return None;
     }
-    let found = Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100, ..Steps::default() };
+    let optimizer = optimizers.iter().map(|&((from, to), _)| (from as u32, to as u32)).collect();
+    let found = Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100, optimizer, ..Steps::default() };
     Some(beyond::continued(found, usize::from(begins.is_none()), device, tables))
+}
+
+/// How many different names come one after the other, again and again in the same order; 1 where they do not.
+fn taking_turns<T: PartialEq>(names: &[T]) -> usize {
+    let turns = names.iter().skip(1).position(|name| *name == names[0]).map_or(names.len(), |at| at + 1);
+    let is_round = names.len() >= 2 * turns && names.iter().zip(names.iter().skip(turns)).all(|(a, b)| a == b);
+    let is_new = |(i, name): (usize, &T)| !names[..i].contains(name);
+    if is_round && names.iter().enumerate().take(turns).all(is_new) { turns } else { 1 }
 }
 
 /// The name that ranges of one kind share: `step 12`, `step#13` and `step_14` are all `step`.

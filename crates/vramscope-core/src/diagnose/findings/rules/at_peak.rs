@@ -55,6 +55,11 @@ pub(super) fn made_at(p: &RuleInput<'_>, id: LifetimeId) -> String {
     crate::anatomy::made_at(&p.recording.stacks, p.names, stack, p.roles.of(id))
 }
 
+/// The step that made a block: each step has a graph of its own. `None` where steps are only guessed, which may be layers.
+pub(super) fn step_of(p: &RuleInput<'_>, id: LifetimeId) -> Option<usize> {
+    if p.steps.is_inferred() { None } else { p.steps.of(p.tables.lifetimes.born(id)) }
+}
+
 /// The lines that hold most of some blocks, at most three: `model.py:41, model.py:527 and model.py:105`.
 pub(super) fn lines(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
     let mut by_name: FxHashMap<String, u64> = FxHashMap::default();

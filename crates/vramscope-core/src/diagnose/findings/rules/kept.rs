@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
-use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving};
+use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving, step_of};
 use super::shared::{LOSS, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
@@ -213,14 +213,13 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
         let has_rule = p.roles.anatomy.phases.is_attention(stack) || p.flags(stack) & LOSS != 0;
         if has_rule { None } else { line_of(&p.recording.stacks, stack).filter(|&line| computes(p, stack, line)) }
     };
-    // Each step has a graph of its own; more than one of them are a leak, which has a rule of its own.
-    let step_of = |id: LifetimeId| p.steps.of(lifetimes.born(id));
+    // Graphs of several steps are a leak, which has a rule of its own.
     let mut by_line: FxHashMap<_, u64> = FxHashMap::default();
     for b in &activations {
         let stack = stack_of(b.lifetime);
         let runs = layers.runs(stack);
         if let Some(line) = line(stack).filter(|_| runs > 1) {
-            *by_line.entry((line, b.size, runs, step_of(b.lifetime))).or_default() += 1;
+            *by_line.entry((line, b.size, runs, step_of(p, b.lifetime))).or_default() += 1;
         }
     }
     let most = by_line.into_iter().filter(|((_, _, runs, _), n)| n / runs >= 3);
@@ -229,7 +228,7 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let tensors = n / runs;
     let is_its = |id: LifetimeId, bytes: u64| {
         bytes == size
-            && step_of(id) == step
+            && step_of(p, id) == step
             && p.roles.of(id) == Role::Activations
             && line(stack_of(id)) == Some(frame)
     };

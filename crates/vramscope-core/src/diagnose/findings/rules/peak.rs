@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving};
+use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
 use super::kept::keeps_unused_graph;
 use super::shared::{FOREACH, LOSS, REDUCER, VAE};
 use crate::anatomy::roles::Role;
@@ -175,15 +175,14 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     const CHUNKS: u64 = 8;
     let (mut named, _) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
     // Those of earlier steps are there by a leak, which has a rule of its own.
-    let step_of = |id: LifetimeId| p.steps.of(p.tables.lifetimes.born(id));
-    let newest = named.iter().map(|b| step_of(b.lifetime)).max().flatten();
-    named.retain(|b| step_of(b.lifetime) == newest);
+    let newest = named.iter().map(|b| step_of(p, b.lifetime)).max().flatten();
+    named.retain(|b| step_of(p, b.lifetime) == newest);
     let of_named: u64 = named.iter().map(|b| b.size).sum();
     let Some(largest) = named.first().map(|b| b.size) else { return Vec::new() };
     // Its backward pass makes blocks of the same sizes, without a Python stack.
     let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
     let is_its = |id: LifetimeId, size: u64| {
-        let is_named = p.flags_of(id) & LOSS != 0 && step_of(id) == newest;
+        let is_named = p.flags_of(id) & LOSS != 0 && step_of(p, id) == newest;
         is_named || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
     };
     let (blocks, bytes) = held(p, |b| is_its(b.lifetime, b.size));

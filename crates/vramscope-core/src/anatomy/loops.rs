@@ -248,7 +248,12 @@ fn by_call(
     }
     // A loop that calls the model from several lines, one after the other, begins anew with the first of them.
     let calls = match chosen.as_slice() {
-        [one] => calls_of_a_step(&one.starts.iter().map(|&row| caller(stacks, device, tables, phases, row)).collect::<Vec<_>>()),
+        [one] => match calls_of_a_step(
+            &one.starts.iter().map(|&row| caller(stacks, device, tables, phases, row)).collect::<Vec<_>>(),
+        ) {
+            1 => calls_of_a_round(device, tables, phases, &one.starts),
+            calls => calls,
+        },
         _ => 1,
     };
     let mut starts: Vec<u32> = chosen.iter().flat_map(|s| &s.starts).copied().collect();
@@ -293,6 +298,26 @@ fn calls_of_a_step(callers: &[&[FrameId]]) -> usize {
         Some(n) if callers.len().is_multiple_of(n) => n,
         _ => 1,
     }
+}
+
+/// How many calls make a round of a loop around the loop that calls the model, as each image of a sampler or each request of a server takes
+/// several: what begins a round is allocated once before so many calls, all the way. 1 without such a loop.
+fn calls_of_a_round(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, starts: &[u32]) -> usize {
+    const FEWEST_ROUNDS: usize = 3;
+    let mut rows_of: FxHashMap<StackId, Vec<u32>> = FxHashMap::default();
+    for run in phases.runs.iter().filter(|r| r.part == Part::Unknown) {
+        for row in run.rows.0..run.rows.1 {
+            rows_of.entry(tables.lifetimes.stack(device, LifetimeId(row))).or_default().push(row);
+        }
+    }
+    let calls_before = |row: u32| starts.partition_point(|&start| start < row);
+    let even = |rows: &Vec<u32>| {
+        let before: Vec<usize> = rows.iter().map(|&row| calls_before(row)).collect();
+        let calls = before.get(1).copied().filter(|&calls| calls > 1 && before.len() >= FEWEST_ROUNDS)?;
+        let is_even = before.iter().enumerate().all(|(round, &n)| n == round * calls) && starts.len() <= before.len() * calls;
+        is_even.then_some(calls)
+    };
+    rows_of.iter().filter(|(stack, _)| stack.is_some()).filter_map(|(_, rows)| even(rows)).min().unwrap_or(1)
 }
 
 /// The modules that a stack passes through, outermost first: for each the line of its `forward` that calls the next.

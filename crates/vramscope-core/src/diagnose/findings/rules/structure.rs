@@ -409,7 +409,7 @@ fn idle_in_state(p: &RuleInput<'_>) -> Option<Idle> {
 pub(super) fn preallocated(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let n = p.device.events.len() as u32;
-    let peak = p.tables.curves.peak(Quantity::Requested).0;
+    let peak = p.tables.curves.peak(Quantity::Active).0;
     let times = &p.device.events.time_us;
     let mut by_size: std::collections::BTreeMap<u64, Vec<LifetimeId>> = std::collections::BTreeMap::new();
     for block in p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && b.requested >= 64 * MEBIBYTE) {
@@ -419,7 +419,7 @@ pub(super) fn preallocated(p: &RuleInput<'_>) -> Vec<Finding> {
         // Equal blocks that stay are most often weights: only code of a cache tells one.
         let is_cache = p.roles.of(block.lifetime) == Role::KvCache;
         if is_cache && gone == NO_EVENT && u64::from(held) * 10 >= u64::from(n) * 8 {
-            by_size.entry(block.requested).or_default().push(block.lifetime);
+            by_size.entry(block.size).or_default().push(block.lifetime);
         }
     }
     let Some((size, ids)) =

@@ -114,6 +114,28 @@ fn changes_come_out_as_runs_with_them_did() {
     }
 }
 
+/// A name that nothing in the recording has is no reason to answer for another module.
+#[test]
+fn a_module_that_no_stack_names_is_not_answered_for_another() {
+    let plan = gpt(&[8]);
+    let told = |name: &str| {
+        let changes = Change::parse(&format!("checkpoint:{name}")).unwrap();
+        plan.change(&changes, &Size::of("batch", 8), &setting("", None), None).unwrap()
+    };
+    let most = told("");
+    assert_eq!(most.reason, None);
+    let none = told("Frobnicator");
+    let why = none.reason.unwrap();
+    assert!(why.starts_with("no stack names a module 'Frobnicator', because"), "{why}");
+    assert_eq!((none.saves_bytes, none.title.as_str()), (0, "checkpoint Frobnicator"));
+    // What is listed can be named, and the first is the one that keeps most.
+    let names: Vec<&str> = why.split_once("these can be named: ").unwrap().1.split(", ").collect();
+    assert!(most.title.contains(&format!("at {},", names[0])), "{} {names:?}", most.title);
+    for name in names {
+        assert_eq!(told(name).reason, None, "{name}");
+    }
+}
+
 #[test]
 fn weights_of_16_bits_are_known_by_their_logits() {
     let plan = plan_of(&[recorded("llama.b8", "batch=8")]).unwrap();

@@ -40,9 +40,10 @@ impl Change {
     /// In plain words; `place` is the line that checkpointing goes around.
     pub(crate) fn title(&self, place: Option<&str>) -> String {
         match self {
-            Change::Checkpoint(_) => match place {
-                Some(place) => format!("checkpoint the module at {place}"),
-                None => "checkpoint the layers".to_owned(),
+            Change::Checkpoint(name) => match (place, name) {
+                (Some(place), _) => format!("checkpoint the module at {place}"),
+                (None, Some(name)) => format!("checkpoint {name}"),
+                (None, None) => "checkpoint the layers".to_owned(),
             },
             Change::NoForeach => "optimizer with foreach=False".to_owned(),
             Change::Fused => "optimizer with fused=True".to_owned(),

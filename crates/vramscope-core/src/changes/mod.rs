@@ -27,7 +27,7 @@ pub(crate) use requests::{NEVER, Requests};
 /// A change to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Checkpoint a module that repeats; of a name, or the one that keeps most.
+    /// Checkpoint a module that repeats: the one of this class, function, file or `file:line`, or the one that keeps most.
     Checkpoint(Option<String>),
     /// An optimizer with `foreach=False`.
     NoForeach,
@@ -235,8 +235,8 @@ impl Change {
         };
         match self {
             Change::Checkpoint(name) => match passes::checkpoint(draft, name.as_deref()) {
-                Some(place) => edited.place = Some(place),
-                None => nothing(false, "no module of the forward pass repeats"),
+                Ok(place) => edited.place = Some(place),
+                Err(why) => nothing(false, &why),
             },
             Change::NoForeach => optimizer::without_foreach(draft),
             Change::Fused => optimizer::fused(draft),

@@ -103,6 +103,49 @@ fn the_slider_moves_by_keys_and_snaps_to_sizes() {
     }
 }
 
+/// Nothing has to be clicked before arrows move the size.
+#[test]
+fn the_arrows_move_the_size_as_soon_as_the_view_is_there() {
+    let mut h = view(&gpt("gpt.b4.pickle.zst"), Theme::Dark, [1600.0, 880.0], false);
+    let at = |h: &Harness<'_, Alone>| h.get_by_role(Role::Slider).accesskit_node().numeric_value().map(|v| v as u64);
+    let before = at(&h).expect("a size");
+    h.key_press(Key::ArrowLeft);
+    h.run_steps(4);
+    assert_eq!(at(&h), Some(before - 1));
+    // A field that is typed into keeps its keys.
+    h.get_by_label("Wanted").focus();
+    h.run_steps(2);
+    h.key_press(Key::ArrowLeft);
+    h.run_steps(4);
+    assert_eq!(at(&h), Some(before - 1));
+}
+
+/// The peak moves from one phase to another between sizes, and a role that is not there at the new peak has not shrunk with the size.
+#[test]
+fn no_role_has_a_negative_figure_per_batch() {
+    let mut h = two(Theme::Dark, [1600.0, 880.0], false);
+    h.get_by_role(Role::Slider).focus();
+    h.run_steps(2);
+    h.key_press(Key::Home);
+    h.run_steps(4);
+    for batch in 1..=9 {
+        assert!(says(&h, &format!("At batch {batch}")) && !says(&h, "-0") && !says(&h, "\u{2212}"), "batch {batch}");
+        let is_negative =
+            h.query_all_by_label_contains(" MiB").any(|n| n.accesskit_node().label().is_some_and(|l| l.starts_with('-')));
+        assert!(!is_negative, "batch {batch}");
+        h.key_press(Key::ArrowRight);
+        h.run_steps(4);
+    }
+}
+
+#[test]
+fn a_program_that_failed_without_steps_is_sent_to_what_if() {
+    let mut h = view(&sample("serve_oom.pickle.gz"), Theme::Dark, [1600.0, 880.0], false);
+    assert!(says(&h, "fails without a training step that repeats"), "why there is no plan");
+    h.get_by_label("Open What-if").click();
+    h.run_steps(3);
+}
+
 #[test]
 fn a_row_shows_its_code_for_each_library_and_the_run_opens_as_a_recording() {
     let mut h = two(Theme::Dark, [1600.0, 1400.0], false);

@@ -269,7 +269,8 @@ impl PlanView {
     }
 }
 
-/// How much a role grows with each more of the size: between the known sizes around the chosen one.
+/// How much a role grows with each more of the size: between the known sizes around the chosen one. Where the peak moves to another phase
+/// between them a role may shrink, and then it has no such figure.
 fn slope_of(scene: &Scene, role: &str) -> Option<String> {
     if !scene.knows {
         return None;
@@ -280,7 +281,11 @@ fn slope_of(scene: &Scene, role: &str) -> Option<String> {
     let bytes = |p: &super::runs::Point| p.free.by_role.get(role).copied().unwrap_or(0) as f64;
     let per = (bytes(&to.1) - bytes(&from.1)) / (to.0.checked_sub(from.0).filter(|d| *d > 0)? as f64);
     let mib = per / MEBIBYTE as f64;
-    Some(if mib.abs() < 0.05 { "fixed".to_owned() } else { format!("{mib:+.2} MiB") })
+    match mib {
+        ..-0.05 => None,
+        0.05.. => Some(format!("{mib:+.2} MiB")),
+        _ => Some("fixed".to_owned()),
+    }
 }
 
 /// What is to be said of the size beside its figures.

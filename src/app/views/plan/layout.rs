@@ -102,12 +102,6 @@ pub(super) fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
     }
 }
 
-/// Number of passes, and size of each, for a size that does not fit as a whole: the fewest passes, at most 64, whose parts `fits`
-/// accepts.
-pub(super) fn passes(wanted: u64, fits: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
-    (2..=64.min(wanted)).map(|n| (n, wanted.div_ceil(n))).find(|&(_, part)| fits(part))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,13 +151,5 @@ mod tests {
             [1.0, 2.0, 3.0, 6.0, 8.0, 9.0].map(|x| between(&points, x)),
             [None, Some(10.0), Some(15.0), Some(20.0), Some(20.0), None]
         );
-    }
-
-    #[test]
-    fn a_size_is_run_in_as_few_passes_as_fit() {
-        assert_eq!(passes(64, |part| part <= 44), Some((2, 32)));
-        assert_eq!(passes(100, |part| part <= 30), Some((4, 25)));
-        assert_eq!(passes(64, |_| false), None);
-        assert_eq!(passes(1, |_| true), None);
     }
 }

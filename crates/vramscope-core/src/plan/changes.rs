@@ -11,7 +11,7 @@ use crate::inference::scripted::{Ask, Asked};
 /// What a change gives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Changed {
-    /// The changes, as they are written after `--change`.
+    /// The changes, as they are written after `--change`; empty for a setting alone. `accumulate:N`, N passes, is told and can not be asked for.
     pub change: String,
     /// The changes in plain words, without a full stop.
     pub title: String,

@@ -106,7 +106,7 @@ mod tests {
         assert!(!explains([16 * 77, 8 * 77], [12, 8], false));
         // Labels are shifted by one, and lengths padded to eight.
         assert!(explains([511 * 64, 255 * 64], [512, 256], true) && explains([24 * 512, 16 * 512], [20, 9], true));
-        assert!(!explains([512 * 64, 256 * 64], [384, 256], true));
+        assert!(!explains([512 * 64, 256 * 64], [600, 200], true));
         assert_eq!([times(16, 8), times(3, 2), times(2, 3)], ["2", "1.5", "0.67"]);
     }
 }

@@ -50,7 +50,7 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
         ));
     };
     let written = if json { write_json(main, &explained, out) } else { write_text(main, &explained, out) };
-    written.map_err(|e| format!("the answer cannot be written: {e}"))
+    written.map_err(|e| format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))
 }
 
 /// The message of a file that tells most, explained, and every one found; `None` where the file cannot be read or holds none.

@@ -247,7 +247,10 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
             args.out.clone()
         } else {
             let folder = args.out.join(table.name()).join(format!("job={job}")).join(format!("rank={rank}"));
-            std::fs::create_dir_all(&folder).map_err(|e| format!("{}: this folder cannot be made: {e}", folder.display()))?;
+            std::fs::create_dir_all(&folder).map_err(|e| {
+                let why = vramscope_core::formats::why_not_written(&e);
+                format!("{}: this folder cannot be made: {why}; name another one", folder.display())
+            })?;
             folder.join(format!("{stem}{part}.{extension}"))
         };
         let mut file = create(args, &path)?;

@@ -13,17 +13,18 @@ use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
-/// The most serious finding of a recording and the first sentence about it; `None` where no rule found a problem.
+/// The most serious finding of a recording and the first sentence about it; where no rule found a problem, that, and what was held.
 ///
 /// # Errors
 /// One sentence when the file cannot be opened.
-pub fn first_sentence(file: &std::path::Path) -> Result<Option<String>, String> {
-    let args = FindingsArgs { file: file.to_owned(), json: true, rules: Default::default() };
-    let answer: serde_json::Value = serde_json::from_str(&run(&args)?).map_err(|e| e.to_string())?;
-    let first = &answer["findings"][0];
-    let sentence = first["sentence"].as_str().unwrap_or_default();
-    let sentence = sentence.split_once(". ").map_or(sentence, |(first, _)| first).trim_end_matches('.');
-    Ok(first["title"].as_str().map(|title| format!("{title}. {sentence}.")))
+pub fn first_sentence(file: &std::path::Path) -> Result<String, String> {
+    let (_, found) = look(&FindingsArgs { file: file.to_owned(), json: false, rules: Default::default() })?;
+    let first = |text: &str| text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.').to_owned();
+    Ok(match (found.findings.first(), found.held.first()) {
+        (Some((_, finding)), _) => format!("{}. {}.", finding.title, first(&finding.sentence)),
+        (None, Some((_, held))) => format!("No rule found a problem. {}.", first(held)),
+        (None, None) => "No rule found a problem.".to_owned(),
+    })
 }
 
 /// Runs the subcommand.
@@ -31,6 +32,14 @@ pub fn first_sentence(file: &std::path::Path) -> Result<Option<String>, String> 
 /// # Errors
 /// One sentence when the file cannot be opened.
 pub fn run(args: &FindingsArgs) -> Result<String, String> {
+    let (recording, found) = look(args)?;
+    if args.json {
+        return serde_json::to_string_pretty(&found.json()).map_err(|e| e.to_string());
+    }
+    Ok(found.text(&recording))
+}
+
+fn look(args: &FindingsArgs) -> Result<(Recording, Found), String> {
     let recording = super::open(&args.file)?;
     if !has_what_rules_need(&recording) {
         return Err(super::without_blocks(&args.file, &recording));
@@ -43,10 +52,7 @@ pub fn run(args: &FindingsArgs) -> Result<String, String> {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
         found.add(&recording, device, &tables, &names, &rules)?;
     }
-    if args.json {
-        return serde_json::to_string_pretty(&found.json()).map_err(|e| e.to_string());
-    }
-    Ok(found.text(&recording))
+    Ok((recording, found))
 }
 
 /// True if there is something that a rule can look at: blocks, or samples of the card.

@@ -69,7 +69,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             supervise::run(command, &folder, &run)
         }
     };
-    Err(format!("{name} cannot be started: {error}").into())
+    let why = match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such program".to_owned(),
+        _ => vramscope_core::formats::why(&error),
+    };
+    Err(format!("{name} cannot be started: {why}").into())
 }
 
 /// Writes snapshots of a running program and prints where they are.

@@ -189,7 +189,7 @@ fn ask(python: &str) -> Result<String, String> {
         Command::new(python).args(["-c", ASK_PYTHON]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = started.map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => "there is no such program".to_owned(),
-        _ => format!("it cannot be started: {e}"),
+        _ => format!("it cannot be started: {}", vramscope_core::formats::why(&e)),
     })?;
     let since = Instant::now();
     loop {

@@ -23,5 +23,8 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<(
 /// # Errors
 /// One sentence when a page cannot be written.
 pub fn pages(dir: &Path) -> Result<(), String> {
-    clap_mangen::generate_to(Args::command(), dir).map_err(|e| format!("{}: the pages cannot be written: {e}", dir.display()))
+    clap_mangen::generate_to(Args::command(), dir).map_err(|e| {
+        let why = vramscope_core::formats::why_not_written(&e);
+        format!("{}: the pages cannot be written: {why}; name a folder that is there", dir.display())
+    })
 }

@@ -107,7 +107,9 @@ pub fn run(command: Command) -> Result<(), Failure> {
         return Ok(());
     }
     result?;
-    flushed.map_err(|e| Failure::NotPossible(format!("the answer cannot be written: {e}")))
+    flushed.map_err(|e| {
+        Failure::NotPossible(format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))
+    })
 }
 
 /// One line a subcommand.
@@ -117,7 +119,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::State(a) => state::run(&a, out),
         Command::Oom(a) => print(out, &oom::run(&a)?),
         Command::Whatif(a) => whatif::run(&a, out),
-        Command::Plan(a) => plan::run(&a, out),
+        Command::Plan(a) => return plan::run(&a, out),
         Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
         Command::Findings(a) => print(out, &findings::run(&a)?),
         Command::Allocations(a) => allocations::run(&a, out),

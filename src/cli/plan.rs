@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::args::PlanArgs;
-use super::{Table, choose_device, open_blocks, print, print_json};
+use super::{Failure, Table, choose_device, open_blocks, print, print_json};
 use vramscope_core::anatomy::Role;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::{Format, Progress, Recording};
@@ -68,42 +68,46 @@ pub struct UnexplainedEntry {
 /// Answers for recordings.
 ///
 /// # Errors
-/// One sentence: a file cannot be read, sizes are missing, a card is unknown, or the recordings are of different programs.
-pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
+/// [`Failure`]: a file cannot be read, or the recordings are of different programs; one of usage where sizes are missing or a card, a
+/// change or a quantity is unknown.
+pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let wrong = |sentence: String| Err(Failure::Usage(sentence));
     if args.files.len() != args.at.len() {
-        return Err(format!(
+        return wrong(format!(
             "{} and {}: write one --at for each recording, in their order",
             counted(args.files.len() as u64, "recording", "recordings"),
             counted(args.at.len() as u64, "size", "sizes")
         ));
     }
-    let card = args.card.as_deref().map(Card::find).transpose()?;
+    let card = args.card.as_deref().map(Card::find).transpose().map_err(Failure::Usage)?;
     if let (Some(card), Some(held)) = (card, args.held)
         && held >= card.usable()
     {
         let (held, usable) = (Bytes(held), Bytes(card.usable()));
-        return Err(format!(
+        return wrong(format!(
             "--held: other programs hold {held}, and the {} has {usable} for all of them: nothing is left",
             card.name
         ));
     }
     let cap = args.cap.or(card.map(|c| c.usable().saturating_sub(args.held.unwrap_or(0))));
     if args.largest.is_some() && cap.is_none() {
-        return Err("the largest size that fits what? Write --cap 24GiB or --card \"RTX 4090\"".to_owned());
+        return wrong("the largest size that fits what? Write --cap 24GiB or --card \"RTX 4090\"".to_owned());
     }
+    changes_of(args)?;
     let progress = Progress::new();
     let mut opened: Vec<(Arc<Recording>, usize, DeviceTables)> = Vec::new();
     for file in &args.files {
         let recording = open_blocks(file)?;
         let device = choose_device(&recording, args.device)?;
         if let Some(why) = super::whatif::without_requests(&recording.devices[device]) {
-            return Err(format!("{}: {why}", file.display()));
+            return Err(format!("{}: {why}", file.display()).into());
         }
         if recording.source.format == Format::Plan {
             return Err(format!(
                 "{}: this run is predicted already and was never made; plan from the recordings that it follows from",
                 file.display()
-            ));
+            )
+            .into());
         }
         let tables = DeviceTables::build(&recording.devices[device], &progress).map_err(|e| e.to_string())?;
         opened.push((Arc::new(recording), device, tables));
@@ -120,25 +124,34 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), String> {
         .collect();
     let plan = match Plan::of_steps(inputs, args.steps.map(usize::from), &progress) {
         Ok(plan) => plan,
-        Err(why @ (NoPlan::Parts(_) | NoPlan::Steps(_))) if args.json => {
+        Err(why @ (NoPlan::Parts(_) | NoPlan::Steps(_) | NoPlan::NoSteps(_))) if args.json => {
             let fits = FitsEntry { reason: Some(why.to_string()), ..FitsEntry::default() };
             let (at, largest, changes, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             let report =
                 PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None, server: None, steps: 0, notes };
-            return print_json(out, &report);
+            return Ok(print_json(out, &report)?);
         }
-        Err(why) => return Err(why.to_string()),
+        Err(why @ NoPlan::Sizes(_)) => return wrong(why.to_string()),
+        Err(why) => return Err(why.to_string().into()),
     };
     let report = answer(&plan, args, cap)?;
-    if args.json { print_json(out, &report) } else { print(out, &text(&plan, &report, card, args.held)) }
+    Ok(if args.json { print_json(out, &report) } else { print(out, &text(&plan, &report, card, args.held)) }?)
 }
 
-pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, String> {
+/// The changes that were asked for, each line one.
+fn changes_of(args: &PlanArgs) -> Result<Vec<Vec<Change>>, Failure> {
+    args.change.iter().filter(|c| *c != "all").map(|c| Change::parse(c).map_err(Failure::Usage)).collect()
+}
+
+pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, Failure> {
+    let unknown = |name: &str| {
+        Failure::Usage(format!("{name} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")))
+    };
     let settings = settings(plan, args, cap)?;
     let first = settings.first().cloned().unwrap_or_else(|| plan.own_setting(cap));
     let name = args.largest.clone().or_else(|| cap.and(plan.names().first().cloned()));
     if let Some(name) = name.as_ref().filter(|n| !plan.names().contains(n)) {
-        return Err(format!("{name} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")));
+        return Err(unknown(name));
     }
     let mut wanted = args.want.clone();
     let largest_at = &plan.programs()[plan.largest_at()].at;
@@ -146,8 +159,8 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         let (quantity, value) = largest_at.iter().next().unwrap_or(("batch", 1));
         wanted.push(largest_at.with(quantity, value * 2));
     }
-    if let Some(unknown) = wanted.iter().flat_map(Size::names).find(|n| !plan.names().iter().any(|m| m == n)) {
-        return Err(format!("{unknown} is no quantity of these recordings: they were run at {}", plan.names().join(" and ")));
+    if let Some(name) = wanted.iter().flat_map(Size::names).find(|n| !plan.names().iter().any(|m| m == n)) {
+        return Err(unknown(name));
     }
     let at = wanted.par_iter().map(|want| plan.at(&completed(want, largest_at), &first)).collect();
     let largest = match &name {
@@ -173,7 +186,7 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
     let changes = if args.change.iter().any(|c| c == "all") {
         plan.all_changes(&size, &first, name.as_deref())
     } else {
-        let parsed: Vec<Vec<Change>> = args.change.iter().map(|c| Change::parse(c)).collect::<Result<_, _>>()?;
+        let parsed = changes_of(args)?;
         parsed.iter().filter_map(|c| plan.change(c, &size, &first, name.as_deref())).collect()
     };
     let steps = plan.model().map_or(0, |model| model.program.steps);
@@ -196,9 +209,9 @@ fn completed(want: &Size, largest: &Size) -> Size {
 }
 
 /// Those asked for; else the recordings' own, and those that are worth trying where a limit is to be met.
-fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Setting>, String> {
+fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Setting>, Failure> {
     if !args.conf.is_empty() {
-        let parsed = args.conf.iter().map(|c| Setting::parse(c, cap).map_err(|e| format!("--conf \"{c}\": {e}")));
+        let parsed = args.conf.iter().map(|c| Setting::parse(c, cap).map_err(|e| Failure::Usage(format!("--conf \"{c}\": {e}"))));
         return parsed.collect();
     }
     let own = plan.own_setting(cap);
@@ -213,6 +226,9 @@ fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Settin
 /// The largest size that fits a place, in a sentence.
 pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str) -> String {
     match (best.size, best.span[1] > best.size) {
+        (n, _) if best.has_no_end() => {
+            format!("{name} {n} fits {place}; how much more does is unknown: nothing shows that it grows with {name}.")
+        }
         (0, _) => format!("No {name} is sure to fit {place}."),
         (n, true) => format!("{name} {n} fits {place}; up to {} may fit.", best.span[1]),
         (n, false) if best.certain => format!("{name} {n} is the largest that fits {place}."),
@@ -233,7 +249,7 @@ fn role_text(name: &str) -> String {
 }
 
 fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>) -> String {
-    let mut out = String::new();
+    let mut out: String = plan.doubts().iter().map(|doubt| format!("{doubt}\n")).collect();
     let cap = report.cap_bytes;
     let place = match (card, cap) {
         (Some(card), Some(cap)) => format!("the {} ({} for PyTorch)", card.name, Bytes(cap).limit()),
@@ -268,6 +284,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
         for l in &report.largest {
             let conf = if l.conf.is_empty() { "(defaults)" } else { &l.conf };
             let may = match l.span[1] {
+                _ if l.has_no_end() => "nothing shows an end".to_owned(),
                 top if top > l.size => format!("up to {top} may fit"),
                 _ if l.certain => String::new(),
                 _ => "most likely".to_owned(),
@@ -301,7 +318,8 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
         let parts: Vec<String> = roles.iter().map(|(role, bytes)| format!("{} {}", role_text(role), Bytes(**bytes))).collect();
         out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
     }
-    let mut notes: String = report.notes.iter().map(|note| format!("{note}\n")).collect();
+    let left = report.notes.iter().filter(|note| !plan.doubts().contains(note));
+    let mut notes: String = left.map(|note| format!("{note}\n")).collect();
     let fits = &report.fits;
     if plan.programs().len() > 1 {
         notes += &match fits.unexplained_bytes {

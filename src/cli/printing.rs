@@ -11,7 +11,8 @@ use vramscope_core::tables::DeviceTables;
 /// One sentence when the output cannot be written.
 pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    write!(out, "{text}{end}").map_err(|e| format!("the answer cannot be written: {e}"))
+    write!(out, "{text}{end}")
+        .map_err(|e| format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))
 }
 
 /// Writes text as [`print()`] does, with its caveats.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::args::RecordArgs;
 use super::{Failure, terminal};
 use vramscope_core::formats::session::SessionFile;
+use vramscope_core::formats::why_not_written;
 use vramscope_live::live::agent::News;
 use vramscope_live::live::metrics::{self, Outlet, Publisher};
 use vramscope_live::live::{LiveSession, Rates, SessionOptions};
@@ -110,10 +111,12 @@ fn watch(
         .map_err(|e| format!("the sampling thread cannot be started: {e}"))?;
     let out: Option<Box<dyn Write + Send>> = match &file {
         Some(file) => Some(Box::new(file.writer()?)),
-        None if is_pipe => Some(Box::new(standard_output().map_err(|e| format!("{name}: cannot be written: {e}"))?)),
+        None if is_pipe => {
+            Some(Box::new(standard_output().map_err(|e| format!("{name}: cannot be written: {}", why_not_written(&e)))?))
+        }
         None => None,
     };
-    out.map_or(Ok(()), |out| session.write_to(out)).map_err(|e| format!("{name}: cannot be written: {e}"))?;
+    out.map_or(Ok(()), |out| session.write_to(out)).map_err(|e| format!("{name}: cannot be written: {}", why_not_written(&e)))?;
     let patience = args.seconds.map_or(FOR_DRIVER, |s| FOR_DRIVER.min(Duration::from_secs_f64(s)));
     session.wait_for_device(patience)?;
     check_devices(&session, args)?;
@@ -143,11 +146,13 @@ fn watch(
             Ok(_) => {}
             // The other end of the pipe has seen enough.
             Err(e) if is_pipe && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            Err(e) => return Err(format!("{name}: cannot be written any more: {e}; what was written opens").into()),
+            Err(e) => {
+                return Err(format!("{name}: cannot be written any more: {}; what was written opens", why_not_written(&e)).into());
+            }
         }
         session.news().iter().for_each(|news| tell(news, args));
     }
-    Ok(session.finish().map_err(|e| format!("{name}: the end of the session cannot be written: {e}"))?)
+    Ok(session.finish().map_err(|e| format!("{name}: the end of the session cannot be written: {}", why_not_written(&e)))?)
 }
 
 /// Standard output without the lock and the line buffer that Rust puts before it: records have no lines.
@@ -185,7 +190,7 @@ fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), Str
         if Instant::now() > until {
             return Err(format!("there is no process {pid}, and no GPU lists one"));
         }
-        session.pump(Duration::from_millis(50)).map_err(|e| format!("the session cannot be written: {e}"))?;
+        session.pump(Duration::from_millis(50)).map_err(|e| format!("the session cannot be written: {}", why_not_written(&e)))?;
     }
     Ok(())
 }

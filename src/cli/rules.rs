@@ -33,7 +33,12 @@ impl RulesArgs {
 
 fn read(path: &Path) -> Result<Rules, String> {
     let named = |e: String| format!("{}: {e}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| named(format!("the rules cannot be read: {e}")))?;
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        named(format!(
+            "the rules cannot be read: {}; name a file of rules after --rules, or none",
+            vramscope_core::formats::why(&e)
+        ))
+    })?;
     let (rules, errors) = Rules::new(&rules_from_text(&text).map_err(|e| named(e.to_string()))?);
     match errors.into_iter().next() {
         Some(error) => Err(named(error.to_string())),

@@ -286,7 +286,8 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
                 // A blank line between files; the answer to the first is shown while the next is read.
                 let gap = if many.files.is_empty() { "" } else { "\n" };
                 print(out, &format!("{gap}{}", text::of(&summary)))?;
-                out.flush().map_err(|e| format!("the answer cannot be written: {e}"))?;
+                out.flush()
+                    .map_err(|e| format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))?;
                 many.files.push(summary);
             }
             Err(error) => many.errors.push(Failure { file: path.display().to_string(), error }),

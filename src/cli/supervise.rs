@@ -24,7 +24,10 @@ const PASSED_ON: [i32; 6] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SI
 /// # Errors
 /// One sentence.
 pub fn prepare(folder: &Path) -> Result<PathBuf, String> {
-    let failed = |e: io::Error| format!("{}: the folder for snapshots cannot be made: {e}", folder.display());
+    let failed = |e: io::Error| {
+        let why = vramscope_core::formats::why_not_written(&e);
+        format!("{}: snapshots cannot be written here: {why}; name another folder after --at-oom", folder.display())
+    };
     std::fs::create_dir_all(folder).map_err(failed)?;
     let folder = folder.canonicalize().map_err(failed)?;
     // Root may write also where the mode forbids it, so a file is created to find out.
@@ -136,12 +139,11 @@ fn sentence(folder: &Path, run: &str, status: ExitStatus) -> Option<String> {
         return (!status.success())
             .then(|| "no snapshot was written: no process of the program had used CUDA when it ended".to_owned());
     };
-    let found = super::findings::first_sentence(newest)
-        .map_or_else(|e| format!(": {e}"), |f| f.map_or_else(String::new, |f| format!(": {f}")));
+    let found = super::findings::first_sentence(newest).unwrap_or_else(|why| why);
     Some(match snapshots.len() {
-        1 => format!("1 snapshot: {}{found}", newest.display()),
+        1 => format!("1 snapshot: {}: {found}", newest.display()),
         n => format!(
-            "{} in {}, the newest {}{found}",
+            "{} in {}, the newest {}: {found}",
             counted(n as u64, "snapshot", "snapshots"),
             folder.display(),
             newest.display()

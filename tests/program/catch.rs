@@ -200,8 +200,26 @@ fn sigterm_ends_the_program_as_ever_after_a_snapshot() {
         assert_eq!((out.status.code(), out.status.signal()), ends, "{program}: {}", errors(&out));
         let found = pages(&folder);
         assert_eq!(why(&found), ["sigterm"], "{program}");
-        assert!(errors(&out).contains("vramscope: 1 snapshot: "), "{}", errors(&out));
+        says_what_was_found(&out);
     }
+}
+
+/// The last line has a sentence of the findings behind the snapshot, also where no rule found a problem.
+fn says_what_was_found(out: &Output) {
+    let text = errors(out);
+    let last = text.lines().last().unwrap_or_default();
+    let found = last.strip_prefix("vramscope: 1 snapshot: ").and_then(|rest| rest.split_once(".pickle: "));
+    assert!(found.is_some_and(|(_, said)| said.len() > 20 && said.ends_with('.')), "{text}");
+}
+
+#[test]
+fn an_error_that_is_not_of_memory_ends_with_what_was_found_too() {
+    if !has_python() {
+        return;
+    }
+    let (out, folder) = run(&format!("{FILL}step()\nraise ValueError('x')\n"), &[]);
+    assert_eq!(why(&pages(&folder)), ["exception"]);
+    says_what_was_found(&out);
 }
 
 #[test]

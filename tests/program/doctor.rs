@@ -18,7 +18,7 @@ fn lacks(file: &str) -> Vec<(String, Option<String>)> {
 #[test]
 fn each_recording_lacks_what_it_lacks_and_the_line_is_told() {
     let watch = ("the rest of the card", Some("vramscope record session.vramscope"));
-    let steps = ("steps", Some("with torch.profiler.record_function(\"step\"):"));
+    let steps = ("steps", Some("with torch.profiler.record_function(\"step\"): train_step(batch)"));
     let stacks = ("stacks", Some("torch.cuda.memory._record_memory_history(stacks=\"python\")"));
     let run_it = ("allocations", Some("vramscope run --at-oom snapshots train.py"));
     let jax = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/jax_train.prof").display().to_string();
@@ -40,6 +40,25 @@ fn each_recording_lacks_what_it_lacks_and_the_line_is_told() {
             );
         }
     }
+}
+
+/// Lines are pasted as they stand: a command of ours into a shell, everything else into a program.
+#[test]
+fn lines_of_python_compile() {
+    if !super::live_helper::has_python() {
+        return;
+    }
+    let mut compiled = 0;
+    for name in ["fragment_oom.pickle", "expandable_oom.pickle", "multi_stream.pickle", "leak.pickle", "live.vramscope"] {
+        for (what, line) in lacks(&sample(name)) {
+            let Some(line) = line.filter(|line| !line.starts_with("vramscope ")) else { continue };
+            let program = "import sys; compile(sys.argv[1], 'pasted', 'exec')";
+            let done = Command::new("python3").args(["-c", program, &line]).output().unwrap();
+            assert!(done.status.success(), "{name}, {what}: {line}: {}", String::from_utf8_lossy(&done.stderr));
+            compiled += 1;
+        }
+    }
+    assert!(compiled >= 2, "{compiled}");
 }
 
 #[test]

@@ -47,6 +47,9 @@ fn limits_are_held_against_what_was_there() {
 #[test]
 fn wrong_usage_exits_with_two() {
     let file = sample("leak.pickle");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let gpt = root.join("tests/recordings/plan/gpt.b4.pickle.zst").display().to_string();
+    let folder = root.join("sample_snapshots").display().to_string();
     for args in [
         vec!["summary"],
         vec!["summary", "--frobnicate", &file],
@@ -64,11 +67,83 @@ fn wrong_usage_exits_with_two() {
         vec!["probe", "replay"],
         vec!["record", "out.txt"],
         vec!["run", "--nope"],
+        vec!["plan", &gpt],
+        vec!["plan", &gpt, "--at", "batch"],
+        vec!["plan", &gpt, "--at", "batch=0"],
+        vec!["plan", &gpt, "--at", "batch=4", "--at", "batch=8"],
+        vec!["plan", &gpt, &gpt, "--at", "batch=4", "--at", "seq=8"],
+        vec!["plan", &gpt, &gpt, "--at", "batch=4", "--at", "batch=4"],
+        vec!["plan", &gpt, "--at", "a=1,b=2,c=3,d=4,e=5"],
+        vec!["plan", &gpt, "--at", "batch=4", "--card", "nope"],
+        vec!["plan", &gpt, "--at", "batch=4", "--card", "H100", "--held", "100GiB"],
+        vec!["plan", &gpt, "--at", "batch=4", "--card", "H100", "--cap", "4GiB"],
+        vec!["plan", &gpt, "--at", "batch=4", "--conf", "nope:1"],
+        vec!["plan", &gpt, "--at", "batch=4", "--change", "nope"],
+        vec!["plan", &gpt, "--at", "batch=4", "--change", "all", "--change", "nope"],
+        vec!["plan", &gpt, "--at", "batch=4", "--largest", "batch"],
+        vec!["plan", &gpt, "--at", "batch=4", "--largest", "seq", "--cap", "4GiB"],
+        vec!["plan", &gpt, "--at", "batch=4", "--want", "seq=3"],
+        vec!["plan", &gpt, "--at", "batch=4", "--steps", "x"],
+        vec!["plan", &folder, "--at", "batch=4"],
+        vec!["doctor", &folder],
+        vec!["explain", &folder],
+        vec!["whatif", &file, "--conf", "nope"],
+        vec!["whatif", &file, "--conf", "max_split_size_mb:1"],
+        vec!["whatif", &file, "--limit", "nope"],
+        vec!["check", &file],
+        vec!["check", &file, "--tolerance", "1%"],
+        vec!["check", &file, "--max-role", "nope=4GiB"],
+        vec!["check", &file, "--max-fragmentation", "3"],
+        vec!["report", &file],
+        vec!["report", &file, "--at", "nope", "-o", "out.html"],
+        vec!["export", &file],
+        vec!["export", &file, "--to", "nope", "out"],
+        vec!["diff", &file],
+        vec!["oom", &file, "--limit", "xx"],
+        vec!["record", "--prometheus", "nope", "x.vramscope"],
+        vec!["snap", "nope"],
+        vec!["run", "--at-oom"],
+        vec!["mcp"],
+        vec!["completions", "nope"],
     ] {
         let output = run(&args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
     }
+}
+
+/// What the system says of a file is told in our words, with the file's name and what to do; exit code 1.
+#[test]
+fn errors_of_the_system_are_one_plain_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (file, taken) = (sample("leak.pickle"), at("taken"));
+    std::fs::write(&taken, "a file").expect("written");
+    let below = format!("{taken}/below");
+    for args in [
+        vec!["findings", &file, "--rules", &at("none.json")],
+        vec!["man", &at("none")],
+        vec!["man", &taken],
+        vec!["run", "--at-oom", &below, "train.py"],
+        vec!["export", &file, "--to", "csv", &below],
+        vec!["report", &file, "-o", &at("none/report.html")],
+        vec!["explain", &at("none.txt")],
+        vec!["summary", &file, "--stats", &at("none.json")],
+        vec!["plan", &at("none.pickle"), "--at", "batch=4"],
+        vec!["doctor", &at("none.pickle")],
+    ] {
+        let output = run(&args);
+        let told = stderr(&output);
+        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{args:?}: {told}");
+        assert!(told.contains(&folder.path().display().to_string()), "{args:?}: {told}");
+        assert!(!told.contains("os error") && !told.contains("No such file"), "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn a_check_without_a_limit_says_what_to_add() {
+    let told = stderr(&run(&["check", &sample("leak.pickle")]));
+    assert!(told.contains("name a limit, as in --max-peak 60GiB") && !told.contains('|') && !told.contains('<'), "{told}");
 }
 
 #[test]

@@ -114,6 +114,13 @@ class Catching(InAFolder):
                 found.append(json.load(file))
         return found
 
+    def test_a_folder_that_can_not_be_written_is_warned_of_at_once(self):
+        open("file", "w").close()
+        _, said = self.run_python("import vramscope\nvramscope.on_oom('file/snapshots')\n")
+        self.assertIn("<string>:2: UserWarning: no snapshot can be written: %s is not a folder" % os.path.abspath("file"), said)
+        self.assertEqual(self.run_python("import vramscope\nvramscope.on_oom('made/later')\n")[1], "")
+        self.assertFalse(os.path.exists("made"))
+
     def test_on_oom_before_and_after_torch_is_there(self):
         for begin in ("import vramscope\nvramscope.on_oom('a')\nimport torch\n", "import torch\ntorch.cuda.init()\nimport vramscope\nvramscope.on_oom('b')\n"):
             _, err = self.run_python(begin + self.FAILS, code=1)
@@ -254,8 +261,11 @@ def test_own_error():
         for path in named:
             vramscope.open(path)
             os.unlink(path)
-        wrong = self.pytest(self.TESTS.replace("64 MiB", "some"))
-        self.assertIn("test_limits.py::test_small: the marker limit_vram: 'some' is no size; write it as \"2 GiB\" or \"512 MiB\"", wrong)
+        # A wrong size fails its test, and the others run.
+        wrong = self.pytest(self.TESTS.replace("64 MiB", "some", 1).replace('limit_vram_leaks("1 MiB")', "limit_vram_leaks()", 1))
+        self.assertIn("the marker limit_vram: 'some' is no size; write it as \"2 GiB\" or \"512 MiB\"", wrong)
+        self.assertIn("the marker limit_vram_leaks: it has no size; write it as \"2 GiB\" or \"512 MiB\"", wrong)
+        self.assertIn("4 failed, 1 passed", wrong)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::data::device::{DeviceData, prepare};
 use vramscope::app::state::action::{Action, PlannedRun};
+use vramscope::app::state::command::Command;
 use vramscope::app::state::view_kind::ViewKind;
 use vramscope::app::state::workspace::Workspace;
 use vramscope_core::formats;
@@ -101,6 +102,33 @@ fn the_slider_moves_by_keys_and_snaps_to_sizes() {
         assert_eq!(at(&h), Some(to), "{key:?}");
         assert!(says(&h, &format!("At batch {to}")), "the figures follow");
     }
+}
+
+/// Nothing has to be clicked before arrows move the size.
+#[test]
+fn the_arrows_move_the_size_as_soon_as_the_view_is_there() {
+    let mut h = view(&gpt("gpt.b4.pickle.zst"), Theme::Dark, [1600.0, 880.0], false);
+    let at = |h: &Harness<'_, Alone>| h.get_by_role(Role::Slider).accesskit_node().numeric_value().map(|v| v as u64);
+    let before = at(&h).expect("a size");
+    h.key_press(Key::ArrowLeft);
+    h.run_steps(4);
+    assert_eq!(at(&h), Some(before - 1));
+    // A field that is typed into keeps its keys.
+    h.get_by_label("Wanted").focus();
+    h.run_steps(2);
+    h.key_press(Key::ArrowLeft);
+    h.run_steps(4);
+    assert_eq!(at(&h), Some(before - 1));
+}
+
+#[test]
+fn a_program_that_failed_without_steps_is_sent_to_what_if() {
+    let mut h = view(&sample("serve_oom.pickle.gz"), Theme::Dark, [1600.0, 880.0], false);
+    assert!(says(&h, "fails without a training step that repeats"), "why there is no plan");
+    h.get_by_label("Open What-if").click();
+    h.run_steps(3);
+    let runs = |a: &Action| matches!(a, Action::Run(Command::Workspace(Workspace::WhatIf)));
+    assert!(h.state().asked.iter().any(runs), "{:?}", h.state().asked);
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     let first = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')).map(PathBuf::from);
     let is_command = |word: &PathBuf| Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
     first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| {
-        query_without_where(error, words).unwrap_or_else(|| {
+        query_without_where(error, words).or_else(|| check_without_limit(error, words)).unwrap_or_else(|| {
             // The standard library's words for text that is not a number.
             let text = error.to_string().replace("invalid digit found in string", "write a whole number");
             match is_of_query(error) {
@@ -81,6 +81,18 @@ fn query_without_where(error: &clap::Error, words: &[OsString]) -> Option<String
     Some(format!("\"{query}\" is a query: write --where \"{query}\""))
 }
 
+/// A check of nothing.
+fn check_without_limit(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let is_of_limits = error.kind() == clap::error::ErrorKind::MissingRequiredArgument
+        && words.get(1)? == "check"
+        && error.to_string().contains("--max-peak <BYTES>|");
+    is_of_limits.then(|| {
+        "check needs to know what to check: name a limit, as in --max-peak 60GiB, --max-allocated 40GiB, --max-role activations=4GiB or \
+         --max-fragmentation 0.1, or --baseline OLD.pickle, --no-leaks, --no-oom or --stats FILE (vramscope check --help tells of each)"
+            .to_owned()
+    })
+}
+
 /// What is wrong with a command although each of its words can be read.
 #[must_use]
 pub fn misused(command: &Command) -> Option<String> {
@@ -99,6 +111,9 @@ pub fn misused(command: &Command) -> Option<String> {
         Command::Leaks(a) => std::slice::from_ref(&a.of.file),
         Command::Report(a) => std::slice::from_ref(&a.file),
         Command::Flame(a) => std::slice::from_ref(&a.file),
+        Command::Plan(a) => &a.files,
+        Command::Doctor(a) => &a.files,
+        Command::Explain(a) => a.file.as_slice(),
         Command::Check(a) => {
             return [Some(&a.file), a.baseline.as_ref()]
                 .into_iter()

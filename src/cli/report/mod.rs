@@ -458,7 +458,7 @@ fn planned(
         device: None,
         json: false,
     };
-    let report = super::plan::answer(&plan, &args, cap)?;
+    let report = super::plan::answer(&plan, &args, cap).map_err(|why| why.into_parts().1)?;
     Ok(Planned { report, at, is_guessed })
 }
 

@@ -36,13 +36,54 @@ impl Code {
     }
 }
 
+impl Code {
+    /// The same with a setting of the allocator before it.
+    #[must_use]
+    pub fn with_conf(self, conf: &str) -> Self {
+        let line = match conf {
+            "" => "unset PYTORCH_CUDA_ALLOC_CONF  # in the shell".to_owned(),
+            conf => format!("export PYTORCH_CUDA_ALLOC_CONF={conf}  # in the shell"),
+        };
+        let join = |lines: String| if lines.is_empty() { line.clone() } else { format!("{line}\n{lines}") };
+        Code { pytorch: join(self.pytorch), hf_trainer: join(self.hf_trainer), lightning: join(self.lightning) }
+    }
+
+    /// A batch in several passes whose gradients add up.
+    #[must_use]
+    pub fn of_passes(passes: u64, part: u64) -> Self {
+        Code {
+            pytorch: format!(
+                "for i, part in enumerate(batch.chunk({passes})):\n    (compute_loss(model, part) / {passes}).backward()\noptimizer.step(); \
+                 optimizer.zero_grad()"
+            ),
+            hf_trainer: format!(
+                "TrainingArguments(..., per_device_train_batch_size={part}, gradient_accumulation_steps={passes})"
+            ),
+            lightning: format!("Trainer(..., accumulate_grad_batches={passes})  # and a data loader with batch_size={part}"),
+        }
+    }
+}
+
+/// What changes are called with the settings they are run under, where these are not the recorded ones.
+#[must_use]
+pub fn titled(title: &str, conf: &str, own: &str) -> String {
+    let with = match conf {
+        _ if conf == own => return title.to_owned(),
+        "" => "default settings",
+        "expandable_segments:True" => "expandable segments",
+        conf => conf,
+    };
+    if title.is_empty() { with.to_owned() } else { format!("{title}; {with}") }
+}
+
 impl Change {
     /// In plain words; `place` is the line that checkpointing goes around.
     pub(crate) fn title(&self, place: Option<&str>) -> String {
         match self {
-            Change::Checkpoint(_) => match place {
-                Some(place) => format!("checkpoint the module at {place}"),
-                None => "checkpoint the layers".to_owned(),
+            Change::Checkpoint(name) => match (place, name) {
+                (Some(place), _) => format!("checkpoint the module at {place}"),
+                (None, Some(name)) => format!("checkpoint {name}"),
+                (None, None) => "checkpoint the layers".to_owned(),
             },
             Change::NoForeach => "optimizer with foreach=False".to_owned(),
             Change::Fused => "optimizer with fused=True".to_owned(),

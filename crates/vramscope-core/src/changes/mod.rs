@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::Ask;
 
-pub use code::Code;
+pub use code::{Code, titled};
 pub(crate) use draft::{Draft, Draw, scaled};
 pub use recorded::{Answer, Recorded};
 pub use requests::Row;
@@ -27,7 +27,7 @@ pub(crate) use requests::{NEVER, Requests};
 /// A change to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Checkpoint a module that repeats; of a name, or the one that keeps most.
+    /// Checkpoint a module that repeats: the one of this class, function, file or `file:line`, or the one that keeps most.
     Checkpoint(Option<String>),
     /// An optimizer with `foreach=False`.
     NoForeach,
@@ -53,6 +53,23 @@ pub enum Change {
     Del(String),
     /// LoRA of a rank.
     Lora(u64),
+}
+
+/// What a change costs, the least first. [`Plan::cheapest`](crate::plan::Plan::cheapest) tries everything of one kind before anything of
+/// the next, whatever it saves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cost {
+    /// A setting of the allocator: nothing in the program.
+    #[default]
+    Setting,
+    /// A line of code, with the same numbers in the same time.
+    Code,
+    /// The same numbers in more time: work done again, moved, or in more passes.
+    Time,
+    /// Numbers that are rounded otherwise.
+    Rounding,
+    /// Another training: the optimizer, or what is trained.
+    Training,
 }
 
 /// How far an answer about a change can be trusted.
@@ -81,21 +98,21 @@ pub(crate) struct Edited {
 }
 
 impl Change {
-    /// Every change that needs no name, mildest first.
+    /// Every change that needs no name, cheapest first.
     #[must_use]
     pub fn all() -> Vec<Change> {
         use Change as C;
         vec![
             C::SetToNone,
             C::Fused,
-            C::NoForeach,
             C::CacheOff,
-            C::Chunks(8),
+            C::NoForeach,
             C::InBackward,
-            C::EightBit,
             C::Checkpoint(None),
-            C::Bf16,
+            C::Chunks(8),
             C::Offload,
+            C::EightBit,
+            C::Bf16,
             C::Sgd,
             C::Lora(16),
         ]
@@ -167,22 +184,29 @@ impl Change {
         }
     }
 
-    /// How much it asks of a user and a run, for the search of the cheapest: time, results, work.
+    /// What it costs: the kind, and within one kind how much.
     #[must_use]
-    pub fn price(&self) -> u32 {
+    pub fn price(&self) -> (Cost, u32) {
         match self {
-            Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) => 1,
-            Change::NoForeach => 2,
-            Change::InBackward => 6,
-            Change::Checkpoint(_) => 12,
+            Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) => (Cost::Code, 1),
+            Change::NoForeach => (Cost::Time, 2),
+            Change::InBackward => (Cost::Time, 6),
+            Change::Checkpoint(_) => (Cost::Time, 12),
             // What is only estimated comes after what is known.
-            Change::Chunks(_) => 14,
-            Change::EightBit => 16,
-            Change::Bf16 => 20,
-            Change::Offload => 30,
-            Change::Sgd => 60,
-            Change::Lora(_) => 80,
+            Change::Chunks(_) => (Cost::Time, 14),
+            Change::Offload => (Cost::Time, 30),
+            Change::EightBit => (Cost::Rounding, 16),
+            Change::Bf16 => (Cost::Rounding, 20),
+            Change::Sgd => (Cost::Training, 60),
+            Change::Lora(_) => (Cost::Training, 80),
         }
+    }
+
+    /// What several cost together: the dearest kind, then the sum.
+    #[must_use]
+    pub fn price_of(changes: &[Change]) -> (Cost, u32) {
+        let sum = |(kind, sum): (Cost, u32), change: &Change| (kind.max(change.price().0), sum + change.price().1);
+        changes.iter().fold((Cost::Setting, 0), sum)
     }
 
     /// Two that say other things of the same.
@@ -235,8 +259,8 @@ impl Change {
         };
         match self {
             Change::Checkpoint(name) => match passes::checkpoint(draft, name.as_deref()) {
-                Some(place) => edited.place = Some(place),
-                None => nothing(false, "no module of the forward pass repeats"),
+                Ok(place) => edited.place = Some(place),
+                Err(why) => nothing(false, &why),
             },
             Change::NoForeach => optimizer::without_foreach(draft),
             Change::Fused => optimizer::fused(draft),

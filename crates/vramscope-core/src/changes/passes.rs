@@ -3,21 +3,30 @@
 use rustc_hash::FxHashMap;
 
 use super::draft::{Draft, Edits};
-use super::repeats::{Instance, find};
+use super::repeats::{Instance, NOTHING_REPEATS, find};
 use super::requests::NEVER;
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 use crate::model::FrameId;
 
 /// Checkpointing of a module that repeats: its inner activations go at its end, and are made again before its backward pass.
-/// The line that calls the module, and how often it does; `None` where nothing repeats.
-pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(String, usize)> {
+/// The line that calls the module, and how often it does.
+///
+/// # Errors
+/// Why there is no such module.
+pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(String, usize), String> {
     let steps = draft.steps().max(u32::from(draft.program.steps > 0));
     let mut edits = Edits::default();
-    let mut told = None;
+    let mut told = Err(NOTHING_REPEATS.to_owned());
     let (mut bytes, mut requests) = (0, 0);
     for step in u32::from(draft.program.steps > 0)..=steps {
-        let Some(found) = find(draft, step, name) else { continue };
+        let found = match find(draft, step, name) {
+            Ok(found) => found,
+            Err(why) => {
+                told = told.or(Err(why));
+                continue;
+            }
+        };
         let last_step = step == steps;
         let begins = backward_of(draft, &found.instances);
         // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds.
@@ -53,7 +62,7 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Option<(S
                 }
             }
         }
-        told = Some((found.place, found.instances.len()));
+        told = Ok((found.place, found.instances.len()));
     }
     draft.apply(edits);
     draft.recomputed += bytes;

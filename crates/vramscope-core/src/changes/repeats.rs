@@ -7,7 +7,7 @@ use super::requests::NEVER;
 use crate::anatomy::Phase;
 use crate::anatomy::modules::module_class;
 use crate::formats::kineto::OPERATOR_FILE;
-use crate::model::{Frame, FrameId};
+use crate::model::{Frame, FrameId, StackTable};
 use crate::tables::naming::is_compiled;
 
 /// One call of a module.
@@ -28,13 +28,82 @@ pub(super) struct Repeated {
     pub(super) instances: Vec<Instance>,
 }
 
-/// The line of a step's forward pass whose repeated calls keep most bytes; of those that a name matches where one does.
-pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Option<Repeated> {
+/// The line of a step's forward pass whose repeated calls keep most bytes; with a name, of those that it names.
+///
+/// A name is the class of a module, or a part of one, where a profiler recorded modules; everywhere it may be the function, the file or
+/// the `file:line` of a call that repeats. A name that none has finds nothing: another module is no answer.
+///
+/// # Errors
+/// Why nothing is found; for a name that nothing has, what can be named.
+pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Result<Repeated, String> {
+    let mut all = candidates(draft, step);
+    all.sort_by_key(|c| std::cmp::Reverse((c.bytes, c.rows, c.frame)));
+    if all.is_empty() {
+        return Err(NOTHING_REPEATS.to_owned());
+    }
+    let stacks = draft.program.stacks;
+    let Some(name) = name else { return Ok(all.swap_remove(0).repeated) };
+    match all.iter().position(|c| c.is_named(stacks, name)) {
+        Some(at) => Ok(all.swap_remove(at).repeated),
+        None => Err(not_named(stacks, name, &all)),
+    }
+}
+
+/// Why there is nothing to put checkpointing around.
+pub(super) const NOTHING_REPEATS: &str = "no module of the forward pass repeats";
+/// This many names are listed.
+const MOST_NAMES: usize = 5;
+
+/// A frame whose calls repeat.
+struct Candidate {
+    frame: FrameId,
+    bytes: u64,
+    rows: usize,
+    repeated: Repeated,
+}
+
+impl Candidate {
+    fn is_named(&self, stacks: &StackTable, name: &str) -> bool {
+        let same = |text: &str| text.eq_ignore_ascii_case(name);
+        let base = |text: &str| text.rsplit(['/', '\\']).next().unwrap_or("").to_owned();
+        let Some(frame) = stacks.frame(self.frame) else { return false };
+        if let Some(class) = module_class(stacks, frame) {
+            return class.to_ascii_lowercase().contains(&name.to_ascii_lowercase());
+        }
+        let file = base(stacks.text(frame.file));
+        let texts = [&self.repeated.place, &base(&self.repeated.place), &file, &stacks.location(frame)];
+        same(stacks.text(frame.name)) || texts.into_iter().any(|text| same(text)) || file.strip_suffix(".py").is_some_and(same)
+    }
+
+    /// What it can be named by.
+    fn label(&self, stacks: &StackTable) -> String {
+        let frame = stacks.frame(self.frame);
+        match frame.and_then(|f| module_class(stacks, f)) {
+            Some(class) => class.to_owned(),
+            None => self.repeated.place.clone(),
+        }
+    }
+}
+
+fn not_named(stacks: &StackTable, name: &str, all: &[Candidate]) -> String {
+    let has_classes = all.iter().any(|c| stacks.frame(c.frame).and_then(|f| module_class(stacks, f)).is_some());
+    let mut labels: Vec<String> = Vec::new();
+    for label in all.iter().map(|c| c.label(stacks)) {
+        if labels.len() < MOST_NAMES && !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    let why = if has_classes { "" } else { ", because the recording has lines and functions and no names of modules" };
+    format!("no stack names a module '{name}'{why}; these can be named: {}", labels.join(", "))
+}
+
+/// The frames of a step's forward pass whose calls repeat and keep something.
+fn candidates(draft: &Draft<'_>, step: u32) -> Vec<Candidate> {
     let stacks = draft.program.stacks;
     let rows = draft.of_step(step, |r| r.phase == Phase::Forward && r.born != NEVER);
     // What is freed before the backward pass begins is not kept for it.
-    let end =
-        draft.reach(step, Phase::Backward).map(|(first, _)| first).or(draft.reach(step, Phase::Forward).map(|(_, last)| last))?;
+    let begin = draft.reach(step, Phase::Backward).map(|(first, _)| first);
+    let Some(end) = begin.or(draft.reach(step, Phase::Forward).map(|(_, last)| last)) else { return Vec::new() };
     // Operators and functions of C++ call no modules.
     let is_python = |f: Frame| stacks.text(f.file) != OPERATOR_FILE && !is_compiled(stacks, f);
     let calls = |f: FrameId| stacks.frame(f).is_some_and(is_python);
@@ -49,37 +118,26 @@ pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Option<R
             }
         }
     }
-    let named = |frame: FrameId| {
-        let Some(name) = name else { return true };
-        stacks.frame(frame).is_some_and(|f| {
-            let text = format!("{} {} {}", stacks.text(f.file), stacks.text(f.name), module_class(stacks, f).unwrap_or(""));
-            text.to_ascii_lowercase().contains(&name.to_ascii_lowercase())
-        })
-    };
-    let mut best: Option<(bool, u64, usize, FrameId, Vec<Instance>)> = None;
-    for (&frame, rows) in &below {
-        let Some(instances) = split(draft, rows, end) else { continue };
-        let bytes: u64 = instances.iter().flat_map(|i| &i.inner).map(|&r| draft.size(r)).sum();
-        let depth = rows.len();
-        let key = (named(frame), bytes, depth);
-        if bytes > 0 && best.as_ref().is_none_or(|b| (key, frame) > ((b.0, b.1, b.2), b.3)) {
-            best = Some((key.0, key.1, key.2, frame, instances));
-        }
-    }
-    let (_, _, _, frame, instances) = best?;
-    let line = below.get(&frame).and_then(|rows| rows.first()).and_then(|&row| {
-        let stack = draft.program.rows[draft.rows[row as usize].of as usize].stack;
+    let place_of = |frame: FrameId, rows: &[u32]| {
         // The line outside of torch that makes the call.
-        let frames = stacks.frames(stack);
-        let at = frames.iter().position(|&f| f == frame)?;
-        frames[at..].iter().find_map(|&f| {
-            let f = stacks.frame(f)?;
-            let file = stacks.text(f.file);
-            (file.ends_with(".py") && !file.contains("torch/")).then(|| stacks.location(f))
-        })
-    });
-    let place = line.or_else(|| stacks.frame(frame).map(|f| stacks.location(f)))?;
-    Some(Repeated { place, instances })
+        let outside = rows.first().and_then(|&row| {
+            let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
+            let at = frames.iter().position(|&f| f == frame)?;
+            frames[at..].iter().find_map(|&f| {
+                let f = stacks.frame(f)?;
+                let file = stacks.text(f.file);
+                (file.ends_with(".py") && !file.contains("torch/")).then(|| stacks.location(f))
+            })
+        });
+        outside.or_else(|| stacks.frame(frame).map(|f| stacks.location(f)))
+    };
+    let candidate = |(frame, rows): (FrameId, Vec<u32>)| {
+        let instances = split(draft, &rows, end)?;
+        let bytes: u64 = instances.iter().flat_map(|i| &i.inner).map(|&r| draft.size(r)).sum();
+        let place = place_of(frame, &rows).filter(|_| bytes > 0)?;
+        Some(Candidate { frame, bytes, rows: rows.len(), repeated: Repeated { place, instances } })
+    };
+    below.into_iter().filter_map(candidate).collect()
 }
 
 /// Splits rows into calls that begin alike: where the first stack comes again. `None` where it does not, or the calls are unlike.

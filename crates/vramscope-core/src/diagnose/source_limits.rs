@@ -54,7 +54,7 @@ pub const NO_TIMES: &str = "PyTorch 2.2 and later write the time of each event."
 /// Said where events hold no steps, and the line that marks them.
 pub const NO_STEPS: (&str, &str) = (
     "No steps were found: no optimizer step was recorded and no call stack comes back evenly. Mark them in your loop:",
-    "with torch.profiler.record_function(\"step\"):",
+    "with torch.profiler.record_function(\"step\"): train_step(batch)",
 );
 
 /// Said of a recording without samples of the card, and the command that takes them.

@@ -1,6 +1,5 @@
 //! What a change to the program would do, from a recording without it: its requests are transformed, and run on the model.
 
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::law::QUANTITIES;
@@ -12,10 +11,12 @@ use crate::inference::scripted::{Ask, Asked};
 /// What a change gives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Changed {
-    /// The changes, as they are written after `--change`.
+    /// The changes, as they are written after `--change`; empty for a setting alone. `accumulate:N`, N passes, is told and can not be asked for.
     pub change: String,
     /// The changes in plain words, without a full stop.
     pub title: String,
+    /// The allocator's settings, as written; empty for the defaults.
+    pub conf: String,
     /// Why it does nothing here; `null` where it applies.
     pub reason: Option<String>,
     /// The most reserved bytes.
@@ -118,6 +119,7 @@ impl Plan {
         Some(Changed {
             change: names.join("+"),
             title: titles.join("; "),
+            conf: setting.text.clone(),
             reason: edited.reason.clone(),
             peak_reserved_bytes: then.peak_reserved_bytes,
             peak_allocated_bytes: then.peak_allocated_bytes,
@@ -135,51 +137,9 @@ impl Plan {
             code: Code::of(changes),
         })
     }
-
-    /// Every change alone; before them, if the size does not fit, the cheapest combination that makes it fit.
-    #[must_use]
-    pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
-        let singles: Vec<Changed> =
-            Change::all().par_iter().filter_map(|c| self.change(std::slice::from_ref(c), size, setting, name)).collect();
-        let cheapest = if setting.limit.is_some() && self.under(size, setting).oom {
-            self.cheapest(size, setting).and_then(|found| self.change(&found, size, setting, name))
-        } else {
-            None
-        };
-        let mut all: Vec<Changed> = cheapest.into_iter().collect();
-        all.extend(singles.into_iter().filter(|single| all.iter().all(|best| best.title != single.title)).collect::<Vec<_>>());
-        all
-    }
-
-    /// The cheapest changes, three at most, under which a size fits.
-    #[must_use]
-    pub fn cheapest(&self, size: &Size, setting: &Setting) -> Option<Vec<Change>> {
-        let model = self.model()?;
-        let all: Vec<Change> = Change::all()
-            .into_iter()
-            .filter(|c| edit(model.program.requests(), std::slice::from_ref(c)).reason.is_none())
-            .collect();
-        let mut sets: Vec<Vec<Change>> = all.iter().map(|c| vec![c.clone()]).collect();
-        for _ in 0..2 {
-            let longer = sets.iter().flat_map(|set| {
-                let from = all.iter().position(|c| set.last() == Some(c)).map_or(0, |i| i + 1);
-                let more = all[from..].iter().filter(|c| !set.iter().any(|s| s.excludes(c)));
-                more.map(|c| set.iter().cloned().chain([c.clone()]).collect::<Vec<_>>()).collect::<Vec<_>>()
-            });
-            let longer: Vec<Vec<Change>> = longer.collect();
-            sets.extend(longer);
-        }
-        let sure = self.with_margin(size, setting);
-        sets.sort_by_key(|set| (set.iter().map(Change::price).sum::<u32>(), set.len()));
-        sets.dedup();
-        sets.into_iter().find(|set| {
-            let answer = predict(model, &edit(model.program.requests(), set), size, &sure);
-            !answer.oom && !answer.oom_varies
-        })
-    }
 }
 
-fn predict(model: &Model, edited: &Edited, size: &Size, setting: &Setting) -> Predicted {
+pub(super) fn predict(model: &Model, edited: &Edited, size: &Size, setting: &Setting) -> Predicted {
     let at = size.values(&model.names).unwrap_or_else(|| vec![1; QUANTITIES]);
     let point = edited.stream(model, &at, Pick::Likely, false);
     let mut others = Vec::new();

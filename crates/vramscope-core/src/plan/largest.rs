@@ -29,6 +29,14 @@ const MOST: u64 = 1 << 24;
 /// Number of values tried above a failure, because a request may fit a hole at one value and not at a lower one.
 const BEYOND: u64 = 4;
 
+impl Largest {
+    /// True if nothing in the recordings shows an end: what is not known may not grow at all.
+    #[must_use]
+    pub fn has_no_end(&self) -> bool {
+        self.span[1] >= MOST
+    }
+}
+
 impl Plan {
     /// The largest value of `name` that fits, with the other quantities as in `size`.
     #[must_use]

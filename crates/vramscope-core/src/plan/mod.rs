@@ -12,6 +12,7 @@
 mod align;
 pub mod cards;
 pub mod changes;
+mod cheapest;
 mod evenness;
 pub mod fit;
 mod largest;
@@ -26,14 +27,16 @@ mod reduce;
 mod refuse;
 mod server;
 mod size;
+mod told;
 
 use std::sync::{Arc, OnceLock};
 
 use crate::model::{AllocConf, Cancelled, ConfError, Progress, Recording};
 use crate::tables::DeviceTables;
 
-pub use crate::changes::{Change, Code, Row, Trust};
+pub use crate::changes::{Change, Code, Cost, Row, Trust, titled};
 pub use changes::Changed;
+pub use cheapest::{Passes, Way};
 pub use fit::{Model, Unexplained};
 pub use largest::Largest;
 pub use law::{Fit, Law, Sure};
@@ -92,6 +95,9 @@ pub enum NoPlan {
     /// Steps differ in size, in each recording in its own way.
     #[error("{0}")]
     Steps(String),
+    /// The program failed and has no steps that repeat.
+    #[error("{0}; What-if tells which settings and which limit serve the requests that it made (vramscope whatif)")]
+    NoSteps(String),
     /// The sizes that were given for the recordings do not fit.
     #[error("{0}")]
     Sizes(String),
@@ -108,6 +114,7 @@ pub struct Plan {
     /// The laws with each recording as the base, made when first asked for; that of the largest is made at once.
     models: Vec<OnceLock<Option<Model>>>,
     largest: usize,
+    doubts: Vec<String>,
 }
 
 impl Plan {
@@ -148,6 +155,9 @@ impl Plan {
         for input in inputs {
             programs.push(Program::read(input.recording, input.device, input.tables, input.at, progress)?);
         }
+        if let Some(sentence) = refuse::has_no_steps(&programs, &names) {
+            return Err(NoPlan::NoSteps(sentence));
+        }
         let most = programs.iter().map(|p| p.steps).max().unwrap_or(0).min(MOST_STEPS);
         let steps = steps.unwrap_or(LEAST_STEPS).max(most);
         let programs: Vec<Arc<Program>> = programs.into_iter().map(|p| Arc::new(longer::lengthened(p, steps))).collect();
@@ -164,13 +174,20 @@ impl Plan {
         if models[largest].set(Some(model)).is_err() {
             return Err(NoPlan::Sizes("the recordings changed while they were read".to_owned()));
         }
-        Ok(Plan { programs, names, models, largest })
+        let doubts = told::doubts(&programs, &names, largest);
+        Ok(Plan { programs, names, models, largest, doubts })
     }
 
-    /// What the steps of the recordings leave open, in sentences.
+    /// What the steps of the recordings leave open, in sentences; first why told sizes are likely wrong.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        evenness::notes(&self.programs)
+        self.doubts.iter().cloned().chain(evenness::notes(&self.programs)).collect()
+    }
+
+    /// Why the told sizes are likely wrong; empty where nothing shows it.
+    #[must_use]
+    pub fn doubts(&self) -> &[String] {
+        &self.doubts
     }
 
     /// The recorded programs in the order of the inputs; their last steps are repeated where they have too few.

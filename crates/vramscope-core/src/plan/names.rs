@@ -69,7 +69,7 @@ fn named_numbers(name: &str) -> Vec<(String, u64, usize)> {
     out
 }
 
-fn is_batch(word: &str) -> bool {
+pub(super) fn is_batch(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "b" | "bs" | "bsz" | "batch" | "batchsize" | "mbs")
 }
 

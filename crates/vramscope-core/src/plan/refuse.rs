@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::program::{NEVER, Program};
+use crate::anatomy::Phase;
 use crate::units::{Bytes, count};
 
 /// Why two recordings are not of one program, and where they part first.
@@ -33,6 +34,21 @@ pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> O
             Bytes(less.2)
         ))
     })
+}
+
+/// Why a program that failed can not be planned: no step of it repeats, or its rounds generate and each is larger than the one before.
+/// What it needed is known (the autopsy has it), and what another size would ask for is not. A server whose cache is named can be.
+pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<String> {
+    let [program] = programs else { return None };
+    let failed = program.recording.devices.get(program.device).is_some_and(|d| d.events.last_oom().is_some());
+    let is_in = |phases: &[Phase]| program.rows.iter().any(|r| phases.contains(&r.phase));
+    let trains = is_in(&[Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Evaluation]);
+    let repeats = program.recorded_steps > 0 && !is_in(&[Phase::Generation]);
+    if !failed || trains || repeats || !super::server::cache(program, names).is_empty() {
+        return None;
+    }
+    let name = &program.recording.source.name;
+    Some(format!("{name} fails without a training step that repeats, so nothing shows what another size would ask for"))
 }
 
 /// The share of requests that two recordings of one program have in common at least.

@@ -3,6 +3,7 @@
 use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 
 use super::ViewContext;
+use super::layout::slope;
 use super::model::PlanView;
 use super::scene::{Kind, Outcome, Scene, outcome};
 use crate::app::data::colours::role_paint;
@@ -269,18 +270,12 @@ impl PlanView {
     }
 }
 
-/// How much a role grows with each more of the size: between the known sizes around the chosen one.
+/// How much a role grows with each more of the size, around the chosen one.
 fn slope_of(scene: &Scene, role: &str) -> Option<String> {
-    if !scene.knows {
-        return None;
-    }
-    let at = scene.points.partition_point(|(v, _)| *v < scene.chosen);
-    let from = scene.points.get(at.saturating_sub(2).min(scene.points.len().checked_sub(2)?))?;
-    let to = scene.points.get((at + 2).min(scene.points.len() - 1))?;
-    let bytes = |p: &super::runs::Point| p.free.by_role.get(role).copied().unwrap_or(0) as f64;
-    let per = (bytes(&to.1) - bytes(&from.1)) / (to.0.checked_sub(from.0).filter(|d| *d > 0)? as f64);
-    let mib = per / MEBIBYTE as f64;
-    Some(if mib.abs() < 0.05 { "fixed".to_owned() } else { format!("{mib:+.2} MiB") })
+    let of_role = |p: &super::runs::Point| p.free.by_role.get(role).copied().unwrap_or(0);
+    let points: Vec<(u64, u64)> = scene.points.iter().map(|(v, p)| (*v, of_role(p))).collect();
+    let mib = slope(&points, scene.chosen).filter(|_| scene.knows)? / MEBIBYTE as f64;
+    Some(if mib < 0.05 { "fixed".to_owned() } else { format!("{mib:+.2} MiB") })
 }
 
 /// What is to be said of the size beside its figures.

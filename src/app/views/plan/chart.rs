@@ -23,6 +23,11 @@ const GUTTER: f32 = 84.0;
 /// Right of them: the names of curves.
 const MARGIN: f32 = 132.0;
 
+/// Height of the figures at the chosen size.
+const READOUT: f32 = 40.0;
+/// Narrower cells that end alike are one.
+const LEAST_CELL: f32 = 14.0;
+
 /// Positions of the parts of the middle.
 struct Parts {
     peak: Rect,
@@ -161,7 +166,7 @@ impl PlanView {
         let values = grid(scene.low, scene.high, scene.step);
         let all = values.iter().chain(&scene.recorded).copied();
         let near = all.min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
-        self.chosen = near.or(self.chosen);
+        (self.chosen, self.takes_keys) = (near.or(self.chosen), true);
     }
 
     /// The figures at the chosen size, beside the line that marks it.
@@ -173,11 +178,20 @@ impl PlanView {
         let is_left = at > rect.center().x;
         let (place, anchor) = if is_left { (at - 8.0, Align2::RIGHT_TOP) } else { (at + 8.0, Align2::LEFT_TOP) };
         let shown = &point.capped;
-        // Under the curves, where nothing else is drawn.
-        let far = x.value(if is_left { at - 150.0 } else { at }).max(scene.low as f64);
-        let known: Vec<(f64, f64)> = scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_allocated_bytes as f64)).collect();
-        let lowest = between(&known, far).unwrap_or(0.0).min(shown.peak_allocated_bytes as f64);
-        let top = (y.at(lowest) + 10.0).min(rect.bottom() - 44.0).max(rect.top() + 4.0);
+        // Under all curves, or where there is no room above them.
+        let reach = if is_left { [at - 170.0, at] } else { [at, at + 170.0] };
+        let allocated: Vec<(f64, f64)> =
+            scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_allocated_bytes as f64)).collect();
+        let high: Vec<(f64, f64)> = scene.points.iter().map(|(v, p)| (*v as f64, p.free.span[1] as f64)).collect();
+        let plotted: Vec<(f64, f64)> = scene.plotted.iter().map(|(v, b)| (*v as f64, *b as f64)).collect();
+        let heights = |curve: &[(f64, f64)]| -> Vec<f32> {
+            let places = (0..=8).map(|i| reach[0] + (reach[1] - reach[0]) * i as f32 / 8.0);
+            places.filter_map(|px| between(curve, x.value(px))).map(|bytes| y.at(bytes)).collect()
+        };
+        let lowest = heights(&allocated).into_iter().chain(heights(&plotted)).fold(rect.top(), f32::max);
+        let highest = heights(&high).into_iter().chain(heights(&plotted)).fold(rect.bottom(), f32::min);
+        let is_below = lowest + 10.0 + READOUT <= rect.bottom() || highest - 24.0 - READOUT < rect.top() + 18.0;
+        let top = if is_below { (lowest + 10.0).min(rect.bottom() - READOUT) } else { highest - 24.0 - READOUT };
         let reserved = match outcome(shown) {
             Outcome::Fails => format!("{} reserved without the limit", Bytes(shown.peak_reserved_bytes)),
             _ if shown.retries > 0 => {
@@ -185,9 +199,9 @@ impl PlanView {
             }
             _ => format!("{} reserved", Bytes(shown.peak_reserved_bytes)),
         };
-        let allocated = format!("{} allocated", Bytes(shown.peak_allocated_bytes));
+        let of_blocks = format!("{} allocated", Bytes(shown.peak_allocated_bytes));
         paint_chip(ui.painter(), t, pos2(place, top), anchor, &reserved);
-        paint_chip(ui.painter(), t, pos2(place, top + 20.0), anchor, &allocated);
+        paint_chip(ui.painter(), t, pos2(place, top + 20.0), anchor, &of_blocks);
     }
 
     /// A cell for each size: how it ends.
@@ -202,7 +216,6 @@ impl PlanView {
             let from = x.at(value as f64 - half).max(rect.left());
             rect.across(from, x.at(value as f64 + half).min(rect.right()))
         };
-        let gap = if cell(scene.low).width() >= 4.0 { 1.0 } else { 0.0 };
         // A size that was not run ends as those on both sides of it do.
         let ends = |value: u64| -> Option<Outcome> {
             let at = scene.points.partition_point(|(v, _)| *v < value);
@@ -219,9 +232,19 @@ impl PlanView {
         };
         let mut numbers: Vec<(Rect, u64)> = Vec::new();
         let (mut fits, mut fails): (Option<Rect>, Option<Rect>) = (None, None);
+        let is_narrow = cell(scene.low + scene.step).width() < LEAST_CELL;
+        let mut runs: Vec<(Rect, u64)> = Vec::new();
         for &value in &cells {
             let place = cell(value);
-            let inner = place.with_max_x(place.right() - gap);
+            match runs.last_mut() {
+                Some((run, first)) if is_narrow && ends(*first) == ends(value) && retries(*first) == retries(value) => {
+                    *run = run.union(place);
+                }
+                _ => runs.push((place, value)),
+            }
+        }
+        for (place, value) in runs {
+            let inner = place.with_max_x((place.right() - 1.0).max(place.left() + 1.0));
             let union = |all: &mut Option<Rect>| *all = Some(all.map_or(inner, |r: Rect| r.union(inner)));
             match ends(value) {
                 Some(Outcome::Fits) => {
@@ -244,8 +267,8 @@ impl PlanView {
         batch.paint(&p);
         let has_retries = !numbers.is_empty();
         let room = |(place, n): &(Rect, u64)| label::width(&p, &count(*n), Type::Mono) + 2.0 <= place.width();
-        let are_told = numbers.iter().all(room);
-        for (place, n) in numbers.into_iter().filter(|_| are_told) {
+        let are_told = numbers.iter().any(room);
+        for (place, n) in numbers.into_iter().filter(room) {
             label::text(&p, place.center(), Align2::CENTER_CENTER, &count(n), Type::Mono, t.text1);
         }
         for (all, words, ink) in [(fits, "fits", t.text2), (fails, "fails", t.red)] {
@@ -287,11 +310,14 @@ impl PlanView {
         response.widget_info(|| {
             WidgetInfo::slider(ui.is_enabled(), scene.chosen as f64, vramscope_core::units::capital(&scene.name))
         });
-        if response.clicked() || response.dragged() {
+        if let Some(at) = response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged()) {
+            self.choose(scene, x.value(at.x));
+        }
+        // Arrows move it as soon as the view is there, unless something else has the keys already.
+        let frame = ui.ctx().cumulative_frame_nr();
+        let has_come = self.drawn_in.replace(frame).is_none_or(|last| last + 1 < frame);
+        if std::mem::take(&mut self.takes_keys) || (has_come && ui.memory(|m| m.focused().is_none())) {
             response.request_focus();
-            if let Some(at) = response.interact_pointer_pos() {
-                self.choose(scene, x.value(at.x));
-            }
         }
         keys::take_bare_keys(&response);
         if response.has_focus() {

@@ -66,6 +66,8 @@ pub(super) struct Refusal {
     pub sentence: String,
     /// The recordings are of different programs.
     pub parts: bool,
+    /// What-if is what can be asked of this program.
+    pub asks_whatif: bool,
 }
 
 /// What a plan is made of: the recordings, and their sizes.
@@ -272,7 +274,8 @@ fn build(
     wanted: Key,
     progress: &Progress,
 ) -> Option<Built> {
-    let refused = |sentence: String, shown| Some(Built { plan: Err(Refusal { sentence, parts: false }), shown });
+    let refused =
+        |sentence: String, shown| Some(Built { plan: Err(Refusal { sentence, parts: false, asks_whatif: false }), shown });
     let mut all: Vec<(Arc<DeviceData>, Size)> = Vec::new();
     for (origin, size) in wanted {
         let data = match origin {
@@ -309,8 +312,9 @@ fn build(
     let plan = match Plan::of(inputs.collect(), progress) {
         Ok(plan) => Ok(Arc::new(plan)),
         Err(NoPlan::Cancelled(_)) => return None,
-        Err(NoPlan::Parts(parting)) => Err(Refusal { sentence: parting.sentence, parts: true }),
-        Err(NoPlan::Sizes(sentence) | NoPlan::Steps(sentence)) => Err(Refusal { sentence, parts: false }),
+        Err(NoPlan::Parts(parting)) => Err(Refusal { sentence: parting.sentence, parts: true, asks_whatif: false }),
+        Err(NoPlan::Sizes(sentence) | NoPlan::Steps(sentence)) => Err(Refusal { sentence, parts: false, asks_whatif: false }),
+        Err(NoPlan::NoSteps(sentence)) => Err(Refusal { sentence, parts: false, asks_whatif: true }),
     };
     Some(Built { plan, shown })
 }

@@ -102,16 +102,30 @@ pub(super) fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
     }
 }
 
-/// Number of passes, and size of each, for a size that does not fit as a whole: the fewest passes, at most 64, whose parts `fits`
-/// accepts.
-pub(super) fn passes(wanted: u64, fits: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
-    (2..=64.min(wanted)).map(|n| (n, wanted.div_ceil(n))).find(|&(_, part)| fits(part))
+/// How much grows with each more of the size: between the known sizes around one. `None` where it falls: the peak has moved to where less of it
+/// is live, and does not say how it grows.
+pub(super) fn slope(points: &[(u64, u64)], at: u64) -> Option<f64> {
+    let i = points.partition_point(|(v, _)| *v < at);
+    let from = points.get(i.saturating_sub(2).min(points.len().checked_sub(2)?))?;
+    let to = points.get((i + 2).min(points.len() - 1))?;
+    let run = to.0.checked_sub(from.0).filter(|run| *run > 0)?;
+    Some((to.1 as f64 - from.1 as f64) / run as f64).filter(|slope| *slope >= 0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use egui::vec2;
+
+    #[test]
+    fn what_falls_has_no_slope() {
+        let points: Vec<(u64, u64)> = (1..=8).map(|v| (v, 100 + 10 * v)).collect();
+        assert_eq!([slope(&points, 1), slope(&points, 5), slope(&points, 99)], [Some(10.0); 3]);
+        // Gradients at the peak of small sizes, none at that of larger ones.
+        assert_eq!(slope(&[(1, 400), (2, 400), (3, 0), (4, 0)], 2), None);
+        assert_eq!(slope(&[(1, 400), (2, 400), (3, 400)], 2), Some(0.0));
+        assert_eq!([slope(&[], 2), slope(&[(1, 400)], 1)], [None; 2]);
+    }
 
     #[test]
     fn parts_fill_the_pane_and_none_lies_over_another() {
@@ -157,13 +171,5 @@ mod tests {
             [1.0, 2.0, 3.0, 6.0, 8.0, 9.0].map(|x| between(&points, x)),
             [None, Some(10.0), Some(15.0), Some(20.0), Some(20.0), None]
         );
-    }
-
-    #[test]
-    fn a_size_is_run_in_as_few_passes_as_fit() {
-        assert_eq!(passes(64, |part| part <= 44), Some((2, 32)));
-        assert_eq!(passes(100, |part| part <= 30), Some((4, 25)));
-        assert_eq!(passes(64, |_| false), None);
-        assert_eq!(passes(1, |_| true), None);
     }
 }

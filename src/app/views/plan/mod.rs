@@ -5,10 +5,13 @@ use std::sync::Arc;
 use egui::{Rect, Stroke, Ui};
 
 use super::{View, ViewContext, ViewInfo};
+use crate::app::state::command::Command;
 use crate::app::state::view_kind::ViewKind;
+use crate::app::state::workspace::Workspace;
 use crate::app::theme::Type;
 use crate::app::widgets::button::{Push, segmented};
 use crate::app::widgets::cut::Cut;
+use crate::app::widgets::label;
 use crate::app::widgets::pane::{self, PaneHeader};
 use inputs::State;
 use model::PlanView;
@@ -26,6 +29,7 @@ mod chart;
 mod inputs;
 mod layout;
 mod left;
+mod marks;
 mod model;
 mod room;
 mod runs;
@@ -146,6 +150,15 @@ impl View for PlanView {
         pane::inside(ui, rest, "no plan", |ui| match (refusal, &state) {
             (Some(refusal), _) => {
                 pane::empty_state(ui, &format!("{}.", capital(&refusal.sentence)), None);
+                if refusal.asks_whatif {
+                    ui.add_space(10.0);
+                    ui.vertical_centered(|ui| {
+                        let about = "The same requests under other settings and limits.";
+                        if Push::outlined("Open What-if").show(ui).on_hover_text(about).clicked() {
+                            cx.actions.run(Command::Workspace(Workspace::WhatIf));
+                        }
+                    });
+                }
                 if self.inputs.chosen.len() > 1 {
                     ui.add_space(10.0);
                     ui.vertical_centered(|ui| only_first = Push::outlined("Use only the first").show(ui).clicked());
@@ -252,6 +265,10 @@ impl PlanView {
                 if crate::app::widgets::button::selector(ui, "x", &mut axis, &words) {
                     (self.axis, self.chosen, self.wanted, self.step) = (axis, None, None, None);
                 }
+            }
+            if scene.knows {
+                let title = label::width(ui.painter(), &title, Type::Strong) + 24.0;
+                marks::marks(ui, cx.tokens, title);
             }
         });
     }

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use super::inputs::Inputs;
-use super::layout::{extent, grid, order, passes, step_for};
+use super::layout::{extent, grid, order, step_for};
 use super::room::{Room, room_words};
 use super::runs::{Answer, Ask, Point, Runs};
 use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
 use crate::app::jobs::Derived;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::plan::Code;
-use vramscope_core::plan::{Change, Changed, Plan, Trust};
-use vramscope_core::units::MEBIBYTE;
+use vramscope_core::plan::{Change, Changed, Cost, Passes, Plan, Trust, titled};
 
 /// Sizes that a curve is run at; those between them lie on straight lines.
 const MOST_POINTS: usize = 56;
@@ -60,6 +59,10 @@ pub struct PlanView {
     pub(super) library: usize,
     /// Changes, roles, code: where there is room for one of them.
     pub(super) page: usize,
+    /// The slider takes the keys: it has just come into sight, or a chart was clicked.
+    pub(super) takes_keys: bool,
+    /// The frame in which the slider was last drawn.
+    pub(super) drawn_in: Option<u64>,
     /// The role under the pointer.
     pub(super) role: Option<&'static str>,
     pub(super) dialog: Dialog,
@@ -204,7 +207,7 @@ impl PlanView {
             is_part: false,
             figures: own_figures,
             code: Code::default(),
-            price: 0,
+            price: (Cost::Setting, 0),
         };
         let point_of = |ask: &mut dyn FnMut(Ask) -> Option<Answer>, conf: &str| match ask(Ask::Point {
             size: size.clone(),
@@ -226,9 +229,17 @@ impl PlanView {
                 sure: if is_single { "likely" } else { "replay" },
             });
             let title = if conf.is_empty() { "PyTorch's default settings" } else { conf };
-            let code = with_conf(Code::default(), conf);
+            let code = Code::default().with_conf(conf);
             let kind = Kind::Setting((*conf).to_owned());
-            rows.push(Row { kind, title: title.to_owned(), is_best: false, is_part: false, figures, code, price: i as u32 + 1 });
+            rows.push(Row {
+                kind,
+                title: title.to_owned(),
+                is_best: false,
+                is_part: false,
+                figures,
+                code,
+                price: (Cost::Setting, i as u32 + 1),
+            });
         }
         if let Some(row) = self.accumulation(scene, ask) {
             rows.push(row);
@@ -252,7 +263,12 @@ impl PlanView {
             if let Some(row) = rows.iter().find(|row| setting_fits(row)) {
                 best = Some(row.kind.clone());
             } else {
+                let passes = rows.iter().find(|row| matches!(row.kind, Kind::Passes(..))).map(|row| row.kind.clone());
+                let is_dearer = |changes: &str| Change::price_of(&Change::parse(changes).unwrap_or_default()) > Passes::price();
                 match ask(Ask::Cheapest { size: size.clone(), limit }) {
+                    Some(Answer::Cheapest(found)) if passes.is_some() && found.as_ref().is_none_or(|f| is_dearer(&f.0)) => {
+                        best = passes;
+                    }
                     Some(Answer::Cheapest(Some((changes, conf)))) => {
                         best = Some(Kind::Changes(changes.clone(), conf.clone()));
                         if changes.contains('+') || conf != own {
@@ -309,8 +325,8 @@ impl PlanView {
             let figures = row.figures.as_ref();
             // Changes that make the size fit come cheapest first, all others by what they save.
             let is_by_price = fails == Some(true) && rank(row) <= 2;
-            let then = if is_by_price { u64::from(row.price) } else { figures.map_or(u64::MAX, |f| f.peak) };
-            (rank(row), then, row.price)
+            let saved = if is_by_price { 0 } else { figures.map_or(u64::MAX, |f| f.peak) };
+            (rank(row), saved, row.price)
         });
         scene.rows = std::iter::once(first).chain(rows).collect();
         let chosen = self.row.as_ref().and_then(|kind| scene.rows.iter().position(|row| row.kind == *kind));
@@ -331,47 +347,25 @@ impl PlanView {
 
     /// The wanted batch in several passes whose gradients add up, where that fits.
     fn accumulation(&self, scene: &Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) -> Option<Row> {
-        let (sure, _) = scene.fits.filter(|f| scene.name == "batch" && scene.knows && scene.wanted > f.1)?;
-        let mut found = None;
-        // A part that fits alone may not fit with the gradients of the part before.
-        let mut n = passes(scene.wanted, |part| part <= sure)?.0;
-        while n <= 64 && found.is_none() {
-            let part = scene.wanted.div_ceil(n);
-            let Some(Answer::Point(point)) =
-                ask(Ask::Point { size: scene.size(part), conf: scene.own.clone(), limit: scene.limit })
-            else {
-                return None;
-            };
-            let role = |role: &str| point.free.by_role.get(role).copied().unwrap_or(0);
-            let kept = role("weights").saturating_sub(role("gradients"));
-            if point.free.span[1] + kept <= scene.limit {
-                found = Some((n, part, point, kept));
-            } else if part <= 1 {
-                return None;
-            }
-            n += 1;
+        let may = scene.fits.filter(|_| scene.name == "batch" && scene.knows)?.1;
+        if scene.wanted <= may {
+            return None;
         }
-        let (n, part, point, kept) = found?;
-        let peak = point.free.peak_reserved_bytes;
+        let (size, name) = (scene.size(scene.wanted), scene.name.clone());
+        let Some(Answer::Passes(Some(found))) = ask(Ask::Passes { size, name, limit: scene.limit }) else { return None };
+        let Passes { passes, part, of_part, kept } = &*found;
         let figures = Figures {
-            peak: (peak + kept).div_ceil(MEBIBYTE) * MEBIBYTE,
-            span: [peak, point.free.span[1] + kept],
+            peak: found.peak(),
+            span: [of_part.peak_reserved_bytes, of_part.span[1] + kept],
             outcome: Outcome::Fits,
             retries: 0,
             largest: None,
-            cost: format!("{n} passes in place of one; BatchNorm sees {part} at once"),
+            cost: format!("{passes} passes in place of one; BatchNorm sees {part} at once"),
             sure: "at most",
         };
-        let code = Code {
-            pytorch: format!(
-                "for i, part in enumerate(batch.chunk({n})):\n    (compute_loss(model, part) / {n}).backward()\noptimizer.step(); \
-                 optimizer.zero_grad()"
-            ),
-            hf_trainer: format!("TrainingArguments(..., per_device_train_batch_size={part}, gradient_accumulation_steps={n})"),
-            lightning: format!("Trainer(..., accumulate_grad_batches={n})  # and a data loader with batch_size={part}"),
-        };
-        let title = format!("gradient accumulation, {n} \u{d7} {part}");
-        Some(Row { kind: Kind::Passes(n, part), title, is_best: false, is_part: false, figures: Some(figures), code, price: 30 })
+        let (kind, code) = (Kind::Passes(*passes, *part), Code::of_passes(*passes, *part));
+        let (title, price) = (found.title(), Passes::price());
+        Some(Row { kind, title, is_best: false, is_part: false, figures: Some(figures), code, price })
     }
 
     /// The curve of the selected row, coarse.
@@ -416,14 +410,9 @@ fn change_row(
     found: Option<&Changed>,
     floor: &dyn Fn(u64) -> u64,
 ) -> Row {
-    let parsed = Change::parse(changes).unwrap_or_default();
+    let price = Change::price_of(&Change::parse(changes).unwrap_or_default());
     let title = found.map_or_else(|| changes.replace(['_', '+'], " "), |c| c.title.clone());
-    let title = match conf {
-        _ if conf == own => title,
-        "" => format!("{title}; default settings"),
-        "expandable_segments:True" => format!("{title}; expandable segments"),
-        conf => format!("{title}; {conf}"),
-    };
+    let title = titled(&title, conf, own);
     let figures = found.map(|c| Figures {
         peak: c.peak_reserved_bytes,
         span: c.span,
@@ -444,7 +433,7 @@ fn change_row(
         },
     });
     let code = found.map_or_else(Code::default, |c| c.code.clone());
-    let code = if conf == own { code } else { with_conf(code, conf) };
+    let code = if conf == own { code } else { code.with_conf(conf) };
     Row {
         kind: Kind::Changes(changes.to_owned(), conf.to_owned()),
         title,
@@ -452,7 +441,7 @@ fn change_row(
         is_part: false,
         figures,
         code,
-        price: parsed.iter().map(Change::price).sum::<u32>() + u32::from(conf != own),
+        price: (price.0, price.1 + u32::from(conf != own)),
     }
 }
 
@@ -506,14 +495,4 @@ pub(super) fn combined(chosen: &Kind, more: &Kind, own: &str) -> Kind {
         (true, false) => Kind::Setting(conf),
         (false, _) => Kind::Changes(names.join("+"), conf),
     }
-}
-
-/// Settings before the lines of changes.
-fn with_conf(code: Code, conf: &str) -> Code {
-    let line = match conf {
-        "" => "unset PYTORCH_CUDA_ALLOC_CONF  # in the shell".to_owned(),
-        conf => format!("export PYTORCH_CUDA_ALLOC_CONF={conf}  # in the shell"),
-    };
-    let join = |lines: String| if lines.is_empty() { line.clone() } else { format!("{line}\n{lines}") };
-    Code { pytorch: join(code.pytorch), hf_trainer: join(code.hf_trainer), lightning: join(code.lightning) }
 }

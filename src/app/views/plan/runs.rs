@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex};
 use crate::app::jobs::Jobs;
 use crate::app::jobs::locked;
 use vramscope_core::anatomy::Anatomy;
-use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::Progress;
-use vramscope_core::plan::{Change, Changed, Largest, Plan, Predicted, Setting, Size};
+use vramscope_core::plan::{Change, Changed, Largest, Passes, Plan, Predicted, Setting, Size};
 use vramscope_core::tables::DeviceTables;
 
 /// Something to be known.
@@ -28,6 +27,8 @@ pub(super) enum Ask {
     Change { changes: String, size: Size, conf: String, limit: u64, name: Option<String> },
     /// The cheapest changes under which a size fits, and the settings they need.
     Cheapest { size: Size, limit: u64 },
+    /// A size in several passes that fit.
+    Passes { size: Size, name: String, limit: u64 },
 }
 
 impl Ask {
@@ -37,7 +38,7 @@ impl Ask {
             Ask::Point { .. } => 0,
             Ask::Largest { conf, limit, .. } if conf == own && *limit == own_limit => 0,
             Ask::Failure { .. } => 1,
-            Ask::Cheapest { .. } => 2,
+            Ask::Cheapest { .. } | Ask::Passes { .. } => 2,
             Ask::Change { name: None, .. } => 3,
             Ask::Change { .. } => 4,
             Ask::Largest { .. } => 5,
@@ -80,6 +81,8 @@ pub(super) enum Answer {
     Change(Option<Arc<Changed>>),
     /// Changes as they are written, and settings; `None` where nothing helps.
     Cheapest(Option<(String, String)>),
+    /// `None`: no number of passes fits.
+    Passes(Option<Arc<Passes>>),
 }
 
 /// What a thread has to do.
@@ -218,7 +221,14 @@ fn answer(plan: &Plan, ask: &Ask) -> Answer {
             let setting = setting(plan, conf, Some(*limit));
             Answer::Change(parsed.and_then(|changes| plan.change(&changes, size, &setting, name.as_deref())).map(Arc::new))
         }
-        Ask::Cheapest { size, limit } => Answer::Cheapest(cheapest(plan, size, *limit)),
+        Ask::Cheapest { size, limit } => {
+            let way = plan.cheapest(size, &plan.own_setting(Some(*limit)));
+            let names = |changes: &[Change]| changes.iter().map(Change::name).collect::<Vec<_>>().join("+");
+            Answer::Cheapest(way.map(|way| (names(&way.changes), way.setting.text)))
+        }
+        Ask::Passes { size, name, limit } => {
+            Answer::Passes(plan.passes(size, name, &plan.own_setting(Some(*limit))).map(Arc::new))
+        }
     }
 }
 
@@ -231,18 +241,4 @@ fn failure(plan: &Plan, size: &Size, limit: u64) -> Option<Failure> {
     let doing = DeviceTables::build(device, &Progress::new())
         .map_or_else(|_| String::new(), |tables| Anatomy::read(&recording, device, &tables).words_at(event));
     Some(Failure { event, bytes, doing })
-}
-
-/// The changes that ask least of a user, under the recorded settings or with segments that grow, which cost nothing.
-fn cheapest(plan: &Plan, size: &Size, limit: u64) -> Option<(String, String)> {
-    let own = plan.own_setting(Some(limit));
-    let expandable = SUGGESTED.iter().map(|s| s.0).find(|s| *s == "expandable_segments:True").unwrap_or_default();
-    let settings = [own.clone(), setting(plan, expandable, Some(limit))];
-    let found = settings.iter().zip(0u32..).filter_map(|(setting, more)| {
-        let changes = plan.cheapest(size, setting)?;
-        let price: u32 = changes.iter().map(Change::price).sum();
-        Some((price + more, changes, setting.text.clone()))
-    });
-    let (_, changes, conf) = found.min_by_key(|(price, ..)| *price)?;
-    Some((changes.iter().map(Change::name).collect::<Vec<_>>().join("+"), conf))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::runs::{Failure, Point};
-use vramscope_core::plan::Code;
+use vramscope_core::plan::{Code, Cost};
 use vramscope_core::plan::{Largest, Plan, Predicted, Size};
 use vramscope_core::units::count;
 
@@ -55,7 +55,8 @@ pub(super) struct Row {
     pub is_part: bool,
     pub figures: Option<Figures>,
     pub code: Code,
-    pub(super) price: u32,
+    /// What it costs, for the order of the rows.
+    pub(super) price: (Cost, u32),
 }
 
 /// Everything that is known by now.

@@ -46,6 +46,18 @@ class Settings:
         self.run, self.exceptions, self.signals = run, exceptions, signals
 
 
+def why_not_writable(folder):
+    """Why nothing can be written into a folder, which may still have to be made; None where it can."""
+    there = folder
+    while not os.path.lexists(there) and os.path.dirname(there) != there:
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        return "%s is not a folder" % there
+    if not os.access(there, os.W_OK | os.X_OK):
+        return "this user may not write to %s" % there
+    return None
+
+
 _settings = None
 _catcher = None
 

@@ -2,6 +2,7 @@
 import contextlib
 import os
 import sys
+import warnings
 from typing import Any, ContextManager, Iterable, Iterator, Optional, TypeVar
 
 from . import _agent, _catch
@@ -26,6 +27,9 @@ def on_oom(folder: str, *, stacks: str = "python", max_entries: int = _catch.MAX
     settings = _catch.Settings(folder, stacks, max_entries, max_snapshots, max_bytes, exceptions=exceptions, signals=signals)
     if _catch.is_commanded():
         return
+    why = _catch.why_not_writable(settings.folder)
+    if why is not None:
+        warnings.warn("no snapshot can be written: %s; give on_oom a folder that this user may write to" % why, stacklevel=2)
     _catch.begin(settings)
 
 

@@ -53,15 +53,11 @@ def _limit(item: Any, name: str) -> Optional[int]:
     try:
         return parse_size(marker.args[0] if marker.args else marker.kwargs["size"])
     except KeyError:
-        raise pytest.UsageError("%s: the marker %s has no size" % (item.nodeid, name)) from None
+        why = 'it has no size; write it as "2 GiB" or "512 MiB"'
     except ValueError as error:
-        raise pytest.UsageError("%s: the marker %s: %s" % (item.nodeid, name, error)) from None
-
-
-def pytest_collection_modifyitems(items: List[Any]) -> None:
-    # A size that is none is told before any test runs.
-    for item in items:
-        _limit(item, "limit_vram"), _limit(item, "limit_vram_leaks")
+        why = str(error)
+    # The test fails before it runs, and no other one does.
+    return pytest.fail("the marker %s: %s" % (name, why), pytrace=False)
 
 
 class _Watch:

@@ -1,0 +1,243 @@
+//! The cheapest way to make a size fit, found by search.
+//!
+//! What is cheap is decided by kind, and [`Cost`] has the order: a setting of the allocator, code that leaves numbers and time as they are, more
+//! time, other rounding, another training. Everything of one kind is tried before anything of the next: one change, two, then three, with
+//! the recorded settings and with segments that grow. Gradient accumulation is the last of what costs time: it gives the same gradients,
+//! except where a layer such as BatchNorm sees a part at once.
+
+use rayon::prelude::*;
+
+use super::changes::{Changed, predict};
+use super::{Plan, Predicted, Setting, Size};
+use crate::changes::{Change, Code, Cost, Trust, edit, titled};
+use crate::inference::whatif::SUGGESTED;
+use crate::units::MEBIBYTE;
+
+/// What accumulation costs among what costs time.
+const PRICE_OF_PASSES: (Cost, u32) = (Cost::Time, 40);
+/// More passes than this are not proposed.
+const MOST_PASSES: u64 = 64;
+/// Segments that grow in place.
+const EXPANDABLE: &str = "expandable_segments:True";
+
+/// Changes and a setting under which a size fits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// The changes to the program; empty where a setting is enough.
+    pub changes: Vec<Change>,
+    /// The allocator's settings.
+    pub setting: Setting,
+}
+
+/// A size in several passes whose gradients add up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Passes {
+    /// How many.
+    pub passes: u64,
+    /// The size of each.
+    pub part: u64,
+    /// The peak of a part, without a limit.
+    pub of_part: Predicted,
+    /// Bytes of gradients that wait for the other passes and are not there at the peak of one.
+    pub kept: u64,
+}
+
+impl Passes {
+    /// What it costs, for comparison with changes.
+    #[must_use]
+    pub fn price() -> (Cost, u32) {
+        PRICE_OF_PASSES
+    }
+
+    /// The most reserved bytes.
+    #[must_use]
+    pub fn peak(&self) -> u64 {
+        (self.of_part.peak_reserved_bytes + self.kept).div_ceil(MEBIBYTE) * MEBIBYTE
+    }
+
+    /// `gradient accumulation, 2 × 32`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("gradient accumulation, {} \u{d7} {}", self.passes, self.part)
+    }
+}
+
+impl Plan {
+    /// Every change alone, cheapest first, those that do nothing here last; before them, if the size does not fit, the cheapest way that makes it
+    /// fit. Accumulation stands among them where it makes it fit.
+    #[must_use]
+    pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
+        let mut rows: Vec<((bool, Cost, u32), Changed)> = Change::all()
+            .par_iter()
+            .filter_map(|c| Some((c.price(), self.change(std::slice::from_ref(c), size, setting, name)?)))
+            .map(|((kind, price), row)| ((row.reason.is_some(), kind, price), row))
+            .collect();
+        let fails = setting.limit.is_some() && self.under(size, setting).oom;
+        let passes = name.filter(|_| fails).and_then(|name| self.passes(size, name, setting));
+        if let Some(passes) = &passes {
+            let (kind, price) = PRICE_OF_PASSES;
+            rows.push(((false, kind, price), self.in_passes(passes, size, setting)));
+        }
+        rows.sort_by_key(|(key, _)| *key);
+        let mut rows: Vec<Changed> = rows.into_iter().map(|(_, row)| row).collect();
+        let way = if fails { self.cheapest(size, setting) } else { None };
+        let is_dearer = |way: &Way| Change::price_of(&way.changes) > PRICE_OF_PASSES;
+        let best = match (way, passes) {
+            (Some(way), passes) if passes.is_none() || !is_dearer(&way) => self.row_of(&way, size, setting, name),
+            (_, Some(passes)) => Some(self.in_passes(&passes, size, setting)),
+            _ => None,
+        };
+        if let Some(best) = best {
+            rows.retain(|row| row.title != best.title);
+            rows.insert(0, best);
+        }
+        rows
+    }
+
+    /// The cheapest way to make a size fit under a limit: settings, then changes, three at most.
+    #[must_use]
+    pub fn cheapest(&self, size: &Size, own: &Setting) -> Option<Way> {
+        let parsed = |conf: &str| Setting::parse(conf, own.limit).ok().filter(|s| s.conf != own.conf);
+        let settings: Vec<Setting> = SUGGESTED.iter().filter_map(|(conf, _)| parsed(conf)).collect();
+        let fits = |setting: &Setting| {
+            let p = self.at(size, setting);
+            !p.oom && !p.oom_varies
+        };
+        if let Some(setting) = settings.par_iter().find_first(|s| fits(s)) {
+            return Some(Way { changes: Vec::new(), setting: setting.clone() });
+        }
+        let grown = parsed(EXPANDABLE);
+        let settings: Vec<&Setting> = std::iter::once(own).chain(&grown).collect();
+        let model = self.model()?;
+        let does = |c: &Change| edit(model.program.requests(), std::slice::from_ref(c)).reason.is_none();
+        let all: Vec<Change> = Change::all().into_iter().filter(does).collect();
+        let mut tries: Vec<((Cost, u32), usize, Vec<Change>)> = Vec::new();
+        for set in sets(&all) {
+            for other in 0..settings.len() {
+                let (kind, price) = Change::price_of(&set);
+                tries.push(((kind, price + other as u32), other, set.clone()));
+            }
+        }
+        tries.sort_by_key(|(price, other, set)| (*price, set.len(), *other));
+        let sure: Vec<Setting> = settings.iter().map(|s| self.with_margin(size, s)).collect();
+        let found = tries.par_iter().find_first(|(_, other, set)| {
+            let answer = predict(model, &edit(model.program.requests(), set), size, &sure[*other]);
+            !answer.oom && !answer.oom_varies
+        });
+        found.map(|(_, other, set)| Way { changes: set.clone(), setting: settings[*other].clone() })
+    }
+
+    /// A size in the fewest passes that fit; the gradients of earlier passes are kept. Only a batch can be divided.
+    #[must_use]
+    pub fn passes(&self, size: &Size, name: &str, setting: &Setting) -> Option<Passes> {
+        let (wanted, limit) = (size.get(name).filter(|_| name == "batch")?, setting.limit?);
+        let fits = self.largest(name, size, setting).span[0];
+        (2..=MOST_PASSES.min(wanted)).filter(|n| wanted.div_ceil(*n) <= fits).find_map(|passes| {
+            let part = wanted.div_ceil(passes);
+            let of_part = self.at(&size.with(name, part), &Setting { limit: None, ..setting.clone() });
+            let role = |role: &str| of_part.by_role.get(role).copied().unwrap_or(0);
+            let kept = role("weights").saturating_sub(role("gradients"));
+            (of_part.span[1] + kept <= limit).then_some(Passes { passes, part, of_part, kept })
+        })
+    }
+
+    fn row_of(&self, way: &Way, size: &Size, own: &Setting, name: Option<&str>) -> Option<Changed> {
+        let conf = way.setting.text.as_str();
+        let mut row = match way.changes.as_slice() {
+            [] => {
+                let p = self.at(size, &way.setting);
+                let largest = name.map(|name| self.largest(name, size, &way.setting).span[0]);
+                let cost = "nothing in the program";
+                let row = Changed { largest, retries: p.retries, cost, trust: Trust::Exact, ..self.unchanged(&p, size, own) };
+                Changed { peak_reserved_bytes: p.peak_reserved_bytes, span: p.span, ..row }
+            }
+            changes => self.change(changes, size, &way.setting, name)?,
+        };
+        if conf != own.text {
+            (row.title, row.code) = (titled(&row.title, conf, &own.text), row.code.with_conf(conf));
+        }
+        row.conf = conf.to_owned();
+        Some(row)
+    }
+
+    fn in_passes(&self, passes: &Passes, size: &Size, own: &Setting) -> Changed {
+        let peak = passes.peak();
+        let row = self.unchanged(&passes.of_part, size, own);
+        Changed {
+            change: format!("accumulate:{}", passes.passes),
+            title: passes.title(),
+            peak_reserved_bytes: peak,
+            span: [passes.of_part.peak_reserved_bytes, passes.of_part.span[1] + passes.kept],
+            cost: "several passes in place of one; BatchNorm sees a part at once",
+            trust: Trust::Close,
+            code: Code::of_passes(passes.passes, passes.part),
+            peak_allocated_bytes: row.peak_allocated_bytes + passes.kept,
+            saves_bytes: row.saves_bytes - passes.kept as i64,
+            ..row
+        }
+    }
+
+    /// A row with the figures of a run and nothing else.
+    fn unchanged(&self, run: &Predicted, size: &Size, own: &Setting) -> Changed {
+        let now = self.under(size, &Setting { limit: None, ..own.clone() });
+        Changed {
+            change: String::new(),
+            title: String::new(),
+            conf: own.text.clone(),
+            reason: None,
+            peak_reserved_bytes: run.peak_reserved_bytes,
+            peak_allocated_bytes: run.peak_allocated_bytes,
+            span: run.span,
+            oom: false,
+            oom_varies: false,
+            retries: 0,
+            saves_bytes: now.peak_allocated_bytes as i64 - run.peak_allocated_bytes as i64,
+            largest: None,
+            recomputed_requests: 0,
+            recomputed_bytes: 0,
+            moved_bytes: 0,
+            cost: "",
+            trust: Trust::Exact,
+            code: Code::default(),
+        }
+    }
+}
+
+/// One, two and three of these that do not exclude each other.
+fn sets(all: &[Change]) -> Vec<Vec<Change>> {
+    let mut sets: Vec<Vec<Change>> = all.iter().map(|c| vec![c.clone()]).collect();
+    let mut last = sets.clone();
+    for _ in 0..2 {
+        let longer = |set: &Vec<Change>| {
+            let from = all.iter().position(|c| set.last() == Some(c)).map_or(0, |i| i + 1);
+            let more = all[from..].iter().filter(|c| !set.iter().any(|s| s.excludes(c)));
+            more.map(|c| set.iter().cloned().chain([c.clone()]).collect()).collect::<Vec<Vec<Change>>>()
+        };
+        last = last.iter().flat_map(longer).collect();
+        sets.extend(last.iter().cloned());
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_three_changes_at_most_and_none_that_exclude_each_other() {
+        let sets = sets(&Change::all());
+        let has = |set: &[Change]| sets.iter().filter(|s| s.as_slice() == set).count();
+        assert_eq!(has(&[Change::Fused, Change::CacheOff, Change::Chunks(8)]), 1);
+        assert_eq!(has(&[Change::Fused, Change::NoForeach]), 0, "one optimizer");
+        assert!(sets.iter().all(|s| (1..=3).contains(&s.len())));
+    }
+
+    #[test]
+    fn kinds_of_cost_come_in_their_order() {
+        let order: Vec<(Cost, u32)> = Change::all().iter().map(Change::price).collect();
+        assert!(order.is_sorted(), "{order:?}");
+        // Two changes that take time are cheaper than one that rounds.
+        assert!(Change::price_of(&[Change::Checkpoint(None), Change::Offload]) < Change::Bf16.price());
+        assert!(Passes::price() < Change::EightBit.price() && Passes::price() > Change::Offload.price());
+    }
+}

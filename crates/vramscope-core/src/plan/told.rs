@@ -1,0 +1,112 @@
+//! Whether the sizes that were told for two recordings can be right: what one has is the other's, so many times larger.
+//!
+//! Two runs that differ in the batch alone differ in size by one exact ratio: that of the batches. Where most bytes that differ have one
+//! exact ratio and next to none have the told one, a size is wrong. Only batches and lengths are judged: sides of images, caches and
+//! hidden sizes grow by rules of their own.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::align::align;
+use super::program::Program;
+use crate::units::{MEBIBYTE, count};
+
+/// Names of a length of sequences, whose tensors may have a few tokens more or less, or be padded.
+const LENGTHS: [&str; 8] = ["seq", "seqlen", "seq_len", "length", "len", "tokens", "context", "max_length"];
+/// Smaller requests are tables and counters.
+const SMALL: u64 = 4096;
+/// At least this share of what differs has one ratio, and at most that share the told one.
+const MOST_ALIKE: f64 = 0.5;
+const LEAST_RIGHT: f64 = 0.05;
+
+/// How the told quantity may show in a size.
+fn explains([a, b]: [u64; 2], [p, q]: [u64; 2], is_length: bool) -> bool {
+    let [a, b, p, q] = [a, b, p, q].map(u128::from);
+    let is_in_ratio = |p: u128, q: u128| a * q == b * p;
+    if is_in_ratio(p, q) {
+        return true;
+    }
+    // Attention grows with the square, and there may be some tokens more or less, or lengths padded to a multiple.
+    is_length
+        && (is_in_ratio(p * p, q * q)
+            || (1..=8).any(|more| is_in_ratio(p + more, q + more) || (p > more && q > more && is_in_ratio(p - more, q - more)))
+            || [8, 16, 32, 64, 128, 256].iter().any(|&m| is_in_ratio(p.next_multiple_of(m), q.next_multiple_of(m))))
+}
+
+/// Why told sizes are likely wrong, in sentences; each recording is held against that at `base`.
+pub(super) fn doubts(programs: &[Arc<Program>], names: &[String], base: usize) -> Vec<String> {
+    let Some(large) = programs.get(base) else { return Vec::new() };
+    programs.iter().filter(|other| !Arc::ptr_eq(other, large)).filter_map(|other| doubt(large, other, names)).collect()
+}
+
+fn doubt(large: &Program, small: &Program, names: &[String]) -> Option<String> {
+    let mut differ = names.iter().filter(|name| large.at.get(name) != small.at.get(name));
+    let (name, None) = (differ.next()?, differ.next()) else { return None };
+    let lower = name.to_ascii_lowercase();
+    let is_length = LENGTHS.contains(&lower.as_str());
+    if !is_length && !super::names::is_batch(&lower) {
+        return None;
+    }
+    let told = [large.at.get(name)?, small.at.get(name)?];
+    let (mut all, mut right) = (0u64, 0u64);
+    let mut by_ratio: FxHashMap<[u64; 2], u64> = FxHashMap::default();
+    for (row, other) in large.rows.iter().zip(align(large, small)) {
+        let Some(other) = small.rows.get(other as usize) else { continue };
+        let (a, b) = (row.size, other.size);
+        if a == b || a.min(b) < SMALL {
+            continue;
+        }
+        all += a;
+        if explains([a, b], told, is_length) {
+            right += a;
+        }
+        let common = gcd(a, b);
+        *by_ratio.entry([a / common, b / common]).or_default() += a;
+    }
+    let (&[a, b], &bytes) = by_ratio.iter().max_by_key(|(ratio, bytes)| (**bytes, **ratio))?;
+    let share = |bytes: u64| bytes as f64 / all.max(1) as f64;
+    if all < MEBIBYTE || share(bytes) < MOST_ALIKE || share(right) > LEAST_RIGHT {
+        return None;
+    }
+    let [p, q] = told;
+    let would = (q * a).is_multiple_of(b).then(|| format!(", as if it had run at {name} {}", count(q * a / b)));
+    Some(format!(
+        "{} is said to be at {name} {} and {} at {name} {}, which is {} times; but {:.0} % of the bytes that differ are {} times{}. \
+         One of the sizes is likely wrong, or something else differs too, and then so is the plan.",
+        large.recording.source.name,
+        count(p),
+        small.recording.source.name,
+        count(q),
+        times(p, q),
+        share(bytes) * 100.0,
+        times(a, b),
+        would.unwrap_or_default(),
+    ))
+}
+
+/// `2`, `1.5`, `0.67`.
+fn times(a: u64, b: u64) -> String {
+    let text = format!("{:.2}", a as f64 / b.max(1) as f64);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_told_size_explains_what_grows_with_it() {
+        assert!(explains([16 * 77, 8 * 77], [16, 8], false) && explains([400, 100], [512, 256], true));
+        assert!(!explains([400, 100], [16, 8], false), "nothing grows with the square of a batch");
+        assert!(!explains([16 * 77, 8 * 77], [12, 8], false));
+        // Labels are shifted by one, and lengths padded to eight.
+        assert!(explains([511 * 64, 255 * 64], [512, 256], true) && explains([24 * 512, 16 * 512], [20, 9], true));
+        assert!(!explains([512 * 64, 256 * 64], [600, 200], true));
+        assert_eq!([times(16, 8), times(3, 2), times(2, 3)], ["2", "1.5", "0.67"]);
+    }
+}

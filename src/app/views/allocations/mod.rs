@@ -253,7 +253,6 @@ impl Allocations {
         let reveal = self.follow(cx, rows);
         let first = self.seen.start;
         let generations = self.generations(cx, rows);
-        let was = (self.sort.by, self.sort.descending);
         let line = |i: usize| {
             let life = lifetimes.get(device, LifetimeId(*rows.get(i)?))?;
             let is_live = lifetimes.is_live_at(life.id, cx.shared.cursor);
@@ -272,9 +271,6 @@ impl Allocations {
                 (fill, is_selected.then_some(t.accent))
             })
             .show(ui, rows.len(), line, |i, l| format!("Allocation {}: {}", rows[i], Bytes(l.life.requested)));
-        if was != (self.sort.by, self.sort.descending) {
-            ui.request_repaint();
-        }
         let seen = out.seen.first().zip(out.seen.last()).map_or(0..0, |(first, last)| first.0..last.0 + 1);
         if self.seen != seen {
             self.seen = seen;

@@ -13,6 +13,7 @@ use crate::app::state::shared::{Axis, SharedViewState};
 use crate::app::theme::{Ramp, Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::chip::{Swatch, paint_chip_in};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::paint_ramp;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
@@ -116,12 +117,8 @@ impl Canvas<'_> {
             Map::Addresses(_) => {
                 let ticks = byte_ticks(self.y.start, self.y.end, most_down(map.height()).min(8));
                 label::text(self.painter, pos2(right, map.top() + 7.0), Align2::RIGHT_CENTER, ticks.unit, Type::Mono, t.text3);
-                for (value, text) in &ticks.ticks {
-                    let at = self.y.at(*value);
-                    if at > map.top() + 22.0 {
-                        label::text(self.painter, pos2(right, at), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
-                    }
-                }
+                let range = Rangef::new(map.top() + 23.0, map.bottom());
+                ticks.paint_down(self.painter, t, &self.y, right, range, UnitAt::Nowhere);
             }
             Map::Sizes(sizes) => {
                 let classes = sizes.classes.len().max(1);
@@ -147,22 +144,7 @@ impl Canvas<'_> {
             }
         }
         if let Some(axis) = self.areas.axis {
-            self.time_labels(axis);
-        }
-    }
-
-    fn time_labels(&self, axis: Rect) {
-        let ticks = self.time_ticks();
-        let mut free_from = axis.left();
-        for (i, (value, text)) in ticks.ticks.iter().enumerate() {
-            let unit = if i == 0 && !ticks.unit.is_empty() { format!("{text}\u{a0}{}", ticks.unit) } else { text.clone() };
-            let half = label::width(self.painter, &unit, Type::Mono) / 2.0;
-            let x = self.x.at(*value);
-            if x - half < free_from || x + half > axis.right() {
-                continue;
-            }
-            free_from = x + half + 8.0;
-            label::text(self.painter, pos2(x, axis.top() + 3.0), Align2::CENTER_TOP, &unit, Type::Mono, self.tokens.text3);
+            self.time_ticks().label_across(self.painter, t, &self.x, axis.lines(3.0, 19.0));
         }
     }
 

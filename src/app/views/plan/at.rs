@@ -154,8 +154,12 @@ impl PlanView {
         let columns: Vec<Column<'_, Option<Role>>> = vec![
             Column::text("", Width::Share(1.0, 60.0), |c, role: &Option<Role>| {
                 let swatch = role.map_or(Swatch::Free, |r| Swatch::Fill(dim(&r, role_paint(r).colour(t))));
-                let ink = if role.is_some() { t.text1 } else { t.text2 };
-                c.swatch(swatch).text(text(role), Type::Body, ink);
+                let c = c.swatch(swatch);
+                match role {
+                    Some(role) => _ = c.text(role.text(), Type::Body, t.text1),
+                    // It does not grow with the size, and has that column's room.
+                    None => _ = label::text_in(c.p, c.rect.with_max_x(c.rect.right() + 60.0), text(role), Type::Body, t.text2),
+                }
             }),
             Column::figure(per, 76.0, |c, role: &Option<Role>| {
                 if let Some(per) = role.and_then(|role| slope_of(scene, role.name())) {

@@ -93,7 +93,7 @@ impl WhatIfView {
             Column::figure("device calls", 72.0, |c, l: &Line| calls(c, l.limited.as_deref())).goes(1),
         ];
         let line = |row: usize| Some(Line { row, free: this.answer(row, None), limited: this.limited(row) });
-        let table = Table::plain("settings", columns).row_height(ROW).spaced(8.0, 16.0, 8.0).lines();
+        let table = Table::plain("settings", columns).row_height(ROW).spaced(8.0, 16.0, 14.0).lines();
         let out =
             table.selected(Some(self.selected)).show(ui, self.settings.len(), line, |row, _| self.settings[row].title.clone());
         self.groups(ui, cx, above, &out);

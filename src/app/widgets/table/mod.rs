@@ -1,174 +1,22 @@
 //! The one table: columns that say what they show, rows that are sorted, chosen, moved through with the keyboard and copied as
 //! text. Only visible rows are painted, and the scroll position is exact at any length.
 
-use super::bar::Bar;
 use super::button::{focus_ring, menu_entry};
-use super::chip::Swatch;
 use super::cut::Cut;
 use super::icons::Icon;
-use super::rows::RowList;
+use super::rows::{BAR, RowList};
 use super::{label, row, term};
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::visuals::{PAD_PANE, ROW};
 use crate::app::theme::{Tokens, Type};
-use egui::{Color32, EventFilter, Id, Key, LayerId, Modifiers, Painter, Rect, Response, Role, Sense, Shape, Stroke, Ui};
+use egui::{Color32, EventFilter, Id, Key, LayerId, Modifiers, Rect, Response, Role, Sense, Shape, Stroke, Ui};
 use egui::{UiBuilder, WidgetInfo, vec2};
-use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The place of one column in one row, and what is painted there.
-pub struct Cell<'a> {
-    pub p: &'a Painter,
-    pub t: &'a Tokens,
-    pub rect: Rect,
-}
+mod column;
 
-impl Cell<'_> {
-    /// A figure, in the monospace face at the right.
-    pub fn figure(&self, text: impl AsRef<str>, ink: Color32) {
-        label::figure(self.p, self.rect, text.as_ref(), ink);
-    }
-
-    pub fn text(&self, text: impl AsRef<str>, kind: Type, ink: Color32) -> Rect {
-        label::text_in(self.p, self.rect, text.as_ref(), kind, ink)
-    }
-
-    pub fn right(&self, text: impl AsRef<str>, kind: Type, ink: Color32) -> Rect {
-        label::text_in_right(self.p, self.rect, text.as_ref(), kind, ink)
-    }
-
-    /// A bar, where there is room for one.
-    pub fn bar(&self, bar: &Bar) {
-        if self.rect.width() > 24.0 {
-            bar.paint(self.p, self.t, self.rect);
-        }
-    }
-
-    /// Paints a swatch at the left. Returns the rest of the cell.
-    pub fn swatch(&self, swatch: Swatch) -> Self {
-        self.from(swatch.paint(self.p, self.t, self.rect.left_center()).right() + 6.0)
-    }
-
-    /// The part of the cell right of `left` on the screen.
-    pub fn from(&self, left: f32) -> Self {
-        Cell { rect: self.rect.with_min_x(left), ..*self }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Width {
-    /// Width in points.
-    Exact(f32),
-    /// A share of the width that the exact columns leave, but at least some points: `(share, least)`.
-    Share(f32, f32),
-}
-
-impl Width {
-    fn least(self) -> f32 {
-        let (Width::Exact(least) | Width::Share(_, least)) = self;
-        least
-    }
-}
-
-/// A column of rows `R`. `K` names the column as what a table is sorted by.
-pub struct Column<'a, R, K = ()> {
-    title: Cow<'a, str>,
-    width: Width,
-    is_figure: bool,
-    paint: Box<dyn Fn(&Cell<'_>, &R) + 'a>,
-    sorts: Option<K>,
-    begins_descending: bool,
-    key: Option<Box<dyn Fn(usize) -> f64 + 'a>>,
-    from: f32,
-    goes: u8,
-    term: Option<term::Term>,
-}
-
-impl<'a, R, K> Column<'a, R, K> {
-    pub fn text(title: impl Into<Cow<'a, str>>, width: Width, paint: impl Fn(&Cell<'_>, &R) + 'a) -> Self {
-        Self {
-            title: title.into(),
-            width,
-            is_figure: false,
-            paint: Box::new(paint),
-            sorts: None,
-            begins_descending: false,
-            key: None,
-            from: 0.0,
-            goes: u8::MAX,
-            term: None,
-        }
-    }
-
-    /// Right aligned. The title has the unit if all values have the same.
-    pub fn figure(title: impl Into<Cow<'a, str>>, width: f32, paint: impl Fn(&Cell<'_>, &R) + 'a) -> Self {
-        let column = Self::text(title, Width::Exact(width), paint);
-        Self { is_figure: true, begins_descending: true, ..column }
-    }
-
-    /// Hides the column in tables narrower than `width`.
-    pub fn from(self, width: f32) -> Self {
-        Self { from: width, ..self }
-    }
-
-    /// Where not all columns fit, those with the lowest number go first. Columns without a number stay.
-    pub fn goes(self, order: u8) -> Self {
-        Self { goes: order, ..self }
-    }
-
-    /// A click on the header sorts by `by`; the view brings the rows in that order.
-    pub fn sorts(self, by: K) -> Self {
-        Self { sorts: Some(by), ..self }
-    }
-
-    /// A click on the header sorts by `key`, which gets the index of a row.
-    pub fn by(self, by: K, key: impl Fn(usize) -> f64 + 'a) -> Self {
-        Self { sorts: Some(by), key: Some(Box::new(key)), ..self }
-    }
-
-    /// Whether the first click on the header sorts from the largest down, as it does for figures.
-    pub fn descends(self, begins_descending: bool) -> Self {
-        Self { begins_descending, ..self }
-    }
-
-    /// Explains the title on hover.
-    pub fn term(self, term: Option<term::Term>) -> Self {
-        Self { term, ..self }
-    }
-}
-
-/// What a table is sorted by. With [`Column::by`] it also keeps the order of the rows.
-#[derive(Clone, Debug)]
-pub struct Sort<K> {
-    pub by: K,
-    pub descending: bool,
-    known: Option<(K, bool, usize, Option<Identity>)>,
-    rows: Arc<Vec<usize>>,
-}
-
-impl<K: Copy + PartialEq> Sort<K> {
-    pub fn new(by: K, descending: bool) -> Self {
-        Sort { by, descending, known: None, rows: Arc::default() }
-    }
-
-    fn toggle(&mut self, by: K, begins_descending: bool) {
-        self.descending = if self.by == by { !self.descending } else { begins_descending };
-        self.by = by;
-    }
-
-    /// The rows in order, where the column sorted by has a key. O(rows log rows) when something has changed.
-    fn rows<R>(&mut self, rows: usize, of: &Option<Identity>, columns: &[Column<'_, R, K>]) -> Option<Arc<Vec<usize>>> {
-        let key = columns.iter().find(|c| c.sorts == Some(self.by)).and_then(|c| c.key.as_ref())?;
-        let known = Some((self.by, self.descending, rows, of.clone()));
-        if self.known != known {
-            let mut keyed: Vec<(f64, usize)> = (0..rows).map(|i| (key(i), i)).collect();
-            keyed.sort_by(|a, b| if self.descending { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
-            self.rows = Arc::new(keyed.into_iter().map(|(_, i)| i).collect());
-            self.known = known;
-        }
-        Some(Arc::clone(&self.rows))
-    }
-}
+use column::places;
+pub use column::{Cell, Column, Sort, Width};
 
 /// What happened in a table during a frame. Rows are told by their index before sorting.
 #[derive(Clone, Default)]
@@ -303,7 +151,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         Self { lines: true, ..self }
     }
 
-    /// As high as its rows, inside something that scrolls.
+    /// As high as its rows, inside something that scrolls. Its titles are as high as a row, without a line.
     pub fn whole(self) -> Self {
         Self { is_whole: true, ..self }
     }
@@ -327,10 +175,11 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         let order = self.sort.as_mut().and_then(|sort| sort.rows(rows, &self.of, &self.columns));
         let item = |place: usize| order.as_ref().map_or(Some(place), |o| o.get(place).copied()).filter(|_| place < rows);
         let space = ui.available_rect_before_wrap();
-        let height = if self.is_whole { ROW + rows as f32 * self.row_height } else { space.height() };
+        let head = if self.is_whole { self.row_height } else { ROW };
+        let height = if self.is_whole { head + rows as f32 * self.row_height } else { space.height() };
         let (area, _) = ui.allocate_exact_size(vec2(space.width(), height), Sense::hover());
         let mut out = TableOutput { places: places(&self.columns, area.width(), self.gap, self.pads), ..TableOutput::default() };
-        let (header, body) = (area.lines(0.0, ROW), area.with_min_y(area.top() + ROW));
+        let (header, body) = (area.lines(0.0, head), area.with_min_y(area.top() + head));
         let heads = self.header(ui, id, header, &out.places);
         if heads.container_secondary_clicked() || heads.context_menu_opened() {
             heads.container_context_menu(|ui| {
@@ -377,10 +226,13 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         if !self.is_whole {
             kept.list.interact(ui, t, body, rows, self.row_height, &format!("Scroll {}", self.name));
         }
+        // A row does not lie under the scroll bar.
+        let has_bar = kept.list.scroll.handle(rows, seen, body.height()).is_some();
+        let right = body.right() - if has_bar { BAR } else { 0.0 };
         let painter = ui.painter().with_clip_rect(body.intersect(ui.clip_rect()));
         for (place, rect) in kept.list.visible(body, rows, self.row_height) {
             let Some((i, shown)) = item(place).and_then(|i| Some((i, row(i)?))) else { continue };
-            let rect = rect.with_max_x(body.right());
+            let rect = rect.with_max_x(right);
             let response = ui.interact(rect.intersect(body), id.with(i), Sense::CLICK);
             let is_selected = self.selected == Some(i);
             response.widget_info(|| WidgetInfo::selected(Role::Row, ui.is_enabled(), is_selected, row_name(i, &shown)));
@@ -435,9 +287,13 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
             }
         }
         if sorted {
-            ui.data_mut(|d| d.remove::<Kept>(id));
+            // From the top, also where the selected row is further down.
+            let kept = Kept { followed: self.selected, ..Kept::default() };
+            ui.data_mut(|d| d.insert_temp(id, kept));
         }
-        ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, Tokens::of(ui).line));
+        if !self.is_whole {
+            ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, Tokens::of(ui).line));
+        }
         child.allocate_rect(rect, Sense::hover())
     }
 
@@ -499,82 +355,4 @@ fn keys(ui: &Ui, table: &Response, at: Option<usize>, rows: usize, seen: usize) 
         (at, false) => at,
     };
     (to.filter(|_| rows > 0), presses(Key::Enter) > 0, presses(Key::Space) > 0)
-}
-
-/// The columns that fit, by their index, with their left and right edges from the table's left edge.
-fn places<R, K>(columns: &[Column<'_, R, K>], width: f32, gap: f32, (before, after): (f32, f32)) -> Vec<(usize, f32, f32)> {
-    let mut shown: Vec<usize> = (0..columns.len()).filter(|&i| width >= columns[i].from).collect();
-    let room = |shown: &[usize]| width - before - after - gap * shown.len().saturating_sub(1) as f32;
-    let least = |shown: &[usize]| shown.iter().map(|&i| columns[i].width.least()).sum::<f32>();
-    while least(&shown) > room(&shown)
-        && let Some(&first) = shown.iter().filter(|&&i| columns[i].goes < u8::MAX).min_by_key(|&&i| columns[i].goes)
-    {
-        shown.retain(|&i| i != first);
-    }
-    let (mut exact, mut shares) = (0.0, 0.0);
-    for &i in &shown {
-        match columns[i].width {
-            Width::Exact(w) => exact += w,
-            Width::Share(s, _) => shares += s,
-        }
-    }
-    let left = (room(&shown) - exact).max(0.0);
-    let mut x = before;
-    let place = |i: usize| {
-        let w = match columns[i].width {
-            Width::Exact(w) => w,
-            Width::Share(s, least) => (left * s / f32::max(shares, f32::MIN_POSITIVE)).max(least),
-        };
-        let place = (i, x, x + w);
-        x += w + gap;
-        place
-    };
-    shown.into_iter().map(place).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn figure(width: f32) -> Column<'static, (), usize> {
-        Column::figure("", width, |_, ()| {})
-    }
-
-    fn share(share: f32, least: f32) -> Column<'static, (), usize> {
-        Column::text("", Width::Share(share, least), |_, ()| {})
-    }
-
-    #[test]
-    fn shares_divide_what_is_left() {
-        let columns = [figure(100.0), share(1.0, 20.0), share(3.0, 20.0), figure(60.0)];
-        let p = places(&columns, 628.0, 12.0, (16.0, 16.0));
-        // The last ends a padding before the edge.
-        assert_eq!(p, [(0, 16.0, 116.0), (1, 128.0, 228.0), (2, 240.0, 540.0), (3, 552.0, 612.0)]);
-        let narrow = places(&columns, 100.0, 12.0, (16.0, 16.0));
-        assert!(narrow[1].2 - narrow[1].1 >= 20.0);
-    }
-
-    #[test]
-    fn columns_give_way_in_their_order() {
-        let columns = [figure(50.0), figure(50.0).goes(2), figure(50.0).goes(1), figure(50.0).from(500.0)];
-        let shown = |width| places(&columns, width, 10.0, (5.0, 5.0)).into_iter().map(|p| p.0).collect::<Vec<_>>();
-        assert_eq!(shown(500.0), [0, 1, 2, 3]);
-        assert_eq!(shown(180.0), [0, 1, 2]);
-        assert_eq!(shown(179.0), [0, 1]);
-        assert_eq!(shown(10.0), [0]);
-    }
-
-    #[test]
-    fn rows_follow_the_column_sorted_by() {
-        let values = [3.0, 9.0, 3.0, 1.0];
-        let columns = [figure(1.0).by(0, |i| values[i]), figure(1.0).sorts(1)];
-        let of = None;
-        let mut sort = Sort::new(0, true);
-        assert_eq!(*sort.rows(4, &of, &columns).unwrap(), [1, 0, 2, 3], "equal rows keep their order");
-        sort.toggle(0, true);
-        assert_eq!(*sort.rows(4, &of, &columns).unwrap(), [3, 0, 2, 1]);
-        assert_eq!(sort.rows(2, &of, &columns).unwrap().len(), 2);
-        sort.toggle(1, true);
-        assert!(sort.descending && sort.rows(4, &of, &columns).is_none(), "the view sorts this one");
-    }
 }

@@ -117,8 +117,12 @@ impl Canvas<'_> {
             Map::Addresses(_) => {
                 let ticks = byte_ticks(self.y.start, self.y.end, most_down(map.height()).min(8));
                 label::text(self.painter, pos2(right, map.top() + 7.0), Align2::RIGHT_CENTER, ticks.unit, Type::Mono, t.text3);
-                let range = Rangef::new(map.top() + 23.0, map.bottom());
-                ticks.paint_down(self.painter, t, &self.y, right, range, UnitAt::Nowhere);
+                for (value, text) in &ticks.ticks {
+                    let at = self.y.at(*value);
+                    if at > map.top() + 22.0 {
+                        label::text(self.painter, pos2(right, at), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
+                    }
+                }
             }
             Map::Sizes(sizes) => {
                 let classes = sizes.classes.len().max(1);

@@ -17,7 +17,7 @@ use vramscope::app::widgets::mesh::{self, Batch, PixelColumn};
 use vramscope::app::widgets::pane::{self, PaneHeader};
 use vramscope::app::widgets::row::{self, KeyValue, ListRow};
 use vramscope::app::widgets::sparkline::Sparkline;
-use vramscope::app::widgets::table::{Column, Table, Width};
+use vramscope::app::widgets::table::{Column, Sort, Table, Width};
 use vramscope::app::widgets::texture::PixelTexture;
 use vramscope::app::widgets::tooltip::Tip;
 use vramscope::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
@@ -207,28 +207,22 @@ fn middle(ui: &mut Ui, s: &mut State) {
     PaneHeader::new("Blockers").caption("33 live blocks touch a hole").show(ui, |ui| {
         button::selector_button(ui, "group", "none");
     });
-    let columns = [
-        Column::figure("#", 20.0),
-        Column::text("block", Width::Exact(100.0)),
-        Column::text("between", Width::Share(1.0, 60.0)),
-        Column::figure("strands", 80.0).sorts(),
-        Column::text("allocated at", Width::Exact(120.0)),
+    let mib = |row: usize| 64 - row * 7 % 60;
+    let columns: Vec<Column<'_, usize, ()>> = vec![
+        Column::figure("#", 20.0, |c, row: &usize| c.figure((row + 1).to_string(), t.text3)),
+        Column::text("block", Width::Exact(100.0), |c, row: &usize| {
+            _ = c.text(format!("0x7ef99340{row:04}"), Type::Mono, t.text1)
+        }),
+        Column::text("between", Width::Share(1.0, 60.0), |c, &row: &usize| {
+            c.bar(&Bar::new(100.0).part(mib(row) as f64, t.slot(0)).hatched(20.0).tick(90.0, t.red));
+        }),
+        Column::figure("strands", 80.0, |c, &row: &usize| c.figure(format!("{}\u{a0}MiB", mib(row)), t.text1)).sorts(()),
+        Column::text("allocated at", Width::Exact(120.0), |c, _: &usize| _ = c.text("workloads.py:79", Type::Mono, t.accent)),
     ];
     let rect = Rect::from_min_size(ui.cursor().min, vec2(ui.available_width(), 124.0));
     let mut table = ui.new_child(egui::UiBuilder::new().max_rect(rect));
-    Table::new("blockers", &columns).selected(Some(1)).sorted(3, true).show(
-        &mut table,
-        1000,
-        |row| format!("block {row}"),
-        |p, row, cells| {
-            let mib = 64 - row * 7 % 60;
-            label::text_in_right(p, cells[0].1, &(row + 1).to_string(), Type::Mono, t.text3);
-            label::text_in(p, cells[1].1, &format!("0x7ef99340{row:04}"), Type::Mono, t.text1);
-            Bar::new(100.0).part(mib as f64, t.slot(0)).hatched(20.0).tick(90.0, t.red).paint(p, t, cells[2].1);
-            label::text_in_right(p, cells[3].1, &format!("{mib}\u{a0}MiB"), Type::Mono, t.text1);
-            label::text_in(p, cells[4].1, "workloads.py:79", Type::Mono, t.accent);
-        },
-    );
+    let mut sort = Sort::new((), true);
+    Table::sorted("blockers", columns, &mut sort).selected(Some(1)).show(&mut table, 1000, Some, |row, _| format!("block {row}"));
     ui.advance_cursor_after_rect(rect);
     ui.add_space(12.0);
     pictures(ui, s);

@@ -23,6 +23,7 @@ mod ranks;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod state;
+mod table;
 mod timeline;
 mod tour;
 mod welcome;

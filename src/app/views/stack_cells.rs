@@ -4,6 +4,7 @@ use egui::{Painter, Rect};
 
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
+use crate::app::widgets::table::Cell;
 use vramscope_core::model::{FrameId, StackId, StackTable};
 use vramscope_core::tables::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
 
@@ -98,14 +99,14 @@ impl StackCells {
     }
 
     /// Paints where it allocates.
-    pub fn paint_first(&self, p: &Painter, t: &Tokens, rect: Rect) {
-        self.allocated_in.paint(p, t, rect, self.called_from.is_none());
+    pub fn paint_first(&self, c: &Cell<'_>) {
+        self.allocated_in.paint(c.p, c.t, c.rect, self.called_from.is_none());
     }
 
     /// Paints which line called that, where it is another.
-    pub fn paint_caller(&self, p: &Painter, t: &Tokens, rect: Rect) {
+    pub fn paint_caller(&self, c: &Cell<'_>) {
         if let Some(own) = &self.called_from {
-            own.paint(p, t, rect, true);
+            own.paint(c.p, c.t, c.rect, true);
         }
     }
 

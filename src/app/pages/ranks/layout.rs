@@ -4,7 +4,7 @@ use egui::{Rangef, Rect, Vec2, pos2, vec2};
 
 use vramscope_core::compare::ranks::{Overview, RankRow};
 
-/// A column of the ranks table.
+/// What the ranks table is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     Rank,
@@ -19,54 +19,6 @@ pub enum Column {
     Device,
     /// What is unusual about the rank.
     Remark,
-    /// The peak as a bar; not sortable.
-    Bar,
-}
-
-impl Column {
-    /// Every column from left to right, with its width in points (a minimum for file and bar) and its rank in the order in which
-    /// columns are dropped when space is short; 0 is never dropped.
-    const ALL: [(Column, f32, u8); 9] = [
-        (Column::Rank, 44.0, 0),
-        (Column::File, 96.0, 0),
-        (Column::Device, 44.0, 4),
-        (Column::Bar, 160.0, 5),
-        (Column::Peak, 84.0, 0),
-        (Column::PeakActive, 84.0, 1),
-        (Column::End, 84.0, 3),
-        (Column::EndActive, 84.0, 2),
-        (Column::Remark, 132.0, 0),
-    ];
-
-    /// The columns that fit a table of this width, with their widths.
-    pub fn fitting(width: f32, shown: Shown) -> Vec<(Column, f32)> {
-        let of = |&(column, points, gives_way): &(Column, f32, u8)| match column {
-            Column::Bar if !shown.bar => None,
-            Column::Remark if !shown.remarks => None,
-            // The end figures are dropped before a file name that tells rows apart gets too narrow.
-            Column::File => Some((column, shown.name.clamp(points, 220.0), gives_way)),
-            _ => Some((column, points, gives_way)),
-        };
-        let all: Vec<(Column, f32, u8)> = Self::ALL.iter().filter_map(of).collect();
-        let room = |most: u8| all.iter().filter(|c| c.2 <= most).map(|c| c.1 + 12.0).sum::<f32>() + 20.0;
-        let most = (0..=5).rev().find(|&most| room(most) <= width).unwrap_or(0);
-        all.into_iter().filter(|c| c.2 <= most).map(|(column, points, _)| (column, points)).collect()
-    }
-
-    /// Figures and remarks sort largest first, names in their natural order.
-    pub fn is_descending_first(self) -> bool {
-        !matches!(self, Column::Rank | Column::File | Column::Device)
-    }
-}
-
-/// Contents of the table that decide which columns are useful.
-#[derive(Clone, Copy, Debug)]
-pub struct Shown {
-    pub bar: bool,
-    /// At least one row has a remark.
-    pub remarks: bool,
-    /// Width of the longest file name in points.
-    pub name: f32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +67,7 @@ pub fn order(rows: &[RankRow], overview: &Overview, listed: Listed, (column, des
             Column::Rank => std::cmp::Ordering::Equal,
             Column::File => x.file.cmp(&y.file),
             Column::Device => x.device.cmp(&y.device),
-            Column::Peak | Column::Bar => x.peak_reserved.cmp(&y.peak_reserved),
+            Column::Peak => x.peak_reserved.cmp(&y.peak_reserved),
             Column::PeakActive => x.peak_active.cmp(&y.peak_active),
             Column::End => x.end_reserved.cmp(&y.end_reserved),
             Column::EndActive => x.end_active.cmp(&y.end_active),
@@ -246,24 +198,6 @@ mod tests {
         }
         assert_eq!(large_grid(vec2(1570.0, 700.0), 2).0, 2);
         assert_eq!(large_grid(vec2(1570.0, 560.0), 8).0, 4, "two whole lines");
-    }
-
-    #[test]
-    fn columns_give_way_and_the_answer_stays() {
-        let shown = |bar| Shown { bar, remarks: true, name: 90.0 };
-        let names = |width, bar| Column::fitting(width, shown(bar)).into_iter().map(|c| c.0).collect::<Vec<_>>();
-        assert_eq!(names(1500.0, true).len(), 9);
-        assert!(!names(700.0, false).contains(&Column::Bar));
-        assert_eq!(names(300.0, true), [Column::Rank, Column::File, Column::Peak, Column::Remark]);
-        for width in [420.0, 560.0, 700.0, 900.0, 1500.0] {
-            let fitting = Column::fitting(width, shown(false));
-            let used: f32 = fitting.iter().map(|c| c.1 + 12.0).sum::<f32>() + 20.0;
-            assert!(used <= width || fitting.len() == 4, "{width}");
-        }
-        let long = Shown { bar: false, remarks: false, name: 180.0 };
-        assert!(Column::fitting(640.0, long).iter().all(|c| c.0 != Column::Remark), "no empty column");
-        assert!(Column::fitting(640.0, long).contains(&(Column::File, 180.0)), "a name has the room it needs");
-        assert!(Column::fitting(300.0, Shown { name: 900.0, ..long }).contains(&(Column::File, 220.0)));
     }
 
     #[test]

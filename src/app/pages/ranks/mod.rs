@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel, sync_channel};
 
+use crate::app::widgets::table::Sort;
 pub use layout::{Column, Listed};
 pub(in crate::app) use page::page_ui;
 
@@ -47,10 +48,8 @@ pub struct Ranks {
     pub answered: usize,
     /// The rows chosen as A and B, by file and device index, which stay valid while rows arrive.
     pub chosen: [Option<(PathBuf, usize)>; 2],
-    pub sort: (Column, bool),
+    pub sort: Sort<Column>,
     pub listed: Listed,
-    /// The row that should get the keyboard focus, until it has it.
-    focus: Option<usize>,
     /// The row whose curve is scrolled into view in the next frame.
     reveal: Option<usize>,
     /// Indices into the shown job's rows, in display order.
@@ -106,9 +105,8 @@ impl Ranks {
             files: Vec::new(),
             answered: 0,
             chosen: [None, None],
-            sort: (Column::Rank, false),
+            sort: Sort::new(Column::Rank, false),
             listed: Listed::All,
-            focus: None,
             reveal: None,
             order: Vec::new(),
             folder: Some(listed),
@@ -249,10 +247,8 @@ impl Ranks {
         self.folder.is_none() && self.answered >= self.files.len()
     }
 
-    /// Sorts by a column, or reverses the order when it is the present one.
-    pub fn sort_by(&mut self, column: Column) {
-        let descending = if self.sort.0 == column { !self.sort.1 } else { column.is_descending_first() };
-        self.sort = (column, descending);
+    pub fn sort(&mut self, sort: Sort<Column>) {
+        self.sort = sort;
         self.arrange();
     }
 
@@ -266,7 +262,7 @@ impl Ranks {
         if Listed::choices(self.rows().len(), self.overview()).iter().all(|(choice, _)| *choice != self.listed) {
             self.listed = Listed::All;
         }
-        self.order = layout::order(self.rows(), self.overview(), self.listed, self.sort);
+        self.order = layout::order(self.rows(), self.overview(), self.listed, (self.sort.by, self.sort.descending));
     }
 
     /// Chooses a row: the first becomes A, the second B, and further ones replace B. Choosing a chosen row unchooses it.
@@ -349,7 +345,7 @@ mod tests {
         page.choose(3);
         let chosen = [2, 3].map(|at| page.chosen_as(&page.rows()[at]));
         assert_eq!(chosen, [Some(1), Some(0)], "one that was let go leaves its letter");
-        page.sort_by(Column::Peak);
+        page.sort(Sort::new(Column::Peak, true));
         let peaks: Vec<u64> = page.order.iter().map(|&i| page.rows()[i].peak_reserved).collect();
         assert!(peaks.is_sorted_by(|a, b| a >= b));
     }

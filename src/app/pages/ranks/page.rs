@@ -8,7 +8,7 @@ use egui::{
     vec2,
 };
 
-use super::layout::{Column as Sort, FEW, GAP, Listed, bar_at, grid, large_grid};
+use super::layout::{Column, FEW, GAP, Listed, bar_at, grid, large_grid};
 use super::overlay::overlay;
 use super::rows::{HEADER, ROW, table};
 use super::{Ranks, pictures};
@@ -21,6 +21,7 @@ use crate::app::widgets::label;
 use crate::app::widgets::legend::{LegendEntry, legend_row};
 use crate::app::widgets::pane::{progress_line, rule};
 use crate::app::widgets::row::{self, definition};
+use crate::app::widgets::table::Sort;
 use vramscope_core::compare::ranks::{Division, beside};
 use vramscope_core::units::{Bytes, count, counted};
 
@@ -29,12 +30,9 @@ use vramscope_core::units::{Bytes, count, counted};
 pub(super) struct Wish {
     pub choose: Option<usize>,
     pub open: Option<usize>,
-    pub sort: Option<Sort>,
+    pub sort: Option<Sort<Column>>,
     pub job: Option<usize>,
     pub listed: Option<Listed>,
-    /// The row that the keyboard moves to, and the row that has the focus.
-    pub focus: Option<usize>,
-    pub focused: Option<usize>,
     /// The row whose curve was clicked.
     pub reveal: Option<usize>,
 }
@@ -61,8 +59,8 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
     if let Some(listed) = wish.listed {
         page.list(listed);
     }
-    if let Some(column) = wish.sort {
-        page.sort_by(column);
+    if let Some(sort) = wish.sort {
+        page.sort(sort);
     }
     page.reveal = None;
     if let Some(row) = wish.choose {
@@ -71,7 +69,6 @@ pub fn page_ui(page: &mut Ranks, ui: &mut Ui, t: &Tokens, actions: &Actions) {
         // The overlay of chosen curves takes the lower part, so scroll the clicked curve back into view.
         page.reveal = wish.reveal.filter(|_| had_room);
     }
-    page.focus = wish.focus.or(page.focus.filter(|_| wish.focused != page.focus));
     if let Some(row) = wish.open.and_then(|i| page.rows().get(i)) {
         actions.send(Action::Open(vec![row.path.clone()]));
     }

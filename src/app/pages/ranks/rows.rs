@@ -2,13 +2,13 @@
 
 use egui::Ui;
 
-use super::layout::{Column as Sort, Shown};
+use super::layout::Column as By;
 use super::page::{Wish, describe};
 use super::{Ranks, pictures};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::label;
-use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::table::{Cell, Column, Table, Width};
 use vramscope_core::units::Bytes;
 
 /// Height of the header.
@@ -18,89 +18,79 @@ pub const ROW: f32 = 26.0;
 
 /// Shows the table in the available space. `with_bars` adds bars, for pages without a bar chart.
 pub fn table(page: &Ranks, ui: &mut Ui, t: &Tokens, top: u64, with_bars: bool, wish: &mut Wish) {
-    let longest = (0..page.rows().len()).map(|i| file_of(page, i)).max_by_key(|name| name.chars().count()).unwrap_or_default();
-    let shown = Shown {
-        bar: with_bars,
-        remarks: (0..page.rows().len()).any(|i| !remark(page, i, t).0.is_empty()),
-        name: label::width(ui.painter(), &longest, Type::Body).ceil() + 2.0,
+    let rows = || 0..page.rows().len();
+    let longest = rows().map(|i| file_of(page, i)).max_by_key(|name| name.chars().count()).unwrap_or_default();
+    // A file name that tells rows apart keeps its room before figures do.
+    let name = (label::width(ui.painter(), &longest, Type::Body).ceil() + 2.0).clamp(96.0, 220.0);
+    let of = |i: usize| &page.rows()[i];
+    let bytes = |c: &Cell<'_>, i: usize, n: u64, ink| {
+        if !of(i).is_pending {
+            c.figure(Bytes(n).to_string(), ink);
+        }
     };
-    let fitting = Sort::fitting(ui.available_width(), shown);
-    let columns: Vec<Column<'_>> = fitting
-        .iter()
-        .map(|&(column, points)| match column {
-            // For single recordings this column only shows A and B.
-            Sort::Rank if !page.are_ranks() => Column::text("", Width::Exact(points.min(16.0))),
-            Sort::Rank => Column::text("rank", Width::Exact(points)).sorts(),
-            Sort::File => Column::text("file", Width::Share(1.0, points)).sorts(),
-            Sort::Device => Column::figure("device", points).sorts(),
-            Sort::Bar => Column::text("", Width::Share(3.0, points)),
-            Sort::Peak => Column::figure("peak reserved", points).sorts(),
-            Sort::PeakActive => Column::figure("peak active", points).sorts(),
-            Sort::End => Column::figure("end reserved", points).sorts(),
-            Sort::EndActive => Column::figure("end active", points).sorts(),
-            Sort::Remark => Column::text("remark", Width::Exact(points)).sorts(),
-        })
-        .collect();
-    let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(&raw const page.rows()[i], a)));
-    let mut table =
-        Table::new("ranks", &columns).row_height(if with_bars { ROW } else { 22.0 }).selected(selected).keys(page.focus);
-    let is_shown = |column: Sort| column == page.sort.0 && (column != Sort::Rank || page.are_ranks());
-    if let Some(at) = fitting.iter().position(|c| is_shown(c.0)) {
-        table = table.sorted(at, page.sort.1);
-    }
-    let name = |row: usize| describe(page, page.order[row]);
-    let out = table.show(ui, page.order.len(), name, |p, row, cells| {
-        let i = page.order[row];
-        let r = &page.rows()[i];
-        for &(at, cell) in cells {
-            let column = fitting[at].0;
-            let bytes = |n: u64, ink| {
-                if !r.is_pending {
-                    label::figure(p, cell, &Bytes(n).to_string(), ink);
-                }
-            };
-            match column {
-                Sort::Rank => {
-                    let letter = page.chosen_as(r).map_or("", |slot| if slot == 0 { "A " } else { "B " });
-                    let rank = match r.rank {
-                        _ if !page.are_ranks() => String::new(),
-                        Some(rank) => rank.to_string(),
-                        None => "?".to_owned(),
-                    };
-                    let ink = if letter.is_empty() { t.text1 } else { t.accent };
-                    label::text_in(p, cell, &format!("{letter}{rank}"), Type::Mono, ink);
-                }
-                // A file with two devices has two rows.
-                Sort::File => _ = label::text_in(p, cell, &file_of(page, i), Type::Body, t.text2),
-                Sort::Device if r.is_pending => {}
-                Sort::Device => _ = label::text_in_right(p, cell, &r.device.to_string(), Type::Mono, t.text2),
-                Sort::Bar if r.is_pending => {}
-                Sort::Bar => {
-                    let active = r.peak_active.min(r.peak_reserved);
-                    let mut bar = Bar::new(top as f64)
-                        .part(active as f64, pictures::ink(page, t, i))
-                        .hatched((r.peak_reserved - active) as f64);
-                    if let Some(median) = page.median_shown() {
-                        bar = bar.tick(median as f64, t.text2);
-                    }
-                    bar.paint(p, t, cell);
-                }
-                Sort::Peak => bytes(r.peak_reserved, t.text1),
-                Sort::PeakActive => bytes(r.peak_active, t.text2),
-                Sort::End => bytes(r.end_reserved, t.text2),
-                Sort::EndActive => bytes(r.end_active, t.text2),
-                Sort::Remark => {
-                    let (words, ink) = remark(page, i, t);
-                    label::text_in(p, cell, &words, Type::Caption, ink);
-                }
-            }
+    let rank = |c: &Cell<'_>, &i: &usize| {
+        let letter = page.chosen_as(of(i)).map_or("", |slot| if slot == 0 { "A " } else { "B " });
+        let rank = match of(i).rank {
+            _ if !page.are_ranks() => String::new(),
+            Some(rank) => rank.to_string(),
+            None => "?".to_owned(),
+        };
+        c.text(format!("{letter}{rank}"), Type::Mono, if letter.is_empty() { t.text1 } else { t.accent });
+    };
+    let mut columns: Vec<Column<'_, usize, By>> = vec![match page.are_ranks() {
+        true => Column::text("rank", Width::Exact(44.0), rank).sorts(By::Rank),
+        // For single recordings this column only shows A and B.
+        false => Column::text("", Width::Exact(16.0), rank),
+    }];
+    // A file with two devices has two rows.
+    let file = Column::text("file", Width::Share(1.0, name), |c, &i: &usize| _ = c.text(file_of(page, i), Type::Body, t.text2));
+    columns.push(file.sorts(By::File));
+    let device = Column::figure("device", 44.0, |c, &i: &usize| {
+        if !of(i).is_pending {
+            c.figure(of(i).device.to_string(), t.text2);
         }
     });
+    columns.push(device.sorts(By::Device).descends(false).goes(2));
+    if with_bars {
+        let bar = |c: &Cell<'_>, &i: &usize| {
+            let r = of(i);
+            let active = r.peak_active.min(r.peak_reserved);
+            let bar = Bar::new(top as f64).part(active as f64, pictures::ink(page, t, i));
+            let bar = bar.hatched((r.peak_reserved - active) as f64);
+            if !r.is_pending {
+                c.bar(&page.median_shown().map_or(bar.clone(), |median| bar.tick(median as f64, t.text2)));
+            }
+        };
+        columns.push(Column::text("", Width::Share(3.0, 160.0), bar).goes(1));
+    }
+    columns.extend([
+        Column::figure("peak reserved", 84.0, |c, &i: &usize| bytes(c, i, of(i).peak_reserved, t.text1)).sorts(By::Peak),
+        Column::figure("peak active", 84.0, |c, &i: &usize| bytes(c, i, of(i).peak_active, t.text2))
+            .sorts(By::PeakActive)
+            .goes(5),
+        Column::figure("end reserved", 84.0, |c, &i: &usize| bytes(c, i, of(i).end_reserved, t.text2)).sorts(By::End).goes(3),
+        Column::figure("end active", 84.0, |c, &i: &usize| bytes(c, i, of(i).end_active, t.text2)).sorts(By::EndActive).goes(4),
+    ]);
+    if rows().any(|i| !remark(page, i, t).0.is_empty()) {
+        let column = Column::text("remark", Width::Exact(132.0), |c, &i: &usize| {
+            let (words, ink) = remark(page, i, t);
+            c.text(words, Type::Caption, ink);
+        });
+        columns.push(column.sorts(By::Remark).descends(true));
+    }
+    let selected = page.chosen_row(0).and_then(|a| page.order.iter().position(|&i| std::ptr::eq(of(i), a)));
+    let mut sort = page.sort.clone();
+    let table = Table::sorted("ranks", columns, &mut sort).selected(selected);
+    let out = table.row_height(if with_bars { ROW } else { 22.0 }).show(
+        ui,
+        page.order.len(),
+        |row| page.order.get(row).copied(),
+        |_, &i| describe(page, i),
+    );
     let position = |row: usize| page.order.get(row).copied();
-    wish.sort = out.sort.and_then(|at| fitting.get(at)).map(|c| c.0);
-    wish.choose = out.clicked.and_then(position);
+    wish.sort = Some(sort).filter(|sort| (sort.by, sort.descending) != (page.sort.by, page.sort.descending));
+    wish.choose = out.clicked.or(out.entered).and_then(position);
     wish.open = out.double_clicked.and_then(position);
-    (wish.focus, wish.focused) = (out.moved, out.focused);
 }
 
 /// The file name of a row, or the row's name for single recordings.

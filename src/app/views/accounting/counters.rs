@@ -3,16 +3,15 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Rect, Role, Sense, Ui, WidgetInfo, vec2};
+use egui::{Color32, Ui};
 
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::Type;
-use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;
-use crate::app::widgets::cut::Cut;
+use crate::app::widgets::label;
 use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::{label, row};
+use crate::app::widgets::table::{Column, Table, Width};
 use vramscope_core::diagnose::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use vramscope_core::diagnose::stats_check::{StatCheck, StatsVerdict, judge_stats};
 use vramscope_core::model::{MemoryStats, StatsKind};
@@ -25,7 +24,7 @@ pub(super) struct Counters {
 }
 
 /// A column of figures.
-const COLUMN: f32 = 96.0;
+const COLUMN: f32 = 84.0;
 
 impl Counters {
     /// Draws them; a hint when none were added.
@@ -55,7 +54,7 @@ impl Counters {
                 label::paragraph(ui, &format!("{sentence}."), Type::Body, ink);
             });
             ui.add_space(6.0);
-            table(ui, cx, stats, Some(&verdict.checks));
+            table(ui, cx, name, stats, Some(&verdict.checks));
         }
     }
 }
@@ -70,14 +69,18 @@ pub(super) fn alone(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &Memor
         });
         ui.add_space(6.0);
     }
-    table(ui, cx, stats, None);
+    table(ui, cx, name, stats, None);
 }
 
-/// A figure of the table: what PyTorch counted, and the snapshot's where it can tell.
-struct Figure<'a> {
-    counted: Option<u64>,
-    is_rounded: bool,
-    check: Option<&'a StatCheck>,
+/// A row of the table: a counter in some columns, or what it differs in.
+#[derive(Default)]
+struct Line {
+    name: String,
+    /// Text and ink of each column.
+    figures: Vec<(String, Color32)>,
+    /// What is said under the pointer.
+    notes: Vec<String>,
+    differs: bool,
 }
 
 fn text_of(key: &str, value: u64) -> String {
@@ -88,7 +91,8 @@ fn text_of(key: &str, value: u64) -> String {
 }
 
 /// The figures by group and pool; `checks` are the snapshot's, where there is one.
-fn table(ui: &mut Ui, cx: &ViewContext<'_>, stats: &MemoryStats, checks: Option<&[StatCheck]>) {
+fn table(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStats, checks: Option<&[StatCheck]>) {
+    let t = cx.tokens;
     let is_host = stats.kind == StatsKind::Host;
     let columns: &[(&str, &str)] = if is_host {
         &[("current", "current"), ("peak", "peak")]
@@ -100,100 +104,83 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, stats: &MemoryStats, checks: Option<
             ("peak", "all.peak"),
         ]
     };
-    // What has no room goes, the pools first.
-    let room = ((ui.available_width() - 2.0 * PAD_PANE - 120.0) / COLUMN).max(1.0) as usize;
-    let columns: Vec<&(&str, &str)> = match room {
-        1 => columns.iter().take(1).collect(),
-        2 | 3 => columns.iter().filter(|c| !c.0.ends_with("pool")).collect(),
-        _ => columns.iter().collect(),
+    let mut lines = Vec::new();
+    // A counter under each of its keys, and below it what the snapshot has otherwise.
+    let mut add = |name: &str, keys: Vec<String>, is_checked: bool| {
+        let mut line = Line { name: name.to_owned(), ..Line::default() };
+        let mut differ = Vec::new();
+        for key in keys {
+            let counted = stats.get(&key);
+            let check = checks.filter(|_| is_checked).unwrap_or_default().iter().find(|c| c.key == key);
+            let value = counted.map_or_else(|| "not counted".to_owned(), |c| text_of(&key, c.value));
+            let found = check.map(|c| (c.agrees, text_of(&key, c.found)));
+            let ink = match (counted, &found) {
+                (None, _) => t.text3,
+                (_, Some((false, _))) => t.amber,
+                (_, None) if checks.is_some() => t.text2,
+                _ => t.text1,
+            };
+            let rounded = if counted.is_some_and(|c| c.slack > 0) { ", rounded down to its unit" } else { "" };
+            line.notes.push(match &found {
+                Some((true, found)) => format!("{key}: {value}{rounded}; the snapshot gives {found}, which agrees"),
+                Some((false, found)) => format!("{key}: {value}{rounded}; the snapshot gives {found}"),
+                None if checks.is_some() => format!("{key}: {value}{rounded}; a snapshot cannot tell"),
+                None => format!("{key}: {value}{rounded}"),
+            });
+            if let (Some(_), Some((false, found))) = (counted, found) {
+                let name = format!("{key}: PyTorch {value}, the snapshot {found}");
+                differ.push(Line { name, differs: true, ..Line::default() });
+            }
+            line.figures.push((value, ink));
+        }
+        lines.push(line);
+        lines.append(&mut differ);
     };
-    header(ui, cx, &columns);
     let groups: &[(&str, &str)] = if is_host { &HOST_GROUPS } else { &GROUPS };
     for (group, name) in groups {
-        let figures: Vec<(String, Figure<'_>)> = columns
-            .iter()
-            .map(|(_, suffix)| {
-                let key = format!("{group}.{suffix}");
-                let counter = stats.get(&key);
-                let check = checks.unwrap_or_default().iter().find(|c| c.key == key);
-                let figure =
-                    Figure { counted: counter.map(|c| c.value), is_rounded: counter.is_some_and(|c| c.slack > 0), check };
-                (key, figure)
-            })
-            .collect();
-        if figures.iter().any(|(_, f)| f.counted.is_some()) {
-            row(ui, cx, name, columns.len(), &figures, checks.is_some());
+        let keys: Vec<String> = columns.iter().map(|(_, suffix)| format!("{group}.{suffix}")).collect();
+        if keys.iter().any(|key| stats.get(key).is_some()) {
+            add(name, keys, true);
         }
     }
     for pool in stats.private_pools() {
-        let group = format!("reserved_bytes_by_private_pools.{pool}");
-        let figures: Vec<(String, Figure<'_>)> = columns
-            .iter()
-            .map(|(_, suffix)| {
-                let key = format!("{group}.{suffix}");
-                (key.clone(), Figure { counted: stats.get(&key).map(|c| c.value), is_rounded: false, check: None })
-            })
-            .collect();
-        let name = format!("reserved by private pool ({})", pool.replace('_', ", "));
-        row(ui, cx, &name, columns.len(), &figures, checks.is_some());
+        let keys = columns.iter().map(|(_, suffix)| format!("reserved_bytes_by_private_pools.{pool}.{suffix}")).collect();
+        add(&format!("reserved by private pool ({})", pool.replace('_', ", ")), keys, false);
     }
     for (key, name) in SCALARS {
-        if let Some(counter) = stats.get(key) {
-            let figure = Figure { counted: Some(counter.value), is_rounded: false, check: None };
-            row(ui, cx, name, columns.len(), &[(key.to_owned(), figure)], checks.is_some());
+        if stats.get(key).is_some() {
+            add(name, vec![key.to_owned()], false);
+        }
+    }
+    let names = Column::text("", Width::Share(1.0, 120.0), |c, line: &&Line| match line.differs {
+        true => {
+            _ = label::text_in(c.p, c.from(c.rect.left() + 12.0).rect.with_max_x(f32::MAX), &line.name, Type::Caption, t.amber)
+        }
+        false => _ = c.text(&line.name, Type::Body, t.text2),
+    });
+    // What has no room goes, the pools first.
+    let figures = columns.iter().enumerate().map(|(i, (title, _))| {
+        let column = Column::figure(*title, COLUMN, move |c, line: &&Line| {
+            if let Some((text, ink)) = line.figures.get(i) {
+                c.figure(text, *ink);
+            }
+        });
+        match *title {
+            "current" => column,
+            "peak" => column.goes(2),
+            _ => column.goes(1),
+        }
+    });
+    let table = Table::plain(name, std::iter::once(names).chain(figures).collect()).captions().row_height(20.0).whole();
+    let spoken = |_, line: &Line| {
+        let values: Vec<&str> = line.figures.iter().map(|f| f.0.as_str()).collect();
+        if values.is_empty() { line.name.clone() } else { format!("{}: {}", line.name, values.join(", ")) }
+    };
+    let out = table.show(ui, lines.len(), |i| lines.get(i), |i, line| spoken(i, line));
+    for (i, response) in out.seen {
+        if !lines[i].notes.is_empty() {
+            response.on_hover_text(lines[i].notes.join("\n"));
         }
     }
     ui.add_space(6.0);
-}
-
-fn header(ui: &mut Ui, cx: &ViewContext<'_>, columns: &[&(&str, &str)]) {
-    let rect = row::line(ui, 20.0);
-    for (i, (name, _)) in columns.iter().enumerate() {
-        let at = rect.middle(right_edge(rect, columns.len(), i));
-        label::text(ui.painter(), at, Align2::RIGHT_CENTER, name, Type::Caption, cx.tokens.text3);
-    }
-}
-
-fn right_edge(rect: Rect, columns: usize, i: usize) -> f32 {
-    rect.right() - PAD_PANE - COLUMN * (columns - 1 - i) as f32
-}
-
-fn row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, columns: usize, figures: &[(String, Figure<'_>)], has_snapshot: bool) {
-    let t = cx.tokens;
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-    let values: Vec<String> =
-        figures.iter().map(|(key, f)| f.counted.map_or_else(|| "not counted".to_owned(), |v| text_of(key, v))).collect();
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}: {}", values.join(", "))));
-    let left = rect.left() + PAD_PANE;
-    let first = right_edge(rect, columns, 0) - COLUMN + 8.0;
-    let area = rect.across(left, first.max(left + 40.0));
-    label::text_in(ui.painter(), area, name, Type::Body, t.text2);
-    let mut notes = Vec::new();
-    for (i, ((key, figure), value)) in figures.iter().zip(&values).enumerate() {
-        let differs = figure.check.is_some_and(|c| !c.agrees);
-        let ink = match (figure.counted, differs, figure.check) {
-            (None, ..) => t.text3,
-            (_, true, _) => t.amber,
-            (_, _, Some(_)) => t.text1,
-            _ if !has_snapshot => t.text1,
-            _ => t.text2,
-        };
-        let at = rect.middle(right_edge(rect, columns, i));
-        label::text(ui.painter(), at, Align2::RIGHT_CENTER, value, Type::Mono, ink);
-        let rounded = if figure.is_rounded { ", rounded down to its unit" } else { "" };
-        notes.push(match figure.check {
-            Some(c) if c.agrees => format!("{key}: {value}{rounded}; the snapshot gives {}, which agrees", text_of(key, c.found)),
-            Some(c) => format!("{key}: {value}{rounded}; the snapshot gives {}", text_of(key, c.found)),
-            None if has_snapshot => format!("{key}: {value}{rounded}; a snapshot cannot tell"),
-            None => format!("{key}: {value}{rounded}"),
-        });
-    }
-    response.on_hover_text(notes.join("\n"));
-    for (key, figure) in figures.iter().filter(|(_, f)| f.check.is_some_and(|c| !c.agrees)) {
-        let (Some(check), Some(counted)) = (figure.check, figure.counted) else { continue };
-        let rect = row::line(ui, 18.0);
-        let text = format!("{key}: PyTorch {}, the snapshot {}", text_of(key, counted), text_of(key, check.found));
-        let area = rect.across(left + 12.0, rect.right() - PAD_PANE);
-        label::text_in(ui.painter(), area, &text, Type::Caption, t.amber);
-    }
 }

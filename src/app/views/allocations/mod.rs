@@ -1,8 +1,9 @@
 //! Allocations: one row an allocation, those that a query holds for, sorted; what the query holds for lights up everywhere.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use egui::{Key, Modifiers, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::query_field::QueryField;
 use super::query_help::QueryWords;
@@ -14,22 +15,20 @@ use crate::app::state::command::Command;
 use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
-use crate::app::widgets::button::focus_ring;
-use crate::app::widgets::cut::Cut;
+use crate::app::widgets::button::menu_entry;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
-use crate::app::widgets::rows::{BAR, RowList};
-use crate::app::widgets::table::{Head, cell, head_line};
+use crate::app::widgets::rows::BAR;
+use crate::app::widgets::table::{Sort, Table};
 use vramscope_core::anatomy::steps::Steps;
 use vramscope_core::query::ordering::Order;
 use vramscope_core::query::{Asked, Scope, of_text};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, count};
 
-mod layout;
-mod row;
+mod columns;
 
-use layout::{Column, Known};
+use columns::{Line, columns};
 
 /// The query's field: its name, its hint, and how it is cleared.
 const ASKED: (&str, &str, &str) = ("Query allocations", "size>1MiB stack~attention live@peak", "Clear the query");
@@ -46,9 +45,8 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(Allocations::default()),
 };
 
-/// Height of a row, of the header of the columns, of the line of figures.
+/// Height of a row, and of the line of figures.
 const ROW: f32 = 20.0;
-const HEADER: f32 = 24.0;
 const SUMMARY: f32 = 24.0;
 
 /// What the order of the rows depends on.
@@ -66,20 +64,17 @@ struct Allocations {
     seen_query: Option<String>,
     /// The query this view asked for last: what is typed without the term that cannot be read.
     sent: Option<String>,
-    order: Order,
-    descending: bool,
+    sort: Sort<Order>,
     sorted: Derived<SortKey, Vec<u32>>,
     steps: Derived<(), Steps>,
     words: QueryWords,
     /// How many tenants the addresses of the visible rows had before.
-    generations: Derived<(Identity, usize, usize), Vec<u32>>,
-    list: RowList,
-    /// The row with the keyboard focus, by its place in the list.
-    at: Option<usize>,
+    generations: Derived<(Identity, Range<usize>), Vec<u32>>,
+    /// Those rows, when they were last drawn.
+    seen: Range<usize>,
     /// The selection the rows were last scrolled to.
     followed: Option<LifetimeId>,
     is_hovering: bool,
-    menu: Option<LifetimeId>,
 }
 
 impl Default for Allocations {
@@ -88,17 +83,14 @@ impl Default for Allocations {
             field: QueryField::default(),
             seen_query: None,
             sent: None,
-            order: Order::Size,
-            descending: true,
+            sort: Sort::new(Order::Size, true),
             sorted: Derived::default(),
             steps: Derived::default(),
             words: QueryWords::default(),
             generations: Derived::default(),
-            list: RowList::default(),
-            at: None,
+            seen: 0..0,
             followed: None,
             is_hovering: false,
-            menu: None,
         }
     }
 }
@@ -155,15 +147,15 @@ impl Allocations {
             progress_line(ui, whole, None);
             return None;
         }
-        let by_role = self.order == Order::Role;
+        let (by, descending) = (self.sort.by, self.sort.descending);
+        let by_role = by == Order::Role;
         let key = SortKey {
             matching: cx.matching.map(Identity::of),
             roles: cx.roles.filter(|_| by_role).map(Identity::of),
-            order: self.order,
-            descending: self.descending,
+            order: by,
+            descending,
         };
         let (data, matching, roles) = (Arc::clone(cx.data), cx.matching.cloned(), cx.roles.cloned());
-        let (by, descending) = (self.order, self.descending);
         let shown = self.sorted.get(cx.jobs, "sort allocations", &key, move |progress| {
             let all = || (0..data.tables.lifetimes.len() as u32).collect();
             let rows = matching.as_ref().map_or_else(all, |m| m.rows().to_vec());
@@ -248,204 +240,119 @@ impl Allocations {
     }
 
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rows: &Arc<Vec<u32>>) {
-        let device = cx.data.device();
-        let area = ui.available_rect_before_wrap();
+        let t = cx.tokens;
+        let (device, lifetimes) = (cx.data.device(), &cx.data.tables.lifetimes);
         let data = Arc::clone(cx.data);
         let steps = self.steps.get(cx.jobs, "steps", &(), move |_| Some(data.steps().clone()));
         let steps = steps.value.filter(|s| !s.is_empty());
-        let known = Known {
-            times: device.events.has_time,
-            steps: steps.is_some(),
-            streams: device.streams.len() > 1,
-            addresses: device.can_show.addresses.is_known(),
-            events: device.events.len(),
-        };
-        let columns = layout::columns(area.width() - BAR, known);
-        let header = area.lines(0.0, HEADER);
-        self.header(ui, header, &columns);
-        let body = area.with_min_y(header.bottom());
-        if !body.is_positive() {
-            return;
-        }
-        let table = ui.interact(body, ui.scope_id().with("allocations table"), Sense::click());
-        table.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("Allocations, {}", count(rows.len() as u64))));
         if rows.is_empty() {
             let why = cx.shared.query.as_ref().map(|asked| self.words.why_none(cx, &asked.query, Asked::Allocations));
-            let mut child = ui.new_child(egui::UiBuilder::new().id_salt("none").max_rect(body));
-            empty_state(&mut child, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
+            empty_state(ui, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
             return;
         }
-        let seen = f64::from(body.height() / ROW);
-        self.keys(ui, cx, rows, seen, &table);
-        self.follow(cx, rows, seen);
-        self.list.interact(ui, cx.tokens, body, rows.len(), ROW, "Scroll allocations");
-        let visible: Vec<(usize, Rect)> = self.list.visible(body, rows.len(), ROW).collect();
-        let generations = self.generations(cx, rows, &visible);
-        let mut hovered = None;
-        for (i, &(place, rect)) in visible.iter().enumerate() {
-            let Some(&row) = rows.get(place) else { break };
-            let id = LifetimeId(row);
-            let Some(life) = cx.data.tables.lifetimes.get(device, id) else { continue };
-            let response = ui.interact(rect.intersect(body), ui.scope_id().with(("allocation", row)), Sense::click());
-            let name = format!("Allocation {row}: {}", Bytes(life.requested));
-            response.widget_info(|| WidgetInfo::labeled(Role::Row, true, &name));
-            let cells = row::Cells {
-                life: &life,
-                generation: generations.as_ref().and_then(|g| g.get(i)).copied(),
-                step: steps.as_ref().and_then(|s| s.of(life.born)),
-                is_selected: cx.shared.selected() == Some(Item::Lifetime(id)),
-                is_hovered: response.hovered() || cx.shared.hovered == Some(Item::Lifetime(id)),
-            };
-            cells.paint(&ui.painter().with_clip_rect(body), cx, rect, &columns);
-            if response.hovered() {
-                hovered = Some(id);
-            }
-            if response.clicked() || response.double_clicked() || response.secondary_clicked() {
-                self.at = Some(place);
-                self.followed = Some(id);
-                ui.memory_mut(|m| m.request_focus(table.id));
-                cx.actions.send(Action::Select(Some(Item::Lifetime(id))));
-                if response.double_clicked() {
-                    go_to_birth(cx, id);
-                }
-                if response.secondary_clicked() {
-                    self.menu = Some(id);
-                }
-            }
-            if self.menu == Some(id) {
-                self.context_menu(cx, &response, id);
-            }
-        }
-        focus_ring(ui, &table, 0);
-        cx.hover(&mut self.is_hovering, hovered.map(Item::Lifetime));
-    }
-
-    /// Arrows, page keys and Enter while the table has the focus.
-    fn keys(&mut self, ui: &Ui, cx: &ViewContext<'_>, rows: &[u32], seen: f64, table: &egui::Response) {
-        if !table.has_focus() {
-            return;
-        }
-        let filter = egui::EventFilter { vertical_arrows: true, ..egui::EventFilter::default() };
-        ui.memory_mut(|m| m.set_focus_lock_filter(table.id, filter));
-        let pressed = |key| ui.input_mut(|i| i.consume_key(Modifiers::NONE, key));
-        let page = (seen as isize - 1).max(1);
-        let by = if pressed(Key::ArrowDown) {
-            1
-        } else if pressed(Key::ArrowUp) {
-            -1
-        } else if pressed(Key::PageDown) {
-            page
-        } else if pressed(Key::PageUp) {
-            -page
-        } else {
-            0
+        let reveal = self.follow(cx, rows);
+        let first = self.seen.start;
+        let generations = self.generations(cx, rows);
+        let line = |i: usize| {
+            let life = lifetimes.get(device, LifetimeId(*rows.get(i)?))?;
+            let is_live = lifetimes.is_live_at(life.id, cx.shared.cursor);
+            let generation = i.checked_sub(first).and_then(|at| generations.as_ref()?.get(at)).copied();
+            Some(Line { generation, is_live, ink: if is_live { t.text1 } else { t.text2 }, life })
         };
-        if by != 0 {
-            let last = rows.len() as isize - 1;
-            let to = self.at.map_or(0, |at| (at as isize + by).clamp(0, last)) as usize;
-            self.at = Some(to);
-            self.list.scroll.reveal(to, seen);
-            if let Some(&row) = rows.get(to) {
-                self.followed = Some(LifetimeId(row));
-                cx.actions.send(Action::Select(Some(Item::Lifetime(LifetimeId(row)))));
-            }
+        let out = Table::sorted("allocations", columns(cx, steps.as_deref()), &mut self.sort)
+            .row_height(ROW)
+            .spaced(12.0, 12.0, 12.0 + BAR)
+            .reveal(reveal)
+            .ground(|i, is_hovered| {
+                let item = Some(Item::Lifetime(LifetimeId(rows[i])));
+                let is_selected = cx.shared.selected() == item;
+                let is_hovered = is_hovered || cx.shared.hovered == item;
+                let fill = if is_selected { Some(t.accentbg) } else { is_hovered.then_some(t.s3) };
+                (fill, is_selected.then_some(t.accent))
+            })
+            .show(ui, rows.len(), line, |i, l| format!("Allocation {}: {}", rows[i], Bytes(l.life.requested)));
+        let seen = out.seen.first().zip(out.seen.last()).map_or(0..0, |(first, last)| first.0..last.0 + 1);
+        if self.seen != seen {
+            self.seen = seen;
+            ui.request_repaint();
         }
-        if pressed(Key::Enter)
-            && let Some(Item::Lifetime(id)) = cx.shared.selected()
-        {
-            go_to_birth(cx, id);
+        let mut query = None;
+        let asked = out.menu(|ui, i| query = context_menu(ui, cx, LifetimeId(rows[i])));
+        if let Some(text) = query {
+            cx.actions.send(Action::SetQuery(text));
         }
+        if let Some(i) = out.chosen().or(asked) {
+            self.followed = Some(LifetimeId(rows[i]));
+            cx.actions.send(Action::Select(self.followed.map(Item::Lifetime)));
+        }
+        if let Some(i) = out.opened() {
+            go_to_birth(cx, LifetimeId(rows[i]));
+        }
+        cx.hover(&mut self.is_hovering, out.hovered.map(|i| Item::Lifetime(LifetimeId(rows[i]))));
     }
 
-    /// Brings what another view selected into view.
-    fn follow(&mut self, cx: &ViewContext<'_>, rows: &[u32], seen: f64) {
-        let Some(Item::Lifetime(id)) = cx.shared.selected() else { return };
-        if self.followed == Some(id) {
-            return;
+    /// The row that another view selected, to be brought into view.
+    fn follow(&mut self, cx: &ViewContext<'_>, rows: &[u32]) -> Option<usize> {
+        let Some(Item::Lifetime(id)) = cx.shared.selected() else { return None };
+        if self.followed.replace(id) == Some(id) {
+            return None;
         }
-        self.followed = Some(id);
         // In order of allocation the place is known; in another order only a short list is searched.
         const SEARCHED: usize = 200_000;
-        let place = match self.order {
-            Order::Born if !self.descending => rows.binary_search(&id.0).ok(),
+        match self.sort.by {
+            Order::Born if !self.sort.descending => rows.binary_search(&id.0).ok(),
             _ => rows.iter().take(SEARCHED).position(|&row| row == id.0),
-        };
-        if let Some(place) = place {
-            self.at = Some(place);
-            self.list.scroll.reveal(place, seen);
         }
     }
 
     /// How many tenants the addresses of the visible rows had before; an address may have had thousands, so a thread counts.
-    fn generations(&mut self, cx: &ViewContext<'_>, rows: &Arc<Vec<u32>>, visible: &[(usize, Rect)]) -> Option<Arc<Vec<u32>>> {
-        let first = visible.first()?.0;
-        let key = (Identity::of(rows), first, visible.len());
-        let (data, rows, end) = (Arc::clone(cx.data), Arc::clone(rows), first + visible.len());
+    fn generations(&mut self, cx: &ViewContext<'_>, rows: &Arc<Vec<u32>>) -> Option<Arc<Vec<u32>>> {
+        let key = (Identity::of(rows), self.seen.clone());
+        let (data, rows, seen) = (Arc::clone(cx.data), Arc::clone(rows), self.seen.clone());
         let shown = self.generations.get(cx.jobs, "generations", &key, move |_| {
-            let seen = rows.get(first..end.min(rows.len()))?;
+            let seen = rows.get(seen)?;
             Some(seen.iter().map(|&row| data.tables.lifetimes.generation(data.device(), LifetimeId(row))).collect())
         });
         shown.value.filter(|_| shown.is_fresh)
     }
+}
 
-    fn header(&mut self, ui: &Ui, rect: Rect, columns: &[(Column, f32, f32)]) {
-        for &(column, left, right) in columns {
-            let order = column.order();
-            let is_sorted = self.order == order && !matches!(column, Column::Step | Column::Lived);
-            let head =
-                Head { title: column.title(), is_figure: column.is_figure(), sorted: is_sorted.then_some(self.descending) };
-            if head.show(ui, cell(rect, left, right), Some(ui.scope_id().with(("sort", column)))) {
-                self.descending = if self.order == order { !self.descending } else { order.begins_descending() };
-                self.order = order;
-                self.at = None;
-                self.list.scroll.top = 0.0;
-            }
-        }
-        head_line(ui, rect);
+/// Draws the menu of a row. Returns the query that was chosen in it.
+fn context_menu(ui: &mut Ui, cx: &ViewContext<'_>, id: LifetimeId) -> Option<String> {
+    let life = cx.data.tables.lifetimes.get(cx.data.device(), id)?;
+    let mut query = None;
+    ui.set_width(200.0);
+    let mut entry = |text: &str, enabled: bool| menu_entry(ui, text, enabled);
+    if entry("Go to its allocation", life.born != NO_EVENT) {
+        go_to_birth(cx, id);
     }
-
-    fn context_menu(&mut self, cx: &ViewContext<'_>, response: &egui::Response, id: LifetimeId) {
-        use crate::app::widgets::button::menu_entry;
-        let lifetimes = &cx.data.tables.lifetimes;
-        let Some(life) = lifetimes.get(cx.data.device(), id) else { return };
-        let mut query = None;
-        response.context_menu(|ui| {
-            ui.set_width(200.0);
-            let mut entry = |text: &str, enabled: bool| menu_entry(ui, text, enabled);
-            if entry("Go to its allocation", life.born != NO_EVENT) {
-                go_to_birth(cx, id);
-            }
-            if entry("Go to its end", life.gone != NO_EVENT) {
-                cx.actions.send(Action::GoTo(life.gone));
-            }
-            if entry("Zoom the timeline to its life", true) {
-                cx.actions.run(Command::FitSelection);
-            }
-            if entry("Copy address", true) {
-                cx.actions.run(Command::CopyAddress);
-            }
-            if entry("Copy stack", life.stack.is_some()) {
-                cx.actions.run(Command::CopyStack);
-            }
-            if entry("Only this stack", true) {
-                query = Some(if life.stack.is_some() { format!("stack={}", life.stack.0) } else { "stack=none".to_owned() });
-            }
-            if let Some(roles) = cx.roles
-                && entry("Only this role", true)
-            {
-                query = Some(format!("role={}", roles.of(id).name()));
-            }
-            if entry("Only this size", true) {
-                query = Some(format!("size={}", life.requested));
-            }
-            if entry("Only this address", cx.data.recording.addresses().is_known()) {
-                query = Some(format!("addr={}", vramscope_core::units::Address(life.address)));
-            }
-        });
-        if let Some(text) = query {
-            cx.actions.send(Action::SetQuery(text));
-        }
+    if entry("Go to its end", life.gone != NO_EVENT) {
+        cx.actions.send(Action::GoTo(life.gone));
     }
+    if entry("Zoom the timeline to its life", true) {
+        cx.actions.run(Command::FitSelection);
+    }
+    if entry("Copy address", true) {
+        cx.actions.run(Command::CopyAddress);
+    }
+    if entry("Copy stack", life.stack.is_some()) {
+        cx.actions.run(Command::CopyStack);
+    }
+    if entry("Only this stack", true) {
+        query = Some(if life.stack.is_some() { format!("stack={}", life.stack.0) } else { "stack=none".to_owned() });
+    }
+    if let Some(roles) = cx.roles
+        && entry("Only this role", true)
+    {
+        query = Some(format!("role={}", roles.of(id).name()));
+    }
+    if entry("Only this size", true) {
+        query = Some(format!("size={}", life.requested));
+    }
+    if entry("Only this address", cx.data.recording.addresses().is_known()) {
+        query = Some(format!("addr={}", vramscope_core::units::Address(life.address)));
+    }
+    query
 }
 
 /// Moves the cursor to where an allocation was made; to the first event when that was before the trace.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use egui::{ScrollArea, Sense, Ui, vec2};
+use egui::{Color32, ScrollArea, Sense, Ui, vec2};
 
 use super::blockers::named;
 use super::case::Case;
@@ -13,61 +13,40 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::action::Action;
 use crate::app::state::selection::Item;
-use crate::app::theme::Type;
+use crate::app::theme::visuals::{PAD_PANE, ROW};
+use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
-use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::row::{self, ListRow};
-use crate::app::widgets::table::captions;
+use crate::app::widgets::table::{Column, Table, Width};
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::roles::{ByRole, Role};
 use vramscope_core::diagnose::oom::age;
 use vramscope_core::model::{BlockState, StackId};
-use vramscope_core::tables::{LifetimeId, State};
+use vramscope_core::tables::{BlockAt, LifetimeId, State};
 use vramscope_core::units::{Address, Bytes, count};
 
-const ROW: f32 = 24.0;
+/// A row: name, colour, bytes, blocks.
+type Line = (String, Color32, u64, u64);
 
-/// A row: name, bar, count, bytes, share.
-fn row(
-    ui: &mut Ui,
-    cx: &ViewContext<'_>,
-    name: &str,
-    colour: egui::Color32,
-    bytes: u64,
-    blocks: u64,
-    total: u64,
-    greatest: u64,
-) -> egui::Response {
-    let t = cx.tokens;
-    let response = ListRow::new(name).height(ROW).show_painted(ui);
-    let rect = response.rect;
-    let p = ui.painter();
-    let figures = 250.0f32.min(rect.width() * 0.5);
-    let names = (rect.width() * 0.42).clamp(90.0, 340.0);
-    let cell = |from: f32, to: f32| rect.across(from, to);
-    // The line number at its end tells most.
-    let room = cell(rect.left() + 16.0, rect.left() + names);
-    label::text_in(p, room, &label::without_middle(p, name, Type::Mono, room.width()), Type::Mono, t.text1);
-    let bar = cell(rect.left() + names + 12.0, rect.right() - figures - 12.0);
-    if bar.width() > 24.0 {
-        Bar::new(greatest.max(1) as f64).part(bytes as f64, colour).paint(p, t, bar);
-    }
-    let right = rect.right() - 16.0;
-    let share = bytes as f64 / total.max(1) as f64 * 100.0;
-    label::figure(p, cell(right - 52.0, right), &format!("{share:.1} %"), t.text2);
-    label::figure(p, cell(right - 150.0, right - 60.0), &Bytes(bytes).to_string(), t.text1);
-    label::figure(p, cell(right - figures + 16.0, right - 158.0), &count(blocks), t.text3);
-    response
-}
-
-/// The captions of the columns of [`row`].
-fn head(ui: &mut Ui, name: &str) {
-    let rect = row::line(ui, ROW);
-    let until = |end: f32| rect.inset(16.0, 0.0, end, 0.0);
-    let figures = [("share", 16.0), ("live", 76.0), ("blocks", 174.0)].map(|(caption, end)| (caption, until(end), true));
-    captions(ui, rect, [(name, until(16.0), false)].into_iter().chain(figures));
+/// The columns of live memory by what `title` says.
+fn columns<'a>(ui: &Ui, title: &'a str, total: u64, greatest: u64) -> Vec<Column<'a, Line>> {
+    let t = Tokens::of(ui);
+    let names = (ui.available_width() * 0.42).clamp(90.0, 340.0) - PAD_PANE;
+    vec![
+        // The line number at its end tells most.
+        Column::text(title, Width::Exact(names), |c, line: &Line| {
+            c.text(label::without_middle(c.p, &line.0, Type::Mono, c.rect.width()), Type::Mono, t.text1);
+        }),
+        Column::text("", Width::Share(1.0, 0.0), move |c, line: &Line| {
+            c.bar(&Bar::new(greatest.max(1) as f64).part(line.2 as f64, line.1));
+        }),
+        Column::figure("blocks", 76.0, |c, line: &Line| c.figure(count(line.3), t.text3)).goes(1),
+        Column::figure("live", 90.0, |c, line: &Line| c.figure(Bytes(line.2).to_string(), t.text1)),
+        Column::figure("share", 52.0, move |c, line: &Line| {
+            c.figure(format!("{:.1} %", line.2 as f64 / total.max(1) as f64 * 100.0), t.text2);
+        }),
+    ]
 }
 
 /// Live memory by the place in the code that asked for it.
@@ -77,25 +56,23 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         pane::empty_state(ui, "Nothing was live at that instant.", None);
         return;
     }
-    let total: u64 = found.iter().map(|l| l.bytes).sum();
-    head(ui, "allocated at");
-    ScrollArea::vertical().id_salt("live by stack").auto_shrink(false).show_rows(ui, ROW, found.len(), |ui, rows| {
-        for i in rows {
-            let l = found[i];
-            let name = case.live_names.get(i).map_or("", String::as_str);
-            let role = cx.roles.zip(case.live_largest.get(i).copied().flatten()).map(|(roles, id)| roles.of(id));
-            let colour = role.map_or(cx.tokens.other, |role| role_paint(role).colour(cx.tokens));
-            let response = row(ui, cx, name, colour, l.bytes, l.count, total, found[0].bytes);
-            if response.clicked() && l.stack.is_some() {
-                cx.actions.send(Action::Select(Some(Item::Stack(l.stack))));
-            }
-            if l.stack.is_some() {
-                let text = vramscope_core::tables::stack_text(&cx.data.recording.stacks, l.stack);
-                let lines: Vec<&str> = text.lines().take(12).collect();
-                response.on_hover_text(lines.join("\n"));
-            }
-        }
-    });
+    let line = |i: usize| {
+        let l = found.get(i)?;
+        let role = cx.roles.zip(case.live_largest.get(i).copied().flatten()).map(|(roles, id)| roles.of(id));
+        let colour = role.map_or(cx.tokens.other, |role| role_paint(role).colour(cx.tokens));
+        Some((case.live_names.get(i).cloned().unwrap_or_default(), colour, l.bytes, l.count))
+    };
+    let columns = columns(ui, "allocated at", found.iter().map(|l| l.bytes).sum(), found[0].bytes);
+    let table = Table::plain("live by stack", columns).captions().spaced(PAD_PANE, 8.0, PAD_PANE);
+    let out = table.show(ui, found.len(), line, |_, line| line.0.clone());
+    if let Some(stack) = out.chosen().map(|i| found[i].stack).filter(|stack| stack.is_some()) {
+        cx.actions.send(Action::Select(Some(Item::Stack(stack))));
+    }
+    for (i, response) in out.seen.into_iter().filter(|(i, _)| found[*i].stack.is_some()) {
+        let text = vramscope_core::tables::stack_text(&cx.data.recording.stacks, found[i].stack);
+        let lines: Vec<&str> = text.lines().take(12).collect();
+        response.on_hover_text(lines.join("\n"));
+    }
 }
 
 /// By call stack and, in the room that leaves, block by block.
@@ -142,53 +119,45 @@ pub(super) fn largest_by_stack(data: &DeviceData, case: &Case) -> Vec<Option<Lif
     case.top_live().iter().map(|live| found.get(&live.stack).map(|largest| largest.1)).collect()
 }
 
+/// A block, what it is called, and what else tells it from others.
+type Named<'a> = (&'a BlockAt, String, Vec<String>);
+
 /// A row a block: what it is called, bar, bytes, age, and what else tells it from others.
 fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let t = cx.tokens;
-    let (device, tables, state) = (cx.data.device(), &cx.data.tables, &case.state);
-    let greatest = case.largest.first().map_or(1, |&i| state.blocks[i].size).max(1);
-    let columns = |rect: egui::Rect| {
-        let cell = |from: f32, to: f32| rect.across(from, to);
-        let wide = (rect.width() * 0.22).clamp(90.0, 200.0);
-        let (left, right) = (rect.left() + 16.0, rect.right() - 16.0);
-        let more = cell(right - wide, right);
-        let age = cell(more.left() - 12.0 - 80.0, more.left() - 12.0);
-        let size = cell(age.left() - 12.0 - 76.0, age.left() - 12.0);
-        let bar = cell(left + wide + 8.0, size.left() - 12.0);
-        [cell(left, left + wide), bar, size, age, more]
-    };
-    let rect = row::line(ui, ROW);
-    let at = columns(rect);
+    let (device, lifetimes, state) = (cx.data.device(), &cx.data.tables.lifetimes, &case.state);
+    let block = |i: usize| &state.blocks[case.largest[i]];
+    let greatest = case.largest.first().map_or(1, |_| block(0).size).max(1) as f64;
+    let wide = Width::Exact((ui.available_width() * 0.22).clamp(90.0, 200.0));
     let place = if cx.data.names.is_empty() { "block" } else { "allocated at" };
-    captions(ui, rect, [(place, at[0], false), ("size", at[2], true), ("age", at[3], true)]);
-    ScrollArea::vertical().id_salt("largest blocks").auto_shrink(false).show_rows(ui, ROW, case.largest.len(), |ui, rows| {
-        for i in rows {
-            let block = &state.blocks[case.largest[i]];
-            let selected = cx.shared.selected() == Some(Item::Lifetime(block.lifetime));
-            let (name, more) = named(cx, block.lifetime, state.segment_at(block.address));
-            let said = format!("{name}, {}", Bytes(block.size));
-            let response = ListRow::new(&said).height(ROW).selected(selected).show_painted(ui);
-            let (p, at) = (ui.painter(), columns(response.rect));
-            let stack = tables.lifetimes.stack(device, block.lifetime);
-            let ink = if cx.data.names.index(stack).is_some() { t.accent } else { t.text1 };
-            label::text_in(p, at[0], &name, Type::Mono, ink);
-            if at[1].width() > 24.0 {
-                let colour = cx.colours.of(cx.data, block.lifetime, state.event, t);
-                Bar::new(greatest as f64).part(block.size as f64, colour).paint(p, t, at[1]);
-            }
-            label::figure(p, at[2], &Bytes(block.size).to_string(), t.text1);
-            let age = age(device, &tables.lifetimes, block.lifetime, state.event);
-            label::figure(p, at[3], &age.to_string(), t.text2);
-            label::text_in(p, at[4], &more.join(" \u{b7} "), Type::Caption, t.text3);
-            let response = match cx.data.recording.addresses().is_known() {
-                true => response.on_hover_text(Address(block.address).to_string()),
-                false => response,
-            };
-            if response.clicked() {
-                cx.actions.send(Action::Select(Some(Item::Lifetime(block.lifetime))));
-            }
-        }
-    });
+    let columns: Vec<Column<'_, Named<'_>>> = vec![
+        Column::text(place, wide, |c, (b, name, _): &Named<'_>| {
+            let is_own = cx.data.names.index(lifetimes.stack(device, b.lifetime)).is_some();
+            c.text(name, Type::Mono, if is_own { t.accent } else { t.text1 });
+        }),
+        Column::text("", Width::Share(1.0, 0.0), |c, (b, ..): &Named<'_>| {
+            c.bar(&Bar::new(greatest).part(b.size as f64, cx.colours.of(cx.data, b.lifetime, state.event, t)));
+        }),
+        Column::figure("size", 76.0, |c, (b, ..): &Named<'_>| c.figure(Bytes(b.size).to_string(), t.text1)),
+        Column::figure("age", 80.0, |c, (b, ..): &Named<'_>| {
+            c.figure(age(device, lifetimes, b.lifetime, state.event).to_string(), t.text2);
+        }),
+        Column::text("", wide, |c, (.., more): &Named<'_>| _ = c.text(more.join(" \u{b7} "), Type::Caption, t.text3)),
+    ];
+    let row = |i: usize| {
+        let (name, more) = named(cx, block(i).lifetime, state.segment_at(block(i).address));
+        Some((block(i), name, more))
+    };
+    let selected = cx.shared.selected();
+    let selected = (0..case.largest.len()).find(|&i| selected == Some(Item::Lifetime(block(i).lifetime)));
+    let table = Table::plain("largest blocks", columns).captions().selected(selected);
+    let out = table.show(ui, case.largest.len(), row, |_, (b, name, _)| format!("{name}, {}", Bytes(b.size)));
+    if let Some(i) = out.chosen() {
+        cx.actions.send(Action::Select(Some(Item::Lifetime(block(i).lifetime))));
+    }
+    for (i, response) in out.seen.into_iter().filter(|_| cx.data.recording.addresses().is_known()) {
+        response.on_hover_text(Address(block(i).address).to_string());
+    }
 }
 
 /// Live memory by role, once it is counted. The roles are those of the whole window, so the user's own rules count here too.
@@ -216,13 +185,15 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
         pane::empty_state(ui, "Nothing was live at that instant.", None);
         return;
     }
-    let greatest = held[rows[0].index()].bytes;
-    head(ui, "role");
+    let columns = columns(ui, "role", total, held[rows[0].index()].bytes);
     ScrollArea::vertical().id_salt("live by role").auto_shrink([false, true]).show(ui, |ui| {
-        for role in &rows {
-            let c = held[role.index()];
-            let colour = role_paint(*role).colour(cx.tokens);
-            row(ui, cx, &c.words(*role), colour, c.bytes, c.count, total, greatest).on_hover_text(role.about());
+        let line = |i: usize| {
+            let tally = held[rows[i].index()];
+            Some((tally.words(rows[i]), role_paint(rows[i]).colour(cx.tokens), tally.bytes, tally.count))
+        };
+        let table = Table::plain("live by role", columns).captions().spaced(PAD_PANE, 8.0, PAD_PANE).whole();
+        for (i, response) in table.show(ui, rows.len(), line, |_, line| line.0.clone()).seen {
+            response.on_hover_text(rows[i].about());
         }
         if let Some(sentence) = cx.roles.and_then(|c| c.changed.rules_sentence()) {
             ui.add_space(8.0);

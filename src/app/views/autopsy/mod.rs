@@ -327,7 +327,7 @@ impl AutopsyView {
         let first = if case.listed.is_empty() || case.simply_full().is_some() { "By stack" } else { "Blockers" };
         let chosen = self.table.filter(|name| tables.contains(name)).unwrap_or(first);
         let (title, caption) = match chosen {
-            "Blockers" => ("Blockers", format!("{}{}", blockers::caption(case), blockers::left_out(ui.available_width(), case))),
+            "Blockers" => ("Blockers", blockers::caption(case)),
             "By stack" => ("Live memory", format!("by stack, {}", counted(case.top_live().len() as u64, "stack", "stacks"))),
             _ => ("Live memory", "by what it is for".to_owned()),
         };

@@ -1,4 +1,4 @@
-//! Rows of Compare, their order, and the words for them. Pure.
+//! Rows of Compare and the words for them. Pure.
 
 use egui::Rect;
 
@@ -7,37 +7,13 @@ use vramscope_core::compare::diff::{Comparison, Group, Held, Parts, Purpose, Row
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
 
 /// What the groups can be sorted by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     A,
     B,
-    #[default]
     Change,
     Ratio,
     Blocks,
-}
-
-/// The groups that are shown, by their index: all that changed, and the others with at least `least` bytes.
-pub(super) fn rows(groups: &[Group], least: u64, order: Order, descending: bool) -> Vec<usize> {
-    let is_shown = |g: &Group| g.change() != 0 || g.b.bytes >= least;
-    let mut rows: Vec<usize> = (0..groups.len()).filter(|&i| is_shown(&groups[i])).collect();
-    let key = |i: &usize| {
-        let g = &groups[*i];
-        match order {
-            Order::A => g.a.bytes as f64,
-            Order::B => g.b.bytes as f64,
-            // Both directions are changes: the largest of either kind come first.
-            Order::Change => g.change().unsigned_abs() as f64,
-            Order::Ratio => g.b.bytes as f64 / g.a.bytes.max(1) as f64,
-            Order::Blocks => g.b.count as f64,
-        }
-    };
-    rows.sort_by(|x, y| {
-        let by_key = key(x).total_cmp(&key(y));
-        let by_key = if descending { by_key.reverse() } else { by_key };
-        by_key.then_with(|| groups[*y].b.bytes.cmp(&groups[*x].b.bytes)).then(x.cmp(y))
-    });
-    rows
 }
 
 /// The summary at the left, the table at the right; one under the other where it is narrow.
@@ -160,15 +136,6 @@ mod tests {
     fn group(a: u64, b: u64) -> Group {
         let held = |bytes| Held { bytes, requested: bytes, count: u64::from(bytes > 0), probable: 0 };
         Group { stack: StackId(0), rows: vec![0], a: held(a), b: held(b), role: Role::Unknown, purposes: Vec::new() }
-    }
-
-    #[test]
-    fn rows_are_filtered_and_sorted_both_ways() {
-        let groups = [group(100, 400), group(900, 100), group(1, 2), group(50, 50), group(3, 3)];
-        // What changed is never left out, however small.
-        assert_eq!(rows(&groups, 10, Order::Change, true), [1, 0, 2, 3]);
-        assert_eq!(rows(&groups, 0, Order::B, true), [0, 1, 3, 4, 2]);
-        assert_eq!(rows(&groups, 0, Order::A, false), [2, 4, 3, 0, 1]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::widgets::button::{self, Push};
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::pane;
+use crate::app::widgets::table::Sort;
 use curves::Align;
 use layout::Order;
 
@@ -46,9 +47,7 @@ struct CompareView {
     show: usize,
     /// 0: what changed, and the rest from 1 MiB on. 1: everything.
     least: usize,
-    order: Order,
-    descending: bool,
-    rows: table::Rows,
+    sort: Sort<Order>,
     align: Option<Align>,
     /// Names of annotations that both sides have, by the comparison.
     kinds: Derived<Identity, Vec<String>>,
@@ -63,9 +62,7 @@ impl Default for CompareView {
             proposed: None,
             show: 0,
             least: 0,
-            order: Order::default(),
-            descending: true,
-            rows: table::Rows::default(),
+            sort: Sort::new(Order::Change, true),
             align: None,
             kinds: Derived::default(),
             curves: Derived::default(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Painter, Rect, Role, Sense, Ui, WidgetInfo};
+use egui::{Painter, Rect, Ui};
 
 use super::query_field::QueryField;
 use super::query_help::QueryWords;
@@ -16,20 +16,14 @@ use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::button::menu_entry;
 use crate::app::widgets::chip::paint_square;
-use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{empty_state, progress_line};
-use crate::app::widgets::row::ground;
-use crate::app::widgets::rows::{BAR, RowList};
-use crate::app::widgets::table::{Head, cell, head_line};
+use crate::app::widgets::rows::BAR;
+use crate::app::widgets::table::{Cell, Column, Table, Width};
 use vramscope_core::model::{Action as EventAction, StackId};
 use vramscope_core::query::{Asked, Query, Scope, of_text};
 
 use vramscope_core::units::{Address, Bytes, count};
-
-mod layout;
-
-use layout::Column;
 
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Events,
@@ -50,8 +44,6 @@ pub const INFO: ViewInfo = ViewInfo {
 
 /// Height of a row.
 const ROW: f32 = 20.0;
-/// Height of the header of the columns.
-const HEADER: f32 = 24.0;
 /// The filter's field: its name, its hint, and how it is cleared.
 const ASKED: (&str, &str, &str) = ("Filter events", "alloc size>1MiB train.py", "Clear the filter");
 
@@ -63,13 +55,11 @@ struct Events {
     in_force: String,
     query: Query,
     left: Derived<(Query, Option<Identity>, Option<u32>, [Option<u32>; 2]), Vec<u32>>,
-    list: RowList,
     /// The cursor the rows were last scrolled to; `None` before the first frame.
     followed: Option<u32>,
     /// The list the rows were last scrolled in.
     seen_list: Option<Identity>,
     is_hovering: bool,
-    menu: Option<u32>,
 }
 
 /// The rows of the table: all events, or those a filter leaves.
@@ -210,38 +200,65 @@ impl Events {
     }
 
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rows: &Rows) {
-        let device = cx.data.device();
-        let area = ui.available_rect_before_wrap();
-        let columns = layout::columns(area.width() - BAR, device.events.has_time, device.events.len());
-        let header = area.lines(0.0, HEADER);
-        for &(column, left, right) in &columns {
-            let head = Head { title: column.title(), is_figure: column.is_figure(), sorted: None };
-            head.show(ui, cell(header, left, right), None);
-        }
-        head_line(ui, header);
-        let body = area.with_min_y(header.bottom());
-        if !body.is_positive() {
-            return;
-        }
-        let response = ui.allocate_rect(area, Sense::hover());
-        response.widget_info(|| WidgetInfo::labeled(Role::Table, true, format!("Events, {}", count(rows.len() as u64))));
         if rows.len() == 0 {
             let why = self.words.why_none(cx, &self.query, Asked::Events);
-            let mut child = ui.new_child(egui::UiBuilder::new().id_salt("none").max_rect(body));
-            empty_state(&mut child, &format!("No event passes this filter. {why}"), None);
+            empty_state(ui, &format!("No event passes this filter. {why}"), None);
             return;
         }
-        let seen = f64::from(body.height() / ROW);
-        self.follow(cx, rows, seen);
-        self.list.interact(ui, cx.tokens, body, rows.len(), ROW, "Scroll events");
-        let mut hovered = None;
-        for (row, rect) in self.list.visible(body, rows.len(), ROW) {
-            let Some(event) = rows.event(row) else { break };
-            if self.row(ui, cx, event, rect, body, &columns) {
-                hovered = Some(event);
-            }
+        let t = cx.tokens;
+        let events = &cx.data.device().events;
+        let of = |row: usize| rows.event(row).unwrap_or(0);
+        let lifetime = |event| cx.data.tables.lifetimes.of_event(event);
+        let reveal = self.follow(cx, rows);
+        let out = Table::plain("events", columns(cx))
+            .row_height(ROW)
+            .spaced(12.0, 12.0, 12.0 + BAR)
+            .reveal(reveal)
+            .ground(|row, is_hovered| {
+                let event = of(row);
+                let stack = events.stack[event as usize];
+                let is_cursor = event == cx.shared.cursor;
+                let is_selected = match cx.shared.selected() {
+                    Some(Item::Lifetime(id)) => id == lifetime(event),
+                    Some(Item::Event(e)) => e == event,
+                    Some(Item::Stack(s)) => s == stack && s.is_some(),
+                    _ => false,
+                };
+                let is_hovered = is_hovered || cx.shared.hover_event == Some(event);
+                let fill = match (is_cursor, is_hovered, is_selected) {
+                    (true, ..) => Some(t.accentbg),
+                    (_, true, _) => Some(t.s3),
+                    (.., is_selected) => is_selected.then_some(t.s2),
+                };
+                let is_oom = events.action[event as usize] == EventAction::Oom;
+                (fill, if is_oom { Some(t.red) } else { (is_cursor || is_selected).then_some(t.accent) })
+            })
+            .show(
+                ui,
+                rows.len(),
+                |row| rows.event(row),
+                |_, &event| {
+                    let (action, size) = (events.action[event as usize], events.size[event as usize]);
+                    format!("Event {event}: {} {}", action.name(), Bytes(size).with_decimals())
+                },
+            );
+        let mut filter = None;
+        let asked = out.menu(|ui, row| filter = context_menu(ui, cx, of(row)));
+        if let Some(text) = filter {
+            self.field.set(&text);
+            self.read(text);
         }
-        match hovered {
+        if let Some(event) = out.chosen().or(out.opened()).or(asked).map(of) {
+            self.followed = Some(event);
+            let (lifetime, has_notes) = (lifetime(event), !events.notes_of(event).is_empty());
+            let is_block = lifetime.is_some() && !has_notes && out.opened().is_none();
+            if asked.is_none() {
+                cx.actions.send(Action::SetCursor(event));
+            }
+            let item = if is_block { Item::Lifetime(lifetime) } else { Item::Event(event) };
+            cx.actions.send(Action::Select(Some(item)));
+        }
+        match out.hovered.map(of) {
             Some(event) => {
                 self.is_hovering = true;
                 if cx.shared.hover_event != Some(event) {
@@ -256,159 +273,108 @@ impl Events {
         }
     }
 
-    /// Brings the cursor's row into view when the cursor, or the list, has changed.
-    fn follow(&mut self, cx: &ViewContext<'_>, rows: &Rows, seen: f64) {
+    /// The cursor's row, to be brought into view when the cursor or the list has changed.
+    fn follow(&mut self, cx: &ViewContext<'_>, rows: &Rows) -> Option<usize> {
         let list = match rows {
             Rows::All(_) => None,
             Rows::Some(list) => Some(Identity::of(list)),
         };
         if self.followed == Some(cx.shared.cursor) && self.seen_list == list {
-            return;
+            return None;
         }
         self.followed = Some(cx.shared.cursor);
         self.seen_list = list;
-        self.list.scroll.reveal(rows.row_of(cx.shared.cursor), seen);
+        Some(rows.row_of(cx.shared.cursor))
     }
+}
 
-    /// One row. Returns whether the pointer is on it.
-    fn row(&mut self, ui: &Ui, cx: &ViewContext<'_>, event: u32, rect: Rect, body: Rect, columns: &[(Column, f32, f32)]) -> bool {
-        let t = cx.tokens;
-        let device = cx.data.device();
-        let events = &device.events;
-        let i = event as usize;
-        let action = events.action[i];
-        let is_oom = action == EventAction::Oom;
-        let lifetime = cx.data.tables.lifetimes.of_event(event);
-        let response = ui.interact(rect.intersect(body), ui.scope_id().with(("event", event)), Sense::click());
-        let size = Bytes(events.size[i]).with_decimals();
-        response.widget_info(|| WidgetInfo::labeled(Role::Row, true, format!("Event {event}: {} {size}", action.name())));
-        let painter = ui.painter().with_clip_rect(body);
-        let is_cursor = event == cx.shared.cursor;
-        let is_selected = match cx.shared.selected() {
-            Some(Item::Lifetime(id)) => id == lifetime,
-            Some(Item::Event(e)) => e == event,
-            Some(Item::Stack(s)) => s == events.stack[i] && s.is_some(),
-            _ => false,
-        };
-        let fill = if is_cursor {
-            Some(t.accentbg)
-        } else if response.hovered() || cx.shared.hover_event == Some(event) {
-            Some(t.s3)
-        } else if is_selected {
-            Some(t.s2)
-        } else {
-            None
-        };
-        let edge = if is_oom { Some(t.red) } else { (is_cursor || is_selected).then_some(t.accent) };
-        ground(&painter, rect, fill, edge);
-        for &(column, left, right) in columns {
-            let cell = cell(rect, left, right);
-            match column {
-                Column::Event => label::figure(&painter, cell, &count(u64::from(event)), t.text2),
-                Column::Time => {
-                    let since = events.time_us[i] - events.time_us.first().copied().unwrap_or(0);
-                    label::figure(&painter, cell, &milliseconds(since), t.text2);
-                }
-                Column::Action => {
-                    let mut cell = cell;
-                    if lifetime.is_some() {
-                        let colour = cx.colours.of(cx.data, lifetime, event, t);
-                        paint_square(&painter, cell, colour, action == EventAction::Alloc);
-                    }
-                    cell.min.x += 14.0;
-                    let ink = if is_oom {
-                        t.red
-                    } else if action == EventAction::FreeCompleted {
-                        t.text3
-                    } else {
-                        t.text1
-                    };
-                    label::text_in(&painter, cell, &action.name().replace('_', " "), Type::Body, ink);
-                }
-                Column::Size => {
-                    label::figure(&painter, cell, &size, if is_oom { t.red } else { t.text1 });
-                }
-                Column::Address => {
-                    // The address column of an out-of-memory event holds what the device had free.
-                    let text = match events.device_free_known(event) {
-                        Some(free) => format!("{} free", Bytes(free)),
-                        None if events.action[i] == EventAction::Oom => "free unknown".to_owned(),
-                        None if !cx.data.recording.addresses().is_known() => "not recorded".to_owned(),
-                        None => Address(events.address[i]).to_string(),
-                    };
-                    label::text_in(&painter, cell, &text, Type::Mono, t.text2);
-                }
-                Column::Stream => label::figure(&painter, cell, &events.stream[i].0.to_string(), t.text3),
-                Column::Stack => {
-                    let stack = events.stack[i];
-                    if stack.is_some() {
-                        stack_cell(&painter, cx, stack, cell);
-                    } else {
-                        label::text_in(&painter, cell, vramscope_core::tables::NO_STACK, Type::Caption, t.text3);
-                    }
-                }
+/// The columns. Those that say least go first when it gets narrow; the stack takes what is left.
+fn columns<'a>(cx: &'a ViewContext<'_>) -> Vec<Column<'a, u32>> {
+    let t = cx.tokens;
+    let events = &cx.data.device().events;
+    let is_oom = |event: u32| events.action[event as usize] == EventAction::Oom;
+    let number = (count(events.len() as u64).len() as f32 * 6.7).max(36.0).ceil() + 2.0;
+    let mut columns = vec![Column::figure("event", number, |c, &event: &u32| c.figure(count(u64::from(event)), t.text2))];
+    if events.has_time {
+        let start = events.time_us.first().copied().unwrap_or(0);
+        let time = move |c: &Cell<'_>, &e: &u32| c.figure(milliseconds(events.time_us[e as usize] - start), t.text2);
+        columns.push(Column::figure("time, ms", 82.0, time).goes(3));
+    }
+    columns.extend([
+        // "segment unmap", the longest, after its swatch.
+        Column::text("action", Width::Exact(116.0), move |c, &event: &u32| {
+            let (action, lifetime) = (events.action[event as usize], cx.data.tables.lifetimes.of_event(event));
+            if lifetime.is_some() {
+                paint_square(c.p, c.rect, cx.colours.of(cx.data, lifetime, event, t), action == EventAction::Alloc);
             }
-        }
-        if response.clicked() || response.double_clicked() || response.secondary_clicked() {
-            self.followed = Some(event);
-            let has_notes = !events.notes_of(event).is_empty();
-            let item = if lifetime.is_some() && !has_notes && !response.double_clicked() {
-                Item::Lifetime(lifetime)
-            } else {
-                Item::Event(event)
+            let ink = match action {
+                EventAction::Oom => t.red,
+                EventAction::FreeCompleted => t.text3,
+                _ => t.text1,
             };
-            if response.secondary_clicked() {
-                self.menu = Some(event);
+            c.from(c.rect.left() + 14.0).text(action.name().replace('_', " "), Type::Body, ink);
+        }),
+        Column::figure("size", 76.0, move |c, &event: &u32| {
+            c.figure(Bytes(events.size[event as usize]).with_decimals(), if is_oom(event) { t.red } else { t.text1 });
+        }),
+        // An address, or what the device had free beside a request that failed.
+        Column::text("address", Width::Exact(104.0), move |c, &event: &u32| {
+            let text = match events.device_free_known(event) {
+                Some(free) => format!("{} free", Bytes(free)),
+                None if is_oom(event) => "free unknown".to_owned(),
+                None if !cx.data.recording.addresses().is_known() => "not recorded".to_owned(),
+                None => Address(events.address[event as usize]).to_string(),
+            };
+            c.text(text, Type::Mono, t.text2);
+        })
+        .goes(2),
+        Column::figure("stream", 40.0, move |c, &e: &u32| c.figure(events.stream[e as usize].0.to_string(), t.text3)).goes(1),
+        Column::text("stack", Width::Share(1.0, 84.0), move |c, &event: &u32| {
+            let stack = events.stack[event as usize];
+            if stack.is_some() {
+                stack_cell(c.p, cx, stack, c.rect);
             } else {
-                cx.actions.send(Action::SetCursor(event));
+                c.text(vramscope_core::tables::NO_STACK, Type::Caption, t.text3);
             }
-            cx.actions.send(Action::Select(Some(item)));
-        }
-        let is_hovered = response.hovered();
-        if self.menu == Some(event) {
-            self.context_menu(cx, &response, event);
-        }
-        is_hovered
-    }
+        })
+        .goes(4),
+    ]);
+    columns
+}
 
-    fn context_menu(&mut self, cx: &ViewContext<'_>, response: &egui::Response, event: u32) {
-        let events = &cx.data.device().events;
-        let i = event as usize;
-        let mut filter = None;
-        response.context_menu(|ui| {
-            ui.set_width(200.0);
-            let mut entry = |text: &str| menu_entry(ui, text, true);
-            if entry("Go to this event") {
-                cx.actions.send(Action::GoTo(event));
-            }
-            if entry("Select this event") {
-                cx.actions.send(Action::Select(Some(Item::Event(event))));
-            }
-            if events.action[i] != EventAction::Oom && cx.data.recording.addresses().is_known() {
-                if entry("Copy address") {
-                    cx.actions.send(Action::Copy(Address(events.address[i]).to_string()));
-                }
-                if entry("Only this address") {
-                    filter = Some(Address(events.address[i]).to_string());
-                }
-            }
-            if entry("Only this action") {
-                filter = Some(events.action[i].name().to_owned());
-            }
-            let stack = events.stack[i];
-            if stack.is_some() && entry("Only stacks that meet here") {
-                filter = Some(format!("stack~\"{}\"", cx.data.names.of_stack(stack)));
-            }
-            if entry("Set marker A here") {
-                cx.actions.send(Action::SetMarker(0, Some(event)));
-            }
-            if entry("Set marker B here") {
-                cx.actions.send(Action::SetMarker(1, Some(event)));
-            }
-        });
-        if let Some(text) = filter {
-            self.field.set(&text);
-            self.read(text);
+/// Draws the menu of a row. Returns the filter that was chosen in it.
+fn context_menu(ui: &mut Ui, cx: &ViewContext<'_>, event: u32) -> Option<String> {
+    let events = &cx.data.device().events;
+    let i = event as usize;
+    let mut filter = None;
+    ui.set_width(200.0);
+    let mut entry = |text: &str| menu_entry(ui, text, true);
+    if entry("Go to this event") {
+        cx.actions.send(Action::GoTo(event));
+    }
+    if entry("Select this event") {
+        cx.actions.send(Action::Select(Some(Item::Event(event))));
+    }
+    if events.action[i] != EventAction::Oom && cx.data.recording.addresses().is_known() {
+        if entry("Copy address") {
+            cx.actions.send(Action::Copy(Address(events.address[i]).to_string()));
+        }
+        if entry("Only this address") {
+            filter = Some(Address(events.address[i]).to_string());
         }
     }
+    if entry("Only this action") {
+        filter = Some(events.action[i].name().to_owned());
+    }
+    let stack = events.stack[i];
+    if stack.is_some() && entry("Only stacks that meet here") {
+        filter = Some(format!("stack~\"{}\"", cx.data.names.of_stack(stack)));
+    }
+    if entry("Set marker A here") {
+        cx.actions.send(Action::SetMarker(0, Some(event)));
+    }
+    if entry("Set marker B here") {
+        cx.actions.send(Action::SetMarker(1, Some(event)));
+    }
+    filter
 }

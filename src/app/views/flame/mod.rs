@@ -19,6 +19,7 @@ use crate::app::widgets::button::{check, selector};
 use crate::app::widgets::field::Field;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane;
+use crate::app::widgets::table::Sort;
 use layout::{Order, TreeRow};
 use vramscope_core::compare::flame::{
     By, Flame, Measure, Node, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
@@ -111,8 +112,7 @@ struct FlameView {
     zoom: Option<u64>,
     hidden: HashSet<u64>,
     find: String,
-    order: Order,
-    descending: bool,
+    sort: Sort<Order>,
     toggled: HashSet<u64>,
     /// The rows of the tree, and what they were built from.
     rows: Option<(RowsKey, Vec<TreeRow>)>,
@@ -141,8 +141,7 @@ impl Default for FlameView {
             zoom: None,
             hidden: HashSet::new(),
             find: String::new(),
-            order: Order::default(),
-            descending: true,
+            sort: Sort::new(Order::Total, true),
             toggled: HashSet::new(),
             rows: None,
             toggles: 0,

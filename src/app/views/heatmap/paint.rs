@@ -13,6 +13,7 @@ use crate::app::state::shared::{Axis, SharedViewState};
 use crate::app::theme::{Ramp, Tokens, Type};
 use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
 use crate::app::widgets::chip::{Swatch, paint_chip_in};
+use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::legend::paint_ramp;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
@@ -147,22 +148,7 @@ impl Canvas<'_> {
             }
         }
         if let Some(axis) = self.areas.axis {
-            self.time_labels(axis);
-        }
-    }
-
-    fn time_labels(&self, axis: Rect) {
-        let ticks = self.time_ticks();
-        let mut free_from = axis.left();
-        for (i, (value, text)) in ticks.ticks.iter().enumerate() {
-            let unit = if i == 0 && !ticks.unit.is_empty() { format!("{text}\u{a0}{}", ticks.unit) } else { text.clone() };
-            let half = label::width(self.painter, &unit, Type::Mono) / 2.0;
-            let x = self.x.at(*value);
-            if x - half < free_from || x + half > axis.right() {
-                continue;
-            }
-            free_from = x + half + 8.0;
-            label::text(self.painter, pos2(x, axis.top() + 3.0), Align2::CENTER_TOP, &unit, Type::Mono, self.tokens.text3);
+            self.time_ticks().label_across(self.painter, t, &self.x, axis.lines(3.0, 19.0));
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::Ui;
 
-use super::{LeaksView, sort_rows};
+use super::{LeaksView, select};
 use crate::app::state::action::Action;
 use crate::app::state::selection::Item;
 use crate::app::theme::Type;
@@ -49,8 +49,6 @@ impl LeaksView {
         });
         if !shown.is_fresh {
             pane::progress_line(ui, ui.max_rect(), shown.fraction);
-            // Numbers of other markers are not these markers' numbers.
-            self.rows.clear();
         }
         let Some(found) = shown.value else { return };
         let t = cx.tokens;
@@ -75,62 +73,39 @@ impl LeaksView {
         self.table(ui, cx, &found);
     }
 
-    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Between) {
+    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Arc<Between>) {
         let t = cx.tokens;
-        let sorted = self.sorted.unwrap_or((2, true));
-        if self.rows.len() != found.rows.len() {
-            self.rows = sort_rows(&found.rows, sorted);
-        }
-        let size = SizeColumn::of(found.rows.iter().take(2_000).map(|r| r.found.bytes));
-        let head = size.head("bytes");
-        let columns = [
-            Column::text("allocated in", Width::Share(1.0, 120.0)),
-            Column::text("called from", Width::Share(1.0, 120.0)).from(680.0),
-            Column::figure(&head, 72.0).sorts(),
-            Column::figure("blocks", 48.0).sorts().from(320.0),
-            Column::figure("oldest event", 88.0).sorts().from(420.0),
-            Column::text("share", Width::Exact(90.0)).from(540.0),
+        let r = &found.rows;
+        let size = SizeColumn::of(r.iter().take(2_000).map(|r| r.found.bytes));
+        let greatest = r.first().map_or(1, |r| r.found.bytes) as f64;
+        let columns: Vec<Column<'_, &BetweenRow, &str>> = vec![
+            Column::text("allocated in", Width::Share(1.0, 120.0), |c, r: &&BetweenRow| r.cells.paint_first(c)),
+            Column::text("called from", Width::Share(1.0, 120.0), |c, r: &&BetweenRow| r.cells.paint_caller(c)).from(680.0),
+            Column::figure(size.head("bytes"), 72.0, |c, r: &&BetweenRow| c.figure(size.figure(r.found.bytes), t.text1))
+                .by("bytes", |i| r[i].found.bytes as f64),
+            Column::figure("blocks", 48.0, |c, r: &&BetweenRow| c.figure(count(r.found.count), t.text2))
+                .by("blocks", |i| r[i].found.count as f64)
+                .from(320.0),
+            Column::figure("oldest event", 88.0, |c, r: &&BetweenRow| c.figure(count(u64::from(r.found.oldest)), t.text2))
+                .by("oldest", |i| f64::from(r[i].found.oldest))
+                .from(420.0),
+            Column::text("share", Width::Exact(90.0), |c, r: &&BetweenRow| {
+                c.bar(&Bar::new(greatest).part(r.found.bytes as f64, t.slot(0)));
+            })
+            .from(540.0),
         ];
-        let rows = &self.rows;
         let selected = match cx.shared.selected() {
-            Some(Item::Stack(s)) => rows.iter().position(|&i| found.rows[i].found.stack == s),
+            Some(Item::Stack(s)) => r.iter().position(|r| r.found.stack == s),
             _ => None,
         };
-        let greatest = found.rows.first().map_or(1, |r| r.found.bytes) as f64;
-        let out = Table::new("allocated after A", &columns).sorted(sorted.0, sorted.1).selected(selected).show(
+        let table = Table::sorted("allocated after A", columns, &mut self.survivors).of(found).selected(selected);
+        let out = table.show(
             ui,
-            rows.len(),
-            |row| {
-                let r = &found.rows[rows[row]];
-                format!("{}: {} in {}", r.cells.line(), Bytes(r.found.bytes), counted(r.found.count, "block", "blocks"))
-            },
-            |p, row, cells| {
-                let r = &found.rows[rows[row]];
-                for &(column, cell) in cells {
-                    let figure = |text: &str, ink| label::figure(p, cell, text, ink);
-                    match column {
-                        0 => r.cells.paint_first(p, t, cell),
-                        1 => r.cells.paint_caller(p, t, cell),
-                        2 => figure(&size.figure(r.found.bytes), t.text1),
-                        3 => figure(&count(r.found.count), t.text2),
-                        4 => figure(&count(u64::from(r.found.oldest)), t.text2),
-                        _ => Bar::new(greatest).part(r.found.bytes as f64, t.slot(0)).paint(p, t, cell),
-                    }
-                }
-            },
+            r.len(),
+            |i| r.get(i),
+            |_, r| format!("{}: {} in {}", r.cells.line(), Bytes(r.found.bytes), counted(r.found.count, "block", "blocks")),
         );
-        if let Some(row) = out.clicked {
-            cx.actions.send(Action::Select(Some(Item::Stack(found.rows[self.rows[row]].found.stack))));
-        }
-        if let Some(row) = out.double_clicked
-            && let Some(&oldest) = found.rows[self.rows[row]].found.examples.first()
-        {
-            cx.actions.send(Action::Select(Some(Item::Lifetime(oldest))));
-        }
-        if let Some(column) = out.sort {
-            self.sorted = Some((column, if sorted.0 == column { !sorted.1 } else { true }));
-            self.rows = sort_rows(&found.rows, self.sorted.unwrap_or((2, true)));
-        }
+        select(cx, &out, |i| (r[i].found.stack, r[i].found.examples.first().copied()));
     }
 
     /// How to set A and B, and a pair that is most often asked for.

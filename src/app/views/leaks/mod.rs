@@ -15,16 +15,19 @@ use crate::app::state::selection::Item;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::selector;
+use crate::app::widgets::chip::Swatch;
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::table::{Cell, Column, Sort, Table, TableOutput, Width};
 use crate::app::widgets::tooltip::Tip;
 use crate::app::widgets::{label, pane, row};
-use between::{Between, BetweenRow};
+use between::Between;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{
     Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
 };
+use vramscope_core::model::StackId;
+use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -59,19 +62,25 @@ struct Found {
     grown: Vec<(Growth, StackCells)>,
 }
 
-#[derive(Default)]
 struct LeaksView {
     /// 0: growth over steps. 1: from A to B.
     show: usize,
     /// Keyed by the number of events, because a live recording grows.
     found: Derived<usize, Found>,
     between: Derived<(u32, u32), Between>,
-    /// Column of the table of survivors that it is sorted by, and whether descending.
-    sorted: Option<(usize, bool)>,
-    rows: Vec<usize>,
+    growth: Sort<&'static str>,
+    survivors: Sort<&'static str>,
 }
 
 const SHOWS: [&str; 2] = ["growth over steps", "allocated after A, alive at B"];
+
+impl Default for LeaksView {
+    fn default() -> Self {
+        let (found, between) = (Derived::default(), Derived::default());
+        let (growth, survivors) = (Sort::new("", true), Sort::new("bytes", true));
+        LeaksView { show: 0, found, between, growth, survivors }
+    }
+}
 
 impl View for LeaksView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
@@ -259,7 +268,7 @@ impl LeaksView {
         pane::rule(ui);
     }
 
-    fn growth_table(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+    fn growth_table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Arc<Found>) {
         let t = cx.tokens;
         if found.grown.is_empty() {
             let (step, steps) = ("step", "steps");
@@ -276,105 +285,80 @@ impl LeaksView {
             return;
         }
         let size = SizeColumn::of(found.grown.iter().take(2_000).map(|g| g.0.bytes));
-        let head = size.head("survives");
-        let columns = [
-            Column::text("allocated in", Width::Share(1.0, 120.0)),
-            Column::text("called from", Width::Share(1.0, 120.0)).from(900.0),
-            Column::figure(&head, 96.0),
-            Column::figure("a step, KiB", 80.0).from(360.0),
-            Column::figure("fit", 36.0).from(440.0),
-            Column::figure("blocks", 56.0).from(540.0),
-            Column::figure("in steps", 72.0).from(640.0),
-            Column::text("as it grew", Width::Exact(96.0)).from(760.0),
+        let g = &found.grown;
+        let red = |g: &Growth, other| if g.is_leak() { t.red } else { other };
+        let columns: Vec<Column<'_, Grown<'_>, &str>> = vec![
+            Column::text("allocated in", Width::Share(1.0, 120.0), |c, (g, names): &Grown<'_>| {
+                names.paint_first(&c.swatch(Swatch::Fill(red(g, t.other))));
+            }),
+            Column::text("called from", Width::Share(1.0, 120.0), |c, (_, names): &Grown<'_>| names.paint_caller(c)).from(900.0),
+            Column::figure(size.head("survives"), 96.0, |c, (g, _): &Grown<'_>| {
+                let wide = c.right(size.figure(g.bytes), Type::Mono, t.text1).width();
+                if g.freed.is_some() {
+                    label::text_in_right(c.p, c.rect.with_max_x(c.rect.right() - wide - 6.0), "freed", Type::Caption, t.text3);
+                }
+            })
+            .by("survives", |i| g[i].0.bytes as f64),
+            Column::figure("a step, KiB", 80.0, |c, (g, _): &Grown<'_>| {
+                c.figure(count((g.bytes_per_step.max(0.0) / 1024.0).round() as u64), red(g, t.text1));
+            })
+            .by("a step", |i| g[i].0.bytes_per_step)
+            .from(360.0),
+            Column::figure("fit", 36.0, |c, (g, _): &Grown<'_>| c.figure(format!("{:.2}", g.confidence), t.text2))
+                .by("fit", |i| g[i].0.confidence)
+                .from(440.0),
+            Column::figure("blocks", 56.0, |c, (g, _): &Grown<'_>| c.figure(count(g.count), t.text2))
+                .by("blocks", |i| g[i].0.count as f64)
+                .from(540.0),
+            Column::figure("in steps", 72.0, |c, (g, _): &Grown<'_>| {
+                c.figure(format!("{} of {}", g.steps_adding, g.steps), t.text2)
+            })
+            .by("in steps", |i| g[i].0.steps_adding as f64)
+            .from(640.0),
+            Column::text("as it grew", Width::Exact(96.0), |c, (g, _): &Grown<'_>| climb(c, &g.by_step, red(g, t.slot(0))))
+                .from(760.0),
         ];
         let selected = match cx.shared.selected() {
-            Some(Item::Stack(s)) => found.grown.iter().position(|g| g.0.stack == s),
+            Some(Item::Stack(s)) => g.iter().position(|g| g.0.stack == s),
             _ => None,
         };
-        let out = Table::new("growth", &columns).selected(selected).show(
+        let out = Table::sorted("growth", columns, &mut self.growth).of(found).selected(selected).show(
             ui,
-            found.grown.len(),
-            |row| {
-                let (g, cells) = &found.grown[row];
+            g.len(),
+            |i| g.get(i),
+            |_, (g, cells)| {
                 let leak = if g.is_leak() { "Leak, " } else { "" };
                 let fate = if g.freed.is_some() { "freed at the end" } else { "survive" };
                 format!("{leak}{}: {} {fate}", cells.line(), Bytes(g.bytes))
             },
-            |p, row, cells| {
-                let (g, names) = &found.grown[row];
-                let leaks = g.is_leak();
-                for &(column, cell) in cells {
-                    let figure = |text: &str, ink| label::figure(p, cell, text, ink);
-                    match column {
-                        0 => {
-                            let colour = if leaks { t.red } else { t.other };
-                            let swatch = crate::app::widgets::chip::Swatch::Fill(colour).paint(p, t, cell.left_center());
-                            names.paint_first(p, t, cell.with_min_x(swatch.right() + 6.0));
-                        }
-                        1 => names.paint_caller(p, t, cell),
-                        2 => {
-                            let wide = label::text_in_right(p, cell, &size.figure(g.bytes), Type::Mono, t.text1).width();
-                            if g.freed.is_some() {
-                                let left = cell.with_max_x(cell.right() - wide - 6.0);
-                                label::text_in_right(p, left, "freed", Type::Caption, t.text3);
-                            }
-                        }
-                        3 => {
-                            figure(
-                                &count((g.bytes_per_step.max(0.0) / 1024.0).round() as u64),
-                                if leaks { t.red } else { t.text1 },
-                            );
-                        }
-                        4 => {
-                            figure(&format!("{:.2}", g.confidence), t.text2);
-                        }
-                        5 => figure(&count(g.count), t.text2),
-                        6 => {
-                            figure(&format!("{} of {}", g.steps_adding, g.steps), t.text2);
-                        }
-                        _ => climb(p, t, cell, &g.by_step, leaks),
-                    }
-                }
-            },
         );
-        if let Some(row) = out.clicked {
-            cx.actions.send(Action::Select(Some(Item::Stack(found.grown[row].0.stack))));
-        }
-        if let Some(row) = out.double_clicked
-            && let Some(&oldest) = found.grown[row].0.examples.first()
-        {
-            cx.actions.send(Action::Select(Some(Item::Lifetime(oldest))));
-        }
+        select(cx, &out, |i| (g[i].0.stack, g[i].0.examples.first().copied()));
+    }
+}
+
+/// A row: what grows, and its names.
+type Grown<'a> = &'a (Growth, StackCells);
+
+/// A click selects the stack of a row, a double click its oldest block.
+fn select(cx: &ViewContext<'_>, out: &TableOutput, of: impl Fn(usize) -> (StackId, Option<LifetimeId>)) {
+    if let Some(row) = out.chosen() {
+        cx.actions.send(Action::Select(Some(Item::Stack(of(row).0))));
+    }
+    if let Some(oldest) = out.opened().and_then(|row| of(row).1) {
+        cx.actions.send(Action::Select(Some(Item::Lifetime(oldest))));
     }
 }
 
 /// What has survived, step by step, as a little area.
-fn climb(p: &egui::Painter, t: &Tokens, cell: Rect, by_step: &[u64], leaks: bool) {
-    let area = Rect::from_center_size(cell.center(), vec2(cell.width(), 14.0));
+fn climb(c: &Cell<'_>, by_step: &[u64], colour: egui::Color32) {
+    let area = Rect::from_center_size(c.rect.center(), vec2(c.rect.width(), 14.0));
     let heights = layout::climb(by_step);
-    let mut batch = Batch::new(p);
+    let mut batch = Batch::new(c.p);
     let width = area.width() / heights.len().max(1) as f32;
-    let colour = if leaks { t.red } else { t.slot(0) };
     for (i, h) in heights.iter().enumerate() {
-        let x = area.left() + i as f32 * width;
-        let bar = Rect::from_min_max(pos2(x, area.bottom() - h * area.height()), pos2(x + width, area.bottom()));
-        batch.rect(bar, Tokens::over(colour, t.s1, 0.6));
+        let x = i as f32 * width;
+        batch.rect(area.cell(x, x + width).with_min_y(area.bottom() - h * area.height()), Tokens::over(colour, c.t.s1, 0.6));
     }
-    batch.hline(area.x_range(), area.bottom(), 1.0, t.line2);
-    batch.paint(p);
-}
-
-/// Rows of the survivors by a column of theirs.
-fn sort_rows(rows: &[BetweenRow], sorted: (usize, bool)) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    let key = |i: usize| match sorted.0 {
-        2 => rows[i].found.bytes,
-        3 => rows[i].found.count,
-        _ => u64::from(rows[i].found.oldest),
-    };
-    order.sort_by_key(|&i| key(i));
-    if sorted.1 {
-        order.reverse();
-    }
-    order
+    batch.hline(area.x_range(), area.bottom(), 1.0, c.t.line2);
+    batch.paint(c.p);
 }

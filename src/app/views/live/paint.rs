@@ -4,7 +4,7 @@ use egui::{Align2, Color32, Rangef, Rect, Ui, pos2, vec2};
 
 use super::layout::{Band, Peaks, columns, mark_places, sample_at, top_of_axis};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across, most_down, time_ticks};
+use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across, most_down, spread, time_ticks};
 use crate::app::widgets::chip::paint_chip;
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
@@ -266,7 +266,7 @@ pub(super) fn ends(ui: &Ui, t: &Tokens, plot: &Plot, right: f32, caption: &str, 
     rows.push((plot.y.at(at as f64) - 8.0, "used", at, true));
     let size = SizeColumn::of(rows.iter().map(|r| r.2));
     let wanted: Vec<f32> = rows.iter().map(|r| r.0).collect();
-    let places = apart(&wanted, (plot.area.top() - 6.0, plot.area.bottom() + 8.0));
+    let places = spread(&wanted, 16.0, Rangef::new(plot.area.top() - 6.0, plot.area.bottom() + 8.0));
     let top = places.last().copied().unwrap_or(plot.area.bottom());
     for (y, (_, name, bytes, is_strong)) in places.into_iter().zip(rows) {
         let kind = if is_strong { Type::Strong } else { Type::Body };
@@ -278,40 +278,9 @@ pub(super) fn ends(ui: &Ui, t: &Tokens, plot: &Plot, right: f32, caption: &str, 
     label::text(p, pos2(right, top - 17.0), Align2::RIGHT_CENTER, &size.head(caption), Type::Caption, t.text3);
 }
 
-/// Moves lines of text as little as possible so that they do not overlap and stay inside `range`. `wanted` is bottom up.
-fn apart(wanted: &[f32], (top, bottom): (f32, f32)) -> Vec<f32> {
-    const LINE: f32 = 16.0;
-    let mut below = bottom;
-    let mut places: Vec<f32> = Vec::with_capacity(wanted.len());
-    for y in wanted {
-        below = y.min(below - LINE);
-        places.push(below);
-    }
-    // A full card pushes the upper lines above the range, so they move down again.
-    let mut least = top;
-    for y in places.iter_mut().rev() {
-        *y = y.max(least);
-        least = *y + LINE;
-    }
-    places
-}
-
 /// A description for screen readers.
 pub(super) fn spoken(bands: &Bands, capacity: u64) -> String {
     let parts: Vec<String> =
         Band::ALL.iter().filter(|b| b.bytes(bands) > 0).map(|b| format!("{} {}", b.name(), Bytes(b.bytes(bands)))).collect();
     format!("{} of {} in use: {}", Bytes(bands.used()), Bytes(capacity), parts.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_at_the_end_stay_apart_and_inside() {
-        // With enough room each line is where it is wanted, or one line above the one below.
-        assert_eq!(apart(&[100.0, 98.0, 40.0], (0.0, 120.0)), [100.0, 84.0, 40.0]);
-        // On a full card, thin bands at the top would be named above the plot.
-        assert_eq!(apart(&[100.0, 3.0, 2.0, 1.0], (0.0, 120.0)), [100.0, 32.0, 16.0, 0.0]);
-    }
 }

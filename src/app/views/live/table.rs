@@ -1,6 +1,6 @@
 //! The table of processes at the cursor, with figures of the driver and of PyTorch.
 
-use egui::{Align, Align2, Color32, Layout, Painter, Rect, Ui, UiBuilder, vec2};
+use egui::{Align, Color32, Layout, Ui, UiBuilder};
 
 use super::LiveView;
 use super::layout::Band;
@@ -11,78 +11,65 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::bar::Bar;
 use crate::app::widgets::button::Push;
-use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::row::{self, ListRow};
+use crate::app::widgets::table::{Cell, Column, Table, Width};
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
 
-/// The columns of figures, from left to right.
-const TITLES: [&str; 7] = ["NVML", "allocated", "cached", "outside PyTorch", "peak allocated", "peak NVML", "source"];
-/// Where it is told who gave the figures.
-const SOURCE: usize = 6;
-
-struct Columns {
-    row: Rect,
-    command: f32,
-    share: Option<(f32, f32)>,
-    /// Right edge of each of [`TITLES`]; `None` where there is no room for it.
-    ends: [Option<f32>; 7],
-    /// Unit of the byte columns.
-    size: SizeColumn,
+/// A row: a process, what the driver holds, or the whole device.
+struct Line<'a> {
+    /// Its index among all processes, and itself.
+    process: Option<(usize, &'a ProcessTrack)>,
+    name: (String, Type, Color32),
+    bar: Option<Bar>,
+    /// Used, allocated, cached, outside PyTorch, and the peaks of allocated and used.
+    figures: [Option<u64>; 6],
+    /// Why it is not split.
+    not_split: &'static str,
+    /// Who gave the figures; `None` where a helper can be attached.
+    source: Option<(String, Color32)>,
 }
 
-impl Columns {
-    fn of(row: Rect, bands: &Bands) -> Self {
-        let (is_wide, has_peak) = (row.width() > 860.0, row.width() > 1040.0);
-        let peak = if has_peak { 100.0 } else { 0.0 };
-        let widths = if is_wide { [92.0, 92.0, 96.0, 100.0, peak, 96.0, 0.0] } else { [88.0, 0.0, 0.0, 0.0, 0.0, 84.0, 0.0] };
-        let mut end = row.right() - 16.0;
-        let mut ends = [None; 7];
-        for i in (0..ends.len()).rev() {
-            end -= widths[i];
-            ends[i] = (widths[i] > 0.0 || i == SOURCE).then_some(end);
-        }
-        let command = row.left() + 76.0;
-        let shares = end - 90.0;
-        let share = is_wide.then(|| (command + (shares - command) * 0.55, shares));
-        let size = SizeColumn::of([bands.used(), bands.allocated, bands.outside]);
-        Columns { row, command, share, ends, size }
-    }
+/// Where it is told who gave the figures.
+const SOURCE: usize = 9;
 
-    fn write(&self, p: &Painter, column: usize, text: &str, kind: Type, ink: Color32) {
-        if let Some(end) = self.ends[column] {
-            label::text(p, self.row.middle(end), Align2::RIGHT_CENTER, text, kind, ink);
-        }
-    }
-
-    /// The text at the left of the figures.
-    fn name(&self, p: &Painter, text: &str, kind: Type, ink: Color32) {
-        label::text(p, self.row.middle(self.command), Align2::LEFT_CENTER, text, kind, ink);
-    }
-
-    fn pid(&self, p: &Painter, text: &str, kind: Type, ink: Color32) {
-        label::text(p, self.row.middle(self.row.left() + 60.0), Align2::RIGHT_CENTER, text, kind, ink);
-    }
-
-    fn bar(&self, p: &Painter, t: &Tokens, bands: &Bands, fill: impl FnOnce(Bar) -> Bar) {
-        if let Some((left, right)) = self.share {
-            let place = self.row.shrink2(vec2(0.0, 11.0)).across(left, right);
-            fill(Bar::new(bands.used().max(1) as f64)).paint(p, t, place);
-        }
-    }
-
-    fn figures(&self, p: &Painter, t: &Tokens, figures: [Option<u64>; 6], is_strong: bool) {
-        for (i, figure) in figures.iter().enumerate() {
-            let ink = if i >= 4 && !is_strong { t.text2 } else { t.text1 };
-            match figure {
-                Some(bytes) => self.write(p, i, &self.size.sized(*bytes), Type::Mono, ink),
-                None if i == 0 => self.write(p, i, "not recorded", Type::Mono, t.text3),
-                None => {}
+/// The columns; in a narrow pane there is room for what is used and for the source.
+fn columns<'a>(t: &'a Tokens, size: SizeColumn) -> Vec<Column<'a, &'a Line<'a>>> {
+    let figure = move |title: &'static str, i: usize, width: f32| {
+        Column::figure(title, width, move |c: &Cell<'_>, l: &&Line<'a>| match l.figures[i] {
+            Some(bytes) => c.figure(size.sized(bytes), if i >= 4 && l.name.1 != Type::Strong { t.text2 } else { t.text1 }),
+            None if i == 0 => c.figure("not recorded", t.text3),
+            None if i == 3 => _ = c.from(c.rect.left() - 260.0).right(l.not_split, Type::Body, t.text3),
+            None => {}
+        })
+    };
+    vec![
+        Column::figure("PID", 44.0, |c, l: &&Line<'_>| {
+            if let Some((_, process)) = l.process {
+                c.figure(process.pid.to_string(), l.name.2);
             }
-        }
-    }
+        }),
+        Column::text("command", Width::Share(0.55, 80.0), |c, l: &&Line<'_>| _ = c.text(&l.name.0, l.name.1, l.name.2)),
+        Column::text("share of used", Width::Share(0.45, 60.0), |c, l: &&Line<'_>| {
+            if let Some(bar) = &l.bar {
+                c.bar(bar);
+            }
+        })
+        .from(860.0),
+        figure("NVML", 0, 80.0),
+        figure("allocated", 1, 80.0).from(860.0),
+        figure("cached", 2, 80.0).from(860.0),
+        figure("outside PyTorch", 3, 86.0).from(860.0),
+        figure("peak allocated", 4, 86.0).from(1040.0),
+        figure("peak NVML", 5, 80.0).from(860.0),
+        Column::figure("source", 80.0, |c, l: &&Line<'_>| {
+            if let Some((text, ink)) = &l.source {
+                // It may be longer than its column where nothing is beside it.
+                c.from(c.rect.left() - if l.process.is_none() { 180.0 } else { 0.0 }).right(text, Type::Body, *ink);
+            }
+        }),
+    ]
 }
 
 impl LiveView {
@@ -110,129 +97,122 @@ impl LiveView {
             None => format!("{caption} · {} on this device", present.len()),
         };
         PaneHeader::new("Processes").caption(&caption).show(ui, |_| {});
-        let head = row::line(ui, 24.0);
-        let columns = Columns::of(head, bands);
-        let p = ui.painter();
-        columns.pid(p, "PID", Type::Column, t.text3);
-        columns.name(p, "command", Type::Column, t.text3);
-        if let Some((x, _)) = columns.share {
-            label::text(p, head.middle(x), Align2::LEFT_CENTER, "share of used", Type::Column, t.text3);
-        }
-        for (i, title) in TITLES.into_iter().enumerate() {
-            columns.write(p, i, title, Type::Column, t.text3);
-        }
-        p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
-        egui::ScrollArea::vertical().id_salt("processes").auto_shrink(false).show(ui, |ui| {
-            ui.spacing_mut().item_spacing.y = 0.0;
-            let can_attach = cx.shared.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
-            for (i, process) in &present {
-                self.process_row(ui, cx, *i, process, bands, (time_us, can_attach));
-            }
-            let untold = present.iter().filter(|(_, p)| p.at(time_us).is_some_and(|x| x.used.is_none())).count();
-            let nobodys = match untold {
-                0 => "used, less all above".to_owned(),
-                n => format!("with {} listed without bytes", vramscope_core::units::counted(n as u64, "process", "processes")),
-            };
-            let peak = track.peak.map(|p| p.0);
-            quiet_row(ui, t, "driver and firmware", bands.driver, bands, Band::Driver, "NVML reserved");
-            quiet_row(ui, t, "unattributed", bands.unattributed, bands, Band::Unattributed, &nobodys);
-            let rect = row::line(ui, 32.0);
-            let columns = Columns::of(rect, bands);
-            let p = ui.painter();
-            p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
-            columns.name(p, "device", Type::Strong, t.text1);
-            let split = bands.outside + bands.allocated + bands.cached > 0;
-            let figures = [
-                Some(bands.used()),
-                split.then_some(bands.allocated),
-                split.then_some(bands.cached),
-                split.then_some(bands.outside),
-                None,
-                peak,
-            ];
-            columns.figures(p, t, figures, true);
-            columns.write(p, SOURCE, "NVML used", Type::Body, t.text3);
-        });
-    }
-
-    fn process_row(
-        &mut self,
-        ui: &mut Ui,
-        cx: &ViewContext<'_>,
-        index: usize,
-        process: &ProcessTrack,
-        bands: &Bands,
-        (time_us, can_attach): (i64, bool),
-    ) {
-        let t = cx.tokens;
-        let Some(point) = process.at(time_us) else { return };
-        let is_selected = self.selected == Some((process.pid, process.started));
-        let name = format!("Process {} {}", process.pid, process.command);
-        let response = ListRow::new(&name).height(32.0).selected(is_selected).show_painted(ui);
-        let rect = response.rect;
-        let columns = Columns::of(rect, bands);
-        let ink = if point.used == Some(0) { t.text3 } else { t.text1 };
-        let p = ui.painter();
-        columns.pid(p, &process.pid.to_string(), Type::Mono, ink);
-        let split = point.torch.map(|m| (m, point.used.unwrap_or(m.reserved).saturating_sub(m.reserved)));
-        let right = columns.share.map_or(columns.ends[0].unwrap_or(rect.right()) - 90.0, |s| s.0) - 12.0;
-        let room = rect.across(columns.command, right);
-        let shown = match &process.container {
-            Some(container) => format!("{}   {container}", process.command),
-            None if process.command.is_empty() => process.name.clone(),
-            None => process.command.clone(),
+        let can_attach = cx.shared.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
+        let mut lines: Vec<Line<'_>> =
+            present.iter().filter_map(|(i, p)| process_line(t, (*i, p), bands, time_us, can_attach)).collect();
+        let untold = present.iter().filter(|(_, p)| p.at(time_us).is_some_and(|x| x.used.is_none())).count();
+        let nobodys = match untold {
+            0 => "used, less all above".to_owned(),
+            n => format!("with {} listed without bytes", vramscope_core::units::counted(n as u64, "process", "processes")),
         };
-        label::text_in(p, room, &shown, Type::Mono, ink);
-        let solid = |b: Band| colour(b, t).unwrap_or(t.other);
-        columns.bar(p, t, bands, |bar| match split {
-            Some((m, outside)) => bar
-                .part(outside as f64, solid(Band::Outside))
-                .part(m.allocated as f64, solid(Band::Allocated))
-                .hatched(m.reserved.saturating_sub(m.allocated) as f64),
-            None => bar.part(point.used.unwrap_or(0) as f64, t.other),
+        let quiet = |name: &str, bytes: u64, band: Band, source: String| Line {
+            name: (name.to_owned(), Type::Body, t.text2),
+            bar: colour(band, t).map(|colour| Bar::new(bands.used().max(1) as f64).part(bytes as f64, colour)),
+            figures: [Some(bytes), None, None, None, None, None],
+            source: Some((source, t.text3)),
+            process: None,
+            not_split: "",
+        };
+        lines.push(quiet("driver and firmware", bands.driver, Band::Driver, "NVML reserved".to_owned()));
+        lines.push(quiet("unattributed", bands.unattributed, Band::Unattributed, nobodys));
+        let split = |bytes: u64| (bands.outside + bands.allocated + bands.cached > 0).then_some(bytes);
+        lines.push(Line {
+            name: ("device".to_owned(), Type::Strong, t.text1),
+            bar: None,
+            figures: [
+                Some(bands.used()),
+                split(bands.allocated),
+                split(bands.cached),
+                split(bands.outside),
+                None,
+                track.peak.map(|p| p.0),
+            ],
+            ..quiet("", 0, Band::Driver, "NVML used".to_owned())
         });
-        let m = split.map(|s| s.0);
-        let figures = [
+        let size = SizeColumn::of([bands.used(), bands.allocated, bands.outside]);
+        let name_of = |l: &Line<'_>| match l.process {
+            Some((_, p)) => format!("Process {} {}", p.pid, p.command),
+            None => l.name.0.clone(),
+        };
+        let of = |line: &Line<'_>| line.process.map(|(_, p)| (p.pid, p.started));
+        let selected = lines.iter().position(|line| of(line).is_some() && of(line) == self.selected);
+        let table = Table::plain("processes", columns(t, size)).row_height(32.0).selected(selected);
+        let out = table.show(ui, lines.len(), |i| lines.get(i), |_, l| name_of(l));
+        for (i, response) in &out.seen {
+            let (line, rect) = (&lines[*i], response.rect);
+            if i + 1 == lines.len() {
+                let p = ui.painter().with_clip_rect(response.interact_rect);
+                p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line));
+            }
+            let Some((index, process)) = line.process else { continue };
+            if let Some(place) = out.cell(rect, SOURCE).filter(|_| line.source.is_none()) {
+                let layout = Layout::right_to_left(Align::Center);
+                let mut child = ui.new_child(UiBuilder::new().id_salt(("attach", index)).max_rect(place).layout(layout));
+                if Push::outlined("Attach").small().show(&mut child).clicked() {
+                    self.selected = of(line);
+                    cx.actions.send(Action::Live(LiveAction::Attach(process.pid)));
+                }
+            }
+            response.clone().on_hover_ui(|ui| tip(ui, t, process));
+        }
+        if let Some((line, (_, process))) = out.chosen().and_then(|i| Some((&lines[i], lines[i].process?))) {
+            let is_selected = self.selected == of(line);
+            self.selected = if is_selected { None } else { of(line) };
+            if !is_selected {
+                cx.actions.send(Action::Live(LiveAction::Look(process.pid)));
+            }
+        }
+    }
+}
+
+fn process_line<'a>(
+    t: &Tokens,
+    (index, process): (usize, &'a ProcessTrack),
+    bands: &Bands,
+    time_us: i64,
+    can_attach: bool,
+) -> Option<Line<'a>> {
+    let point = process.at(time_us)?;
+    let split = point.torch.map(|m| (m, point.used.unwrap_or(m.reserved).saturating_sub(m.reserved)));
+    let name = match &process.container {
+        Some(container) => format!("{}   {container}", process.command),
+        None if process.command.is_empty() => process.name.clone(),
+        None => process.command.clone(),
+    };
+    let solid = |b: Band| colour(b, t).unwrap_or(t.other);
+    let bar = Bar::new(bands.used().max(1) as f64);
+    let bar = match split {
+        Some((m, outside)) => bar
+            .part(outside as f64, solid(Band::Outside))
+            .part(m.allocated as f64, solid(Band::Allocated))
+            .hatched(m.reserved.saturating_sub(m.allocated) as f64),
+        None => bar.part(point.used.unwrap_or(0) as f64, t.other),
+    };
+    let m = split.map(|s| s.0);
+    let helper = process.helper_at(time_us);
+    Some(Line {
+        process: Some((index, process)),
+        name: (name, Type::Mono, if point.used == Some(0) { t.text3 } else { t.text1 }),
+        bar: Some(bar),
+        figures: [
             point.used,
             m.map(|m| m.allocated),
             m.map(|m| m.reserved.saturating_sub(m.allocated)),
             split.map(|s| s.1),
             process.torch_peak.map(|p| p.0),
             process.peak.map(|p| p.0).max(process.lifetime_peak),
-        ];
-        columns.figures(p, t, figures, false);
-        let helper = process.helper_at(time_us);
-        if split.is_none() {
-            let text = match helper {
-                HelperState::Silent if !process.has_torch() => "not split: torch is not imported there",
-                HelperState::Silent => "not split: the helper tells nothing of this device",
-                _ => "not split: no helper in this process",
-            };
-            columns.write(p, 3, text, Type::Body, t.text3);
-        }
-        if helper != HelperState::Absent {
-            columns.write(p, SOURCE, "helper", Type::Body, t.text2);
-        } else if can_attach {
-            let place = rect.across(rect.right() - 96.0, rect.right() - 16.0);
-            let mut child = ui.new_child(
-                UiBuilder::new().id_salt(("attach", index)).max_rect(place).layout(Layout::right_to_left(Align::Center)),
-            );
-            if Push::outlined("Attach").small().show(&mut child).clicked() {
-                self.selected = Some((process.pid, process.started));
-                cx.actions.send(Action::Live(LiveAction::Attach(process.pid)));
-            }
-        } else {
-            columns.write(p, SOURCE, "NVML", Type::Body, t.text3);
-        }
-        let clicked = response.clicked();
-        response.on_hover_ui(|ui| tip(ui, t, process));
-        if clicked {
-            self.selected = if is_selected { None } else { Some((process.pid, process.started)) };
-            if !is_selected {
-                cx.actions.send(Action::Live(LiveAction::Look(process.pid)));
-            }
-        }
-    }
+        ],
+        not_split: match helper {
+            HelperState::Silent if !process.has_torch() => "not split: torch is not imported there",
+            HelperState::Silent => "not split: the helper tells nothing of this device",
+            _ => "not split: no helper in this process",
+        },
+        source: match helper {
+            HelperState::Absent if can_attach => None,
+            HelperState::Absent => Some(("NVML".to_owned(), t.text3)),
+            _ => Some(("helper".to_owned(), t.text2)),
+        },
+    })
 }
 
 fn tip(ui: &mut Ui, t: &Tokens, process: &ProcessTrack) {
@@ -258,15 +238,4 @@ fn tip(ui: &mut Ui, t: &Tokens, process: &ProcessTrack) {
     let torch = process.torch_peak.map(|(a, r)| format!("allocated {}, reserved {}", Bytes(a), Bytes(r)));
     line("PyTorch's own peaks", torch.as_deref().unwrap_or(""));
     line("note", process.note.as_deref().unwrap_or(""));
-}
-
-fn quiet_row(ui: &mut Ui, t: &Tokens, name: &str, bytes: u64, bands: &Bands, band: Band, source: &str) {
-    let columns = Columns::of(row::line(ui, 32.0), bands);
-    let p = ui.painter();
-    columns.name(p, name, Type::Body, t.text2);
-    if let Some(colour) = colour(band, t) {
-        columns.bar(p, t, bands, |bar| bar.part(bytes as f64, colour));
-    }
-    columns.figures(p, t, [Some(bytes), None, None, None, None, None], false);
-    columns.write(p, SOURCE, source, Type::Body, t.text3);
 }

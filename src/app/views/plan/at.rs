@@ -16,7 +16,8 @@ use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::mesh::Batch;
 use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row::{self, ListRow};
+use crate::app::widgets::row;
+use crate::app::widgets::table::{Column, Table, Width};
 use vramscope_core::anatomy::Role;
 use vramscope_core::plan::Predicted;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
@@ -144,44 +145,38 @@ impl PlanView {
         batch.hole(bar.with_min_x(x), egui::Color32::TRANSPARENT, t.hatch, t.line2);
         batch.paint(ui.painter());
         ui.add_space(6.0);
-        let mut sorted = roles.clone();
-        sorted.sort_by_key(|role| std::cmp::Reverse(bytes(role)));
-        let unit = SizeColumn::of(sorted.iter().map(bytes).chain([free]));
-        let head = row::line(ui, 18.0);
-        let places = |row: Rect| {
-            let inner = row.shrink2(vec2(16.0, 0.0));
-            let figure = inner.with_min_x(inner.right() - 68.0);
-            let slope = row.across(figure.left() - 84.0, figure.left() - 8.0);
-            (inner, slope, figure)
-        };
-        let (_, slope, figure) = places(head);
-        if scene.knows {
-            label::text_in_right(ui.painter(), slope, &format!("per {}", scene.name), Type::Column, t.text3);
-        }
-        label::text_in_right(ui.painter(), figure, unit.unit(), Type::Column, t.text3);
-        for role in &sorted {
-            let row = ListRow::new(role.text()).height(20.0).show_painted(ui);
-            let (inner, slope, figure) = places(row.rect);
-            let p = ui.painter();
-            let ink = dim(role, role_paint(*role).colour(t));
-            Swatch::Fill(ink).paint(p, t, inner.left_center());
-            label::figure(p, figure, &unit.figure(bytes(role)), t.text1);
-            if let Some(per) = slope_of(scene, role.name()) {
-                label::figure(p, slope, &per, t.text3);
+        // What is free comes last.
+        let mut rows: Vec<Option<Role>> = roles.iter().copied().map(Some).chain([None]).collect();
+        let of = |role: &Option<Role>| role.map_or(free, |role| bytes(&role));
+        rows.sort_by_key(|role| (role.is_none(), std::cmp::Reverse(of(role))));
+        let unit = SizeColumn::of(rows.iter().map(of));
+        let per = if scene.knows { format!("per {}", scene.name) } else { String::new() };
+        let text = |role: &Option<Role>| role.map_or("free inside reserved", |role| role.text());
+        let columns: Vec<Column<'_, Option<Role>>> = vec![
+            Column::text("", Width::Share(1.0, 60.0), |c, role: &Option<Role>| {
+                let swatch = role.map_or(Swatch::Free, |r| Swatch::Fill(dim(&r, role_paint(r).colour(t))));
+                let c = c.swatch(swatch);
+                match role {
+                    Some(role) => _ = c.text(role.text(), Type::Body, t.text1),
+                    // It does not grow with the size, and has that column's room.
+                    None => _ = label::text_in(c.p, c.rect.with_max_x(c.rect.right() + 60.0), text(role), Type::Body, t.text2),
+                }
+            }),
+            Column::figure(per, 76.0, |c, role: &Option<Role>| {
+                if let Some(per) = role.and_then(|role| slope_of(scene, role.name())) {
+                    c.figure(per, t.text3);
+                }
+            }),
+            Column::figure(unit.unit(), 68.0, |c, role: &Option<Role>| c.figure(unit.figure(of(role)), t.text1)),
+        ];
+        let table = Table::plain("roles", columns).row_height(20.0).spaced(16.0, 8.0, 16.0).whole();
+        let out = table.show(ui, rows.len(), |i| rows.get(i).copied(), |_, role| text(role).to_owned());
+        for (i, response) in out.seen {
+            if let Some(role) = rows[i] {
+                hovered = if response.hovered() { Some(role.name()) } else { hovered };
+                response.on_hover_text(role.about());
             }
-            let name = row.rect.across(inner.left() + 16.0, slope.left());
-            label::text_in(p, name, role.text(), Type::Body, t.text1);
-            if row.hovered() {
-                hovered = Some(role.name());
-            }
-            row.on_hover_text(role.about());
         }
-        let rect = row::line(ui, 20.0);
-        let (inner, _, figure) = places(rect);
-        Swatch::Free.paint(ui.painter(), t, inner.left_center());
-        let name = rect.across(inner.left() + 16.0, figure.left() - 4.0);
-        label::text_in(ui.painter(), name, "free inside reserved", Type::Body, t.text2);
-        label::figure(ui.painter(), figure, &unit.figure(free), t.text1);
         hovered
     }
 

@@ -9,7 +9,7 @@ use super::model::PlanView;
 use super::scene::{Kind, Outcome, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{byte_ticks, byte_unit, event_ticks, most_across, most_down, spread};
+use crate::app::widgets::axis::{byte_scale, event_ticks, most_across, spread};
 use crate::app::widgets::chip::{paint_chip, paint_chip_in, paint_flag};
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
@@ -95,7 +95,7 @@ impl PlanView {
         let greatest = (most.max(if shows_limit { limit } else { 0 }).max(1) as f64 * 1.06).max(1.0);
         let y = Scale::vertical(0.0, greatest, rect.y_range());
         let p = ui.painter().clone();
-        axis(&p, t, rect, &y, greatest, "Peak");
+        byte_scale(&p, t, rect, &y, rect.left() - GUTTER + 12.0, "Peak");
         let allocated = known(&|p| p.free.peak_allocated_bytes);
         let mut batch = Batch::new(&p).hatch_origin(rect.min);
         let columns = columns_of(&batch, rect);
@@ -390,7 +390,7 @@ impl PlanView {
         let t = cx.tokens;
         let p = ui.painter().clone();
         let y = Scale::vertical(0.0, greatest, rect.y_range());
-        axis(&p, t, rect, &y, greatest, "By role");
+        byte_scale(&p, t, rect, &y, rect.left() - GUTTER + 12.0, "By role");
         let mut batch = Batch::new(&p).hatch_origin(rect.min);
         let columns = columns_of(&batch, rect);
         let order = roles_of(scene.points.iter().map(|(_, p)| &p.free));
@@ -463,27 +463,6 @@ fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: 
     };
     // On the surface: the line of the chosen size may stand there.
     paint_chip_in(p, at, anchor, &words, Type::Body, t.text1, t.s1);
-}
-
-/// The name of a plot, its grid and its labels.
-fn axis(p: &egui::Painter, t: &Tokens, rect: Rect, y: &Scale, greatest: f64, name: &str) {
-    let ticks = byte_ticks(0.0, greatest, most_down(rect.height()));
-    let mut batch = Batch::new(p);
-    ticks.grid_down(&mut batch, t, y, rect);
-    batch.hline(rect.x_range(), rect.bottom(), 1.0, t.line2);
-    batch.paint(p);
-    let left = rect.left() - GUTTER + 12.0;
-    label::text(p, pos2(left, rect.top() - 6.0), Align2::LEFT_TOP, name, Type::Body, t.text2);
-    label::text(p, pos2(left, rect.top() + 9.0), Align2::LEFT_TOP, byte_unit(greatest).0, Type::Caption, t.text3);
-    for (value, words) in &ticks.ticks {
-        let at = y.at(*value);
-        let half = label::width(p, words, Type::Mono);
-        // The name of the plot is where the topmost label would be.
-        if rect.left() - 8.0 - half < left + 40.0 && at < rect.top() + 30.0 {
-            continue;
-        }
-        label::text(p, pos2(rect.left() - 8.0, at), Align2::RIGHT_CENTER, words, Type::Mono, t.text3);
-    }
 }
 
 /// The middles of the physical pixel columns of a rectangle.

@@ -51,8 +51,6 @@ pub struct PlanView {
     pub(super) typed: HashMap<String, String>,
     /// The row that is plotted; the best one until one is clicked.
     pub(super) row: Option<Kind>,
-    /// Brings the row into view.
-    pub(super) reveal: bool,
     /// What the status bar tells.
     pub(super) told: Vec<(String, String)>,
     /// PyTorch, HF Trainer, Lightning.

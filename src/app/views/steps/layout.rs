@@ -1,45 +1,7 @@
-//! The step of each row, and the sentence about all steps. Pure.
+//! The sentences about all steps. Pure.
 
 use vramscope_core::anatomy::steps::{StepFigures, number};
 use vramscope_core::units::{Bytes, counted};
-
-/// What the table can be sorted by, in the order of its columns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Order {
-    #[default]
-    Step,
-    Peak,
-    Growth,
-    Kept,
-    Allocated,
-    Allocations,
-    Time,
-}
-
-impl Order {
-    /// What a step is sorted by.
-    fn key(self, i: usize, s: &StepFigures) -> i64 {
-        match self {
-            Order::Step => i as i64,
-            Order::Peak => s.peak as i64,
-            Order::Growth => s.growth(),
-            Order::Kept => s.kept as i64,
-            Order::Allocated => s.allocated as i64,
-            Order::Allocations => s.allocations as i64,
-            Order::Time => s.micros,
-        }
-    }
-}
-
-/// Index of the step in each row.
-pub(super) fn rows(figures: &[StepFigures], order: Order, descending: bool) -> Vec<usize> {
-    let mut rows: Vec<usize> = (0..figures.len()).collect();
-    rows.sort_by_key(|&i| order.key(i, &figures[i]));
-    if descending {
-        rows.reverse();
-    }
-    rows
-}
 
 /// How the peaks of the steps compare, as a sentence with marks around its figures; `None` without steps. A step stands out from
 /// a twentieth above the median on.
@@ -93,14 +55,6 @@ mod tests {
         f[5].after = 0;
         assert_eq!(late_growth(&f, 60), (3, true), "five steps are left, of which the later three");
         assert_eq!(late_growth(&f[..1], 10), (0, false));
-    }
-
-    #[test]
-    fn rows_follow_the_order() {
-        let f = [step(10, 0, 4), step(30, 4, 4), step(12, 4, 2)];
-        assert_eq!(rows(&f, Order::Step, false), [0, 1, 2]);
-        assert_eq!(rows(&f, Order::Peak, true), [1, 2, 0]);
-        assert_eq!(rows(&f, Order::Growth, false), [2, 1, 0]);
     }
 
     #[test]

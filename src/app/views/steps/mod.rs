@@ -13,9 +13,8 @@ use crate::app::state::shared;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::bar::Bar;
-use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::table::{Column, Sort, Table, Width};
 use crate::app::widgets::{label, pane};
-use layout::Order;
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::diagnose::source_limits::{NO_STEPS, no_history};
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
@@ -32,7 +31,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("double click", "show only this step"),
         ("header", "sort; click again to reverse the order"),
     ],
-    create: || Box::new(StepsView::default()),
+    create: || Box::new(StepsView { found: Derived::default(), sort: Sort::new("step", false) }),
 };
 
 /// The steps and their figures.
@@ -44,28 +43,11 @@ struct Found {
     figures: Vec<StepFigures>,
 }
 
-#[derive(Default)]
 struct StepsView {
     /// Keyed by the number of events, because a live recording grows.
     found: Derived<usize, Found>,
-    order: Order,
-    descending: bool,
-    rows: Vec<usize>,
-    sorted_as: Option<(Order, bool)>,
-    /// The step the table was last scrolled to: a cursor moved elsewhere brings its step into view once.
-    scrolled_to: Option<usize>,
+    sort: Sort<&'static str>,
 }
-
-const ORDERS: [Option<Order>; 8] = [
-    Some(Order::Step),
-    None,
-    Some(Order::Peak),
-    Some(Order::Growth),
-    Some(Order::Kept),
-    Some(Order::Allocated),
-    Some(Order::Allocations),
-    Some(Order::Time),
-];
 
 impl View for StepsView {
     fn subtitle(&self, _: &ViewContext<'_>) -> String {
@@ -129,86 +111,59 @@ impl StepsView {
         pane::rule(ui);
     }
 
-    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+    fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Arc<Found>) {
         let t = cx.tokens;
-        if self.sorted_as != Some((self.order, self.descending)) || self.rows.len() != found.figures.len() {
-            self.rows = layout::rows(&found.figures, self.order, self.descending);
-            self.sorted_as = Some((self.order, self.descending));
-        }
-        let wide = ui.available_width();
-        let has_time = cx.data.device().events.has_time;
-        let first = || found.figures.iter().take(2_000);
+        let f = &found.figures;
+        let first = || f.iter().take(2_000);
         let size = SizeColumn::of(first().flat_map(|s| [s.peak, s.kept, s.growth().unsigned_abs()]));
         // A step allocates many times what it holds.
         let allocated = SizeColumn::of(first().map(|s| s.allocated));
-        let heads = [size.head("peak"), size.head("growth"), size.head("kept"), allocated.head("allocated")];
-        // The order of the columns is that of `ORDERS`.
-        let columns = [
-            Column::figure("step", 44.0).sorts(),
-            Column::text(if wide >= 620.0 { "in use; dotted: reserved" } else { "in use" }, Width::Share(1.0, 60.0)),
-            Column::figure(&heads[0], 80.0).sorts(),
-            Column::figure(&heads[1], 80.0).sorts().from(320.0),
-            Column::figure(&heads[2], 76.0).sorts().from(420.0),
-            Column::figure(&heads[3], 92.0).sorts().from(520.0),
-            Column::figure("allocations", 76.0).sorts().from(620.0),
-            Column::figure("time", 72.0).sorts().from(if has_time { 720.0 } else { f32::INFINITY }),
+        let greatest = f.iter().map(|s| s.peak.max(s.reserved)).max().unwrap_or(1) as f64;
+        let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
+        let in_use = if ui.available_width() >= 620.0 { "in use; dotted: reserved" } else { "in use" };
+        let time = if cx.data.device().events.has_time { 720.0 } else { f32::INFINITY };
+        let columns: Vec<Column<'_, usize, &str>> = vec![
+            Column::figure("step", 44.0, |c, &i: &usize| c.figure(number(i), t.text2)).by("step", |i| i as f64).descends(false),
+            Column::text(in_use, Width::Share(1.0, 60.0), |c, &i: &usize| {
+                let (s, blue) = (&f[i], t.slot(0));
+                let bar = Bar::new(greatest).part(s.floor as f64, Tokens::over(blue, t.s1, 0.75));
+                let bar = bar.part((s.peak - s.floor) as f64, Tokens::over(blue, t.s1, 0.35));
+                c.bar(&bar.tick(s.reserved as f64, t.text1));
+            }),
+            Column::figure(size.head("peak"), 80.0, |c, &i: &usize| c.figure(size.figure(f[i].peak), t.text1))
+                .by("peak", |i| f[i].peak as f64),
+            Column::figure(size.head("growth"), 80.0, |c, &i: &usize| {
+                c.figure(signed(f[i].growth(), size), quiet(f[i].growth() == 0));
+            })
+            .by("growth", |i| f[i].growth() as f64)
+            .from(320.0),
+            Column::figure(size.head("kept"), 76.0, |c, &i: &usize| c.figure(size.figure(f[i].kept), quiet(f[i].kept == 0)))
+                .by("kept", |i| f[i].kept as f64)
+                .from(420.0),
+            Column::figure(allocated.head("allocated"), 92.0, |c, &i: &usize| {
+                c.figure(allocated.figure(f[i].allocated), t.text2)
+            })
+            .by("allocated", |i| f[i].allocated as f64)
+            .from(520.0),
+            Column::figure("allocations", 76.0, |c, &i: &usize| c.figure(count(f[i].allocations), t.text2))
+                .by("allocations", |i| f[i].allocations as f64)
+                .from(620.0),
+            Column::figure("time", 72.0, |c, &i: &usize| c.figure(Micros(f[i].micros).to_string(), t.text2))
+                .by("time", |i| f[i].micros as f64)
+                .from(time),
         ];
-        let greatest = found.figures.iter().map(|s| s.peak.max(s.reserved)).max().unwrap_or(1) as f64;
-        let current = found.steps.of(cx.shared.cursor);
-        let row_of = |step: Option<usize>| step.and_then(|s| self.rows.iter().position(|&r| r == s));
-        let scroll = if current != self.scrolled_to { row_of(current) } else { None };
-        self.scrolled_to = current;
-        let sorted = ORDERS.iter().position(|o| *o == Some(self.order)).unwrap_or(0);
-        let rows = &self.rows;
-        let out = Table::new("steps", &columns)
+        let out = Table::sorted("steps", columns, &mut self.sort)
+            .of(found)
             .row_height(22.0)
-            .sorted(sorted, self.descending)
-            .selected(row_of(current))
-            .scroll_to(scroll)
-            .show(
-                ui,
-                rows.len(),
-                |row| {
-                    let s = &found.figures[rows[row]];
-                    format!("Step {}: peak {}, growth {}", number(rows[row]), Bytes(s.peak), signed(s.growth(), size))
-                },
-                |p, row, cells| {
-                    let (step, s) = (rows[row], &found.figures[rows[row]]);
-                    for &(i, cell) in cells {
-                        let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
-                        let (text, ink) = match i {
-                            0 => (number(step), t.text2),
-                            1 => {
-                                let blue = t.slot(0);
-                                Bar::new(greatest)
-                                    .part(s.floor as f64, Tokens::over(blue, t.s1, 0.75))
-                                    .part((s.peak - s.floor) as f64, Tokens::over(blue, t.s1, 0.35))
-                                    .tick(s.reserved as f64, t.text1)
-                                    .paint(p, t, cell);
-                                continue;
-                            }
-                            2 => (size.figure(s.peak), t.text1),
-                            3 => (signed(s.growth(), size), quiet(s.growth() == 0)),
-                            4 => (size.figure(s.kept), quiet(s.kept == 0)),
-                            5 => (allocated.figure(s.allocated), t.text2),
-                            6 => (count(s.allocations), t.text2),
-                            _ => (Micros(s.micros).to_string(), t.text2),
-                        };
-                        label::figure(p, cell, &text, ink);
-                    }
-                },
-            );
-        if let Some(order) = out.sort.and_then(|c| ORDERS[c]) {
-            self.descending = if self.order == order { !self.descending } else { order != Order::Step };
-            self.order = order;
-        }
-        if let Some(row) = out.clicked {
-            let s = &found.figures[self.rows[row]];
+            .selected(found.steps.of(cx.shared.cursor))
+            .show(ui, f.len(), Some, |i, _| {
+                format!("Step {}: peak {}, growth {}", number(i), Bytes(f[i].peak), signed(f[i].growth(), size))
+            });
+        if let Some(s) = out.chosen().map(|i| &f[i]) {
             cx.actions.send(Action::SetRange(Some((s.first, s.end.saturating_sub(1)))));
             cx.actions.send(Action::GoTo(s.peak_event));
         }
-        if let Some(row) = out.double_clicked {
-            let s = &found.figures[self.rows[row]];
+        if let Some(s) = out.opened().map(|i| &f[i]) {
             let at = |e| shared::position(cx.data.device(), cx.shared.axis, e);
             let (from, to) = (at(s.first), at(s.end.saturating_sub(1)));
             let margin = (to - from) * 0.05;

@@ -7,7 +7,7 @@ use super::layout::{StepBox, resample, short, step_lane};
 use super::model::{WhatIfView, outcome};
 use crate::app::state::action::Action;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, spread};
+use crate::app::widgets::axis::{byte_scale, event_ticks, most_across, spread};
 use crate::app::widgets::chip::{paint_chip_in, paint_flag};
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
@@ -152,9 +152,9 @@ impl WhatIfView {
         let cap = self.limit().filter(|&l| limit.is_some() || l <= top.saturating_add(top / 2));
         let top = top.max(cap.unwrap_or(0)).max(1) as f64 * 1.06;
         let y = Scale::vertical(0.0, top, rect.y_range());
-        let ticks = byte_ticks(0.0, top, most_down(rect.height()).min(6));
+        let title = if limit.is_some() { "With the limit" } else { "No limit" };
+        byte_scale(p, t, rect, &y, rect.left() - 88.0, title);
         let mut batch = Batch::new(p);
-        ticks.grid_down(&mut batch, t, &y, rect);
         let columns = batch.columns(rect.width());
         let (from, to) = (x.value(rect.left()), x.value(rect.right()));
         let level = |v: u64| PixelColumn::level(y.at(v as f64));
@@ -166,7 +166,6 @@ impl WhatIfView {
             let fill = Tokens::over(t.other, t.s1, if t.dark { 0.3 } else { 0.24 });
             batch.fill_under(&curve(&points), rect.left(), rect.bottom(), fill);
         }
-        batch.hline(rect.x_range(), rect.bottom(), 1.0, t.line);
         for line in &lines {
             batch.curve(&curve(&line.points), rect.left(), line.width, line.colour);
         }
@@ -185,12 +184,6 @@ impl WhatIfView {
             batch.dashed_hline(rect.x_range(), y.at(cap as f64), 1.0, DASH_LIMIT, t.red);
         }
         batch.paint(p);
-        let title = if limit.is_some() { "With the limit" } else { "No limit" };
-        let gutter = |top: f32| Rect::from_min_max(pos2(rect.left() - 88.0, top), pos2(rect.left() - 4.0, top + 16.0));
-        label::text_in(p, gutter(rect.top() - 2.0), title, Type::Body, t.text1);
-        label::text_in(p, gutter(rect.top() + 13.0), ticks.unit, Type::Caption, t.text3);
-        let below = Rangef::new(rect.top() + 30.0, rect.bottom() + 2.0);
-        ticks.paint_down(p, t, &y, rect.left() - 8.0, below, UnitAt::Nowhere);
         self.flags(ui, cx, rect, x, &lines);
         let mut named: Vec<End> = Vec::new();
         for line in lines.iter().filter(|l| !l.answer.row.oom) {

@@ -1,74 +1,6 @@
-//! Where the parts of What-if stand, how its columns give way, and the places of labels. Pure arithmetic.
+//! Where the parts of What-if stand, and the places of labels. Pure arithmetic.
 
 use egui::{Rangef, Rect, pos2};
-
-/// A column of the table of settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Col {
-    /// Whether its curve is drawn.
-    Plot,
-    Conf,
-    /// Peak reserved without a limit, as a bar.
-    Bar,
-    /// The same in MiB.
-    Peak,
-    /// The difference from the recorded setting.
-    Against,
-    /// Device calls without a limit.
-    Calls,
-    /// What happens under the limit.
-    Outcome,
-    /// Peak reserved under the limit.
-    LimitPeak,
-    /// Times the cache was emptied to try again.
-    Retries,
-    /// Device calls under the limit.
-    LimitCalls,
-}
-
-/// The columns that fit `width`, left to right with their extents. Calls go first, then retries, the difference, the peak
-/// under the limit, the bar.
-pub(super) fn columns(width: f32) -> Vec<(Col, Rangef)> {
-    use Col::{Against, Bar, Calls, Conf, LimitCalls, LimitPeak, Outcome, Peak, Plot, Retries};
-    const ALL: [(Col, f32); 10] = [
-        (Plot, 36.0),
-        (Conf, 210.0),
-        (Bar, 110.0),
-        (Peak, 74.0),
-        (Against, 114.0),
-        (Calls, 88.0),
-        (Outcome, 168.0),
-        (LimitPeak, 84.0),
-        (Retries, 62.0),
-        (LimitCalls, 88.0),
-    ];
-    const GOES: [Col; 6] = [LimitCalls, Calls, Retries, Against, LimitPeak, Bar];
-    let mut gone: Vec<Col> = Vec::new();
-    let least = |gone: &[Col]| ALL.iter().filter(|c| !gone.contains(&c.0)).map(|c| c.1).sum::<f32>();
-    for col in GOES {
-        if least(&gone) <= width {
-            break;
-        }
-        gone.push(col);
-    }
-    let spare = (width - least(&gone)).max(0.0);
-    let has_bar = !gone.contains(&Bar);
-    let mut x = 0.0;
-    ALL.iter()
-        .filter(|c| !gone.contains(&c.0))
-        .map(|&(col, least)| {
-            let more = match (col, has_bar) {
-                (Conf, true) => spare * 0.7,
-                (Conf, false) => spare,
-                (Bar, _) => spare * 0.3,
-                _ => 0.0,
-            };
-            let range = Rangef::new(x, x + least + more);
-            x = range.max;
-            (col, range)
-        })
-        .collect()
-}
 
 /// The parts of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -205,19 +137,6 @@ pub(super) fn resample(points: &[(u32, u64)], from: f64, to: f64, columns: usize
 mod tests {
     use super::*;
     use egui::vec2;
-
-    #[test]
-    fn columns_fill_the_width_and_give_way_in_order() {
-        for width in [1258.0, 1000.0, 800.0, 640.0, 500.0] {
-            let c = columns(width);
-            assert!(c.windows(2).all(|w| w[0].1.max <= w[1].1.min + 0.01), "{c:?}");
-            let end = c.last().map_or(0.0, |c| c.1.max);
-            assert!((end - width).abs() < 0.1, "{width}: ends at {end}");
-            assert!(c.iter().any(|c| c.0 == Col::Outcome) && c.iter().any(|c| c.0 == Col::Peak));
-        }
-        assert_eq!(columns(1258.0).len(), 10);
-        assert!(!columns(700.0).iter().any(|c| c.0 == Col::LimitCalls));
-    }
 
     #[test]
     fn charts_and_side_go_when_the_pane_is_small() {

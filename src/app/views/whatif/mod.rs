@@ -115,7 +115,7 @@ impl View for WhatIfView {
             match self.settings.iter().position(|s| s.text == *conf) {
                 Some(at) => {
                     self.settings[at].is_plotted = true;
-                    (self.selected, self.scroll_to) = (at, Some(at));
+                    self.selected = at;
                     self.is_chosen = true;
                 }
                 None => {
@@ -147,7 +147,7 @@ impl View for WhatIfView {
             && let Some((best, _)) = self.best()
             && self.selected != best
         {
-            (self.selected, self.scroll_to) = (best, Some(best));
+            self.selected = best;
         }
         let pane_rect = ui.max_rect();
         let areas = layout::areas(pane_rect, self.settings.len());
@@ -330,7 +330,6 @@ impl WhatIfView {
                 });
                 self.settings[at].is_plotted = true;
                 (self.selected, self.is_chosen) = (at, true);
-                self.scroll_to = Some(at);
                 self.new_text.clear();
                 self.new_error = None;
                 self.runs.resume();

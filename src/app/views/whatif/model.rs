@@ -37,7 +37,6 @@ pub(super) struct WhatIfView {
     pub asked_needs: Vec<String>,
     pub new_text: String,
     pub new_error: Option<String>,
-    pub scroll_to: Option<usize>,
     /// How many of [`SharedViewState::to_try`](crate::app::state::shared::SharedViewState::to_try) have been taken.
     pub tried: usize,
 }

@@ -1,225 +1,179 @@
 //! The table of settings.
 
-use egui::{Rangef, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2};
+use std::sync::Arc;
+
+use egui::{Rect, Role, Sense, Stroke, Ui, Vec2, WidgetInfo, vec2};
 
 use super::ViewContext;
 use super::layout;
-use super::layout::{Col, HEAD, ROW};
+use super::layout::{HEAD, ROW};
 use super::model::{Setting, WhatIfView, outcome, outcome_span};
 use super::runs::Awaited;
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
-use crate::app::widgets::button::icon_button_sized;
+use crate::app::widgets::button::{focus_ring, icon_button_sized};
 use crate::app::widgets::chip::{Swatch, paint_chip};
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
-use crate::app::widgets::row::ListRow;
-use crate::app::widgets::table::{Head, head_line};
+use crate::app::widgets::row;
+use crate::app::widgets::table::{Cell, Column, Table, TableOutput, Width};
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::inference::whatif::{Answer, Row};
+use vramscope_core::inference::whatif::Answer;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 impl WhatIfView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+        let t = cx.tokens;
         let best = self.best();
-        let mut removed = None;
-        let columns = layout::columns(ui.max_rect().width());
-        self.head(ui, cx, &columns);
-        let rows = self.settings.len();
-        let area = ScrollArea::vertical().id_salt("settings").auto_shrink(false);
-        area.show_rows(ui, ROW, rows, |ui, range| {
-            if let Some(row) = self.scroll_to.take() {
-                let top = ui.max_rect().top() + (row as f32 - range.start as f32) * ROW;
-                // With the row after it, on which the edge fades.
-                let rows = Rect::from_min_size(pos2(ui.max_rect().left(), top), egui::vec2(1.0, 2.0 * ROW));
-                ui.scroll_to_rect_animation(rows, None, egui::style::ScrollAnimation::none());
+        let is_best = |row: usize| best.as_ref().is_some_and(|b| b.0 == row);
+        let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
+        let (sizes, scale) = (self.sizes(), self.bar_scale());
+        let above = row::line(ui, HEAD - 24.0);
+        let this = &*self;
+        let columns: Vec<Column<'_, Line>> = vec![
+            Column::text("", Width::Exact(20.0), |c, l: &Line| {
+                let is_plotted = this.settings[l.row].is_plotted;
+                let swatch = if is_plotted { Swatch::Fill(this.colour(l.row, t)) } else { Swatch::Outline(t.line2) };
+                swatch.paint(c.p, t, c.rect.middle(c.rect.left() + 6.0));
+            }),
+            Column::text(cx.words().conf, Width::Share(0.67, 194.0), |c, l: &Line| {
+                let mut place = c.rect;
+                if this.settings[l.row].is_added {
+                    place.max.x -= 20.0;
+                }
+                if is_best(l.row) {
+                    let chip = paint_chip(c.p, t, place.right_center(), egui::Align2::RIGHT_CENTER, "best");
+                    place.max.x = chip.left() - 6.0;
+                }
+                let kind = if l.row == 0 { Type::Strong } else { Type::Mono };
+                conf_name(c.p, place, &this.settings[l.row].title, kind, t.text1);
+            }),
+            Column::text("peak reserved", Width::Share(0.33, 94.0), |c, l: &Line| {
+                let Some(a) = &l.free else { return this.awaited(c, l.row, None) };
+                let is_lit = this.settings[l.row].is_plotted || l.row == this.selected;
+                let used = a.row.peak_allocated_bytes.min(a.row.peak_reserved_bytes);
+                let bar = Bar::new(scale).part(used as f64, if is_lit { this.colour(l.row, t) } else { t.other });
+                let bar = bar.hatched((a.row.peak_reserved_bytes - used) as f64).tick(recorded as f64, t.text1);
+                c.bar(&this.limit().map_or(bar.clone(), |limit| bar.tick(limit as f64, t.red)));
+            })
+            .goes(6),
+            Column::figure(sizes.unit(), 58.0, |c, l: &Line| peak(c, l.free.as_deref(), sizes)),
+            Column::figure("against recorded", 98.0, |c, l: &Line| {
+                let Some(a) = &l.free else { return };
+                if a.row.oom {
+                    c.right(outcome(a).0, Type::Body, t.red);
+                } else {
+                    let text = against(a.row.peak_reserved_bytes, recorded);
+                    c.figure(&text, if text == "no change" { t.text3 } else { t.text2 });
+                }
+            })
+            .goes(4),
+            Column::figure("device calls", 72.0, |c, l: &Line| calls(c, l.free.as_deref())).goes(2),
+            Column::text("outcome", Width::Exact(152.0), |c, l: &Line| {
+                let Some(a) = &l.limited else { return this.awaited(c, l.row, this.limit()) };
+                let (text, fails) = outcome(a);
+                let ink = if fails { t.red } else { t.text1 };
+                match outcome_span(a) {
+                    None => _ = c.text(&text, Type::Body, ink),
+                    Some(span) => {
+                        label::text_in(c.p, upper(c.rect), &text, Type::Body, ink);
+                        label::text_in(c.p, lower(c.rect), &span, Type::Caption, t.text3);
+                    }
+                }
+            }),
+            Column::figure(sizes.head("peak"), 68.0, |c, l: &Line| peak(c, l.limited.as_deref(), sizes)).goes(5),
+            Column::figure("retries", 46.0, |c, l: &Line| {
+                if let Some(a) = &l.limited {
+                    c.figure(count(a.row.num_alloc_retries), t.text1);
+                }
+            })
+            .goes(3),
+            Column::figure("device calls", 72.0, |c, l: &Line| calls(c, l.limited.as_deref())).goes(1),
+        ];
+        let line = |row: usize| Some(Line { row, free: this.answer(row, None), limited: this.limited(row) });
+        let table = Table::plain("settings", columns).row_height(ROW).spaced(8.0, 16.0, 14.0).lines();
+        let out =
+            table.selected(Some(self.selected)).show(ui, self.settings.len(), line, |row, _| self.settings[row].title.clone());
+        self.groups(ui, cx, above, &out);
+        let mut removed = out.focused.filter(|_| ui.input(|i| i.key_pressed(egui::Key::Delete)));
+        for (row, response) in &out.seen {
+            let setting = &mut self.settings[*row];
+            let name = setting.title.clone();
+            if let Some(plot) = out.cell(response.rect, 0) {
+                let at = plot.expand2(vec2(8.0, 0.0)).intersect(response.interact_rect);
+                let toggle = ui.interact(at, ui.scope_id().with(("plot", row)), Sense::click());
+                toggle.widget_info(|| WidgetInfo::selected(Role::CheckBox, true, setting.is_plotted, format!("Plot {name}")));
+                setting.is_plotted ^= toggle.clicked();
+                focus_ring(ui, &toggle, 2);
             }
-            for row in range {
-                let is_best = best.as_ref().filter(|b| b.0 == row).map(|b| b.1.as_str());
-                if self.row(ui, cx, row, &columns, is_best) {
-                    removed = Some(row);
+            if let Some(conf) = out.cell(response.rect, 1).filter(|_| setting.is_added) {
+                let close = Rect::from_center_size(conf.middle(conf.right() - 6.0), Vec2::splat(20.0));
+                let mut at = ui.new_child(egui::UiBuilder::new().id_salt(("remove", row)).max_rect(close));
+                if icon_button_sized(&mut at, Icon::Close, &format!("Remove {name}"), 20.0, 12.0).clicked() {
+                    removed = Some(*row);
                 }
             }
-        });
+            if response.hovered() {
+                let why = best.as_ref().filter(|b| b.0 == *row).map(|b| b.1.as_str());
+                let (free, limited) = (self.answer(*row, None), self.limited(*row));
+                tip(&self.settings[*row], free.as_deref(), limited.as_deref(), why).show(response);
+            }
+        }
+        if let Some(row) = out.chosen() {
+            (self.selected, self.is_chosen) = (row, true);
+        }
+        if let Some(row) = out.opened() {
+            self.open_run(cx, row, self.limit());
+        }
         if let Some(row) = removed {
             self.remove(row);
         }
     }
 
-    fn head(&self, ui: &mut Ui, cx: &ViewContext<'_>, columns: &[(Col, Rangef)]) {
+    /// The line over the titles: what is served without a limit and what under one; and the lines between these.
+    fn groups(&self, ui: &Ui, cx: &ViewContext<'_>, above: Rect, out: &TableOutput) {
         let t = cx.tokens;
-        let width = ui.max_rect().width();
-        let (rect, _) = ui.allocate_exact_size(egui::vec2(width, HEAD), Sense::hover());
-        let p = ui.painter();
-        let at = |range: Rangef, top: f32| cell(rect.lines(top, top + 24.0), range);
-        let group = |from: Col| columns.iter().filter(|c| c.0 >= from).map(|c| c.1).next();
-        if let Some(range) = group(Col::Bar) {
-            let end = group(Col::Outcome).map_or(width, |r| r.min);
-            let place = at(Rangef::new(range.min, end), 0.0);
-            let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
-            let text = format!("served without a limit; the recording itself peaks at {} (white tick)", Bytes(recorded));
-            let text = if t.dark { text } else { text.replace("white", "black") };
-            label::text_in(p, place, &text, Type::Caption, t.text2);
-        }
-        if let Some(range) = group(Col::Outcome) {
-            let text = self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l).limit()));
-            label::text_in(p, at(Rangef::new(range.min, width), 0.0), &text, Type::Caption, t.text2);
-        }
-        let peak_head = self.sizes().head("peak");
-        for &(col, range) in columns {
-            let (name, right) = match col {
-                Col::Plot => continue,
-                Col::Conf => (cx.words().conf, false),
-                Col::Bar => ("peak reserved", false),
-                Col::Peak => (self.sizes().unit(), true),
-                Col::LimitPeak => (peak_head.as_str(), true),
-                Col::Against => ("against recorded", true),
-                Col::Calls | Col::LimitCalls => ("device calls", true),
-                Col::Outcome => ("outcome", false),
-                Col::Retries => ("retries", true),
-            };
-            Head { title: name, is_figure: right, sorted: None }.show(ui, at(range, 22.0), None);
-        }
-        head_line(ui, rect);
-        self.dividers(ui, cx, rect, columns);
-    }
-
-    /// The lines between setting, no limit and limit.
-    fn dividers(&self, ui: &Ui, cx: &ViewContext<'_>, rect: Rect, columns: &[(Col, Rangef)]) {
-        for col in [Col::Bar, Col::Outcome] {
-            if let Some((_, range)) = columns.iter().find(|c| c.0 >= col) {
-                ui.painter().vline(rect.left() + range.min.round() - 0.5, rect.y_range(), Stroke::new(1.0, cx.tokens.line));
-            }
-        }
-    }
-
-    /// A setting; `true` when the user takes it away.
-    fn row(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, row: usize, columns: &[(Col, Rangef)], best: Option<&str>) -> bool {
-        let t = cx.tokens;
-        let name = self.settings[row].title.clone();
-        let list_row = ListRow::new(&name).height(ROW).selected(row == self.selected).line();
-        let response = ui.push_id(row, |ui| list_row.show_painted(ui)).inner;
-        if response.clicked() {
-            (self.selected, self.is_chosen) = (row, true);
-        }
-        if response.double_clicked() {
-            self.open_run(cx, row, self.limit());
-        }
-        let is_added = self.settings[row].is_added;
-        let mut is_removed = is_added && response.has_focus() && ui.input(|i| i.key_pressed(egui::Key::Delete));
-        let rect = response.rect;
-        let (free, limited) = (self.answer(row, None), self.limited(row));
+        let bottom = out.seen.last().map_or(above.bottom() + 24.0, |seen| seen.1.interact_rect.bottom());
+        let first = |columns: std::ops::Range<usize>| columns.into_iter().find_map(|column| out.cell(above, column));
+        let limited = first(6..10);
         let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
-        if response.hovered() {
-            tip(&self.settings[row], free.as_deref(), limited.as_deref(), best).show(&response);
+        let tick = if t.dark { "white" } else { "black" };
+        let free = format!("served without a limit; the recording itself peaks at {} ({tick} tick)", Bytes(recorded));
+        let under = self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l).limit()));
+        let end = limited.map_or(above.right(), |cell| cell.left() - 16.0);
+        for (cell, end, text) in [(first(2..6), end, free), (limited, above.right() - 8.0, under)] {
+            let Some(cell) = cell else { continue };
+            label::text_in(ui.painter(), above.across(cell.left(), end), &text, Type::Caption, t.text2);
+            ui.painter().vline((cell.left() - 8.0).round() - 0.5, above.top()..=bottom, Stroke::new(1.0, t.line));
         }
-        let colour = self.colour(row, t);
-        let is_plotted = self.settings[row].is_plotted;
-        for &(col, range) in columns {
-            let place = cell(rect, range);
-            let p = ui.painter().clone();
-            let figure = |text: &str, ink| label::figure(&p, place, text, ink);
-            match (col, &free, &limited) {
-                (Col::Plot, ..) => {
-                    let toggle =
-                        ui.interact(rect.with_max_x(rect.left() + range.max), ui.scope_id().with(("plot", row)), Sense::click());
-                    toggle.widget_info(|| WidgetInfo::selected(Role::CheckBox, true, is_plotted, format!("Plot {name}")));
-                    if toggle.clicked() {
-                        self.settings[row].is_plotted = !is_plotted;
-                    }
-                    let swatch = if is_plotted { Swatch::Fill(colour) } else { Swatch::Outline(t.line2) };
-                    swatch.paint(&p, t, rect.middle(place.left() + 6.0));
-                    crate::app::widgets::button::focus_ring(ui, &toggle, 2);
-                }
-                (Col::Conf, ..) => {
-                    let mut place = place;
-                    if is_added {
-                        let close = Rect::from_center_size(place.middle(place.right() - 6.0), egui::Vec2::splat(20.0));
-                        let mut at = ui.new_child(egui::UiBuilder::new().id_salt(("remove", row)).max_rect(close));
-                        let name = format!("Remove {name}");
-                        is_removed |= icon_button_sized(&mut at, Icon::Close, &name, 20.0, 12.0).clicked();
-                        place.max.x = close.left() - 4.0;
-                    }
-                    if best.is_some() {
-                        let chip = paint_chip(&p, t, place.right_center(), egui::Align2::RIGHT_CENTER, "best");
-                        place.max.x = chip.left() - 6.0;
-                    }
-                    conf_name(&p, place, &name, if row == 0 { Type::Strong } else { Type::Mono }, t.text1);
-                }
-                (Col::Bar, Some(a), _) => {
-                    let scale = self.bar_scale();
-                    let fill = if is_plotted || row == self.selected { colour } else { t.other };
-                    let used = a.row.peak_allocated_bytes.min(a.row.peak_reserved_bytes);
-                    let mut bar = Bar::new(scale).part(used as f64, fill).hatched((a.row.peak_reserved_bytes - used) as f64);
-                    bar = bar.tick(recorded as f64, t.text1);
-                    if let Some(limit) = self.limit() {
-                        bar = bar.tick(limit as f64, t.red);
-                    }
-                    bar.paint(&p, t, place);
-                }
-                (Col::Peak, Some(a), _) => {
-                    peak(&p, place, &a.row, self.sizes(), cx);
-                }
-                (Col::Against, Some(a), _) => {
-                    if a.row.oom {
-                        label::text_in_right(&p, place, &outcome(a).0, Type::Body, t.red);
-                    } else {
-                        let text = against(a.row.peak_reserved_bytes, recorded);
-                        figure(&text, if text == "no change" { t.text3 } else { t.text2 });
-                    }
-                }
-                (Col::Calls, Some(a), _) => figure(&count(a.row.num_device_alloc), t.text3),
-                (Col::Outcome, _, Some(a)) => {
-                    let (text, fails) = outcome(a);
-                    let ink = if fails { t.red } else { t.text1 };
-                    match outcome_span(a) {
-                        None => _ = label::text_in(&p, place, &text, Type::Body, ink),
-                        Some(span) => {
-                            label::text_in(&p, upper(place), &text, Type::Body, ink);
-                            label::text_in(&p, lower(place), &span, Type::Caption, t.text3);
-                        }
-                    }
-                }
-                (Col::LimitPeak, _, Some(a)) => {
-                    peak(&p, place, &a.row, self.sizes(), cx);
-                }
-                (Col::Retries, _, Some(a)) => figure(&count(a.row.num_alloc_retries), t.text1),
-                (Col::LimitCalls, _, Some(a)) => figure(&count(a.row.num_device_alloc), t.text3),
-                (Col::Bar, None, _) => self.awaited(&p, cx, place, row, None),
-                (Col::Outcome, _, None) => self.awaited(&p, cx, place, row, self.limit()),
-                _ => {}
-            }
-        }
-        self.dividers(ui, cx, rect, columns);
-        is_removed
     }
 
     /// What stands where an answer will be: that it waits, or how far its run is.
-    fn awaited(&self, p: &egui::Painter, cx: &ViewContext<'_>, place: Rect, row: usize, limit: Option<u64>) {
-        let t = cx.tokens;
+    fn awaited(&self, c: &Cell<'_>, row: usize, limit: Option<u64>) {
+        let t = c.t;
         let Some(awaited) = self.settings.get(row).and_then(|s| self.runs.awaited(&s.text, limit)) else { return };
         let text = match awaited {
             Awaited::Waiting => "waiting".to_owned(),
             Awaited::Stopped => "not run".to_owned(),
             Awaited::Running(share) => {
-                let line = place.down(place.bottom() - 3.0, place.bottom() - 1.0);
-                p.rect_filled(line, 0, t.accentbg);
-                p.rect_filled(line.with_max_x(line.left() + line.width() * share), 0, t.accent);
+                let line = c.rect.down(c.rect.bottom() - 3.0, c.rect.bottom() - 1.0);
+                c.p.rect_filled(line, 0, t.accentbg);
+                c.p.rect_filled(line.with_max_x(line.left() + line.width() * share), 0, t.accent);
                 format!("replaying, {:.0} %", share * 100.0)
             }
         };
-        label::text_in(p, place, &text, Type::Caption, t.text3);
+        c.text(text, Type::Caption, t.text3);
     }
 
-    /// One scale for all bars.
     /// How peaks are written in the table.
     fn sizes(&self) -> SizeColumn {
         let answers = (0..self.settings.len()).flat_map(|i| [self.answer(i, None), self.limited(i)]);
         SizeColumn::of(answers.flatten().map(|a| a.row.peak_reserved_bytes))
     }
 
+    /// One scale for all bars.
     fn bar_scale(&self) -> f64 {
         let peaks = (0..self.settings.len()).filter_map(|i| self.answer(i, None)).map(|a| a.row.peak_reserved_bytes);
         let limit = self.limit().unwrap_or(0);
@@ -278,11 +232,6 @@ fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best:
 /// Why a peak may lie above the limit.
 pub(super) const OVER_LIMIT: &str = "The peak may exceed the limit: PyTorch compares the limit with the request, rounded to 2 MiB, and then maps whole pages of 20 MiB.";
 
-/// The cell of a column in a row, less the room beside it.
-fn cell(row: Rect, range: Rangef) -> Rect {
-    row.cell(range.min, range.max).shrink2(egui::vec2(8.0, 0.0))
-}
-
 fn upper(rect: Rect) -> Rect {
     rect.with_max_y(rect.center().y + 2.0)
 }
@@ -292,20 +241,30 @@ fn lower(rect: Rect) -> Rect {
 }
 
 /// A peak; under it its span when it depends on where the driver puts segments, or that it is an estimate.
-fn peak(p: &egui::Painter, place: Rect, row: &Row, size: SizeColumn, cx: &ViewContext<'_>) {
+fn peak(c: &Cell<'_>, answer: Option<&Answer>, size: SizeColumn) {
+    let Some(Answer { row, .. }) = answer else { return };
     let text = size.figure(row.peak_reserved_bytes);
     let [low, high] = row.peak_reserved_span;
     let under = match (low < high, row.is_estimate()) {
         (true, _) => format!("{}–{}", size.figure(low), size.figure(high)),
         (false, true) => "estimate".to_owned(),
-        (false, false) => {
-            label::figure(p, place, &text, cx.tokens.text1);
-            return;
-        }
+        (false, false) => return c.figure(&text, c.t.text1),
     };
-    label::figure(p, upper(place), &text, cx.tokens.text1);
-    let wide = place.with_min_x(place.left() - 14.0);
-    label::text_in_right(p, lower(wide), &under, Type::Key, cx.tokens.text3);
+    label::figure(c.p, upper(c.rect), &text, c.t.text1);
+    label::text_in_right(c.p, lower(c.from(c.rect.left() - 14.0).rect), &under, Type::Key, c.t.text3);
+}
+
+fn calls(c: &Cell<'_>, answer: Option<&Answer>) {
+    if let Some(a) = answer {
+        c.figure(count(a.row.num_device_alloc), c.t.text3);
+    }
+}
+
+/// What a row shows: a setting, and what is known of it without a limit and under it.
+struct Line {
+    row: usize,
+    free: Option<Arc<Answer>>,
+    limited: Option<Arc<Answer>>,
 }
 
 /// `−902 MiB`, `+318 MiB`, `no change`.

@@ -83,10 +83,11 @@ fn query_without_where(error: &clap::Error, words: &[OsString]) -> Option<String
 
 /// A check of nothing.
 fn check_without_limit(error: &clap::Error, words: &[OsString]) -> Option<String> {
-    let is_of_limits = error.kind() == clap::error::ErrorKind::MissingRequiredArgument
-        && words.get(1)? == "check"
-        && error.to_string().contains("--max-peak <BYTES>|");
-    is_of_limits.then(|| {
+    use clap::error::{ContextKind, ContextValue};
+    let is_limit = |argument: &String| argument.contains("--max-peak <BYTES>|");
+    let is_of_limits =
+        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::Strings(missing)) if missing.iter().any(is_limit));
+    (is_of_limits && words.get(1)? == "check").then(|| {
         "check needs to know what to check: name a limit, as in --max-peak 60GiB, --max-allocated 40GiB, --max-role activations=4GiB or \
          --max-fragmentation 0.1, or --baseline OLD.pickle, --no-leaks, --no-oom or --stats FILE (vramscope check --help tells of each)"
             .to_owned()

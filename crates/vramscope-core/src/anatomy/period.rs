@@ -116,7 +116,7 @@ mod tests {
         assert_eq!((found[0], found[1] - found[0]), (5, 123), "{found:?}");
         assert!(periods(&steps(1, 40), 64).is_empty(), "the layers of one step");
         let mut set_up = steps(1, 40);
-        [8, 9].map(|workspace| set_up.insert(50, workspace));
+        set_up.splice(50..50, [8, 9]);
         let found = periods(&load.into_iter().chain(set_up).chain(steps(5, 40)).collect::<Vec<u64>>(), 64);
         assert_eq!((found.len(), found[0], found[1] - found[0]), (7, 5, 125), "{found:?}: the first makes more");
         let mut set_up = steps(6, 40);

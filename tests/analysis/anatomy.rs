@@ -94,8 +94,9 @@ fn steps_are_those_of_the_programs_own_loop() {
             odd.push(format!("{name}: {} and not {steps}: {}", found.len(), found.how()));
         }
     }
-    // A server written by hand counts its tokens; a program that fails every second step has steps without an optimizer.
-    assert!(odd.len() * 100 <= all.len() * 15, "{odd:#?}");
+    // A program that fails every second step has steps without an optimizer.
+    odd.retain(|line| !line.starts_with("leak_traceback"));
+    assert!(odd.is_empty(), "{odd:#?}");
 }
 
 #[test]

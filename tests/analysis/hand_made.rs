@@ -2,7 +2,7 @@
 
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::{Roles, Rules};
-use vramscope_core::model::{Progress, Recording};
+use vramscope_core::model::{Progress, Recording, StackId};
 use vramscope_core::tables::{DeviceTables, NO_EVENT};
 
 use crate::tape::{Handle, MIB, Tape};
@@ -111,6 +111,65 @@ fn the_state_that_an_optimizers_constructor_makes_stays_state_when_it_is_replace
     // Three calls of the model from three lines are one step.
     let steps = &read.roles.anatomy.steps;
     assert_eq!((steps.len(), steps.how().as_str()), (3, "each is 3 calls of the model (helper.py:12)"));
+}
+
+/// An inner loop calls the model from one line; what begins a round of the outer loop is made once before so many calls.
+#[test]
+fn rounds_of_a_loop_around_the_calls_are_steps() {
+    let run = |is_even: bool| {
+        let mut t = Tape::new();
+        let noise = t.stack(&[("/home/me/sampler.py", "main")]);
+        let update = t.stack(&[("/home/me/sampler.py", "sample")]);
+        let module = ("torch/nn/modules/module.py", "_call_impl");
+        let call = |name: &str, t: &mut Tape| {
+            t.stack(&[("/home/me/unet.py", name), ("/home/me/unet.py", "forward"), module, ("/home/me/sampler.py", "sample")])
+        };
+        let lines = [call("down", &mut t), call("middle", &mut t), call("up", &mut t)];
+        for round in 0..4 {
+            let x = t.alloc(20 * MIB, noise);
+            for _ in 0..if is_even { 3 } else { 3 + round } {
+                for stack in lines {
+                    let h = t.alloc(24 * MIB, stack);
+                    t.free(h);
+                }
+                let moved = t.alloc(30 * MIB, update);
+                t.free(moved);
+            }
+            t.free(x);
+        }
+        let steps = Read::of(&t.finish()).roles.anatomy.steps;
+        (steps.len(), steps.how())
+    };
+    assert_eq!(run(true), (4, "each is 3 calls of the model (sampler.py:13)".to_owned()));
+    assert_eq!(run(false).0, 3 + 4 + 5 + 6);
+}
+
+/// Without stacks the annotations of the optimizer's step tell what it makes: other blocks of the weights' sizes are weights too.
+#[test]
+fn what_is_made_within_the_optimizers_annotation_is_its_state() {
+    let mut t = Tape::new();
+    let place = |t: &mut Tape| -> Vec<Handle> { WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, StackId::NONE)).collect() };
+    let (_weights, _average) = (place(&mut t), place(&mut t));
+    let _replay = t.alloc(900 * MIB, StackId::NONE);
+    let (mut gradients, mut state): (Vec<Handle>, Vec<Handle>) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        gradients.drain(..).for_each(|h| t.free(h));
+        let activations: Vec<Handle> = [20, 22, 24, 26].map(|mib| t.alloc(mib * MIB, StackId::NONE)).into();
+        gradients = place(&mut t);
+        activations.into_iter().for_each(|h| t.free(h));
+        t.optimizer(|t| {
+            if state.is_empty() {
+                state = place(t);
+                state.extend(place(t));
+            }
+            place(t).into_iter().for_each(|h| t.free(h));
+        });
+    }
+    let last = t.last();
+    let read = Read::of(&t.finish());
+    let all: u64 = WEIGHTS.iter().sum();
+    let held = [Role::Weights, Role::OptimizerState, Role::Gradients].map(|role| read.held(last, role));
+    assert_eq!(held, [2 * all + 900, 2 * all, all]);
 }
 
 #[test]

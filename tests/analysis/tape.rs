@@ -184,6 +184,16 @@ impl Tape {
         self.annotations.push(Annotation { name, start_us: now, end_us: Some(now), depth: 0 });
     }
 
+    /// What the optimizer does in its step, which ends here.
+    pub fn optimizer(&mut self, work: impl FnOnce(&mut Self)) {
+        self.wait(1);
+        let start_us = self.now;
+        work(self);
+        self.wait(1);
+        let name = self.stacks.string("Optimizer.step#AdamW.step");
+        self.annotations.push(Annotation { name, start_us, end_us: Some(self.now - 1), depth: 0 });
+    }
+
     pub fn finish(mut self) -> Recording {
         let mut spaces: Vec<Space> = self.spaces.into_iter().flatten().collect();
         spaces.sort_by_key(|s| s.address);

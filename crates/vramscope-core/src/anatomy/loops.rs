@@ -301,9 +301,10 @@ fn calls_of_a_step(callers: &[&[FrameId]]) -> usize {
 fn calls_of_a_round(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, starts: &[u32]) -> usize {
     const FEWEST_ROUNDS: usize = 3;
     let mut rows_of: FxHashMap<StackId, Vec<u32>> = FxHashMap::default();
-    for run in phases.runs.iter().filter(|r| r.part == Part::Unknown) {
-        for row in run.rows.0..run.rows.1 {
-            rows_of.entry(tables.lifetimes.stack(device, LifetimeId(row))).or_default().push(row);
+    for row in phases.first_row..tables.lifetimes.len() as u32 {
+        let stack = tables.lifetimes.stack(device, LifetimeId(row));
+        if phases.sense(stack).part == Part::Unknown {
+            rows_of.entry(stack).or_default().push(row);
         }
     }
     let calls_before = |row: u32| starts.partition_point(|&start| start < row);

@@ -254,6 +254,20 @@ fn optimizers_that_step_one_after_the_other_end_one_step() {
 }
 
 #[test]
+fn optimizers_that_take_turns_end_one_step() {
+    let turns = |names: [&'static str; 2]| {
+        let both = |i: i64| [(names[0], i * 30 + 2, i * 30 + 3), (names[1], i * 30 + 8, i * 30 + 9)];
+        let ranges: Vec<(&str, i64, i64)> = (0..8).flat_map(both).collect();
+        let r = recording(training(8, 0), &ranges);
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        let steps = Steps::find(&r, &r.devices[0], &tables);
+        (steps.len(), steps.bounds[1])
+    };
+    assert_eq!(turns(["Optimizer.step#Adam.step", "Optimizer.step#RMSprop.step"]), (8, 10));
+    assert_eq!(turns(["Optimizer.step#Adam.step"; 2]), (16, 4), "nothing tells them apart");
+}
+
+#[test]
 fn what_a_program_frees_at_its_end_is_no_step() {
     let mut device = training(8, 512);
     let end = device.events.len() as i64;

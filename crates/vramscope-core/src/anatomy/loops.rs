@@ -215,12 +215,7 @@ impl Site {
 }
 
 /// Iterations by the calls of the outermost module: of the place that allocates most often, and of other loops before and after it.
-fn by_call(
-    stacks: &StackTable,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    phases: &Phases,
-) -> Option<(Steps, Calls)> {
+fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Option<(Steps, Calls)> {
     let lifetimes = &tables.lifetimes;
     let mut rows_of: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
     let mut all = 0;
@@ -248,12 +243,13 @@ fn by_call(
     }
     // A loop that calls the model from several lines, one after the other, begins anew with the first of them.
     let calls = match chosen.as_slice() {
-        [one] => match calls_of_a_step(
-            &one.starts.iter().map(|&row| caller(stacks, device, tables, phases, row)).collect::<Vec<_>>(),
-        ) {
-            1 => calls_of_a_round(device, tables, phases, &one.starts),
-            calls => calls,
-        },
+        [one] => {
+            match calls_of_a_step(&one.starts.iter().map(|&row| caller(stacks, device, tables, phases, row)).collect::<Vec<_>>())
+            {
+                1 => calls_of_a_round(device, tables, phases, &one.starts),
+                calls => calls,
+            }
+        }
         _ => 1,
     };
     let mut starts: Vec<u32> = chosen.iter().flat_map(|s| &s.starts).copied().collect();

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::fit::Model;
 use super::largest::ONE_RECORDING;
 use super::law::QUANTITIES;
-use super::{Setting, Size};
+use super::{Setting, Size, unseen};
 use crate::allocator::{Placement, Reach};
 use crate::anatomy::Role;
 use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
@@ -179,12 +179,14 @@ impl Model {
             asks.extend((0..older as u32).map(Ask::Alloc));
         }
         asks.extend_from_slice(&program.asks);
-        Stream { asks, rows, roles: program.rows.iter().map(|r| r.role).collect(), start }
+        let mut stream = Stream { asks, rows, roles: program.rows.iter().map(|r| r.role).collect(), start };
+        unseen::put(&self.unseen, &mut stream, at, pick, Some);
+        stream
     }
 
     /// True where some size at these values is open.
     pub(super) fn has_guess(&self, at: &[u64]) -> bool {
-        self.spans(at).iter().any(Option::is_some)
+        self.spans(at).iter().any(Option::is_some) || self.unseen.iter().any(|u| u.is_open(at))
     }
 
     /// The most bytes at once, at these values, of requests that follow no law.

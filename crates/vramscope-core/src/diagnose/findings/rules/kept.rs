@@ -227,10 +227,7 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(((frame, size, runs, step), n)) = most else { return Vec::new() };
     let tensors = n / runs;
     let is_its = |id: LifetimeId, bytes: u64| {
-        bytes == size
-            && step_of(p, id) == step
-            && p.roles.of(id) == Role::Activations
-            && line(stack_of(id)) == Some(frame)
+        bytes == size && step_of(p, id) == step && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame)
     };
     let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime, b.size)) else { return Vec::new() };
     vec![

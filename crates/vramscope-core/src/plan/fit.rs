@@ -10,7 +10,7 @@ use super::predict::Answered;
 use super::program::{NEVER, Program};
 use super::reduce::{self, MULTIPROCESSORS};
 use super::refuse::{Parting, part};
-use super::unseen::{self, Unseen};
+use super::unseen::{self, Growth, Unseen};
 use crate::inference::scripted::Ask;
 
 /// The laws of one recording's requests.
@@ -229,11 +229,19 @@ impl Model {
     /// Reductions that are too small for a buffer in the recordings; `next_of` tells what each recording asks for after a row.
     fn find_unseen<'s>(&mut self, cards: &[u64], next_of: &impl Fn(u32) -> Vec<(&'s [u64], u64)>) {
         let program = Arc::clone(&self.program);
-        let grows: Vec<bool> = self.fits.iter().map(|fit| matches!(fit.law, Law::Sum { .. }) && !fit.law.is_constant()).collect();
-        let sums = unseen::sums(&program, |row| grows[self.of[row as usize] as usize]);
+        let of_law = |law: &Law| matches!(law, Law::Sum { .. }) && !law.is_constant();
+        let growth = |fit: &Fit| match () {
+            () if of_law(&fit.law) => Growth::Likely,
+            // With one recording, what grows is told by the role alone.
+            () if self.is_single && fit.others.iter().any(of_law) => Growth::Maybe,
+            () => Growth::None,
+        };
+        let growths: Vec<Growth> = self.fits.iter().map(growth).collect();
+        let sums = unseen::sums(&program, |row| growths[self.of[row as usize] as usize]);
         let law_of = |row: u32| {
             let fit = self.fit(row as usize);
-            (self.is_single || fit.sure != Sure::Guessed).then(|| fit.law.clone())
+            let law = std::iter::once(&fit.law).chain(&fit.others).find(|law| of_law(law))?;
+            (self.is_single || fit.sure != Sure::Guessed).then(|| (law.clone(), of_law(&fit.law)))
         };
         // A recording where the buffer had to be shows it, and then the row of the buffer has that law.
         let is_wrong = |output: u32, reduce: &reduce::Reduce| {

@@ -13,6 +13,7 @@ use super::{Setting, Size, unseen};
 use crate::allocator::{Placement, Reach};
 use crate::anatomy::Role;
 use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
+use crate::units::MEBIBYTE;
 
 /// What was found for one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -194,6 +195,13 @@ impl Model {
         self.program.most_live(&self.sizes_by(at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed)
     }
 
+    /// Bytes of the segment that a block of open size may need besides, or spare: none of the runs that are tried may do so.
+    fn segment(&self, at: &[u64], setting: &Setting) -> u64 {
+        let largest = self.spans(at).into_iter().flatten().map(|[_, high]| high).max();
+        // Larger requests than two mebibytes have segments of their size, which the open bytes count.
+        largest.map_or(0, |high| setting.conf.segment_size(high.min(2 * MEBIBYTE)))
+    }
+
     fn values(&self, size: &Size) -> Vec<u64> {
         size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES])
     }
@@ -249,7 +257,8 @@ impl Model {
             out.uncertain_because = Some("sizes");
         }
         if open > 0 && self.others_known() {
-            let widened = [out.span[0].saturating_sub(open), out.span[1] + open];
+            let around = open + self.segment(at, setting);
+            let widened = [out.span[0].saturating_sub(around), out.span[1] + around];
             out.span = if out.oom { out.span } else { widened };
             out.certain &= open * 1000 < out.peak_reserved_bytes;
             if !out.certain {

@@ -206,3 +206,30 @@ impl Found {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Buffers and counters that an H100 asked for: sums over the rows of fp32 gradients.
+    #[test]
+    fn buffers_are_those_that_pytorch_asked_for() {
+        for (outputs, rows, buffer, counters) in [
+            (256, 768, 0, 8),
+            (256, 1152, 2_359_296, 8),
+            (1024, 1152, 9_437_184, 32),
+            (256, 3072, 6_291_456, 8),
+            (512, 1024, 4_194_304, 16),
+            (512, 2048, 8_388_608, 16),
+            (2048, 2048, 33_554_432, 64),
+        ] {
+            let reduce = Reduce::of(Law::constant(rows * outputs * 4), outputs * 4, 4, 132).unwrap();
+            assert_eq!((reduce.bytes(&[]), 4 * reduce.block.grid), (buffer, counters), "{rows} rows of {outputs}");
+        }
+        // An odd number of outputs is not read in fours: the logits of GPT-2 fill the card without a split.
+        let logits = Reduce::of(Law::constant(65_536 * 50_257 * 4), 50_257 * 4, 4, 132).unwrap();
+        assert_eq!((logits.bytes(&[]), logits.block.outputs), (0, 32));
+        assert_eq!(Block::of(40).map(|b| (b.outputs, b.beside, b.grid)), Some((32, 16, 2)));
+        assert_eq!(Block::of(0), None);
+    }
+}

@@ -124,12 +124,24 @@ impl Live {
     }
 }
 
-/// Every sum over rows of a program's backward passes. `grows` tells rows that grow with the run from those of one size.
-pub(super) fn sums(program: &Program, grows: impl Fn(u32) -> bool) -> Vec<Sum> {
+/// Whether a row grows with the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Growth {
+    /// It has one size.
+    None,
+    /// It likely has one size, and may grow.
+    Maybe,
+    /// It likely grows.
+    Likely,
+}
+
+/// Every sum over rows of a program's backward passes.
+pub(super) fn sums(program: &Program, growth: impl Fn(u32) -> Growth) -> Vec<Sum> {
+    let (grows, may_grow) = (|row: u32| growth(row) == Growth::Likely, |row: u32| growth(row) != Growth::None);
     let rows = &program.rows;
     let mut live = Live::default();
     for row in 0..program.older as u32 {
-        if grows(row) {
+        if may_grow(row) {
             live.add(row, rows[row as usize].size);
         }
     }
@@ -140,8 +152,13 @@ pub(super) fn sums(program: &Program, grows: impl Fn(u32) -> bool) -> Vec<Sum> {
     let mut found = Vec::new();
     for (at, ask) in program.asks.iter().enumerate() {
         match *ask {
-            Ask::Alloc(row) if grows(row) => live.add(row, rows[row as usize].size),
             Ask::Alloc(row) => {
+                if may_grow(row) {
+                    live.add(row, rows[row as usize].size);
+                }
+                if grows(row) {
+                    continue;
+                }
                 let is_backward = match rows[row as usize].phase {
                     Phase::Backward => true,
                     Phase::Load | Phase::Optimizer => false,
@@ -153,7 +170,7 @@ pub(super) fn sums(program: &Program, grows: impl Fn(u32) -> bool) -> Vec<Sum> {
                     let is_freed = matches!(program.asks.get(at + 1), Some(Ask::Free(r) | Ask::FreeLater(r)) if *r == before);
                     found.extend(product(program, row, before).filter(|_| is_freed));
                 } else {
-                    let beside = asked(at.checked_sub(2)).filter(|&r| grows(r));
+                    let beside = asked(at.checked_sub(2)).filter(|&r| may_grow(r));
                     found.extend(bias(program, row, before, beside, &live));
                 }
             }
@@ -218,12 +235,13 @@ fn bias(program: &Program, output: u32, weight: u32, beside: Option<u32>, live: 
     (!open.is_empty()).then_some(Sum { output, inputs: open, rows: None, is_product: false })
 }
 
-/// The sums as laws on these cards. `law_of` gives the law of a row, and `is_wrong` tells a reduction that a recording contradicts.
+/// The sums as laws on these cards. `law_of` gives the law by which a row grows and whether it likely does, and `is_wrong` tells a
+/// reduction that a recording contradicts.
 pub(super) fn laws(
     program: &Program,
     sums: &[Sum],
     cards: &[u64],
-    law_of: impl Fn(u32) -> Option<Law>,
+    law_of: impl Fn(u32) -> Option<(Law, bool)>,
     is_wrong: impl Fn(u32, &Reduce) -> bool,
 ) -> Vec<Unseen> {
     // Where layers sum so many rows, a product of so many is summed by rows too: not by the points of a picture.
@@ -232,16 +250,17 @@ pub(super) fn laws(
     for sum in sums {
         let size = program.rows[sum.output as usize].size;
         let mut laws: Vec<Arc<Reduce>> = Vec::new();
+        let mut is_sure = !sum.is_product || sum.rows.is_some_and(|n| by_rows.contains(&n));
         for input in &sum.inputs {
-            let Some(law) = law_of(input.row) else { continue };
+            let Some((law, is_likely)) = law_of(input.row) else { continue };
             for &card in cards {
                 let Some(reduce) = Reduce::of(law.clone(), size, input.element, card) else { continue };
                 if !is_wrong(sum.output, &reduce) && !laws.iter().any(|l| **l == reduce) {
+                    is_sure &= is_likely || !laws.is_empty();
                     laws.push(Arc::new(reduce));
                 }
             }
         }
-        let is_sure = !sum.is_product || sum.rows.is_some_and(|n| by_rows.contains(&n));
         if !laws.is_empty() {
             out.push(Unseen { output: sum.output, laws, is_sure });
         }

@@ -257,10 +257,11 @@ impl Model {
             out.uncertain_because = Some("sizes");
         }
         if open > 0 && self.others_known() {
-            let around = open + self.segment(at, setting);
+            let matters = open * 1000 >= out.peak_reserved_bytes;
+            let around = open + if matters { self.segment(at, setting) } else { 0 };
             let widened = [out.span[0].saturating_sub(around), out.span[1] + around];
             out.span = if out.oom { out.span } else { widened };
-            out.certain &= open * 1000 < out.peak_reserved_bytes;
+            out.certain &= !matters;
             if !out.certain {
                 out.uncertain_because.get_or_insert("sizes");
             }

@@ -53,6 +53,9 @@ impl Unseen {
     }
 }
 
+/// How many requests and frees after a gradient its copy in another type comes at the latest.
+const SOON: usize = 12;
+
 /// Puts the buffers at a size into a stream, whose rows are drawn from the program's by `of`.
 pub(super) fn put(unseen: &[Unseen], stream: &mut Stream, at: &[u64], pick: Pick, of: impl Fn(u32) -> Option<u32>) {
     let sizes: FxHashMap<u32, (u64, u64)> = unseen
@@ -171,7 +174,12 @@ pub(super) fn sums(program: &Program, growth: impl Fn(u32) -> Growth) -> Vec<Sum
                     found.extend(product(program, row, before).filter(|_| is_freed));
                 } else {
                     let beside = asked(at.checked_sub(2)).filter(|&r| may_grow(r));
-                    found.extend(bias(program, row, before, beside, &live));
+                    let copied = 2 * rows[before as usize].size;
+                    // Gradients of 16 bits under autocast are copied into 32 bits right after.
+                    let is_copied = |ask: &Ask| matches!(ask, Ask::Alloc(r) if rows[*r as usize].size == copied && !may_grow(*r));
+                    let is_half = program.asks[at..].iter().take(SOON).any(is_copied);
+                    let elements = if is_half { [2, 4] } else { [4, 2] };
+                    found.extend(bias(program, [row, before], beside, elements, &live));
                 }
             }
             Ask::Free(row) | Ask::FreeLater(row) => {
@@ -194,7 +202,8 @@ fn product(program: &Program, output: u32, product: u32) -> Option<Sum> {
 }
 
 /// The gradient of a bias after that of its weight; `beside` is what was made before that, the gradient of the input where it has one.
-fn bias(program: &Program, output: u32, weight: u32, beside: Option<u32>, live: &Live) -> Option<Sum> {
+/// `elements` are bytes of an element, the likelier first.
+fn bias(program: &Program, [output, weight]: [u32; 2], beside: Option<u32>, elements: [u64; 2], live: &Live) -> Option<Sum> {
     let rows = &program.rows;
     let (s, w) = (rows[output as usize].size, rows[weight as usize].size);
     if s == 0 || w == s || !w.is_multiple_of(s) {
@@ -208,7 +217,7 @@ fn bias(program: &Program, output: u32, weight: u32, beside: Option<u32>, live: 
     };
     let latest = |element: u64, n: u64| live.rows.iter().rev().copied().find(|&row| is_output(row, element, n));
     if let Some(beside) = beside {
-        let known: Vec<(Input, u64)> = [4, 2]
+        let mut known: Vec<(Input, u64)> = elements
             .into_iter()
             .filter(|element| s.is_multiple_of(*element))
             .filter_map(|element| {
@@ -217,6 +226,8 @@ fn bias(program: &Program, output: u32, weight: u32, beside: Option<u32>, live: 
                 Some((Input { row: latest(element, n)?, element }, n))
             })
             .collect();
+        // The gradient of the output was made last.
+        known.sort_by_key(|(input, _)| std::cmp::Reverse(input.row));
         if let Some(&(_, n)) = known.first() {
             let inputs = known.iter().map(|k| k.0).collect();
             return Some(Sum { output, inputs, rows: Some(n).filter(|_| known.len() == 1), is_product: false });
@@ -230,7 +241,7 @@ fn bias(program: &Program, output: u32, weight: u32, beside: Option<u32>, live: 
             continue;
         }
         let of = |element: &u64| s.is_multiple_of(*element) && is_output(row, *element, size / s);
-        open.extend([4, 2].into_iter().filter(of).map(|element| Input { row, element }));
+        open.extend(elements.into_iter().filter(of).map(|element| Input { row, element }));
     }
     (!open.is_empty()).then_some(Sum { output, inputs: open, rows: None, is_product: false })
 }

@@ -67,6 +67,33 @@ fn two_recordings_give_the_peaks_of_other_batches_to_the_byte() {
     }
 }
 
+/// Gradients of biases over 128 and 256 rows need no scratch memory; over 1,024 they do, and no recording shows it. H100.
+#[test]
+fn buffers_of_reductions_that_no_recording_shows_are_there_at_larger_sizes() {
+    let plan = plan_of(&[recorded("func.b4", "batch=4"), recorded("func.b8", "batch=8")]).unwrap();
+    for (batch, reserved, allocated) in [
+        (4, 117_440_512, 105_945_088),
+        (8, 115_343_360, 108_045_312),
+        (16, 117_440_512, 114_336_768),
+        (32, 165_675_008, 143_697_408),
+        (64, 224_395_264, 185_640_448),
+    ] {
+        let p = plan.at(&Size::of("batch", batch), &setting("", None));
+        assert_eq!((p.peak_reserved_bytes, p.peak_allocated_bytes), (reserved, allocated), "batch {batch}");
+    }
+    // They are requests of the run that is saved, and their counters go before them.
+    let saved = plan.recording(&Size::of("batch", 64), &setting("", None), &[]).unwrap();
+    let sizes = &saved.devices[0].events.size;
+    let pairs = |a: u64, b: u64| sizes.windows(2).filter(|w| *w == [a, b]).count();
+    assert_eq!((pairs(8_388_608, 16), pairs(33_554_432, 64)), (3, 3));
+    // From one recording the span holds them.
+    let one = plan_of(&[recorded("func.b8", "batch=8")]).unwrap();
+    for (batch, reserved) in [(16, 117_440_512), (32, 165_675_008)] {
+        let p = one.at(&Size::of("batch", batch), &setting("", None));
+        assert!((p.span[0]..=p.span[1]).contains(&reserved) && !p.certain, "batch {batch}: {:?}", p.span);
+    }
+}
+
 #[test]
 fn the_largest_batch_under_a_cap_is_the_one_that_fitted() {
     let plan = gpt(&[4, 8]);

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::law::QUANTITIES;
 use super::predict::{Pick, Predicted, Stream};
-use super::{Change, Code, Model, Plan, Setting, Size, Trust};
+use super::{Change, Code, Model, Plan, Setting, Size, Trust, unseen};
 use crate::changes::{Edited, edit, scaled};
 use crate::inference::scripted::{Ask, Asked};
 
@@ -67,7 +67,9 @@ impl Edited {
             .collect();
         let older = program.older as u32;
         let asks = (0..older).map(Ask::Alloc).chain(self.asks.iter().copied()).collect();
-        Stream { asks, rows, roles: self.rows.iter().map(|d| d.role).collect(), start: None }
+        let mut stream = Stream { asks, rows, roles: self.rows.iter().map(|d| d.role).collect(), start: None };
+        unseen::put(&model.unseen, &mut stream, at, pick, |row| self.rows.get(row as usize).map(|draw| draw.of));
+        stream
     }
 }
 

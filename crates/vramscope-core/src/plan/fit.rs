@@ -10,6 +10,7 @@ use super::predict::Answered;
 use super::program::{NEVER, Program};
 use super::reduce::{self, MULTIPROCESSORS};
 use super::refuse::{Parting, part};
+use super::unseen::{self, Growth, Unseen};
 use crate::inference::scripted::Ask;
 
 /// The laws of one recording's requests.
@@ -29,6 +30,8 @@ pub struct Model {
     pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
     pub missing: Vec<usize>,
+    /// Scratch memory of reductions that the recordings do not show.
+    pub(super) unseen: Vec<Unseen>,
     /// Predictions made so far, shared by copies of the model.
     pub(super) answered: Answered,
 }
@@ -87,6 +90,16 @@ impl Model {
             samples.sort_by_key(|(at, _)| at.iter().fold(1u128, |all, &v| all.saturating_mul(u128::from(v))));
             samples
         };
+        // What each recording asks for right after a row.
+        let next_of = |row: u32| -> Vec<(&[u64], u64)> {
+            let next = |p: &Program, row: u32| p.rows.get(row.checked_add(1)? as usize).map(|r| r.size);
+            let mine = next(program, row).map(|size| (at[base].as_slice(), size));
+            let others = maps.iter().filter_map(|(i, map)| {
+                let other = map.get(row as usize).copied().filter(|r| *r != NEVER)?;
+                Some((at[*i].as_slice(), next(&programs[*i], other)?))
+            });
+            mine.into_iter().chain(others).collect()
+        };
         if maps.is_empty() {
             let cache = super::server::cache(program, names);
             let (fits, of) = super::one_recording::fit(program, &quantities, &at[base], &cache);
@@ -99,6 +112,7 @@ impl Model {
                 alone,
                 is_single,
                 missing: Vec::new(),
+                unseen: Vec::new(),
                 answered: Answered::default(),
             };
             let mut ids: FxHashMap<Fit, u32> = model.fits.iter().cloned().zip(0..).collect();
@@ -108,7 +122,8 @@ impl Model {
                     fits.len() as u32 - 1
                 })
             };
-            model.find_reductions(&samples_of, &mut intern);
+            let cards = model.find_reductions(&samples_of, &mut intern);
+            model.find_unseen(&cards, &next_of);
             return Ok(model);
         }
         for row in 0..program.rows.len() {
@@ -155,22 +170,24 @@ impl Model {
             alone,
             is_single: false,
             missing: Vec::new(),
+            unseen: Vec::new(),
             answered: Answered::default(),
         };
         model.missing = maps
             .iter()
             .map(|(i, map)| programs[*i].rows.len().saturating_sub(map.iter().filter(|m| **m != NEVER).count()))
             .collect();
-        model.find_reductions(&samples_of, &mut intern);
+        let cards = model.find_reductions(&samples_of, &mut intern);
+        model.find_unseen(&cards, &next_of);
         Ok(model)
     }
 
-    /// Buffers of reductions follow a law of their own.
+    /// Buffers of reductions follow a law of their own. Returns the cards, as multiprocessors, under which most of them come out.
     fn find_reductions<'s>(
         &mut self,
         samples_of: &impl Fn(usize) -> Vec<(&'s [u64], u64)>,
         intern: &mut impl FnMut(Fit, &mut Vec<Fit>) -> u32,
-    ) {
+    ) -> Vec<u64> {
         let program = Arc::clone(&self.program);
         let found = reduce::find(&program);
         let samples: Vec<Vec<(&[u64], u64)>> = found.iter().map(|(row, _)| samples_of(*row)).collect();
@@ -185,7 +202,7 @@ impl Model {
             .collect();
         let best = counts.iter().copied().max().unwrap_or(0);
         if best == 0 {
-            return;
+            return MULTIPROCESSORS.to_vec();
         }
         let cards: Vec<u64> = MULTIPROCESSORS.iter().zip(&counts).filter(|(_, c)| **c == best).map(|(m, _)| *m).collect();
         let mut decided = Vec::new();
@@ -206,6 +223,34 @@ impl Model {
             self.of[row] = intern(buffer, &mut self.fits);
             self.of[counters] = intern(beside, &mut self.fits);
         }
+        cards
+    }
+
+    /// Reductions that are too small for a buffer in the recordings; `next_of` tells what each recording asks for after a row.
+    fn find_unseen<'s>(&mut self, cards: &[u64], next_of: &impl Fn(u32) -> Vec<(&'s [u64], u64)>) {
+        let program = Arc::clone(&self.program);
+        let of_law = |law: &Law| matches!(law, Law::Sum { .. }) && !law.is_constant();
+        let growth = |fit: &Fit| match () {
+            () if of_law(&fit.law) => Growth::Likely,
+            // With one recording, what grows is told by the role alone.
+            () if self.is_single && fit.others.iter().any(of_law) => Growth::Maybe,
+            () => Growth::None,
+        };
+        let growths: Vec<Growth> = self.fits.iter().map(growth).collect();
+        let sums = unseen::sums(&program, |row| growths[self.of[row as usize] as usize]);
+        let law_of = |row: u32| {
+            let fit = self.fit(row as usize);
+            let law = std::iter::once(&fit.law).chain(&fit.others).find(|law| of_law(law))?;
+            (self.is_single || fit.sure != Sure::Guessed).then(|| (law.clone(), of_law(&fit.law)))
+        };
+        // A recording where the buffer had to be shows it, and then the row of the buffer has that law.
+        let is_wrong = |output: u32, reduce: &reduce::Reduce| {
+            next_of(output).iter().enumerate().any(|(i, (at, next))| {
+                let bytes = reduce.bytes(at);
+                bytes > 0 && (i == 0 || bytes != *next)
+            })
+        };
+        self.unseen = unseen::laws(&program, &sums, cards, law_of, is_wrong);
     }
 
     /// True where more than one recording was laid over another.

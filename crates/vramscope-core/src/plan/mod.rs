@@ -28,6 +28,7 @@ mod refuse;
 mod server;
 mod size;
 mod told;
+mod unseen;
 
 use std::sync::{Arc, OnceLock};
 

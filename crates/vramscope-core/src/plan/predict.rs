@@ -9,10 +9,11 @@ use serde::Serialize;
 use super::fit::Model;
 use super::largest::ONE_RECORDING;
 use super::law::QUANTITIES;
-use super::{Setting, Size};
+use super::{Setting, Size, unseen};
 use crate::allocator::{Placement, Reach};
 use crate::anatomy::Role;
 use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
+use crate::units::MEBIBYTE;
 
 /// What was found for one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -179,17 +180,26 @@ impl Model {
             asks.extend((0..older as u32).map(Ask::Alloc));
         }
         asks.extend_from_slice(&program.asks);
-        Stream { asks, rows, roles: program.rows.iter().map(|r| r.role).collect(), start }
+        let mut stream = Stream { asks, rows, roles: program.rows.iter().map(|r| r.role).collect(), start };
+        unseen::put(&self.unseen, &mut stream, at, pick, Some);
+        stream
     }
 
     /// True where some size at these values is open.
     pub(super) fn has_guess(&self, at: &[u64]) -> bool {
-        self.spans(at).iter().any(Option::is_some)
+        self.spans(at).iter().any(Option::is_some) || self.unseen.iter().any(|u| u.is_open(at))
     }
 
     /// The most bytes at once, at these values, of requests that follow no law.
     pub(super) fn open(&self, at: &[u64]) -> u64 {
         self.program.most_live(&self.sizes_by(at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed)
+    }
+
+    /// Bytes of the segment that a block of open size may need besides, or spare: none of the runs that are tried may do so.
+    fn segment(&self, at: &[u64], setting: &Setting) -> u64 {
+        let largest = self.spans(at).into_iter().flatten().map(|[_, high]| high).max();
+        // Larger requests than two mebibytes have segments of their size, which the open bytes count.
+        largest.map_or(0, |high| setting.conf.segment_size(high.min(2 * MEBIBYTE)))
     }
 
     fn values(&self, size: &Size) -> Vec<u64> {
@@ -247,9 +257,11 @@ impl Model {
             out.uncertain_because = Some("sizes");
         }
         if open > 0 && self.others_known() {
-            let widened = [out.span[0].saturating_sub(open), out.span[1] + open];
+            let matters = open * 1000 >= out.peak_reserved_bytes;
+            let around = open + if matters { self.segment(at, setting) } else { 0 };
+            let widened = [out.span[0].saturating_sub(around), out.span[1] + around];
             out.span = if out.oom { out.span } else { widened };
-            out.certain &= open * 1000 < out.peak_reserved_bytes;
+            out.certain &= !matters;
             if !out.certain {
                 out.uncertain_because.get_or_insert("sizes");
             }

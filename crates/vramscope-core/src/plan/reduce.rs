@@ -29,32 +29,61 @@ pub struct Reduce {
     pub row: u64,
     /// Bytes of the buffer for each split.
     pub unit: u64,
-    /// Number of thread blocks that the outputs take.
-    pub grid: u64,
-    /// Outputs that one thread block computes.
-    pub outputs: u64,
+    /// How a block of threads is laid out.
+    pub block: Block,
     /// Multiprocessors of the card.
     pub multiprocessors: u64,
 }
 
+/// A block of threads of a reduction over rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// Outputs that it computes.
+    pub outputs: u64,
+    /// Its threads.
+    pub threads: u64,
+    /// Threads that share an output.
+    pub beside: u64,
+    /// Number of blocks that all outputs take.
+    pub grid: u64,
+}
+
+impl Block {
+    /// The block for so many outputs, each a sum of enough rows.
+    fn of(elements: u64) -> Option<Self> {
+        let at_once = [4, 2, 1].into_iter().find(|n| elements.is_multiple_of(*n))?;
+        let columns = elements / at_once;
+        let threads = THREADS / at_once;
+        // A power of two, 32 at most.
+        let wide = 1u64 << columns.checked_ilog2()?.min(5);
+        Some(Block { outputs: wide * at_once, threads, beside: threads / wide, grid: columns.div_ceil(wide) })
+    }
+}
+
 impl Reduce {
+    /// The sum over the rows of an input into `size` bytes, of so many bytes an element.
+    pub(super) fn of(input: Law, size: u64, element: u64, multiprocessors: u64) -> Option<Self> {
+        let elements = size / element;
+        let block = Block::of(elements).filter(|_| size.is_multiple_of(element))?;
+        let unit = 4 * elements * block.outputs;
+        Some(Reduce { input, row: size, unit, block, multiprocessors })
+    }
+
     /// Bytes of the buffer; 0 where the input is too small to be split.
     #[must_use]
     pub fn bytes(&self, at: &[u64]) -> u64 {
-        self.unit * splits(self.input.bytes(at) / self.row.max(1), self.grid, self.outputs, self.multiprocessors)
+        self.unit * splits(self.input.bytes(at) / self.row.max(1), self.block, self.multiprocessors)
     }
 }
 
 /// Number of parts that an input of `rows` rows is split into; 0 if it is not split.
-fn splits(rows: u64, grid: u64, outputs: u64, multiprocessors: u64) -> u64 {
-    let at_once = outputs / 32;
-    let threads = THREADS / at_once.max(1);
-    let beside = threads / 32;
-    let values = rows.div_ceil(beside.max(1));
-    if values < MOST_VALUES || grid == 0 {
+fn splits(rows: u64, block: Block, multiprocessors: u64) -> u64 {
+    let values = rows.div_ceil(block.beside.max(1));
+    let at_once = multiprocessors * (THREADS_AT_ONCE / block.threads.max(1));
+    if values < MOST_VALUES || block.grid == 0 || block.grid > at_once {
         return 0;
     }
-    let by_card = (multiprocessors * (THREADS_AT_ONCE / threads)).div_ceil(grid);
+    let by_card = at_once.div_ceil(block.grid);
     let splits = by_card.min(values.div_ceil(FEWEST_VALUES)).max(values.div_ceil(MOST_VALUES));
     if splits > 1 { splits } else { 0 }
 }
@@ -63,7 +92,6 @@ fn splits(rows: u64, grid: u64, outputs: u64, multiprocessors: u64) -> u64 {
 pub(super) struct Found {
     /// The row of the counters.
     pub(super) counters: usize,
-    grid: u64,
     /// Possible shapes of its outputs.
     shapes: Vec<Shape>,
     /// Rows of the program that may be the input.
@@ -76,14 +104,13 @@ pub(super) struct Found {
 struct Shape {
     /// Number of outputs.
     elements: u64,
-    /// Outputs of a block of threads.
-    outputs: u64,
+    block: Block,
 }
 
 impl Shape {
     /// Bytes of the buffer for each split.
     fn unit(self) -> u64 {
-        4 * self.elements * self.outputs
+        4 * self.elements * self.block.outputs
     }
 
     /// Bytes of a row of the input, at two and at four bytes an element.
@@ -101,7 +128,7 @@ pub(super) fn find(program: &Program) -> Vec<(usize, Found)> {
         match *ask {
             Ask::Alloc(row) => {
                 if let Some(Ask::Alloc(next)) = program.asks.get(at + 1)
-                    && let Some((grid, shapes)) = shape(program, row as usize, *next as usize)
+                    && let Some(shapes) = shape(program, row as usize, *next as usize)
                 {
                     let is_input = |r: &&u32| {
                         let size = rows[**r as usize].size;
@@ -112,7 +139,7 @@ pub(super) fn find(program: &Program) -> Vec<(usize, Found)> {
                     inputs.dedup_by_key(|r| rows[*r as usize].size);
                     inputs.truncate(64);
                     let size = rows[row as usize].size;
-                    found.push((row as usize, Found { counters: *next as usize, grid, shapes, inputs, size }));
+                    found.push((row as usize, Found { counters: *next as usize, shapes, inputs, size }));
                 }
                 live.push(row);
             }
@@ -127,8 +154,8 @@ pub(super) fn find(program: &Program) -> Vec<(usize, Found)> {
     found
 }
 
-/// Blocks of outputs, and what the outputs may be, where two rows one after the other are a buffer and its counters.
-fn shape(program: &Program, buffer: usize, counters: usize) -> Option<(u64, Vec<Shape>)> {
+/// What the outputs may be, where two rows one after the other are a buffer and its counters.
+fn shape(program: &Program, buffer: usize, counters: usize) -> Option<Vec<Shape>> {
     let (b, c) = (program.rows.get(buffer)?, program.rows.get(counters)?);
     if c.size % 4 != 0 || c.size > 1 << 16 || b.size < 1 << 16 || b.life() > 8 || c.life() > 6 {
         return None;
@@ -138,16 +165,15 @@ fn shape(program: &Program, buffer: usize, counters: usize) -> Option<(u64, Vec<
     // What is reduced into was made just before.
     for output in program.rows[buffer.saturating_sub(3)..buffer].iter().rev() {
         for element in [2, 4] {
-            for outputs in [128, 64, 32] {
-                let shape = Shape { elements: output.size / element, outputs };
-                let is_one = output.size.is_multiple_of(element) && shape.elements.div_ceil(outputs) == grid;
-                if is_one && shape.elements > 0 && b.size.is_multiple_of(shape.unit()) {
-                    shapes.push(shape);
-                }
+            let elements = output.size / element;
+            let Some(block) = Block::of(elements).filter(|_| output.size.is_multiple_of(element)) else { continue };
+            let shape = Shape { elements, block };
+            if block.grid == grid && b.size.is_multiple_of(shape.unit()) {
+                shapes.push(shape);
             }
         }
     }
-    (!shapes.is_empty()).then_some((grid, shapes))
+    (!shapes.is_empty()).then_some(shapes)
 }
 
 impl Found {
@@ -157,7 +183,7 @@ impl Found {
         for &shape in &self.shapes {
             for &input in &self.inputs {
                 let size = program.rows[input as usize].size;
-                let gives = |row: u64| shape.unit() * splits(size / row, self.grid, shape.outputs, multiprocessors) == self.size;
+                let gives = |row: u64| shape.unit() * splits(size / row, shape.block, multiprocessors) == self.size;
                 let rows = shape.rows().into_iter().filter(|&row| size.is_multiple_of(row) && gives(row));
                 out.extend(rows.map(|row| (input, row, shape)));
             }
@@ -175,8 +201,35 @@ impl Found {
     ) -> Option<Reduce> {
         self.candidates(program, multiprocessors).into_iter().find_map(|(input, row, shape)| {
             let input = law_of(input)?;
-            let reduce = Reduce { input, row, unit: shape.unit(), grid: self.grid, outputs: shape.outputs, multiprocessors };
+            let reduce = Reduce { input, row, unit: shape.unit(), block: shape.block, multiprocessors };
             samples.iter().all(|(at, size)| reduce.bytes(at) == *size).then_some(reduce)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Buffers and counters that an H100 asked for: sums over the rows of fp32 gradients.
+    #[test]
+    fn buffers_are_those_that_pytorch_asked_for() {
+        for (outputs, rows, buffer, counters) in [
+            (256, 768, 0, 8),
+            (256, 1152, 2_359_296, 8),
+            (1024, 1152, 9_437_184, 32),
+            (256, 3072, 6_291_456, 8),
+            (512, 1024, 4_194_304, 16),
+            (512, 2048, 8_388_608, 16),
+            (2048, 2048, 33_554_432, 64),
+        ] {
+            let reduce = Reduce::of(Law::constant(rows * outputs * 4), outputs * 4, 4, 132).unwrap();
+            assert_eq!((reduce.bytes(&[]), 4 * reduce.block.grid), (buffer, counters), "{rows} rows of {outputs}");
+        }
+        // An odd number of outputs is not read in fours: the logits of GPT-2 fill the card without a split.
+        let logits = Reduce::of(Law::constant(65_536 * 50_257 * 4), 50_257 * 4, 4, 132).unwrap();
+        assert_eq!((logits.bytes(&[]), logits.block.outputs), (0, 32));
+        assert_eq!(Block::of(40).map(|b| (b.outputs, b.beside, b.grid)), Some((32, 16, 2)));
+        assert_eq!(Block::of(0), None);
     }
 }

@@ -49,6 +49,8 @@ const WHICH_HOLES: &str = "which of these holes the request's pool and stream ma
 const SOMETHING_ELSE: &str = "{requested} was requested and {free} is free on the card, so something else refused it: another process that gave memory \
     back since, or a limit of the system, container or driver.{?[device_free < capacity / 20] The card is nearly full: PyTorch holds {held} of \
     {capacity}.}{? {rest of card}}";
+const NON_PYTORCH: &str = "This process holds {outside_pytorch} outside PyTorch's allocator, more than CUDA and its libraries usually need. The \
+    requested {requested} would fit into the difference.";
 const HOLES: &str = "PyTorch has {unallocated} free inside its own memory, but scattered; no single gap fits {requested}; the card has {free} free.{? {rest of card}}";
 const CUT_LIMIT: &str = "This process may hold {limit}{?, has {held} in tensors} and requested {requested} more{? although the card has {free} free}.";
 const CUT_OTHERS: &str = "{who}{?; this process has {process}}. {requested} was requested and {free} is free.";
@@ -203,6 +205,9 @@ pub(super) const WHOLE: &[Rule] = &[
     rule(Contention, "not process told, not other_processes told, capacity / 2 < unattributed, held < unattributed / 2, not limit short",
         "{unattributed} of the card's {capacity} is held outside PyTorch, very likely by other processes; PyTorch holds {held}. {requested} \
          was requested and {free} is free.").doubt("the message lists no process: it may be this one's, outside PyTorch"),
+    // What this process holds outside PyTorch and could not need for CUDA outweighs holes that would be just enough in sum, too.
+    rule(NonPytorch, "0 < unallocated, 2 GiB < outside_pytorch, held < outside_pytorch, not limit short, requested <= own + outside_pytorch - 512 MiB",
+        NON_PYTORCH),
     rule(Capacity, "few holes, 0 < unallocated, free < capacity / 10, not spilled, requested <= own",
         "The card is nearly full: live tensors take {live} of {capacity}. {requested} was requested, {free} is free, and another {unallocated} \
          lies scattered inside PyTorch's own memory ({share} of it).{? {rest of card}}").doubt("joined together the holes might have held this request"),
@@ -213,9 +218,7 @@ pub(super) const WHOLE: &[Rule] = &[
     rule(Contention, "0 < other_processes, requested <= own + other_processes",
         "{requested} was requested and {own} is free, while other processes hold {other_processes} of the card's {capacity}. Without them it would \
          fit."),
-    rule(NonPytorch, "2 GiB < outside_pytorch, requested <= own + outside_pytorch - 512 MiB",
-        "This process holds {outside_pytorch} outside PyTorch's allocator, more than CUDA and its libraries usually need. The requested \
-         {requested} would fit into the difference."),
+    rule(NonPytorch, "2 GiB < outside_pytorch, requested <= own + outside_pytorch - 512 MiB", NON_PYTORCH),
     rule(Contention, "process told, 2 GiB < unattributed, own + unattributed >= requested",
         "{unattributed} of the card belongs to no listed process: one of another container or user, or one that died and was not cleaned up. \
          Without it the requested {requested} would fit."),

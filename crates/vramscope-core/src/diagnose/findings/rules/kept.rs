@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving, step_of};
-use super::shared::{LOSS, SOFTMAX};
+use super::shared::{LOSS, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, line_of};
@@ -167,8 +167,11 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
 pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
+    // What PyTorch's own function keeps, where it has no fused kernel for a bias, is not written out.
     let is_attention = |id: LifetimeId| {
-        matches!(p.roles.of(id), Role::Activations | Role::Temporaries) && p.roles.anatomy.phases.is_attention(stack_of(id))
+        matches!(p.roles.of(id), Role::Activations | Role::Temporaries)
+            && p.roles.anatomy.phases.is_attention(stack_of(id))
+            && p.flags(stack_of(id)) & SDPA == 0
     };
     // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
     // it is the softmax; autocast keeps a copy of half the size.
@@ -192,8 +195,8 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("scores and copies of them", bytes)
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
-            .remedy("torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)")
-            .advice("Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them.")
+            .remedy("torch.nn.functional.scaled_dot_product_attention(q, k, v)")
+            .advice("Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them; is_causal=True where no position sees a later one.")
             .check("No block grows with the square of the length."),
     ]
 }
@@ -226,10 +229,11 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let most = most.max_by_key(|&((line, size, _, step), n)| (n * size, line, step));
     let Some(((frame, size, runs, step), n)) = most else { return Vec::new() };
     let tensors = n / runs;
-    let is_its = |id: LifetimeId, bytes: u64| {
-        bytes == size && step_of(p, id) == step && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame)
+    let is_its =
+        |id: LifetimeId, bytes: u64| bytes == size && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
+    let Some((blocks, bytes)) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime, b.size)) else {
+        return Vec::new();
     };
-    let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime, b.size)) else { return Vec::new() };
     vec![
         Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors a layer"), bytes)
             .says(format!(

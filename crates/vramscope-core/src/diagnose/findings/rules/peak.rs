@@ -182,10 +182,10 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     // Its backward pass makes blocks of the same sizes, without a Python stack.
     let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
     let is_its = |id: LifetimeId, size: u64| {
-        let is_named = p.flags_of(id) & LOSS != 0 && step_of(p, id) == newest;
-        is_named || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
+        p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
     };
-    let (blocks, bytes) = held(p, |b| is_its(b.lifetime, b.size));
+    let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
+    let (blocks, bytes) = held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime));
     let peak = peak(p);
     if of_named < LEAST || bytes.saturating_mul(5) < peak {
         return Vec::new();
@@ -270,22 +270,53 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
         true => (Class::Hygiene, "The optimizer's step needs room for temporaries"),
         false => (Class::Peak, "The optimizer's step makes the peak"),
     };
+    // Only these have a fused step on a GPU; one parameter after the other is how every optimizer of PyTorch's can step.
+    let optimizer = of_pytorch(p, (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)));
+    let is_fused = ["Adam", "AdamW", "SGD"].contains(&optimizer);
+    let way = if is_fused { "fused=True" } else { "foreach=False" };
     vec![
         Finding::new("foreach_optimizer", class, title, bytes)
             .says(format!(
                 "optimizer.step() makes up to {} of temporaries at once, because it works on all weights together.",
                 Bytes(bytes),
             ))
-            .saves("With fused=True", saving)
+            .saves(&format!("With {way}"), saving)
             .bytes_of("temporaries", bytes)
             .bytes_of("peak", peak)
             .at(place)
-            .remedy("torch.optim.AdamW(model.parameters(), fused=True)")
-            .advice(
-                "fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries.",
-            )
+            .remedy(&format!("torch.optim.{optimizer}(model.parameters(), {way})"))
+            .advice(match is_fused {
+                true => {
+                    "fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries."
+                }
+                false => "foreach=False updates one parameter after the other, without temporaries of all of them at once.",
+            })
             .check("The spike inside each optimizer step is gone."),
     ]
+}
+
+/// The optimizer of PyTorch's whose code made the first of these blocks that tells it; `AdamW` where none does.
+fn of_pytorch(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) -> &'static str {
+    const OTHERS: [(&str, &str); 10] = [
+        ("sgd.py", "SGD"),
+        ("adagrad.py", "Adagrad"),
+        ("rmsprop.py", "RMSprop"),
+        ("adadelta.py", "Adadelta"),
+        ("adamax.py", "Adamax"),
+        ("nadam.py", "NAdam"),
+        ("radam.py", "RAdam"),
+        ("asgd.py", "ASGD"),
+        ("rprop.py", "Rprop"),
+        ("_adafactor.py", "Adafactor"),
+    ];
+    let stacks = &p.recording.stacks;
+    let of_frame = |frame| {
+        let file = stacks.text(stacks.frame(frame)?.file).replace('\\', "/");
+        let name = file.rsplit_once("torch/optim/")?.1.to_owned();
+        OTHERS.iter().find(|(file, _)| *file == name).map(|(_, class)| *class)
+    };
+    let frames = |id| p.stack_of(id).map(|stack| stacks.frames(stack)).unwrap_or_default();
+    blocks.find_map(|id| frames(id).iter().find_map(|&f| of_frame(f))).unwrap_or("AdamW")
 }
 
 /// DDP's buckets beside the gradients they are copied from.

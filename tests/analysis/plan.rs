@@ -388,7 +388,8 @@ fn a_program_that_failed_without_steps_has_no_plan() {
             Err(why @ NoPlan::NoSteps(_)) => {
                 let why = why.to_string();
                 assert!(
-                    why.starts_with(&format!("{name} fails without a training step")) && why.contains("vramscope whatif"),
+                    why.starts_with(&format!("the program in {name} fails without a training step"))
+                        && why.contains("vramscope whatif"),
                     "{why}"
                 );
             }

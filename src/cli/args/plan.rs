@@ -26,7 +26,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "cap")]
     pub card: Option<String>,
     /// How much of the card other programs use, as in 2GiB
-    #[arg(long, value_name = "BYTES", value_parser = parse_limit, requires = "card")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_held, requires = "card")]
     pub held: Option<u64>,
     /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated; those of the recording when absent
     #[arg(long, value_name = "CONF", value_parser = parse_conf)]
@@ -47,4 +47,9 @@ pub struct PlanArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// What other programs use; often nothing.
+fn parse_held(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { parse_limit(text) }
 }

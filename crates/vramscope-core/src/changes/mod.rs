@@ -123,7 +123,16 @@ impl Change {
     /// # Errors
     /// One sentence that lists the changes.
     pub fn parse(text: &str) -> Result<Vec<Change>, String> {
-        text.split('+').map(|part| Self::parse_one(part.trim())).collect()
+        let changes: Vec<Change> = text.split('+').map(|part| Self::parse_one(part.trim())).collect::<Result<_, _>>()?;
+        let is_optimizer =
+            |c: &Change| matches!(c, Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward);
+        let clash = |a: &Change, b: &Change| a == b || (is_optimizer(a) && is_optimizer(b));
+        for (i, change) in changes.iter().enumerate() {
+            if let Some(other) = changes[..i].iter().find(|other| clash(change, other)) {
+                return Err(format!("{} and {} cannot be combined: a program has one of them", other.name(), change.name()));
+            }
+        }
+        Ok(changes)
     }
 
     fn parse_one(text: &str) -> Result<Change, String> {

@@ -105,7 +105,12 @@ impl Plan {
             let answer = predict(model, &edited, size, &self.with_margin(size, setting));
             !answer.oom && !answer.oom_varies
         };
+        let peaks = |p: &Predicted| (p.peak_reserved_bytes, p.peak_allocated_bytes);
         let largest = match (name, setting.limit) {
+            // What saves nothing fits as much as the program does without it.
+            (Some(name), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => {
+                Some(self.largest(name, size, setting).span[0])
+            }
             (Some(name), Some(_)) => Some(largest(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1))),
             _ => None,
         };

@@ -48,7 +48,9 @@ pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<Str
         return None;
     }
     let name = &program.recording.source.name;
-    Some(format!("{name} fails without a training step that repeats, so nothing shows what another size would ask for"))
+    Some(format!(
+        "the program in {name} fails without a training step that repeats, so nothing shows what another size would ask for"
+    ))
 }
 
 /// The share of requests that two recordings of one program have in common at least.

@@ -17,7 +17,7 @@ pub(super) const EVALUATION: u8 = 1 << 4;
 pub(super) const CPP: u8 = 1 << 5;
 /// A frame computes a softmax that is not part of a loss.
 pub(super) const SOFTMAX: u8 = 1 << 6;
-/// A frame calls PyTorch's own attention.
+/// A frame calls PyTorch's own attention: that of Transformers.
 pub(super) const SDPA: u8 = 1 << 7;
 
 /// The marks of every stack. O(frames of all stacks).
@@ -35,7 +35,8 @@ pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u8> {
 
 fn mark(name: &str, file: &str) -> u8 {
     let mut marks = 0;
-    if name == "sdpa_attention_forward" || name == "scaled_dot_product_attention" {
+    // Other functions of such names are a program's own.
+    if name == "sdpa_attention_forward" && file.ends_with("sdpa_attention.py") {
         marks |= SDPA;
     }
     if ["cross_entropy", "log_softmax", "nll_loss", "fixed_cross_entropy", "ForCausalLMLoss"].contains(&name) || name == "lm_head"

@@ -39,21 +39,21 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
     }
     match by_call(stacks, device, tables, phases) {
         Some((steps, Calls::OfModel)) => steps,
-        // What else comes again tells the loop around a layer that is called several times in it.
+        // A loop may call a layer several times in each iteration: everything that repeats shows the loop itself.
         Some((steps, Calls::OfLayer)) => Some(by_period(device, tables, phases)).filter(|s| !s.is_empty()).unwrap_or(steps),
         None => by_period(device, tables, phases),
     }
 }
 
-/// What the calls that were found call.
+/// What a loop calls.
 enum Calls {
     OfModel,
-    /// A single layer of PyTorch's own, as functions call that compute with layers but are no module.
+    /// A single layer of PyTorch's own, as in a function that computes with layers but is no module.
     OfLayer,
 }
 
-/// Sets right what calls of the optimizer do not tell. A `GradScaler` skips it where gradients overflow: nearly all steps have one backward
-/// pass, and such a step has those of several. And what follows the last call is a step only with a backward pass of its own.
+/// Corrects steps that end with the optimizer by their backward passes. A `GradScaler` skips the optimizer where gradients overflow: where nearly
+/// all steps have one backward pass, a step with several is divided. What follows the last call is a step only if it has one of its own.
 pub(super) fn by_passes(mut steps: Steps, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     /// As many steps with one backward pass each tell that a step has one.
     const FEWEST_REGULAR: usize = 3;

@@ -58,7 +58,7 @@ fn starts(kinds: &[u64], from: usize, to: usize, lag: usize) -> Vec<usize> {
         }
     }
     let (first, before) = begin;
-    // Only a whole one more is one.
+    // It counts only where it makes one more whole repetition.
     let is_whole = before > 0 && (to - from) % lag + before >= lag;
     let regular = if is_whole { from + lag - before } else { from };
     is_whole.then_some(first).into_iter().chain((regular..=to).step_by(lag)).collect()

@@ -205,7 +205,7 @@ pub(super) const WHOLE: &[Rule] = &[
     rule(Contention, "not process told, not other_processes told, capacity / 2 < unattributed, held < unattributed / 2, not limit short",
         "{unattributed} of the card's {capacity} is held outside PyTorch, very likely by other processes; PyTorch holds {held}. {requested} \
          was requested and {free} is free.").doubt("the message lists no process: it may be this one's, outside PyTorch"),
-    // What this process holds outside PyTorch and could not need for CUDA outweighs holes that would be just enough in sum, too.
+    // More outside PyTorch than inside it is the reason, even where the holes would be just enough in sum.
     rule(NonPytorch, "0 < unallocated, 2 GiB < outside_pytorch, held < outside_pytorch, not limit short, requested <= own + outside_pytorch - 512 MiB",
         NON_PYTORCH),
     rule(Capacity, "few holes, 0 < unallocated, free < capacity / 10, not spilled, requested <= own",

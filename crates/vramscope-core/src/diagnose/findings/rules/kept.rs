@@ -167,7 +167,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
 pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
-    // What PyTorch's own function keeps, where it has no fused kernel for a bias, is not written out.
+    // Where PyTorch's own attention has no fused kernel, as for a bias, it keeps scores too: calling it is no advice then.
     let is_attention = |id: LifetimeId| {
         matches!(p.roles.of(id), Role::Activations | Role::Temporaries)
             && p.roles.anatomy.phases.is_attention(stack_of(id))

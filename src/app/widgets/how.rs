@@ -4,6 +4,7 @@ use egui::{Context, Id, Ui};
 
 use super::button::link_with;
 use super::code::CodeWell;
+use super::icons::Icon;
 use crate::app::theme::Type;
 
 fn asked() -> Id {
@@ -16,6 +17,17 @@ pub fn recorded_by(ui: &mut Ui, line: &str) {
     if line.starts_with("vramscope ") { well } else { well.python() }.show(ui);
     ui.add_space(4.0);
     how_to_record(ui, line);
+}
+
+/// Two links in one row, where the line has no room: the first copies it.
+pub fn record_links(ui: &mut Ui, line: &str) {
+    ui.horizontal(|ui| {
+        if link_with(ui, "Copy the line", Type::Caption, Some(Icon::Copy)).on_hover_text(line).clicked() {
+            ui.copy_text(line.to_owned());
+        }
+        ui.add_space(12.0);
+        how_to_record(ui, line);
+    });
 }
 
 /// The link alone: where the sentence before it says what is missing and the line has no room.

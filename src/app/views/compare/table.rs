@@ -50,13 +50,13 @@ impl CompareView {
             Column::text("allocated in", Width::Share(1.0, 130.0), |c, l: &Line<'_>| {
                 l.names.paint_first(&c.swatch(swatch(l.group, t, l.is_lit)));
             }),
-            Column::text("called from", Width::Share(0.9, 110.0), |c, l: &Line<'_>| l.names.paint_caller(c)).from(640.0),
+            Column::text("called from", Width::Share(0.9, 110.0), |c, l: &Line<'_>| l.names.paint_caller(c)).goes(3),
             Column::figure(size.head("A"), 68.0, |c, l: &Line<'_>| c.figure(size.figure(l.group.a.bytes), l.quiet(t.text2, t)))
                 .by(Order::A, |i| rows[i].a.bytes as f64)
-                .from(420.0),
+                .goes(5),
             Column::figure(size.head("B"), 68.0, |c, l: &Line<'_>| c.figure(size.figure(l.group.b.bytes), l.ink(t)))
                 .by(Order::B, |i| rows[i].b.bytes as f64)
-                .from(340.0),
+                .goes(6),
             Column::figure(size.head("change"), 84.0, |c, Line { group: g, .. }: &Line<'_>| {
                 let change = g.change();
                 // Equal sums of blocks without a stack are no sign that they are the same.
@@ -66,16 +66,16 @@ impl CompareView {
             })
             // Both directions are changes: the largest of either kind come first.
             .by(Order::Change, |i| rows[i].change().unsigned_abs() as f64),
-            Column::text("change", Width::Share(0.9, 60.0), |c, l: &Line<'_>| change_bar(c, l, greatest)).from(560.0),
+            Column::text("change", Width::Share(0.9, 60.0), |c, l: &Line<'_>| change_bar(c, l, greatest)).goes(2),
             Column::figure("B / A", 48.0, |c, l: &Line<'_>| {
                 let text = layout::ratio(l.group.a.bytes, l.group.b.bytes).unwrap_or_else(|| "new".to_owned());
                 c.figure(if l.group.b.bytes == 0 { "gone" } else { &text }, l.ink(t));
             })
             .by(Order::Ratio, |i| rows[i].b.bytes as f64 / rows[i].a.bytes.max(1) as f64)
-            .from(620.0),
+            .goes(4),
             Column::figure("blocks", 48.0, |c, l: &Line<'_>| c.figure(count(l.group.b.count), l.quiet(t.text2, t)))
                 .by(Order::Blocks, |i| rows[i].b.count as f64)
-                .from(480.0),
+                .goes(1),
         ];
         let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => {

@@ -12,7 +12,7 @@ use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::button::{focus_ring, link_with};
 use crate::app::widgets::cut::Cut;
-use crate::app::widgets::how::recorded_by;
+use crate::app::widgets::how::{record_links, recorded_by};
 use crate::app::widgets::icons::Icon;
 use crate::app::widgets::pane::{padded, rule};
 use crate::app::widgets::{anchor, label, row};
@@ -54,9 +54,9 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             ui.add_space(4.0);
             label::paragraph(ui, &limit.sentence, Type::Body, t.amber);
             if let Some(line) = limit.line {
+                ui.add_space(2.0);
+                record_links(ui, &cx.words().say(line));
                 ui.add_space(6.0);
-                recorded_by(ui, &cx.words().say(line));
-                ui.add_space(8.0);
             }
         }
         label::paragraph(ui, &found.lead(), Type::Lead, t.text1);

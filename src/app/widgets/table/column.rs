@@ -183,25 +183,42 @@ pub(super) fn places<R, K>(
     {
         shown.retain(|&i| i != first);
     }
-    let (mut exact, mut shares) = (0.0, 0.0);
-    for &i in &shown {
-        match columns[i].width {
-            Width::Exact(w) => exact += w,
-            Width::Share(s, _) => shares += s,
+    // What the exact columns leave is shared, less what those columns take that need more than their share.
+    let mut fixed: Vec<Option<f32>> = shown
+        .iter()
+        .map(|&i| match columns[i].width {
+            Width::Exact(w) => Some(w),
+            Width::Share(..) => None,
+        })
+        .collect();
+    let share = |i: usize, unit: f32| match columns[i].width {
+        Width::Share(s, _) => s * unit,
+        Width::Exact(w) => w,
+    };
+    let unit = loop {
+        let left = room(&shown) - fixed.iter().flatten().sum::<f32>();
+        let shares: f32 = shown.iter().zip(&fixed).filter(|(_, f)| f.is_none()).map(|(&i, _)| share(i, 1.0)).sum();
+        let unit = left.max(0.0) / shares.max(f32::MIN_POSITIVE);
+        let mut small = false;
+        for (&i, fixed) in shown.iter().zip(&mut fixed) {
+            let least = columns[i].width.least();
+            if fixed.is_none() && share(i, unit) < least {
+                *fixed = Some(least);
+                small = true;
+            }
         }
-    }
-    let left = (room(&shown) - exact).max(0.0);
+        if !small {
+            break unit;
+        }
+    };
     let mut x = before;
-    let place = |i: usize| {
-        let w = match columns[i].width {
-            Width::Exact(w) => w,
-            Width::Share(s, least) => (left * s / f32::max(shares, f32::MIN_POSITIVE)).max(least),
-        };
+    let place = |(i, fixed): (usize, Option<f32>)| {
+        let w = fixed.unwrap_or_else(|| share(i, unit));
         let place = (i, x, x + w);
         x += w + gap;
         place
     };
-    shown.into_iter().map(place).collect()
+    shown.into_iter().zip(fixed).map(place).collect()
 }
 
 #[cfg(test)]
@@ -224,6 +241,9 @@ mod tests {
         assert_eq!(p, [(0, 16.0, 116.0), (1, 128.0, 228.0), (2, 240.0, 540.0), (3, 552.0, 612.0)]);
         let narrow = places(&columns, 100.0, 12.0, (16.0, 16.0));
         assert!(narrow[1].2 - narrow[1].1 >= 20.0);
+        // A column that needs more than its share takes it from the others, not from the room at the right.
+        let uneven = places(&[share(1.0, 100.0), share(3.0, 20.0)], 262.0, 10.0, (16.0, 16.0));
+        assert_eq!(uneven, [(0, 16.0, 116.0), (1, 126.0, 246.0)]);
     }
 
     #[test]

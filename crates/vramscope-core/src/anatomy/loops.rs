@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{CALL, CONTAINER, GENERATES, PYTHON};
+use super::frame::{CALL, CONTAINER, FORWARD, GENERATES, PYTHON};
 use super::period::periods;
 use super::phases::{Phases, Run};
 use super::sense::Part;
@@ -317,21 +317,19 @@ fn calls_of_a_round(device: &DeviceRecording, tables: &DeviceTables, phases: &Ph
     rows_of.iter().filter(|(stack, _)| stack.is_some()).filter_map(|(_, rows)| even(rows)).min().unwrap_or(1)
 }
 
-/// The modules that a stack passes through, outermost first: for each the line of its `forward` that calls the next.
+/// The modules that a stack passes through, outermost first: for each the line of its `forward` that calls the next. A decorator around
+/// `forward` is the first of a module's frames and has one line for everything in it.
 fn chain(stacks: &StackTable, phases: &Phases, stack: StackId) -> Vec<FrameId> {
     let frames = stacks.frames(stack);
     let inside = (phases.sense(stack).inside as usize).min(frames.len());
-    let (mut lines, mut enters) = (Vec::new(), true);
-    for &f in frames[..inside].iter().rev() {
-        let bits = phases.bits.get(f.0 as usize).copied().unwrap_or(0);
-        if bits & CALL != 0 {
-            enters = true;
-        } else if bits & PYTHON != 0 && enters {
-            lines.push(f);
-            enters = false;
-        }
-    }
-    lines
+    let bits = |f: &FrameId| phases.bits.get(f.0 as usize).copied().unwrap_or(0);
+    let outermost_first: Vec<FrameId> = frames[..inside].iter().rev().copied().collect();
+    let modules = outermost_first.split(|f| bits(f) & CALL != 0);
+    let line = |own: &[FrameId]| {
+        let is = |wanted: u32| own.iter().copied().find(|f| bits(f) & wanted == wanted);
+        is(FORWARD | PYTHON).or_else(|| is(PYTHON))
+    };
+    modules.filter_map(line).collect()
 }
 
 /// The first row of each iteration of one place. The lines of the outermost module that has several come once an iteration, those in

@@ -75,7 +75,17 @@ pub struct Autopsy {
     pub survived: bool,
 }
 
+/// Percent of what a process can have, from which on its tensors nearly fill it.
+const NEARLY_FULL: u128 = 90;
+
 impl Autopsy {
+    /// True if tensors hold nearly all that this process can have, so that pieces of free memory are a small part of it.
+    #[must_use]
+    pub fn is_nearly_full(&self) -> bool {
+        let all = self.limit.map_or_else(|| self.most_free(), |cap| cap.most.min(self.most_free()));
+        u128::from(self.allocated) * 100 >= u128::from(all) * NEARLY_FULL
+    }
+
     /// Free bytes on the device, to show; `None` if the device's size is unknown.
     #[must_use]
     pub fn device_free_known(&self) -> Option<u64> {

@@ -97,17 +97,27 @@ pub(super) fn sentence(a: &Autopsy, request: &str, place: &str) -> String {
 const TOLD: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
 
-/// What to make smaller when the device is full: the largest roles, each with its largest line. Empty for other verdicts.
+/// What to make smaller when the device is full or nearly so: the largest roles, each with its largest line. Empty otherwise.
 #[must_use]
 pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable) -> Vec<Advice> {
-    if !matches!(a.verdict, Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch) || a.is_host || held.bytes == 0 {
+    let is_full = match a.verdict {
+        Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch => true,
+        Verdict::Fragmentation => a.is_nearly_full(),
+        _ => false,
+    };
+    if !is_full || a.is_host || held.bytes == 0 {
         return Vec::new();
     }
+    let of = |role: Role| held.roles.iter().filter(|r| r.role == role).map(|r| r.bytes).sum::<u64>();
+    let trains = of(Role::Activations) >= of(Role::KvCache);
     let least = (held.bytes as f64 * LEAST_SHARE) as u64;
     let told = held.roles.iter().filter(|r| r.bytes >= least && r.role != Role::Unknown).take(TOLD);
     told.filter_map(|r| {
         let line = held.lines.iter().find(|line| line.role == r.role);
-        let what = how(r.role, line.is_some_and(|line| computes_loss(stacks, line)))?;
+        let what = match r.role {
+            Role::KvCache if trains => "Training needs no cache: call the model with use_cache=False.",
+            role => how(role, line.is_some_and(|line| computes_loss(stacks, line)))?,
+        };
         let most = match line.and_then(|line| Some((line, line.stack?))) {
             // Where one line has it all its bytes say nothing more.
             Some((line, stack)) if line.bytes >= r.bytes => format!(", all from {}", with_caller(stacks, &line.place, stack)),

@@ -35,7 +35,15 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 }
                 _ => String::new(),
             };
-            format!("{request} failed with {} free {place}: {pieces}.{cap}", Bytes(a.holes.bytes))
+            let full = match a.is_nearly_full() {
+                true => format!(
+                    " Tensors hold {} of the {} that PyTorch reserved, so little is left.",
+                    Bytes(a.allocated),
+                    Bytes(a.reserved)
+                ),
+                false => String::new(),
+            };
+            format!("{request} failed with {} free {place}: {pieces}.{cap}{full}", Bytes(a.holes.bytes))
         }
         Verdict::Cap => {
             let cap = match a.limit {

@@ -138,9 +138,23 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(if args.json { print_json(out, &report) } else { print(out, &text(&plan, &report, card, args.held)) }?)
 }
 
+/// One `--change`.
+enum Asked {
+    Changes(Vec<Change>),
+    /// The batch in this many passes.
+    Passes(u64),
+}
+
 /// The changes that were asked for, each line one.
-fn changes_of(args: &PlanArgs) -> Result<Vec<Vec<Change>>, Failure> {
-    args.change.iter().filter(|c| *c != "all").map(|c| Change::parse(c).map_err(Failure::Usage)).collect()
+fn changes_of(args: &PlanArgs) -> Result<Vec<Asked>, Failure> {
+    let parse = |text: &String| match text.trim().split_once([':', '=']) {
+        Some(("accumulate", n)) => match n.trim().parse() {
+            Ok(n @ 2..) => Ok(Asked::Passes(n)),
+            _ => Err(format!("\"{text}\" needs a number of passes from 2 on, as in accumulate:2")),
+        },
+        _ => Change::parse(text).map(Asked::Changes),
+    };
+    args.change.iter().filter(|c| *c != "all").map(|c| parse(c).map_err(Failure::Usage)).collect()
 }
 
 pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<PlanReport, Failure> {
@@ -161,6 +175,9 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
     }
     if let Some(name) = wanted.iter().flat_map(Size::names).find(|n| !plan.names().iter().any(|m| m == n)) {
         return Err(unknown(name));
+    }
+    if let Some(size) = wanted.iter().map(|want| completed(want, largest_at)).find(|size| plan.is_beyond(size)) {
+        return Err(Failure::Usage(format!("--want: {size} needs more than 16 TiB; plan for a smaller size")));
     }
     let at = wanted.par_iter().map(|want| plan.at(&completed(want, largest_at), &first)).collect();
     let largest = match &name {
@@ -186,8 +203,21 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
     let changes = if args.change.iter().any(|c| c == "all") {
         plan.all_changes(&size, &first, name.as_deref())
     } else {
-        let parsed = changes_of(args)?;
-        parsed.iter().filter_map(|c| plan.change(c, &size, &first, name.as_deref())).collect()
+        let mut rows = Vec::new();
+        for asked in changes_of(args)? {
+            rows.extend(match asked {
+                Asked::Changes(changes) => plan.change(&changes, &size, &first, name.as_deref()),
+                Asked::Passes(n) => match plan.accumulated(n, &size, &first) {
+                    None => {
+                        return Err(Failure::Usage(format!(
+                            "accumulate:{n} divides a batch, and {size} has none of {n} or more"
+                        )));
+                    }
+                    row => row,
+                },
+            });
+        }
+        rows
     };
     let steps = plan.model().map_or(0, |model| model.program.steps);
     Ok(PlanReport {
@@ -257,10 +287,15 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
         _ => String::new(),
     };
     if let (Some(name), Some(best)) = (&report.largest_of, report.largest.first()) {
-        out += &format!("{}\n", largest_sentence(name, best, &place));
+        // What else was given, and stays as it is.
+        let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
+        let others: Vec<String> = size.iter().filter(|(n, _)| n != name).map(|(n, value)| format!("{n} {value}")).collect();
+        let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
+        out += &format!("{with}{}\n", largest_sentence(name, best, &place));
     }
     for p in &report.at {
-        let span = if p.span[0] < p.span[1] { format!(" ({} to {})", Bytes(p.span[0]), Bytes(p.span[1])) } else { String::new() };
+        let [low, high] = p.span.map(|bytes| Bytes(bytes).to_string());
+        let span = if low == high { String::new() } else { format!(" ({low} to {high})") };
         let verdict = match (cap, p.oom, p.oom_varies) {
             (None, ..) => String::new(),
             (Some(_), false, false) => format!("; it fits {place}"),
@@ -285,11 +320,11 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
             let conf = if l.conf.is_empty() { "(defaults)" } else { &l.conf };
             let may = match l.span[1] {
                 _ if l.has_no_end() => "nothing shows an end".to_owned(),
-                top if top > l.size => format!("up to {top} may fit"),
-                _ if l.certain => String::new(),
+                top if top > l.size => format!("up to {} may fit", count(top)),
+                _ if l.certain || l.size == 0 => String::new(),
                 _ => "most likely".to_owned(),
             };
-            table.row([conf.to_owned(), count(l.size), may]);
+            table.row([conf.to_owned(), if l.size == 0 { "none".to_owned() } else { count(l.size) }, may]);
         }
         out += &format!("\n{table}");
     }
@@ -305,7 +340,8 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
             let about = if c.trust == Trust::Estimate { "about " } else { "" };
             let costs = c.reason.clone().unwrap_or_else(|| c.cost.to_owned());
             let largest = c.largest.map_or(String::new(), count);
-            table.row([c.title.clone(), format!("{about}{}", Bytes(c.peak_reserved_bytes)), saves, largest, costs]);
+            let fails = if c.oom && !c.oom_varies { ", fails" } else { "" };
+            table.row([c.title.clone(), format!("{about}{}{fails}", Bytes(c.peak_reserved_bytes)), saves, largest, costs]);
         }
         out += &format!("\n{table}");
         if let Some(c) = report.changes.iter().find(|c| c.reason.is_none()) {

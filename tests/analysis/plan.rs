@@ -379,6 +379,19 @@ fn sizes_that_do_not_fit_are_doubted() {
     }
 }
 
+/// What two quantities do cannot be told apart where they change together, and a third recording tells them apart.
+#[test]
+fn quantities_that_change_together_are_named() {
+    let runs = |sizes: &[&str]| {
+        let files: Vec<_> = [4, 8, 16].iter().zip(sizes).map(|(run, said)| recorded(&format!("gpt.b{run}"), said)).collect();
+        plan_of(&files).unwrap().doubts().join(" ")
+    };
+    let together = runs(&["batch=4,width=32", "batch=8,width=64"]);
+    assert!(together.starts_with("Batch and width change together"), "{together}");
+    assert!(together.contains("One more recording, at batch 8, width 32, tells them apart."), "{together}");
+    assert_eq!(runs(&["batch=4,width=32", "batch=8,width=32"]), "");
+}
+
 /// One truth: where a program fails and nothing repeats, the autopsy and What-if answer, and no batch is made up.
 #[test]
 fn a_program_that_failed_without_steps_has_no_plan() {
@@ -423,6 +436,12 @@ fn changes_are_searched_by_what_they_cost() {
     assert!(Passes::price() < Change::Bf16.price());
     let singles: Vec<_> = rows[1..].iter().filter(|r| r.reason.is_none()).filter_map(|r| Change::parse(&r.change).ok()).collect();
     assert!(singles.is_sorted_by_key(|c| Change::price_of(c)), "{singles:?}");
+    let passes = plan.accumulated(2, &Size::of("batch", 18), &under).unwrap();
+    assert!((passes.span[0]..=passes.span[1]).contains(&passes.peak_reserved_bytes), "{passes:?}");
+    assert!(plan.accumulated(64, &Size::of("batch", 18), &under).is_none());
+    let both = plan.change(&Change::parse("checkpoint:Nope+bf16").unwrap(), &Size::of("batch", 18), &under, None).unwrap();
+    assert!(both.cost.contains("run forward twice; rounding"), "what each costs: {}", both.cost);
+    assert!(both.reason.is_some_and(|why| why.starts_with("checkpoint:Nope: ")), "which of them does nothing");
     let useless: Vec<bool> = rows.iter().map(|r| r.reason.is_some()).collect();
     assert!(useless.is_sorted(), "what does nothing comes last");
 }
@@ -463,6 +482,10 @@ fn right_sizes_of_the_corpus_are_not_doubted() {
         }
     }
     assert!(checked > 100, "{checked}");
+    // A length told as four times another where it is twice: the squares of attention are no sign that it is right.
+    let wrong = [("gpt2_b4_s512.pickle", "seq=256"), ("gpt2_b4_s1024.pickle", "seq=1024")];
+    let wrong = wrong.map(|(file, said)| (corpus.join("plan_open").join(file), said.to_owned()));
+    assert_eq!(plan_of(&wrong).unwrap().doubts().len(), 1);
 }
 
 /// Every run of `plan_truth.json` without a cap, predicted from the two smallest of its program.

@@ -453,7 +453,7 @@ fn plan(page: &mut Page<'_>, part: &Part) {
     for c in helps.iter().take(ROWS) {
         let about = if c.trust == Trust::Estimate { "about " } else { "" };
         page.raw("<tr><td class=name>").text(&c.title).raw("</td>").figure(Bytes(c.saves_bytes.unsigned_abs()).to_string());
-        page.figure(format!("{about}{}", Bytes(c.peak_reserved_bytes))).cell(c.cost).raw("</tr>\n");
+        page.figure(format!("{about}{}", Bytes(c.peak_reserved_bytes))).cell(&c.cost).raw("</tr>\n");
     }
     page.raw("</table></div>\n");
     if let Some(best) = helps.first() {

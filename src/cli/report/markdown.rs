@@ -252,7 +252,7 @@ fn plan(text: &mut Text<'_>, part: &Part) {
     for c in helps.iter().take(ROWS) {
         let about = if c.trust == Trust::Estimate { "about " } else { "" };
         let (saves, after) = (Bytes(c.saves_bytes.unsigned_abs()), Bytes(c.peak_reserved_bytes));
-        out += &format!("| {} | {saves} | {about}{after} | {} |\n", text.plain(&c.title), text.plain(c.cost));
+        out += &format!("| {} | {saves} | {about}{after} | {} |\n", text.plain(&c.title), text.plain(&c.cost));
     }
     text.add(&out);
 }

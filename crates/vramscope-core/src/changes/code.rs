@@ -76,6 +76,9 @@ pub fn titled(title: &str, conf: &str, own: &str) -> String {
     if title.is_empty() { with.to_owned() } else { format!("{title}; {with}") }
 }
 
+/// The cost of what leaves numbers and time as they are.
+pub(crate) const FREE: &str = "nothing";
+
 impl Change {
     /// In plain words; `place` is the line that checkpointing goes around.
     pub(crate) fn title(&self, place: Option<&str>) -> String {
@@ -100,20 +103,21 @@ impl Change {
         }
     }
 
+    /// What it costs, in words.
     pub(crate) fn cost(&self) -> &'static str {
         match self {
             Change::Checkpoint(_) => "about a third more time: the layers run forward twice",
             Change::NoForeach => "a slower optimizer step",
-            Change::Fused => "nothing",
+            Change::Fused => FREE,
             Change::EightBit => "a package (bitsandbytes), and rounding of the state",
             Change::Sgd => "another optimizer: the learning rate has to be found anew",
-            Change::SetToNone => "nothing",
+            Change::SetToNone => FREE,
             Change::InBackward => "no clipping by the norm of all gradients, and no accumulation",
             Change::Bf16 => "rounding: small updates of weights may be lost",
             Change::CacheOff => "weights that are used twice are cast twice",
             Change::Chunks(_) => "the last layer runs forward twice",
             Change::Offload => "time for the copies to the host and back",
-            Change::Del(_) => "nothing",
+            Change::Del(_) => FREE,
             Change::Lora(_) => "another training: most weights stay as they are",
         }
     }

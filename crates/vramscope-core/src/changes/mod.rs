@@ -17,7 +17,9 @@ use serde::Serialize;
 
 use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::Ask;
+use crate::units::count;
 
+pub(crate) use code::FREE;
 pub use code::{Code, titled};
 pub(crate) use draft::{Draft, Draw, scaled};
 pub use recorded::{Answer, Recorded};
@@ -84,6 +86,9 @@ pub enum Trust {
     Estimate,
 }
 
+/// More chunks than this have no rows left, and a higher rank has more weights than it saves.
+const MOST: u64 = 4096;
+
 /// Requests that changes were made to, with sizes still to be filled in.
 pub(crate) struct Edited {
     pub(crate) asks: Vec<Ask>,
@@ -136,15 +141,17 @@ impl Change {
     }
 
     fn parse_one(text: &str) -> Result<Change, String> {
-        let (name, rest) =
-            text.split_once([':', '=']).map_or((text, None), |(n, r)| (n, Some(r.trim()).filter(|r| !r.is_empty())));
+        let (name, rest) = text.split_once([':', '=']).map_or((text, None), |(n, r)| (n, Some(r.trim())));
+        if rest == Some("") {
+            return Err(format!("\"{text}\" ends with its colon: write what comes after it, or {name} alone"));
+        }
         let number = |default: u64| match rest {
             None => Ok(default),
             Some(r) => r
                 .parse::<u64>()
                 .ok()
-                .filter(|n| (1..1 << 20).contains(n))
-                .ok_or(format!("\"{r}\" in \"{text}\" is no number above 0")),
+                .filter(|n| (1..=MOST).contains(n))
+                .ok_or(format!("\"{r}\" in \"{text}\" is no number from 1 to {}", count(MOST))),
         };
         Ok(match name.trim().to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
             "checkpoint" | "checkpointing" => Change::Checkpoint(rest.map(str::to_owned)),
@@ -305,7 +312,12 @@ pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
         place: None,
     };
     for change in changes {
+        let before = edited.reason.is_some();
         change.apply(&mut draft, &mut edited);
+        // Of several, which one does nothing.
+        if let Some(why) = edited.reason.as_mut().filter(|_| !before && changes.len() > 1) {
+            *why = format!("{}: {why}", change.name());
+        }
     }
     Edited {
         asks: draft.asks,
@@ -333,5 +345,8 @@ mod tests {
         );
         assert_eq!(Change::parse("del:train.py:71"), Ok(vec![Change::Del("train.py:71".to_owned())]));
         assert!(Change::parse("magic").is_err() && Change::parse("del").is_err() && Change::parse("chunks:0").is_err());
+        for wrong in ["checkpoint:", "chunks:99999", "lora:100000", "lora:x", "del:"] {
+            assert!(Change::parse(wrong).is_err(), "{wrong}");
+        }
     }
 }

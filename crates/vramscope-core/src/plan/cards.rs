@@ -81,8 +81,12 @@ impl Card {
         if let Some(card) = exact.or_else(|| long().filter(|_| !asked.is_empty())) {
             return Ok(*card);
         }
-        let near: Vec<&str> = CARDS.iter().map(|c| c.name).filter(|n| !asked.is_empty() && plain(n).contains(&asked)).collect();
-        let known = if near.is_empty() { CARDS.iter().map(|c| c.name).collect() } else { near };
+        let near: Vec<&Card> = CARDS.iter().filter(|c| !asked.is_empty() && plain(c.name).contains(&asked)).collect();
+        if let [one] = near.as_slice() {
+            return Ok(**one);
+        }
+        let known = if near.is_empty() { CARDS.iter().collect() } else { near };
+        let known: Vec<&str> = known.iter().map(|c| c.name).collect();
         Err(format!(
             "no card is called \"{name}\"; known are {}; or write its memory with --cap, as in --cap 24GiB",
             known.join(", ")
@@ -104,6 +108,7 @@ mod tests {
             ("A100-SXM4-80GB", "A100 80GB"),
             ("a100", "A100"),
             ("Tesla T4", "T4"),
+            ("4090", "RTX 4090"),
         ] {
             assert_eq!(Card::find(text).map(|c| c.name), Ok(name), "{text}");
         }

@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::law::QUANTITIES;
 use super::predict::{Pick, Predicted, Stream};
 use super::{Change, Code, Model, Plan, Setting, Size, Trust, unseen};
-use crate::changes::{Edited, edit, scaled};
+use crate::changes::{Edited, FREE, edit, scaled};
 use crate::inference::scripted::{Ask, Asked};
 
 /// What a change gives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Changed {
-    /// The changes, as they are written after `--change`; empty for a setting alone. `accumulate:N`, N passes, is told and can not be asked for.
+    /// The changes, as they are written after `--change`; empty for a setting alone. `accumulate:N` is N passes.
     pub change: String,
     /// The changes in plain words, without a full stop.
     pub title: String,
@@ -31,6 +31,8 @@ pub struct Changed {
     pub oom_varies: bool,
     /// How often cached memory is given back and asked for again.
     pub retries: u64,
+    /// What is live at the peak of allocated bytes, by the stable names of roles.
+    pub by_role: std::collections::BTreeMap<&'static str, u64>,
     /// By how much the peak of allocated bytes falls; negative where it rises.
     pub saves_bytes: i64,
     /// The largest size that fits the limit; `null` without one.
@@ -41,8 +43,8 @@ pub struct Changed {
     pub recomputed_bytes: u64,
     /// Bytes moved to the host and back in each step.
     pub moved_bytes: u64,
-    /// What it costs, in words.
-    pub cost: &'static str,
+    /// What it costs, in words; of several changes each.
+    pub cost: String,
     /// How far it can be trusted.
     pub trust: Trust,
     /// Python lines that make the changes.
@@ -123,6 +125,13 @@ impl Plan {
         let place = edited.place.as_ref().map(|(line, times)| format!("{line}, called {times} times"));
         let titles: Vec<String> = changes.iter().map(|c| c.title(place.as_deref())).collect();
         let names: Vec<String> = changes.iter().map(Change::name).collect();
+        let mut costs: Vec<&str> = Vec::new();
+        for cost in changes.iter().map(Change::cost) {
+            // Of those that leave everything as it is, none is worth a word beside another.
+            if !costs.contains(&cost) && (changes.len() == 1 || cost != FREE) {
+                costs.push(cost);
+            }
+        }
         Some(Changed {
             change: names.join("+"),
             title: titles.join("; "),
@@ -134,12 +143,13 @@ impl Plan {
             oom: under.oom,
             oom_varies: under.oom_varies || (!under.oom && setting.limit.is_some() && !passes(size)),
             retries: under.retries,
+            by_role: then.by_role.clone(),
             saves_bytes: now.peak_allocated_bytes as i64 - then.peak_allocated_bytes as i64,
             largest,
             recomputed_requests: edited.again,
             recomputed_bytes: grown(edited.recomputed),
             moved_bytes: grown(edited.moved),
-            cost: changes.iter().max_by_key(|c| c.price()).map_or("", Change::cost),
+            cost: costs.join("; "),
             trust,
             code: Code::of(changes),
         })

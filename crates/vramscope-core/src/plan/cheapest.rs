@@ -17,6 +17,8 @@ use crate::units::MEBIBYTE;
 const PRICE_OF_PASSES: (Cost, u32) = (Cost::Time, 40);
 /// More passes than this are not proposed.
 const MOST_PASSES: u64 = 64;
+/// The only quantity that passes can divide.
+const BATCH: &str = "batch";
 /// Segments that grow in place.
 const EXPANDABLE: &str = "expandable_segments:True";
 
@@ -130,15 +132,26 @@ impl Plan {
     /// A size in the fewest passes that fit; the gradients of earlier passes are kept. Only a batch can be divided.
     #[must_use]
     pub fn passes(&self, size: &Size, name: &str, setting: &Setting) -> Option<Passes> {
-        let (wanted, limit) = (size.get(name).filter(|_| name == "batch")?, setting.limit?);
+        let (wanted, limit) = (size.get(name).filter(|_| name == BATCH)?, setting.limit?);
         let fits = self.largest(name, size, setting).span[0];
-        (2..=MOST_PASSES.min(wanted)).filter(|n| wanted.div_ceil(*n) <= fits).find_map(|passes| {
-            let part = wanted.div_ceil(passes);
-            let of_part = self.at(&size.with(name, part), &Setting { limit: None, ..setting.clone() });
-            let role = |role: &str| of_part.by_role.get(role).copied().unwrap_or(0);
-            let kept = role("weights").saturating_sub(role("gradients"));
-            (of_part.span[1] + kept <= limit).then_some(Passes { passes, part, of_part, kept })
-        })
+        let tried = (2..=MOST_PASSES.min(wanted)).filter(|n| wanted.div_ceil(*n) <= fits);
+        tried.filter_map(|passes| self.divided(size, name, passes, setting)).find(|p| p.of_part.span[1] + p.kept <= limit)
+    }
+
+    /// A size in this many passes, whether it fits or not; `None` without the quantity.
+    fn divided(&self, size: &Size, name: &str, passes: u64, setting: &Setting) -> Option<Passes> {
+        let part = size.get(name)?.div_ceil(passes.max(1));
+        let of_part = self.at(&size.with(name, part), &Setting { limit: None, ..setting.clone() });
+        let role = |role: &str| of_part.by_role.get(role).copied().unwrap_or(0);
+        let kept = role("weights").saturating_sub(role("gradients"));
+        Some(Passes { passes, part, of_part, kept })
+    }
+
+    /// The row of a batch in this many passes, whether it fits or not; `None` where no batch is known or it has fewer samples.
+    #[must_use]
+    pub fn accumulated(&self, passes: u64, size: &Size, setting: &Setting) -> Option<Changed> {
+        size.get(BATCH).filter(|batch| passes <= *batch)?;
+        Some(self.in_passes(&self.divided(size, BATCH, passes, setting)?, size, setting))
     }
 
     fn row_of(&self, way: &Way, size: &Size, own: &Setting, name: Option<&str>) -> Option<Changed> {
@@ -147,7 +160,7 @@ impl Plan {
             [] => {
                 let p = self.at(size, &way.setting);
                 let largest = name.map(|name| self.largest(name, size, &way.setting).span[0]);
-                let cost = "nothing in the program";
+                let cost = "nothing in the program".to_owned();
                 let row = Changed { largest, retries: p.retries, cost, trust: Trust::Exact, ..self.unchanged(&p, size, own) };
                 Changed { peak_reserved_bytes: p.peak_reserved_bytes, span: p.span, ..row }
             }
@@ -167,8 +180,9 @@ impl Plan {
             change: format!("accumulate:{}", passes.passes),
             title: passes.title(),
             peak_reserved_bytes: peak,
-            span: [passes.of_part.peak_reserved_bytes, passes.of_part.span[1] + passes.kept],
-            cost: "several passes in place of one; BatchNorm sees a part at once",
+            span: [passes.of_part.peak_reserved_bytes, peak.max(passes.of_part.span[1] + passes.kept)],
+            oom: own.limit.is_some_and(|limit| peak > limit),
+            cost: "several passes in place of one; BatchNorm sees a part at once".to_owned(),
             trust: Trust::Close,
             code: Code::of_passes(passes.passes, passes.part),
             peak_allocated_bytes: row.peak_allocated_bytes + passes.kept,
@@ -191,12 +205,13 @@ impl Plan {
             oom: false,
             oom_varies: false,
             retries: 0,
+            by_role: run.by_role.clone(),
             saves_bytes: now.peak_allocated_bytes as i64 - run.peak_allocated_bytes as i64,
             largest: None,
             recomputed_requests: 0,
             recomputed_bytes: 0,
             moved_bytes: 0,
-            cost: "",
+            cost: String::new(),
             trust: Trust::Exact,
             code: Code::default(),
         }

@@ -255,6 +255,12 @@ impl Plan {
         Predicted { oom: true, oom_varies: under.oom_varies, retries: under.retries, certain, ..without }
     }
 
+    /// True if a run of this size needs more than the 16 TiB of addresses that the model has, and its figures mean nothing.
+    #[must_use]
+    pub fn is_beyond(&self, size: &Size) -> bool {
+        self.under(size, &self.own_setting(None)).oom
+    }
+
     /// True if a recorded run failed under these settings with as much room; a larger one then fails too.
     pub(crate) fn is_known_to_fail(&self, size: &Size, setting: &Setting) -> bool {
         let is_as_large = |p: &Program| p.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));

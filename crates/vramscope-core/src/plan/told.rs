@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::align::align;
 use super::program::Program;
-use crate::units::{MEBIBYTE, count};
+use crate::units::{MEBIBYTE, capital, count};
 
 /// Names of a length of sequences, whose tensors may have a few tokens more or less, or be padded.
 const LENGTHS: [&str; 8] = ["seq", "seqlen", "seq_len", "length", "len", "tokens", "context", "max_length"];
@@ -37,7 +37,32 @@ fn explains([a, b]: [u64; 2], [p, q]: [u64; 2], is_length: bool) -> bool {
 /// Why told sizes are likely wrong, in sentences; each recording is held against that at `base`.
 pub(super) fn doubts(programs: &[Arc<Program>], names: &[String], base: usize) -> Vec<String> {
     let Some(large) = programs.get(base) else { return Vec::new() };
-    programs.iter().filter(|other| !Arc::ptr_eq(other, large)).filter_map(|other| doubt(large, other, names)).collect()
+    let others = programs.iter().filter(|other| !Arc::ptr_eq(other, large));
+    tied(programs, names).into_iter().chain(others.filter_map(|other| doubt(large, other, names))).collect()
+}
+
+/// Quantities that no two recordings tell apart, and the run that would.
+fn tied(programs: &[Arc<Program>], names: &[String]) -> Option<String> {
+    let at: Vec<Vec<u64>> = programs.iter().filter_map(|p| p.at.values(names)).collect();
+    let varied: Vec<usize> = (0..names.len()).filter(|&i| at.iter().any(|values| values[i] != at[0][i])).collect();
+    let is_alone = |i: usize| {
+        let differ = |a: &[u64], b: &[u64]| (0..names.len()).all(|k| (a[k] != b[k]) == (k == i));
+        at.iter().any(|a| at.iter().any(|b| differ(a, b)))
+    };
+    let alone = varied.iter().filter(|&&i| is_alone(i)).count();
+    if varied.len() < 2 || alone + 1 >= varied.len() {
+        return None;
+    }
+    let (least, most) = (at.iter().min()?, at.iter().max()?);
+    let words: Vec<&str> = varied.iter().map(|&i| names[i].as_str()).collect();
+    // The least run, with the first quantity of the largest.
+    let apart = names.iter().enumerate().map(|(k, name)| (name, if k == varied[0] { most[k] } else { least[k] }));
+    let apart: Vec<String> = apart.map(|(name, value)| format!("{name} {}", count(value))).collect();
+    Some(format!(
+        "{} change together in these recordings, so nothing shows which of them makes memory grow. One more recording, at {}, tells them apart.",
+        capital(&words.join(" and ")),
+        apart.join(", ")
+    ))
 }
 
 fn doubt(large: &Program, small: &Program, names: &[String]) -> Option<String> {
@@ -49,7 +74,7 @@ fn doubt(large: &Program, small: &Program, names: &[String]) -> Option<String> {
         return None;
     }
     let told = [large.at.get(name)?, small.at.get(name)?];
-    let (mut all, mut right) = (0u64, 0u64);
+    let mut all = 0u64;
     let mut by_ratio: FxHashMap<[u64; 2], u64> = FxHashMap::default();
     for (row, other) in large.rows.iter().zip(align(large, small)) {
         let Some(other) = small.rows.get(other as usize) else { continue };
@@ -58,13 +83,14 @@ fn doubt(large: &Program, small: &Program, names: &[String]) -> Option<String> {
             continue;
         }
         all += a;
-        if explains([a, b], told, is_length) {
-            right += a;
-        }
         let common = gcd(a, b);
         *by_ratio.entry([a / common, b / common]).or_default() += a;
     }
     let (&[a, b], &bytes) = by_ratio.iter().max_by_key(|(ratio, bytes)| (**bytes, **ratio))?;
+    // Where most is twice as large, what is four times as large is its square, and no sign of a told ratio of four.
+    let is_square = |[p, q]: [u64; 2]| is_length && u128::from(p) * u128::from(b).pow(2) == u128::from(q) * u128::from(a).pow(2);
+    let is_right = |ratio: &[u64; 2]| explains(*ratio, told, is_length) && (*ratio == [a, b] || !is_square(*ratio));
+    let right = by_ratio.iter().filter(|(ratio, _)| is_right(ratio)).map(|(_, bytes)| bytes).sum();
     let share = |bytes: u64| bytes as f64 / all.max(1) as f64;
     if all < MEBIBYTE || share(bytes) < MOST_ALIKE || share(right) > LEAST_RIGHT {
         return None;

@@ -5,7 +5,7 @@ use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 use super::ViewContext;
 use super::layout::slope;
 use super::model::PlanView;
-use super::scene::{Kind, Outcome, Scene, outcome};
+use super::scene::{Kind, Outcome, Row, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::state::action::{Action, PlannedRun};
 use crate::app::theme::{Tokens, Type, text};
@@ -70,12 +70,15 @@ impl PlanView {
         })));
     }
 
+    /// The row that the user chose, unless it is the program as it was recorded.
+    fn chosen_row<'a>(&self, scene: &'a Scene) -> Option<&'a Row> {
+        let changes = |row: &&Row| self.row.is_some() && matches!(row.kind, Kind::Changes(..) | Kind::Setting(_));
+        scene.rows.get(scene.selected).filter(changes)
+    }
+
     /// The button that opens the run.
     pub(super) fn open_button(&self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
-        let with = match scene.rows.get(scene.selected).filter(|row| self.row.is_some() && row.kind != Kind::Own) {
-            Some(row) => format!(" with {}", row.title),
-            None => String::new(),
-        };
+        let with = self.chosen_row(scene).map_or(String::new(), |row| format!(" with {}", row.title));
         let about = format!(
             "Timeline, segment map and autopsy of {}{with}. This run was never made, and is marked as predicted.",
             scene.named(scene.chosen)
@@ -88,7 +91,7 @@ impl PlanView {
     /// Figures at the chosen size, and its roles.
     pub(super) fn roles(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let t = cx.tokens;
-        let Some(point) = &scene.at else {
+        let Some(point) = &scene.at_row else {
             ui.add_space(14.0);
             padded(ui, |ui| label::paragraph(ui, "Running this size on the model\u{2026}", Type::Body, t.text3));
             return;
@@ -111,6 +114,9 @@ impl PlanView {
                 let ink = if outcome(shown) == Outcome::Fails { t.red } else { t.text2 };
                 label::text_in(ui.painter(), place, &words, Type::Body, ink);
             });
+            if let Some(row) = self.chosen_row(scene) {
+                label::paragraph(ui, &format!("With {}.", row.title), Type::Body, t.text2);
+            }
             for sentence in notes(scene, point) {
                 label::paragraph(ui, &sentence, Type::Body, t.text2);
             }

@@ -49,12 +49,19 @@ pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
     Areas { left, charts, right, below }
 }
 
+/// The axis reaches this many times the largest recorded or wanted size to show where it fails.
+const FARTHEST: u64 = 6;
+
 /// The least and the greatest size of the axis: the recorded ones, the wanted one, the largest that fits and some more.
 pub(super) fn extent(recorded: &[u64], wanted: u64, fits: Option<u64>, step: u64) -> (u64, u64) {
     let least = recorded.iter().copied().min().unwrap_or(1);
     let most = recorded.iter().copied().max().unwrap_or(1).max(wanted);
-    // A fitting size far beyond the wanted one is given in words.
-    let most = fits.map_or(most, |fits| most.max(fits.saturating_add(fits / 8).saturating_add(step).min(most.saturating_mul(2))));
+    // A fitting size far beyond the wanted one is given in words: the recorded sizes would be lost at the left.
+    let beyond = |fits: u64| {
+        let whole = fits.saturating_add(fits / 8).saturating_add(step);
+        if whole <= most.saturating_mul(FARTHEST) { whole } else { most.saturating_mul(2).min(whole) }
+    };
+    let most = fits.map_or(most, |fits| most.max(beyond(fits)));
     let low = (least / 4).max(1).div_ceil(step) * step;
     (low.min(least), most.div_ceil(step) * step)
 }
@@ -150,6 +157,7 @@ mod tests {
         assert_eq!(extent(&[16, 32], 64, Some(44), 2), (4, 64));
         assert_eq!(extent(&[16, 32], 64, Some(60), 1), (4, 68));
         assert_eq!(extent(&[8], 16, Some(4000), 1), (2, 32), "not so far that the recorded ones are lost");
+        assert_eq!(extent(&[4, 8], 16, Some(41), 1), (1, 47), "the cliff is on it");
         assert_eq!(extent(&[1], 1, None, 1), (1, 1));
         assert_eq!(extent(&[512, 1024], 2048, None, 32), (128, 2048));
     }

@@ -10,7 +10,9 @@ use super::layout::{extent, grid, order, step_for};
 use super::room::{Room, room_words};
 use super::runs::{Answer, Ask, Point, Runs};
 use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
+use super::table::Order;
 use crate::app::jobs::Derived;
+use crate::app::widgets::table::Sort;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::plan::Code;
 use vramscope_core::plan::{Change, Changed, Cost, Passes, Plan, Trust, titled};
@@ -51,6 +53,8 @@ pub struct PlanView {
     pub(super) typed: HashMap<String, String>,
     /// The row that is plotted; the best one until one is clicked.
     pub(super) row: Option<Kind>,
+    /// What the rows are sorted by; the best first until a title is clicked.
+    pub(super) sort: Option<Sort<Order>>,
     /// What the status bar tells.
     pub(super) told: Vec<(String, String)>,
     /// PyTorch, HF Trainer, Lightning.
@@ -165,6 +169,7 @@ impl PlanView {
             chosen,
             points,
             all,
+            at_row: at.clone(),
             at,
             failure,
             rows: Vec::new(),
@@ -176,6 +181,19 @@ impl PlanView {
         };
         self.rows(&mut scene, &mut ask);
         self.plot(&mut scene, &mut ask);
+        if self.row.is_some() {
+            let size = scene.size(chosen);
+            match scene.rows.get(scene.selected).map(|row| row.kind.clone()) {
+                Some(Kind::Changes(changes, conf)) => {
+                    scene.at_row = match ask(Ask::Change { changes, size: size.clone(), conf, limit, name: None }) {
+                        Some(Answer::Change(Some(c))) => Some(Arc::new(Point::of_change(&size, &c))),
+                        _ => None,
+                    };
+                }
+                Some(Kind::Setting(conf)) => scene.at_row = as_point(ask(Ask::Point { size, conf, limit })),
+                _ => {}
+            }
+        }
         (scene, asks)
     }
 
@@ -447,7 +465,7 @@ fn change_row(
 fn cost(c: &Changed) -> String {
     use vramscope_core::units::Bytes;
     match (c.recomputed_bytes, c.moved_bytes) {
-        (0, 0) => c.cost.to_owned(),
+        (0, 0) => c.cost.clone(),
         (again, 0) => format!("{} made again in each step: {}", Bytes(again), c.cost),
         (_, moved) => format!("{} moved in each step: {}", Bytes(moved), c.cost),
     }

@@ -60,6 +60,26 @@ pub(super) struct Point {
     pub capped: Predicted,
 }
 
+impl Point {
+    /// The figures of a changed program, which has one peak: under the limit, or without it where it fails.
+    pub fn of_change(size: &Size, c: &Changed) -> Self {
+        let capped = Predicted {
+            size: size.clone(),
+            peak_reserved_bytes: c.peak_reserved_bytes,
+            peak_allocated_bytes: c.peak_allocated_bytes,
+            span: c.span,
+            allocated_span: [c.peak_allocated_bytes; 2],
+            oom: c.oom,
+            oom_varies: c.oom_varies,
+            retries: c.retries,
+            by_role: c.by_role.clone(),
+            certain: true,
+            uncertain_because: None,
+        };
+        Point { free: capped.clone(), capped }
+    }
+}
+
 /// The request that fails first.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure {

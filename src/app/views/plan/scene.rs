@@ -88,6 +88,8 @@ pub(super) struct Scene {
     pub all: usize,
     /// The chosen size, once it is known.
     pub at: Option<Arc<Point>>,
+    /// The chosen size with the chosen row's changes, once it is known.
+    pub at_row: Option<Arc<Point>>,
     /// The first failure, at that size.
     pub failure: Option<(u64, Failure)>,
     pub rows: Vec<Row>,

@@ -30,7 +30,10 @@ pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
         (sure, may) if may > sure && scene.is_single() => {
             (format!("{name} {} fits {place}, up to {} may", count(sure), count(may)), false)
         }
-        (sure, _) => (format!("{name} {} fits {place}", count(sure)), false),
+        (sure, may) => {
+            let may_be_less = sure == may && scene.largest.as_ref().is_some_and(|l| !l.certain);
+            (format!("{name} {} {}fits {place}", count(sure), if may_be_less { "most likely " } else { "" }), false)
+        }
     })
 }
 
@@ -62,8 +65,13 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         let words = if may == sure + scene.step { count(may) } else { format!("Up to {}", count(may)) };
         say(format!("{words} may fit. "), Ink::Plain);
     }
-    if scene.fits.is_some_and(|f| f.0 > 0 && f.0 == f.1) && scene.largest.as_ref().is_some_and(|l| !l.certain) {
-        say("Most likely: some sizes follow no law. ".to_owned(), Ink::Plain);
+    let open = scene.largest.as_ref().filter(|l| !l.certain && scene.fits.is_some_and(|f| f.0 > 0 && f.0 == f.1));
+    if let Some(at) = open.and_then(|l| l.at.as_ref()) {
+        let on = match at.uncertain_because {
+            Some("placement") => "where the driver puts segments",
+            _ => "allocations whose sizes could not be predicted exactly",
+        };
+        say(format!("It depends on {on}. "), Ink::Plain);
     }
     let Some(point) = scene.at_wanted() else { return out };
     let wanted = if scene.knows { count(scene.wanted) } else { "It".to_owned() };

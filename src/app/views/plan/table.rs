@@ -1,6 +1,7 @@
 //! The table of changes and settings.
 
 use egui::Ui;
+use std::sync::Arc;
 
 use super::ViewContext;
 use super::layout::ROW;
@@ -11,8 +12,18 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::chip::{Swatch, paint_chip_in};
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
-use crate::app::widgets::table::{Cell, Column, Table, Width};
+use crate::app::widgets::table::{Cell, Column, Sort, Table, Width};
+use crate::app::widgets::tooltip::Tip;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
+
+/// What the rows are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Order {
+    /// The cheapest that fits first; no column has it.
+    Best,
+    Peak,
+    Largest,
+}
 
 impl PlanView {
     /// The rows; a click plots one and shows its code.
@@ -32,7 +43,8 @@ impl PlanView {
                 c.figure("\u{2013}", t.text3);
             }
         };
-        let columns: Vec<Column<'_, Line<'_>>> = vec![
+        let figure = |i: usize, of: fn(&Figures) -> f64| scene.rows.get(i).and_then(known).map_or(f64::MAX, of);
+        let columns: Vec<Column<'_, Line<'_>, Order>> = vec![
             Column::text("", Width::Exact(10.0), |c, l: &Line<'_>| {
                 let is_filled = l.1.is_part || l.0 == selected || l.1.kind == Kind::Own;
                 let ink = if l.1.is_part { t.slot(2) } else { ink(l) };
@@ -59,7 +71,9 @@ impl PlanView {
             Column::figure(unit.unit(), 64.0, |c, l: &Line<'_>| match known(l.1) {
                 Some(f) => c.figure(unit.figure(f.peak), t.text1),
                 None => dash(c, useless(l.1).is_some()),
-            }),
+            })
+            .by(Order::Peak, |i| figure(i, |f| f.peak as f64))
+            .descends(false),
             Column::text(scene.place.as_str(), Width::Exact(118.0), |c, &(_, row): &Line<'_>| {
                 let (text, kind, ink) = match row.figures.as_ref().map(|f| (f, &f.outcome)) {
                     None => ("trying\u{2026}".to_owned(), Type::Caption, t.text3),
@@ -77,6 +91,7 @@ impl PlanView {
                 Some((_, Some(n))) => c.figure(count(n), t.text1),
                 Some((_, None)) => c.figure(if scene.knows { "\u{2026}" } else { "\u{2013}" }, t.text1),
             })
+            .by(Order::Largest, |i| -figure(i, |f| -(f.largest.unwrap_or(0) as f64)))
             .from(520.0),
             Column::text("what it costs", Width::Share(1.2, 160.0), |c, &(_, row): &Line<'_>| match (useless(row), known(row)) {
                 (Some(why), _) => _ = c.text(format!("does not apply: {why}"), Type::Body, t.text3),
@@ -91,7 +106,10 @@ impl PlanView {
             })
             .from(760.0),
         ];
-        let table = Table::plain("changes", columns).row_height(ROW).lines().selected(Some(selected));
+        let mut sort = self.sort.clone().unwrap_or_else(|| Sort::new(Order::Best, false));
+        // The figures come one by one, so the order is made anew each time.
+        let rows = Arc::new(());
+        let table = Table::sorted("changes", columns, &mut sort).of(&rows).row_height(ROW).lines().selected(Some(selected));
         let out = table.show(ui, scene.rows.len(), |i| Some((i, scene.rows.get(i)?)), |_, l| spoken(l.1));
         let combines = ui.input(|i| i.modifiers.command);
         if let Some(row) = out.clicked.filter(|_| combines).and_then(|row| scene.rows.get(row)) {
@@ -102,6 +120,17 @@ impl PlanView {
             }
         } else if let Some(row) = out.chosen() {
             self.row = scene.rows.get(row).map(|r| r.kind.clone());
+        }
+        self.sort = Some(sort);
+        for (i, response) in &out.seen {
+            if let Some(row) = scene.rows.get(*i).filter(|_| response.hovered()) {
+                let costs = row.figures.as_ref().map(|f| match &f.outcome {
+                    Outcome::Useless(why) => format!("Does not apply: {why}."),
+                    _ if f.cost.is_empty() => String::new(),
+                    _ => format!("Costs: {}.", f.cost),
+                });
+                Tip::new(&row.title).note(costs.unwrap_or_default()).show(response);
+            }
         }
         if out.opened().is_some() && !combines {
             self.open_run(cx, scene);

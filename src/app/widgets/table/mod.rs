@@ -186,7 +186,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
                 if menu_entry(ui, "Copy table", true) {
                     let rows = (0..rows.min(MOST_COPIED)).filter_map(item).filter_map(&row);
                     let lines: Vec<String> = rows.map(|row| self.copied(ui, &row)).collect();
-                    let titles = self.columns.iter().map(|c| c.title.as_ref()).collect::<Vec<_>>().join("\t");
+                    let titles = self.worded().map(|c| c.title.as_ref()).collect::<Vec<_>>().join("\t");
                     ui.copy_text(std::iter::once(titles).chain(lines).collect::<Vec<_>>().join("\n"));
                 }
             });
@@ -312,10 +312,17 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
             });
             texts.collect::<Vec<_>>().join(" ")
         };
-        self.columns.iter().map(text).collect::<Vec<_>>().join("\t")
+        self.worded().map(text).collect::<Vec<_>>().join("\t")
+    }
+
+    /// The columns without those that have only a swatch or a mark.
+    fn worded(&self) -> impl Iterator<Item = &Column<'a, R, K>> {
+        self.columns.iter().filter(|c| !c.title.is_empty() || !matches!(c.width, Width::Exact(w) if w <= MARK))
     }
 }
 
+/// A column without a title and no wider than this has a swatch or a mark.
+const MARK: f32 = 24.0;
 /// Rows that are copied at most.
 const MOST_COPIED: usize = 100_000;
 

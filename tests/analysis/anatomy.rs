@@ -156,3 +156,18 @@ fn every_seeded_leak_is_found_and_none_is_invented() {
     assert!(invented.is_empty(), "{invented:?}");
     assert!(missed.is_empty(), "{missed:#?}");
 }
+
+/// Programs that fill the card: a first forward pass is one call of the model, whatever is wrapped around `forward`, and the layers of
+/// it are no steps; a pass that is cut short keeps for its backward pass what those before it kept.
+#[test]
+fn a_pass_that_fills_the_card_is_no_loop_and_no_leak() {
+    for (name, least) in [("full/gpt2", 60), ("full/residual", 40)] {
+        let read = Read::of(name);
+        let steps = &read.roles.anatomy.steps;
+        assert_eq!(steps.len(), 1, "{name}: {}", steps.how());
+        assert!(!growth(read.device(), &read.tables, steps).iter().any(|g| g.is_leak()), "{name}");
+        let oom = read.device().events.last_oom().unwrap();
+        let activations = read.before(oom.into()).get("activations").copied().unwrap_or(0);
+        assert!(activations >> 30 >= least, "{name}: {activations}");
+    }
+}

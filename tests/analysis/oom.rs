@@ -234,3 +234,30 @@ fn a_cap_with_room_is_not_the_verdict() {
     assert_eq!(disproved, Verdict::Unknown);
     assert!(sentence.contains("left room for it. The reason is unknown"), "{sentence}");
 }
+
+/// Tensors that fill the card: what to make smaller is told beside the settings, also where pieces of free memory decide.
+#[test]
+fn a_card_that_tensors_fill_gets_advice_on_them() {
+    use vramscope_core::anatomy::Composition;
+    use vramscope_core::anatomy::roles::{Roles, Rules};
+    use vramscope_core::diagnose::oom::what_to_make_smaller;
+    use vramscope_core::tables::StackNames;
+    for (name, verdict, word) in
+        [("gpt2", Verdict::Capacity, "use_cache=False"), ("residual", Verdict::Fragmentation, "Checkpoint these layers")]
+    {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/full");
+        let recording = open(&root.join(format!("{name}.pickle.zst")));
+        let (device, progress) = (&recording.devices[0], Progress::new());
+        let tables = DeviceTables::build(device, &progress).unwrap();
+        let event = device.events.last_oom().unwrap();
+        let state = tables.states.at(device, &tables.lifetimes, event);
+        let a = examine(device, &tables, event, &state, &Caps::of(device, None, &progress).unwrap()).unwrap();
+        assert_eq!(a.verdict, verdict, "{}", a.sentence);
+        assert!(a.is_nearly_full(), "{}", a.sentence);
+        let roles = Roles::build(&recording, device, &tables, &Rules::default(), &progress).unwrap();
+        let names = StackNames::of(&recording.stacks);
+        let held = Composition::at(&recording, device, &tables, &names, &roles, event, |_| true);
+        let smaller = what_to_make_smaller(&a, &held, &recording.stacks);
+        assert!(smaller.iter().any(|advice| advice.sentence.contains(word)), "{name}: {smaller:#?}");
+    }
+}

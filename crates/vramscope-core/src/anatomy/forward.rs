@@ -28,6 +28,14 @@ struct Pass {
 /// Decides the forward blocks that nothing else has decided. O(lifetimes).
 pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
     let passes = passes(case);
+    let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
+    // What passes keep for a backward pass, by their stacks: one that was cut short by running out of memory keeps the same.
+    let trained: FxHashSet<StackId> = passes
+        .iter()
+        .filter(|pass| pass.leads_to_backward)
+        .flat_map(|pass| (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|&id| case.gone(id) > pass.kept_after))
+        .map(stack)
+        .collect();
     for (at, pass) in passes.iter().enumerate() {
         // What a variable holds until the next pass gives it a new value goes right after that pass.
         let replaced = passes.get(at + 2).map_or(u32::MAX, |p| case.born(LifetimeId(p.rows.0)));
@@ -38,8 +46,9 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
         let copies = copies_of_weights(case, &kept, weights, of);
         let is_graph = pass.leads_to_backward || {
             let rest = || kept.iter().filter(|id| !copies.contains(id));
-            let stacks: FxHashSet<StackId> = rest().map(|&id| case.tables.lifetimes.stack(case.device, id)).collect();
-            stacks.len() >= STACKS_OF_A_GRAPH && rest().count() * SHARE_OF_A_GRAPH >= open.len()
+            let stacks: FxHashSet<StackId> = rest().map(|&id| stack(id)).collect();
+            let is_known = || !stacks.is_empty() && stacks.is_subset(&trained);
+            (stacks.len() >= STACKS_OF_A_GRAPH || is_known()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
         };
         for id in open {
             of[id.0 as usize] = if copies.contains(&id) {

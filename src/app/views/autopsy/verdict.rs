@@ -135,7 +135,7 @@ impl AutopsyView {
     /// What to make smaller on a full device; worked out off the window's thread. `None` until it is known, and for other failures.
     fn smaller(&mut self, cx: &ViewContext<'_>, case: &Case) -> Option<Arc<Vec<Advice>>> {
         let CaseKind::Failure(a) = &case.kind else { return None };
-        if a.holders().is_empty() {
+        if a.holders().is_empty() && !a.is_nearly_full() {
             return None;
         }
         let (data, roles, a) = (Arc::clone(cx.data), Arc::clone(cx.roles?), Autopsy::clone(a));

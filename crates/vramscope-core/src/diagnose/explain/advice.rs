@@ -264,9 +264,10 @@ const LARGER_SHARE: &str =
     "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9).";
 const MORE_CARDS: &str = "Spread the weights over more cards: `--tensor-parallel-size 2`.";
 pub(super) const VLLM_START: Advice = &[
+    "[used < capacity / 4] Take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
     "See what holds the card and stop what should not: `{tool}`.",
     "Find holders that it does not name, of other containers or dead programs: `{holders}`.",
-    "Or take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
+    "[used >= capacity / 4] Or take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
 ];
 pub(super) const POOL_ALLOCATOR: Advice = &[
     "Look into the allocator that the program gave to `torch.cuda.MemPool`: it returned a null pointer; log its size, device and stream there.",

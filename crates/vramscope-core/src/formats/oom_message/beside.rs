@@ -10,6 +10,8 @@ const LINES: (usize, usize) = (14, 14);
 /// Processes that a sentence names.
 const NAMED: usize = 3;
 const NAME: usize = 48;
+/// Cards that a sentence names.
+const FEW: usize = 8;
 
 /// A process in a table, with its program's name and what it holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,8 +39,8 @@ pub(super) struct Cards {
 pub(super) fn cards(text: &str) -> Cards {
     let mut out = Cards::default();
     let mut gpu = None;
-    let rows = text.find("NVIDIA-SMI").map_or("", |at| &text[at..]).lines();
-    for line in rows.filter(|line| line.contains("NVIDIA-SMI") || line.contains('|')) {
+    let is_there = text.contains("MiB /") && text.contains("Default |");
+    for line in text.lines().filter(|line| is_there && line.contains('|')) {
         if line.contains("NVIDIA-SMI") {
             out = Cards::default();
         }
@@ -73,11 +75,18 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
     let is_near = |total: u64| f.capacity.is_none_or(|c| c.bytes.abs_diff(total) <= total / 16);
     let is_cards = |&&(gpu, _, total): &&(u32, u64, u64)| message.gpu.is_none_or(|own| own == gpu) && is_near(total);
     let is_of_card = matches!(message.dialect.platform, Platform::Cuda | Platform::Unknown) && !message.dialect.writer.is_host();
-    let mut of_card = table.cards.iter().filter(is_cards);
-    let (Some(&(gpu, used, total)), None) = (of_card.next(), of_card.next()) else { return };
+    let of_card: Vec<(u32, u64, u64)> = table.cards.iter().filter(is_cards).copied().collect();
     if !is_of_card || message.is_warning {
         return;
     }
+    let &[(gpu, used, total)] = &of_card[..] else {
+        let told = |&(gpu, used, total): &(u32, u64, u64)| format!("GPU {gpu} {} of {}", pytorch_size(used), pytorch_size(total));
+        let told: Vec<String> = of_card.iter().take(FEW).map(told).collect();
+        message
+            .beside
+            .extend((!told.is_empty()).then(|| format!("nvidia-smi beside the message shows in use: {}.", told.join(", "))));
+        return;
+    };
     let mut listed: Vec<&Listed> = table.processes.iter().filter(|p| p.gpu == gpu).collect();
     listed.sort_by_key(|p| std::cmp::Reverse(p.bytes));
     let named: Vec<String> = listed.iter().take(NAMED).map(|p| p.told()).collect();

@@ -177,6 +177,11 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     if row.writer == W::TensorFlow && has(TENSORFLOW_1) {
         message.dialect.until = Some((1, 15));
     }
+    // JAX has the allocator of TensorFlow, with other paths before its lines.
+    if row.writer == W::TensorFlow && has("tsl/framework|local_tsl|xla/tsl|local_xla") && !has("tensorflow|keras") {
+        message.dialect.writer = W::Xla;
+        message.tips = &[];
+    }
     // A failed call that pins memory needs host memory, but the error has the words of a device error.
     let is_within = |calls: &[&str], lines: usize| calls.iter().any(|call| window.around(lines, 0).contains(call));
     message.is_loading = row.writer == W::PyTorch && (is_within(&LOADS, LOADED) || is_within(&BUILDS, BUILT));

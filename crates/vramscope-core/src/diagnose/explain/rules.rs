@@ -178,8 +178,8 @@ pub(super) const CUT: &[Rule] = &[
     rule(Fragmentation, "0 < unallocated, not spilled, requested <= own", HOLES).doubt(NOT_READ),
     rule(Unknown, "",
         "{requested} was requested{? and {free} is free}; {?PyTorch has {allocated} of the card's {capacity} in tensors; |this process has \
-         {process} of the card's {capacity}, PyTorch's share of it unknown; |[several processes]{who}; |{used} of the card is in use, owner unknown; }the text lacks \
-         {unread}, so the reason is unknown.").sure(),
+         {process} of the card's {capacity}, PyTorch's share of it unknown; |[several processes]{used} \
+         of the card is in use, by {others} among others; |{used} of the card is in use, owner unknown; }the text lacks {unread}, so the reason is unknown.").sure(),
 ];
 
 #[rustfmt::skip]

@@ -682,3 +682,17 @@ fn a_server_is_told_its_own_settings_first() {
     let e = verdict_of(&format!("  File \"vllm/model_executor/layers/linear.py\", line 187, in create_weights\n{text}"));
     assert!(e.remedies[0].sentence.contains("--tensor-parallel-size"), "{:?}", e.remedies);
 }
+
+/// Ranks of one job that share a card are listed, also where the message breaks off behind them.
+#[test]
+fn a_message_that_breaks_off_behind_its_processes_names_them() {
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate 40.00 MiB. GPU 0 has a total capacity of 22.07 GiB of which 40.62 MiB is free. Process 157 has \
+         270.00 MiB memory in use. Process 450 has 7.69 GiB memory in use. Process 456 has 1.08 GiB memory in use.",
+    );
+    assert!(
+        e.sentence.contains("22.03 GiB of the card is in use, by pid 450 with 7.69 GiB, pid 456 with 1.08 GiB"),
+        "{}",
+        e.sentence
+    );
+}

@@ -129,7 +129,7 @@ const GAP: usize = 260;
 /// The same in reports of many lines, which log prefixes make longer.
 const REPORT_GAP: usize = 600;
 /// How far before the anchor a clause is searched, and how far with `<<`.
-const BEFORE: (usize, usize) = (600, 40_000);
+const BEFORE: (usize, usize) = (600, 16_000);
 /// Range before and after the anchor in which the row's `near` words must be.
 const NEAR: (usize, usize) = (200, 400);
 

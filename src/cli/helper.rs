@@ -61,8 +61,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         Some(folder) => {
             let folder = supervise::prepare(folder)?;
             let run = supervise::name_of_run();
+            let mark = supervise::mark(&run);
             let settings = json!({
-                "folder": folder, "stacks": args.stacks.name(), "max_entries": args.max_entries,
+                "folder": folder, "mark": mark, "stacks": args.stacks.name(), "max_entries": args.max_entries,
                 "max_snapshots": args.max_snapshots, "max_bytes": args.max_disk, "run": run,
             });
             command.env("VRAMSCOPE_CATCH", settings.to_string());

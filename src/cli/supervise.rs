@@ -42,6 +42,12 @@ pub fn name_of_run() -> String {
     format!("{}-{}", std::process::id(), vramscope_live::live::wall_clock_us())
 }
 
+/// The file that the first process of a run makes which uses CUDA: without a snapshot nothing else tells whether one did.
+#[must_use]
+pub fn mark(run: &str) -> PathBuf {
+    std::env::temp_dir().join(format!(".vramscope-{run}.used"))
+}
+
 /// Runs the program to its end and ends as it did. Returns only when it cannot be started.
 pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
     pass_signals_on();
@@ -77,7 +83,8 @@ pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
         // SAFETY: back to what the system does; Ctrl+C ends what is left to say.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    if let Some(sentence) = sentence(folder, run, status) {
+    let has_used_cuda = std::fs::remove_file(mark(run)).is_ok();
+    if let Some(sentence) = sentence(folder, run, status, has_used_cuda) {
         terminal::say(&sentence);
     }
     end_as(status)
@@ -128,7 +135,7 @@ fn end_as(status: ExitStatus) -> ! {
 }
 
 /// What was caught, in one line; `None` if nothing was and the program ended well.
-fn sentence(folder: &Path, run: &str, status: ExitStatus) -> Option<String> {
+fn sentence(folder: &Path, run: &str, status: ExitStatus, has_used_cuda: bool) -> Option<String> {
     let pages = pages(folder, run);
     let named = |page: &Value| page["snapshot"].as_str().map(|name| folder.join(name));
     let snapshots: Vec<PathBuf> = pages.iter().filter_map(named).collect();
@@ -136,8 +143,7 @@ fn sentence(folder: &Path, run: &str, status: ExitStatus) -> Option<String> {
         if let Some(why) = pages.iter().rev().find_map(|page| page["not_kept"].as_str()) {
             return Some(format!("no snapshot was written: {why}"));
         }
-        return (!status.success())
-            .then(|| "no snapshot was written: no process of the program had used CUDA when it ended".to_owned());
+        return (!status.success()).then(|| format!("no snapshot was written: {}", why_none(status, has_used_cuda)));
     };
     let found = super::findings::first_sentence(newest).unwrap_or_else(|why| why);
     Some(match snapshots.len() {
@@ -149,6 +155,23 @@ fn sentence(folder: &Path, run: &str, status: ExitStatus) -> Option<String> {
             newest.display()
         ),
     })
+}
+
+/// Why a program that failed left no snapshot.
+fn why_none(status: ExitStatus, has_used_cuda: bool) -> String {
+    let before = if has_used_cuda { "" } else { ", and no process of it had used CUDA until then" };
+    match (status.signal(), status.code()) {
+        (Some(libc::SIGKILL), _) => {
+            let who =
+                "the system does that where the machine's memory runs out (dmesg tells), a scheduler where a limit is passed";
+            format!("the program was killed (SIGKILL), which leaves no time for one{before}; {who}")
+        }
+        (Some(signal), _) => format!("signal {signal} ended the program at once{before}"),
+        (None, Some(code)) if has_used_cuda => {
+            format!("the program ended with exit code {code}; memory did not run out, and no error was left uncaught")
+        }
+        (None, _) => "no process of the program had used CUDA when it ended".to_owned(),
+    }
 }
 
 /// The pages of this run, oldest first.

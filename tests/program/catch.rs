@@ -162,6 +162,14 @@ fn any_other_error_is_caught_however_the_program_shows_it_and_exit_codes_stay() 
     }
     let (out, folder) = run(&format!("{fails}sys.exit(7)\n"), &[]);
     assert_eq!((out.status.code(), pages(&folder).len()), (Some(7), 0));
+    let said = "the program ended with exit code 7; memory did not run out, and no error was left uncaught\n";
+    assert!(errors(&out).ends_with(said), "{}", errors(&out));
+    for (begin, used) in [(fails.as_str(), true), ("", false)] {
+        let (out, folder) = run(&format!("{begin}import os\nos.kill(os.getpid(), 9)\n"), &[]);
+        assert_eq!(pages(&folder).len(), 0);
+        assert!(errors(&out).contains("no snapshot was written: the program was killed (SIGKILL)"), "{}", errors(&out));
+        assert_eq!(errors(&out).contains("had used CUDA"), !used, "{}", errors(&out));
+    }
     // An error before CUDA is used has no memory to show.
     let (out, folder) = run("import torch\nraise ValueError('early')\n", &[]);
     assert_eq!((out.status.code(), pages(&folder).len()), (Some(1), 0));

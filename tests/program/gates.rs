@@ -46,6 +46,10 @@ fn a_growth_of_one_mebibyte_is_found_and_nothing_else_is() {
     let [old, new] = before_and_after(folder.path());
     let passes = |args: &[&str]| assert_eq!(stdout(&run(args)), format!("{}: 1 check passed.\n", name_of(args[1])), "{args:?}");
     passes(&["check", &old, "--baseline", &old, "--tolerance", "0"]);
+    // A recording of another program proves nothing, however little it takes.
+    let other = program(folder.path(), "other.json", &[("serve.py", 10, 30 * MIB), ("engine.py", 7, 8 * MIB)]);
+    let said = stderr(&run(&["check", &other, "--baseline", &old]));
+    assert!(said.contains("the two share hardly any source file"), "{said}");
     passes(&["check", &old, "--baseline", &new, "--tolerance", "0"]);
     passes(&["check", &new, "--baseline", &old]);
     passes(&["check", &new, "--baseline", &old, "--tolerance", "1MiB"]);
@@ -140,6 +144,8 @@ fn limits_on_allocated_memory_and_roles() {
         }
     }
     assert_eq!(sum, peak);
+    assert_eq!(run(&["check", &train, "--max-role", "kv_cache=0"]).status.code(), Some(0));
+    assert_eq!(run(&["check", &train, "--max-role", "weights=0"]).status.code(), Some(1));
     let both = run(&["check", &train, "--max-role", "weights=1MiB", "--max-role", "activations=1MiB"]);
     let said = stderr(&both).replace('\u{a0}', " ");
     assert!(said.contains(" of weights at the peak") && said.contains(" of activations at the peak"), "{said}");

@@ -153,7 +153,8 @@ fn every_tool_answers_on_every_scenario_of_the_probe() {
         assert!(rows["rows"].as_array().expect("rows").iter().all(|r| r["born"].is_number() && r["bytes"].is_number()), "{file}");
         let runs = client.data("whatif", json!({ "file": file, "conf": ["default", "expandable_segments:True"] }));
         assert_eq!(runs["runs"].as_array().expect("runs").len(), 2, "{file}");
-        let plan = client.data("plan", json!({ "files": [file], "at": ["batch=4"], "want": ["batch=8"], "cap": "24GiB" }));
+        let plan =
+            client.data("plan", json!({ "files": [file], "at": ["batch=4"], "want": ["batch=8"], "cap": "24GiB", "steps": 2 }));
         assert!(plan["at"].is_array() && plan["cap_bytes"] == 24u64 << 30, "{file}");
         let diff = client.data("diff", json!({ "a": file, "b": files[0] }));
         assert!(diff["a"]["bytes"].is_number() && diff["a"].get("event").is_some(), "{file}");
@@ -164,7 +165,7 @@ fn every_tool_answers_on_every_scenario_of_the_probe() {
                 resource["text"].as_str().is_some_and(|svg| svg.starts_with("<svg ")) && resource["mimeType"] == "image/svg+xml",
                 "{file}: {answer}"
             );
-            assert!(client.refused("picture", json!({ "file": file })).contains("display"));
+            assert!(client.refused("picture", json!({ "file": file, "format": "png" })).contains("display"));
         }
     }
     client.end();

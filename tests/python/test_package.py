@@ -89,6 +89,13 @@ class Recording(InAFolder):
             vramscope.record(stacks="some")
         with self.assertRaises(AttributeError):
             vramscope.nothing
+        with self.assertRaisesRegex(FileNotFoundError, "there is no folder .*/gone/runs, so no recording can be written there: make it first"):
+            with vramscope.record("gone/runs/train.pickle"):
+                self.fail("the block must not run")
+        self.assertFalse(os.path.exists("gone"))
+        with vramscope.record("{rank}/train.pickle") as recording:
+            torch.empty(512)
+        self.assertEqual(recording.path, os.path.abspath("0/train.pickle"))
 
     def test_importing_it_starts_and_imports_nothing(self):
         out, _ = self.run_python(

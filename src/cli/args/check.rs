@@ -22,7 +22,7 @@ pub struct CheckArgs {
     /// Fail when the peak of allocated memory is above this, as in 10GiB; unlike reserved memory it is the same in every run of the same work
     #[arg(long, value_name = "BYTES", value_parser = parse_limit)]
     pub max_allocated: Option<u64>,
-    /// Fail when a role holds more than this at the peak of allocated memory, as in activations=4GiB; may be repeated
+    /// Fail when a role holds more than this at the peak of allocated memory, as in activations=4GiB, or at all: inputs=0; may be repeated
     #[arg(long, value_name = "ROLE=BYTES")]
     pub max_role: Vec<RoleLimit>,
     /// Fail when the peak of allocated memory is above that of OLD, an earlier recording of the same work, by more than the tolerance
@@ -82,7 +82,9 @@ impl FromStr for RoleLimit {
         let (name, most) = text.split_once('=').ok_or("write a role and the most that it may hold, as in activations=4GiB")?;
         let role = Role::from_name(name.trim())
             .ok_or_else(|| format!("there is no role \"{}\"; roles are {}", name.trim(), Role::ALL.map(Role::name).join(", ")))?;
-        Ok(RoleLimit { role, most: parse_limit(most)? })
+        // 0: nothing may have this role.
+        let most = if most.trim() == "0" { 0 } else { parse_limit(most)? };
+        Ok(RoleLimit { role, most })
     }
 }
 

@@ -111,6 +111,7 @@ pub enum Command {
     /// What a recording lacks and how to record it next time; without a file, whether this machine is ready
     Doctor(DoctorArgs),
     /// Print the completions of a shell: bash, zsh, fish, elvish or powershell
+    #[command(after_help = "The manual pages of all commands: vramscope man FOLDER writes them.")]
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder
     #[command(hide = true)]

@@ -31,7 +31,8 @@ pub struct ReportArgs {
     /// Only this device, by its number in the process (cuda:N)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// Leave out what identifies the machine and its users: paths, file, host and user names, command lines. Functions and line numbers stay
+    /// Leave out what identifies the machine and its users: folders, the recording's name, host, users, containers, commands and the
+    /// environment. Functions, the names of source files and line numbers stay
     #[arg(long)]
     pub redact: bool,
     /// The size of this run, as in batch=8; the report then says which size fits

@@ -150,6 +150,11 @@ impl<'a> Baseline<'a> {
         {
             return unknown(format!("the peak of {whose} is unknown: {why}"));
         }
+        if new.is_of_another_program(old) {
+            let why =
+                "the two share hardly any source file, so they are of two programs; give --baseline a recording of this one";
+            return unknown(why.to_owned());
+        }
         let most = self.tolerance.limit(old.bytes);
         let growth = Growth::between(device, old, new);
         let [now, before, allowed] = told_apart([new.bytes, old.bytes, most]);

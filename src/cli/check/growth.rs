@@ -1,6 +1,6 @@
 //! What grew between the peaks of two recordings: by line and by role.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -16,6 +16,9 @@ use vramscope_core::units::Bytes;
 const LISTED: usize = 5;
 /// Lines of one file that are matched in their order; more are matched by their numbers alone.
 const MATCHED: usize = 500;
+
+/// Two peaks of which less than this part lies in files of both are of two programs.
+const STRANGE: u64 = 10;
 
 /// Why a file without history need not have the peak.
 const ONE_INSTANT: &str = "the file is of one instant, which need not be the peak";
@@ -91,6 +94,18 @@ impl AtPeak {
 
     pub(super) fn is_instant(&self) -> bool {
         self.caveat == Some(ONE_INSTANT)
+    }
+
+    /// True if the two peaks share hardly any source file: they are of two programs. False where either has no lines.
+    pub(super) fn is_of_another_program(&self, other: &AtPeak) -> bool {
+        let strange = |own: &AtPeak, other: &AtPeak| {
+            let lines = || own.lines.iter().filter(|l| l.number.is_some());
+            let files: BTreeSet<&str> = other.lines.iter().filter(|l| l.number.is_some()).map(|l| l.file.as_str()).collect();
+            let all: u64 = lines().map(|l| l.bytes).sum();
+            let shared: u64 = lines().filter(|l| files.contains(l.file.as_str())).map(|l| l.bytes).sum();
+            all > 0 && !files.is_empty() && shared < all / STRANGE
+        };
+        strange(self, other) && strange(other, self)
     }
 
     /// What a role holds.

@@ -11,6 +11,12 @@ const MOST: usize = 3_000_000;
 /// True where this build can draw.
 pub(super) const CAN_DRAW: bool = cfg!(feature = "gui");
 
+/// True where a PNG can be drawn.
+pub(super) fn has_display() -> bool {
+    !cfg!(target_os = "linux")
+        || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()))
+}
+
 /// The picture as the content of an answer. `options` are those of `vramscope screenshot`.
 ///
 /// # Errors
@@ -20,8 +26,7 @@ pub(super) fn draw(file: &Path, options: &[String], is_svg: bool) -> Result<Valu
     use base64::Engine as _;
     use std::process::{Command, Stdio};
 
-    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()));
-    if !is_svg && cfg!(target_os = "linux") && !has_display {
+    if !is_svg && !has_display() {
         return Err("a PNG needs a display, and this server has none; ask for \"format\": \"svg\"".to_owned());
     }
     let folder = tempfile::tempdir().map_err(|e| format!("no temporary folder can be made: {e}"))?;

@@ -120,9 +120,10 @@ fn tools() -> Vec<Tool> {
                 "files": texts("Recordings of one program, best two or three at different sizes"),
                 "at": texts("What each was run at, in their order: batch=8 or batch=8,seq=512"),
                 "want": texts("Sizes to plan for"), "cap": text("The most bytes that PyTorch may reserve, as in 24GiB"),
-                "card": text("A card by name instead of cap: RTX 4090"), "conf": texts("Allocator settings to plan with"),
+                "card": text("A card by name instead of cap: RTX 4090"), "held": text("What other programs use of that card, as in 2GiB"), "conf": texts("Allocator settings to plan with"),
                 "change": texts("Changes to try: all, checkpoint, fused, 8bit, bf16, …; several with a plus between"),
                 "largest": text("The quantity whose largest value is wanted: batch"), "device": device(),
+                "steps": { "type": "integer", "minimum": 1, "maximum": 1_000, "description": "The least number of steps to predict, 3 when absent" },
             }),
             &["files", "at"],
         ),
@@ -142,7 +143,7 @@ fn tools() -> Vec<Tool> {
             "A view of the window as a picture: overview, timeline, segment-map, findings, memory, flame and others; an unknown name lists them.",
             json!({
                 "file": file(), "view": text("A view or a workspace; overview when absent"),
-                "format": { "type": "string", "enum": ["png", "svg"], "description": "png, which needs a display, or svg; png when absent" },
+                "format": { "type": "string", "enum": ["png", "svg"], "description": "png, which needs a display, or svg; when absent, png where there is a display and else svg" },
                 "width": { "type": "integer", "minimum": 64, "maximum": 2_400, "description": "Pixels, 1200 when absent" },
                 "height": { "type": "integer", "minimum": 64, "maximum": 2_400, "description": "Pixels, 800 when absent" },
                 "theme": { "type": "string", "enum": ["dark", "light"], "description": "light when absent" },
@@ -323,6 +324,8 @@ impl Arguments<'_> {
                     ("want", "want"),
                     ("cap", "cap"),
                     ("card", "card"),
+                    ("held", "held"),
+                    ("steps", "steps"),
                     ("conf", "conf"),
                     ("change", "change"),
                     ("largest", "largest"),
@@ -342,7 +345,7 @@ impl Arguments<'_> {
 
     fn picture(&self) -> Result<Value, String> {
         let side = |key: &str, usual: u64| self.values[key].as_u64().unwrap_or(usual);
-        let is_svg = self.text("format") == Some("svg");
+        let is_svg = self.text("format").map_or_else(|| !picture::has_display(), |format| format == "svg");
         let mut words = self.options(&[("view", "view"), ("event", "event"), ("device", "device")]);
         words.push(format!("--size={}x{}", side("width", 1_200), side("height", 800)));
         words.push(format!("--theme={}", self.text("theme").unwrap_or("light")));

@@ -21,6 +21,9 @@ pub(crate) fn embedded(page: &[u8], name: &str, wanted: Option<&str>) -> Result<
             "this page is a picture of a memory timeline; write its figures with export_memory_timeline(\"NAME.raw.json.gz\") and open that".to_owned(),
         ));
     }
+    if find(page, b"<b>vramscope report</b>").is_some() {
+        return Err(elsewhere("this page is a report that vramscope wrote; open the recording that it tells of".to_owned()));
+    }
     let found = runs(page);
     let chosen = match (&found[..], wanted) {
         ([], _) => return Err(elsewhere(what_instead(page).to_owned())),
@@ -161,5 +164,7 @@ mod tests {
             r#"<html><script type="module">import {add_local_files} from "https://example.org/MemoryViz.js"</script></html>"#;
         assert!(said(shell).contains("viewer memory_viz without a snapshot"), "{}", said(shell));
         assert!(said("<html><p>hello</p></html>").contains("picture or text"));
+        let report = "<html><img src=\"data:image/png;base64,iVBORw0KGgoAAAANSUhEUg\"><header><b>vramscope report</b> &middot; x</header></html>";
+        assert!(said(report).contains("a report that vramscope wrote"));
     }
 }

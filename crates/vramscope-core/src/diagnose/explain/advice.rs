@@ -64,7 +64,7 @@ pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
             "Load checkpoints without a second copy: `torch.load(path, mmap=True, map_location=\"cpu\")`.",
         ],
         (Writer::Killer, _) => &[
-            "See whether the system's out-of-memory killer did it: `dmesg -T | grep -i -E \"killed process|oom\"` (as root).",
+            "[not kernel] See whether the system's out-of-memory killer did it: `dmesg -T | grep -i -E \"killed process|oom\"` (as root).",
             "Give the container or job more memory (docker run --memory, resources.limits.memory, --mem of Slurm), or let it use less.",
             "Load less at once: fewer DataLoader workers, a smaller `prefetch_factor`, memory-mapped files; load checkpoints once and not in every process.",
         ],
@@ -237,6 +237,7 @@ pub(super) const IN_SGLANG: Advice = &[
 pub(super) const IN_VLLM: Advice = &[
     "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.",
     "Run fewer requests at once, a lower `--max-num-seqs`, or smaller batches of tokens, a lower --max-num-batched-tokens.",
+    "Bound the longest input: a lower `--max-model-len`.",
     "Capture no CUDA graphs: `--enforce-eager` (slower).",
 ];
 pub(super) const IN_TGI: Advice = &[
@@ -252,19 +253,21 @@ pub(super) const VLLM_LARGER: Advice = &[
     "Or load quantised weights (AWQ, GPTQ, FP8).",
 ];
 pub(super) const VLLM_NOTHING_LEFT: Advice = &[
+    "[weights > activations] Make the weights smaller, which take most: load quantised ones (AWQ, GPTQ, FP8), or spread them over more cards: `--tensor-parallel-size 2`.",
+    "[activations > weights] Make the activations smaller, which take most: a lower `--max-num-batched-tokens`, or a lower --max-num-seqs.",
     "Bound the longest input: a lower `--max-model-len` (the activations of one such input are set aside first).",
     LARGER_SHARE,
-    MORE_CARDS,
-    "Or load quantised weights (AWQ, GPTQ, FP8).",
+    "[not activations told] Or spread the weights over more cards: `--tensor-parallel-size 2`, or load quantised ones (AWQ, GPTQ, FP8).",
     WHO,
 ];
 const LARGER_SHARE: &str =
     "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9).";
 const MORE_CARDS: &str = "Spread the weights over more cards: `--tensor-parallel-size 2`.";
 pub(super) const VLLM_START: Advice = &[
+    "[used < capacity / 4] Take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
     "See what holds the card and stop what should not: `{tool}`.",
     "Find holders that it does not name, of other containers or dead programs: `{holders}`.",
-    "Or take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
+    "[used >= capacity / 4] Or take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
 ];
 pub(super) const POOL_ALLOCATOR: Advice = &[
     "Look into the allocator that the program gave to `torch.cuda.MemPool`: it returned a null pointer; log its size, device and stream there.",
@@ -306,6 +309,13 @@ pub(super) const FULL: Advice = &[
 pub(super) const OUTSIDE: Advice = &[
     "[process told] Find what takes the {deciding} outside PyTorch in this process: some hundred MiB are its context, which stays; the rest is {collectives}, graphs, workspaces or another library on the same card.",
     "[not process told] Find what takes the {deciding} outside PyTorch (another program, the desktop, a second context of this one): `{tool}` lists the processes; stop them, or run on a card without a display.",
+];
+/// vLLM while it loads: no batch ran yet.
+pub(super) const LOADING_VLLM: Advice = &[
+    "Spread the weights over more cards: `--tensor-parallel-size 2`.",
+    "Load quantised weights: a checkpoint in AWQ, GPTQ or FP8, or `--quantization fp8`.",
+    "Keep a part of them in the machine's memory: `--cpu-offload-gb 10` (slower).",
+    WHO,
 ];
 /// Shown after advice to hold less on a full card. The model did not fit while it was loaded: no training step ran yet.
 pub(super) const LOADING: Advice = &[

@@ -71,7 +71,7 @@ fn term(m: &OomMessage, text: &str) -> Option<Figure> {
 type Fact = (&'static str, fn(&OomMessage) -> bool);
 
 #[rustfmt::skip]
-const FACTS: [Fact; 27] = [
+const FACTS: [Fact; 29] = [
     ("expands", |m| m.expandable_segments == Some(true)),
     // Windows' PyTorch has no expandable segments.
     ("windows", |m| m.on_windows),
@@ -101,6 +101,8 @@ const FACTS: [Fact; 27] = [
     ("tensor may fit", device::tensor_may_fit),
     ("few holes", device::has_few_holes),
     ("spilled", device::is_spilled),
+    ("small beside a server", device::are_small_beside_a_server),
+    ("kernel", |m| m.killed.is_some()),
 ];
 
 pub(super) fn is(m: &OomMessage, name: &str) -> bool {

@@ -88,6 +88,13 @@ pub(super) fn is_spilled(m: &OomMessage) -> bool {
     held(m).zip(m.figures.capacity).is_some_and(|(held, capacity)| held.low() > capacity.high())
 }
 
+/// A server takes the share of the card that it is told to: a small neighbour is not why it is full.
+pub(super) fn are_small_beside_a_server(m: &OomMessage) -> bool {
+    let is_server = matches!(m.around, Some(Writer::Vllm | Writer::Sglang | Writer::Tgi));
+    let (others, capacity) = (m.other_processes().unwrap_or(NONE).bytes, m.figures.capacity.unwrap_or(NONE).bytes);
+    is_server && others < capacity / MUCH && held(m).is_some_and(|held| held.bytes > others)
+}
+
 /// What others than this process hold, and in words who they are: the processes that the message lists, or unlisted ones if those
 /// hold more.
 pub(super) fn most_of_others(m: &OomMessage, capacity: Figure) -> Option<(Figure, String)> {

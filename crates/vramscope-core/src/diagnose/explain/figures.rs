@@ -8,7 +8,7 @@ use crate::units::GIBIBYTE;
 pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
 
 /// Every figure that JSON has; in sentences its name has no `_bytes`.
-pub(super) const FIGURES: [Named<Figure>; 15] = [
+pub(super) const FIGURES: [Named<Figure>; 19] = [
     ("requested_bytes", |m| m.figures.requested),
     ("capacity_bytes", |m| m.figures.capacity),
     ("device_free_bytes", |m| m.figures.free),
@@ -24,6 +24,10 @@ pub(super) const FIGURES: [Named<Figure>; 15] = [
     ("other_allocations_bytes", |m| m.figures.other_allocations),
     ("largest_block_bytes", |m| m.figures.largest_block),
     ("unattributed_bytes", unattributed),
+    ("weights_bytes", |m| m.figures.weights),
+    ("activations_bytes", |m| m.figures.activations),
+    ("short_bytes", |m| m.figures.short),
+    ("peak_bytes", |m| m.figures.peak),
 ];
 
 /// Figures that only sentences have.

@@ -249,11 +249,11 @@ impl Explanation {
         }
     }
 
-    /// A figure in the unit the message printed it in; `None` where it has no such figure.
+    /// A figure as sentences have it; `None` where it has no such figure.
     #[must_use]
     pub fn printed(&self, name: &str) -> Option<String> {
         let slack = self.rounding.get(name).copied().unwrap_or(0);
-        self.figures.get(name).map(|&bytes| Figure { bytes, slack }.printed())
+        self.figures.get(name).map(|&bytes| Figure { bytes, slack }.told())
     }
 
     /// Bytes as the message prints them where they are one of its figures.
@@ -298,8 +298,11 @@ const KNOWN: &[Known] = &[
 
 fn known(m: &OomMessage, is_consistent: bool) -> Vec<String> {
     let said = KNOWN.iter().filter(|(rests_on_figures, _)| is_consistent || !rests_on_figures);
-    let of_xla = m.extra.iter().map(|(name, figure)| format!("XLA's {name}: {}.", figure.printed()));
-    said.filter_map(|(_, says)| Some(words::fill(m, says)?.trim_start().to_owned())).chain(of_xla).collect()
+    let of_xla = m.extra.iter().map(|(name, figure)| format!("XLA's {name}: {figure}."));
+    said.filter_map(|(_, says)| Some(words::fill(m, says)?.trim_start().to_owned()))
+        .chain(of_xla)
+        .chain(m.beside.iter().cloned())
+        .collect()
 }
 
 fn not_known(m: &OomMessage) -> Vec<String> {
@@ -324,7 +327,8 @@ fn not_known(m: &OomMessage) -> Vec<String> {
         writer if writer.neighbour().is_some() => &[
             "What else held the device. It is {program}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it.",
         ],
-        Writer::Vllm if m.context.is_some() || !m.has_figures() => &["How much the weights and the activations take."],
+        Writer::Vllm | Writer::Sglang if f.weights.is_some() => &[],
+        Writer::Vllm if f.requested.is_none() || m.context.is_some() => &["How much the weights and the activations take."],
         Writer::Vllm => &["Which programs hold what is not free."],
         _ if !m.has_figures() => &["Everything about sizes: the message has no figures."],
         _ => &[LINES],

@@ -42,7 +42,8 @@ const AT_START: &str = "TensorFlow takes what is free on the card when it starts
     held the card. {requested} was requested.";
 const ONLY: &str =
     "{requested} was requested and only {free}{? of the device's {capacity}} is free{? while {program} holds {allocated}}.";
-const TOO_LARGE: &str = "{requested} was requested at once, and the whole card has {capacity}. No setting makes that fit.";
+const TOO_LARGE: &str =
+    "{requested} was requested at once, and the whole card has {capacity}: the request has to become smaller.";
 const NOT_READ: &str = "a part of the message was not read";
 /// Only what is free in the pool and on the stream of the request can be joined with what the card has.
 const WHICH_HOLES: &str = "which of these holes the request's pool and stream may use is unknown";
@@ -64,6 +65,9 @@ const HOLDS: &str = "PyTorch holds {held} of {capacity} and requested {requested
 pub(super) const NO_REQUEST: &[Rule] = &[
     rule(Cap, "allocated >= limit - limit / 10", UNDER_LIMIT).doubt(MISSING),
     rule(Unknown, "", UNDER_LIMIT).doubt(MISSING),
+    rule(Contention, "not pytorch, free <= capacity / 5, most others >= capacity / 2",
+        "{who}, as nvidia-smi in the text shows, and {free} was free. What was requested is not in the text.")
+        .doubt("the table does not say whether one of these is the process that failed"),
     rule(Unknown, "pytorch",
         "PyTorch held {reserved} of the device. This part of the message does not say how much was requested, so it does not say why that \
          failed; paste the whole of it."),
@@ -103,7 +107,9 @@ pub(super) const VLLM: &[Rule] = &[
         "vLLM is to take {requested} of the card's {capacity}, and {free} is free: {used} is held by other programs, or by one that did not end \
          cleanly."),
     rule(Capacity, "",
-        "The model, and the activations of its longest input, take all of vLLM's share of the card: nothing is left for the KV cache."),
+        "{?[activations told]vLLM's share of the card{?, {limit},} is used up before the KV cache: the weights take {weights}{?, {other_allocations} is \
+         outside PyTorch} and the activations of its largest batch {activations}.|The model{? ({weights})}, and the activations of its longest input, \
+         take all of vLLM's share of the card: nothing is left for the KV cache.}{? {short} is missing.}"),
 ];
 
 /// What another program's own figures allow to say.
@@ -121,7 +127,7 @@ pub(super) const NEIGHBOUR: &[Rule] = &[
         "{program} asked for {requested} at once, more than any device has. That size is wrong, or the device was misread."),
     rule(TooLarge, "tpu, requested > capacity",
         "The compiled program needs {requested}, and the TPU has {capacity}. Make it smaller or spread it over more chips."),
-    rule(TooLarge, "requested > capacity", "{program} needs {requested} at once, and the device has {capacity}: no setting makes that fit."),
+    rule(TooLarge, "requested > capacity", "{program} needs {requested} at once, and the device has {capacity}: the request has to become smaller, or be spread over several devices."),
     rule(Contention, "capacity told", AT_START),
     rule(Contention, "at start < 512 MiB", AT_START),
     rule(Contention, "", AT_START).doubt("a limit that the program set itself would read the same"),
@@ -172,8 +178,8 @@ pub(super) const CUT: &[Rule] = &[
     rule(Fragmentation, "0 < unallocated, not spilled, requested <= own", HOLES).doubt(NOT_READ),
     rule(Unknown, "",
         "{requested} was requested{? and {free} is free}; {?PyTorch has {allocated} of the card's {capacity} in tensors; |this process has \
-         {process} of the card's {capacity}, PyTorch's share of it unknown; |{used} of the card is in use, owner unknown; }the text lacks \
-         {unread}, so the reason is unknown.").sure(),
+         {process} of the card's {capacity}, PyTorch's share of it unknown; |[several processes]{used} \
+         of the card is in use, by {others} among others; |{used} of the card is in use, owner unknown; }the text lacks {unread}, so the reason is unknown.").sure(),
 ];
 
 #[rustfmt::skip]
@@ -215,7 +221,7 @@ pub(super) const WHOLE: &[Rule] = &[
     rule(Fragmentation, "0 < unallocated, not spilled, requested <= own",
         "PyTorch has {unallocated} free inside its own memory and the card has {free} free. Together that is enough for {requested}, but they \
          cannot be joined.{? {rest of card}}").doubt(WHICH_HOLES),
-    rule(Contention, "0 < other_processes, requested <= own + other_processes",
+    rule(Contention, "0 < other_processes, not small beside a server, requested <= own + other_processes",
         "{requested} was requested and {own} is free, while other processes hold {other_processes} of the card's {capacity}. Without them it would \
          fit."),
     rule(NonPytorch, "2 GiB < outside_pytorch, requested <= own + outside_pytorch - 512 MiB", NON_PYTORCH),

@@ -616,3 +616,83 @@ fn what_ran_out_and_who_holds_it() {
     assert!(e.sentence.contains("MIG slice (1g.10gb)"), "{}", e.sentence);
     assert!(e.remedies.iter().any(|r| r.sentence.contains("larger slice")), "{:?}", e.remedies);
 }
+
+/// What stands beside the message: a server's log, a table of `nvidia-smi`, Ray's list, the lines of the kernel and of Slurm.
+#[test]
+fn what_is_pasted_beside_a_message_is_read() {
+    let traceback: String =
+        (0..30).map(|i| format!("  File \"llm_engine.py\", line {i}, in step\n    self.run(config)\n")).collect();
+    let e = verdict_of(&format!(
+        "worker.py:267] the current vLLM instance can use total_gpu_memory (8.00GiB) x gpu_memory_utilization (0.70) = 5.60GiB\nworker.py:267] \
+         model weights take 5.20GiB; non_torch_memory takes 0.03GiB; PyTorch activation peak memory takes 1.42GiB; the rest of the memory \
+         reserved for KV Cache is -1.05GiB.\n{traceback}ValueError: No available memory for the cache blocks. Try increasing"
+    ));
+    assert_eq!((e.figures["weights_bytes"], e.figures["short_bytes"]), (5_583_457_485, 1_127_428_915));
+    assert!(e.sentence.contains("the weights take 5.20 GiB") && e.sentence.ends_with("1.05 GiB is missing."), "{}", e.sentence);
+    assert!(e.remedies[0].sentence.starts_with("Make the weights smaller"), "{:?}", e.remedies);
+
+    let row = "|   0  NVIDIA GeForce RTX 4090        Off |   00000000:4E:00.0 Off |                  Off |\n| 30%   29C    P8     \
+               22W /  450W |   21907MiB /  24564MiB |      0%      Default |\n|    0   N/A  N/A     26010      C   /opt/conda/bin/python  \
+               21400MiB |\n|    0   N/A  N/A      4242      G   /usr/lib/xorg/Xorg      49MiB |";
+    let smi = format!("| NVIDIA-SMI 550.163.01   Driver Version: 550.163.01     CUDA Version: 12.4     |\n{row}\n");
+    let e = verdict_of(&format!("{}\n{smi}", modern("256.00 MiB", "23.64 GiB", "101.00 MiB", "", "", "1.20 GiB", "30.00 MiB")));
+    assert_eq!((e.verdict, e.processes.len(), e.processes[0].pid), (Verdict::Contention, 1, Some(26010)), "{}", e.sentence);
+    assert!(
+        e.known.iter().any(|k| k.contains("21.39 GiB of 23.99 GiB in use on GPU 0: pid 26010 (/opt/conda/bin/python)")),
+        "{:?}",
+        e.known
+    );
+    // Without figures the table alone tells who holds the card.
+    let e = verdict_of(&format!("RuntimeError: CUDA error: out of memory\n  File \"torch/cuda/__init__.py\"\n{smi}"));
+    assert!(e.sentence.starts_with("Process 26010 holds 20.90 GiB of the card's 23.99 GiB"), "{}", e.sentence);
+    // A table of the same program while it ran: its process and what it counts do not fit on the card together.
+    let e = verdict_of(&format!("{}\n{smi}", modern("256.00 MiB", "23.64 GiB", "101.00 MiB", "", "", "20.20 GiB", "30.00 MiB")));
+    assert_eq!((e.verdict, e.processes.len()), (Verdict::Unknown, 0), "{}", e.sentence);
+
+    let e = verdict_of(
+        "Killed\n\nOut of memory: Killed process 7899 (python) total-vm:26184840kB, anon-rss:15370088kB, file-rss:0kB",
+    );
+    assert!(e.sentence.contains("killed process 7899 (python), which held 14.66 GiB"), "{}", e.sentence);
+    assert!(!e.remedies.iter().any(|r| r.sentence.contains("dmesg")), "{:?}", e.remedies);
+    let e = verdict_of(
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=647.7. Some of the step tasks have been OOM Killed.\nsrun: error: n012: \
+                task 3: Out Of Memory",
+    );
+    assert_eq!(e.known, ["Slurm names step 647.7, task 3 on node n012."]);
+    let e = verdict_of(
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node (IP: 172.17.0.2) \
+                where the task was running was 21.91GB / 33.28GB (0.65), which\nTop 10 memory users:\nPID\tMEM(GB)\tCOMMAND\n548\t12.18\tray::f\n422\t7.90\tray::IDLE\nRefer to",
+    );
+    assert_eq!(
+        e.known,
+        ["Ray lists who held the machine's memory: pid 548 (ray::f) with 12.18 GiB, pid 422 (ray::IDLE) with 7.90 GiB."]
+    );
+}
+
+/// A server takes its share of the card, whatever little others hold; and while it loads no batch ran yet.
+#[test]
+fn a_server_is_told_its_own_settings_first() {
+    let others =
+        "Process 2101 has 390.00 MiB memory in use. Including non-PyTorch memory, this process has 23.18 GiB memory in use. ";
+    let text = modern("350.00 MiB", "23.68 GiB", "112.81 MiB", others, "", "22.74 GiB", "11.01 MiB");
+    assert_eq!(verdict_of(&text).verdict, Verdict::Contention);
+    let e = verdict_of(&format!("  File \"vllm/v1/worker/gpu_model_runner.py\", in _dummy_run\n{text}"));
+    assert_eq!(e.verdict, Verdict::Capacity, "{}", e.sentence);
+    assert!(e.remedies[0].sentence.contains("--gpu-memory-utilization"), "{:?}", e.remedies);
+    let e = verdict_of(&format!("  File \"vllm/model_executor/layers/linear.py\", line 187, in create_weights\n{text}"));
+    assert!(e.remedies[0].sentence.contains("--tensor-parallel-size"), "{:?}", e.remedies);
+}
+
+/// Ranks of one job that share a card are listed, also where the message breaks off behind them.
+#[test]
+fn a_message_that_breaks_off_behind_its_processes_names_them() {
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate 40.00 MiB. GPU 0 has a total capacity of 22.07 GiB of which 40.62 MiB is free. Process 157 has \
+         270.00 MiB memory in use. Process 450 has 7.69 GiB memory in use. Process 456 has 1.08 GiB memory in use.",
+    );
+    assert!(
+        e.sentence.contains("22.03 GiB of the card is in use, by pid 450 with 7.69 GiB, pid 456 with 1.08 GiB"),
+        "{}",
+        e.sentence
+    );
+}

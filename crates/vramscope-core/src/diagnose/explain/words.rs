@@ -11,10 +11,11 @@ use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 30] = [
+const WORDS: [Named<String>; 31] = [
     ("program", |m| Some(m.dialect.writer.title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
+    ("killed", |m| m.killed.clone()),
     ("gpu", |m| Some(m.gpu.filter(|_| m.dialect.writer.neighbour().is_none())?.to_string())),
     ("share", |m| {
         let reserved = m.reserved().filter(|r| r.bytes > 0)?;
@@ -92,9 +93,7 @@ fn closing(text: &str) -> Option<usize> {
 
 fn word(m: &OomMessage, name: &str) -> Option<String> {
     if let Some(figure) = figure(m, name) {
-        let printed = figure.printed();
-        // The kernel counts in KiB, whatever the size.
-        return Some(if printed.ends_with("KiB") { pytorch_size(figure.bytes) } else { printed });
+        return Some(figure.told());
     }
     WORDS.iter().find(|(known, _)| *known == name)?.1(m)
 }
@@ -159,7 +158,7 @@ fn by_size(m: &OomMessage) -> Vec<&crate::formats::oom_message::ProcessUse> {
 
 fn others(m: &OomMessage) -> Option<String> {
     let name = |pid: Option<u32>| pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
-    let list: Vec<String> = by_size(m).iter().take(5).map(|p| format!("{} with {}", name(p.pid), p.bytes.printed())).collect();
+    let list: Vec<String> = by_size(m).iter().take(5).map(|p| format!("{} with {}", name(p.pid), p.bytes)).collect();
     (!list.is_empty()).then(|| list.join(", "))
 }
 

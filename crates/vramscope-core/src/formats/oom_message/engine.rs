@@ -3,7 +3,8 @@
 //! A row is found by its `anchor`. Its `fields` are clauses separated by bars: words as the program prints them, with a `{name}`
 //! for each number. A number needs a unit, except `{free#}` (bytes without one), `{free#G}` (GiB) and `{free#K}` (KiB). `{_}`
 //! matches any number. `<` before a clause searches before the anchor. Case and white space are ignored. Fields of a clause that
-//! is not found stay unread. A clause must be near the one before it, so that no number of another line is taken.
+//! is not found stay unread. A clause must be near the one before it, so that no number of another line is taken; after `<<` it may
+//! be far above the anchor, beyond a traceback, and after `>>` far below.
 
 use std::sync::LazyLock;
 
@@ -26,7 +27,10 @@ enum Part {
 }
 
 struct Clause {
-    is_before: bool,
+    /// How far before the anchor it is searched; `None` after it.
+    before: Option<usize>,
+    /// It may be anywhere up to the next message.
+    is_far: bool,
     parts: Vec<Part>,
 }
 
@@ -124,8 +128,8 @@ pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
 const GAP: usize = 260;
 /// The same in reports of many lines, which log prefixes make longer.
 const REPORT_GAP: usize = 600;
-/// How far before the anchor a clause is searched.
-const BEFORE: usize = 600;
+/// How far before the anchor a clause is searched, and how far with `<<`.
+const BEFORE: (usize, usize) = (600, 16_000);
 /// Range before and after the anchor in which the row's `near` words must be.
 const NEAR: (usize, usize) = (200, 400);
 
@@ -161,8 +165,10 @@ impl Pattern {
         let gap = if self.row.is_whole { REPORT_GAP } else { GAP };
         let mut used = self.anchor.len();
         for clause in &self.clauses {
-            if clause.is_before {
-                clause.read(window.before(BEFORE), usize::MAX, &mut message);
+            if let Some(most) = clause.before {
+                clause.read(window.before(most), usize::MAX, &mut message);
+            } else if clause.is_far {
+                clause.read(window.own(), usize::MAX, &mut message);
             } else if let [Part::Number("processes", _)] = clause.parts.as_slice() {
                 used = processes(span, used, &mut message);
             } else if let Some(end) = clause.read(span, used + gap, &mut message) {
@@ -193,7 +199,12 @@ impl Pattern {
 
 impl Clause {
     fn of(text: &'static str) -> Self {
-        let (is_before, text) = text.strip_prefix('<').map_or((false, text), |rest| (true, rest));
+        let (is_far, text) = text.strip_prefix(">>").map_or((false, text), |rest| (true, rest));
+        let (before, text) = match (text.strip_prefix("<<"), text.strip_prefix('<')) {
+            (Some(rest), _) => (Some(BEFORE.1), rest),
+            (None, Some(rest)) => (Some(BEFORE.0), rest),
+            (None, None) => (None, text),
+        };
         let mut parts = Vec::new();
         for (i, piece) in text.split(['{', '}']).enumerate() {
             let (name, unit) = piece.split_once('#').map_or((piece, None), |(name, unit)| (name, Some(unit)));
@@ -208,7 +219,7 @@ impl Clause {
                 parts.push(Part::Words(squeezed(piece)));
             }
         }
-        Clause { is_before, parts }
+        Clause { before, is_far, parts }
     }
 
     /// Reads the first match of the clause (before an anchor: the last) within `most` bytes; returns its end.
@@ -230,7 +241,7 @@ impl Clause {
             }
             Some((sequence(rest, span, at + words.len(), &mut found)?, found))
         };
-        let (end, found) = if self.is_before && first.is_none() {
+        let (end, found) = if self.before.is_some() && first.is_none() {
             span.low.rmatch_indices(words.as_str()).find_map(place)?
         } else {
             span.low.match_indices(words.as_str()).find_map(place)?
@@ -307,6 +318,10 @@ fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
         "reserved" => first(&mut f.reserved),
         "other" => first(&mut f.other_allocations),
         "largest" => first(&mut f.largest_block),
+        "weights" => first(&mut f.weights),
+        "activations" => first(&mut f.activations),
+        "short" => first(&mut f.short),
+        "peak" => first(&mut f.peak),
         // No machine has this many GPUs: the digits of the next line were read too.
         "gpu" => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
         "wanted" => message.context.get_or_insert_default().wanted = Some(figure.bytes),
@@ -373,6 +388,10 @@ mod tests {
             ("reserved", f.reserved),
             ("other", f.other_allocations),
             ("largest", f.largest_block),
+            ("weights", f.weights),
+            ("activations", f.activations),
+            ("short", f.short),
+            ("peak", f.peak),
         ]
         .into_iter()
         .filter_map(|(name, figure)| Some(format!("{name} {}", figure?.printed())))

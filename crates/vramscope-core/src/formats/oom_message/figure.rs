@@ -1,6 +1,6 @@
 //! [`Figure`]: a printed size with its rounding error.
 
-use crate::units::pytorch_size;
+use crate::units::{GIBIBYTE, pytorch_size};
 
 /// A size as printed: the nearest byte count and the maximum difference from the exact value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Figure {
 
 impl std::fmt::Display for Figure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.printed())
+        f.write_str(&self.told())
     }
 }
 
@@ -58,6 +58,13 @@ impl Figure {
             Some(((shift, unit), decimals)) => format!("{:.decimals$} {unit}", self.bytes as f64 / (1u64 << shift) as f64),
             None => pytorch_size(self.bytes),
         }
+    }
+
+    /// The figure in a sentence: as it was printed, but from 1 GiB on in GiB, and never in the kernel's KiB.
+    #[must_use]
+    pub fn told(self) -> String {
+        let is_small_unit = self.unit().is_some_and(|unit| unit == 10 || unit == 20 && self.bytes > GIBIBYTE);
+        if is_small_unit { pytorch_size(self.bytes) } else { self.printed() }
     }
 
     /// True if PyTorch printed 2^64 for "no limit".
@@ -204,7 +211,7 @@ pub(super) fn negative_sizes(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{GIBIBYTE, MEBIBYTE};
+    use crate::units::MEBIBYTE;
 
     #[test]
     fn figures_know_how_exact_they_are() {
@@ -224,6 +231,11 @@ mod tests {
             let echoed = figure.printed().replace(' ', "").replace("19.0MiB", "19.0MB").replace("4.00KiB", "4096bytes");
             assert_eq!(echoed, text);
         }
+        let told = |text: &str| Figure::at_start(text, None).unwrap().0.told();
+        assert_eq!(
+            ["12288.00MB", "62914560KiB", "1024.00MiB", "512.00MiB"].map(told),
+            ["12.00 GiB", "60.00 GiB", "1024.00 MiB", "512.00 MiB"]
+        );
         assert_eq!(Figure::exact(3 << 30).plus(five).printed(), "8.50 GiB");
         assert_eq!(five.plus(five).printed(), "11.00 GiB");
         assert_eq!(Figure::at_end("GiB", None), None);

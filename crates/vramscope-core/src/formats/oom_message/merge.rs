@@ -126,12 +126,16 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
 /// Merges two messages of one failure, keeping the more informative values.
 fn absorb(first: &mut OomMessage, later: OomMessage) {
     if !first.has_figures() {
+        // A list that stood beside only one of them.
+        let beside = if later.beside.is_empty() { std::mem::take(&mut first.beside) } else { Vec::new() };
         // "The container reached its limit" is more informative than "killed".
         if later.says == super::dialects::KILLED && !first.says.is_empty() {
+            first.beside.extend(beside);
             return;
         }
         // Of two messages without figures keep the later one, where the program stopped.
         *first = OomMessage { rank: first.rank, ..later };
+        first.beside.extend(beside);
         return;
     }
     if !later.has_figures() {
@@ -144,6 +148,8 @@ fn absorb(first: &mut OomMessage, later: OomMessage) {
     f.free = exact(f.free, g.free);
     f.allocated = exact(f.allocated, g.allocated);
     f.unallocated = exact(f.unallocated, g.unallocated);
+    f.limit = exact(f.limit, g.limit);
+    f.peak = exact(f.peak, g.peak);
     first.gpu = first.gpu.or(later.gpu);
     if first.dialect.platform == Platform::Unknown {
         first.dialect.platform = later.dialect.platform;

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeSet;
 
+mod beside;
 mod dialects;
 mod engine;
 mod evidence;
@@ -179,6 +180,14 @@ pub struct Figures {
     pub other_allocations: Option<Figure>,
     /// The largest single block that the platform allows, if that was the reason (Intel's 4 GB).
     pub largest_block: Option<Figure>,
+    /// The weights of a model, as the server that loaded it counts them.
+    pub weights: Option<Figure>,
+    /// What a server sets aside for the activations of its largest batch.
+    pub activations: Option<Figure>,
+    /// How much is missing: a server counts less than nothing for its KV cache.
+    pub short: Option<Figure>,
+    /// The most that was in use at once.
+    pub peak: Option<Figure>,
 }
 
 /// vLLM's figures in tokens.
@@ -238,6 +247,10 @@ pub struct OomMessage {
     pub mig_slice: Option<String>,
     /// The cause, if the message states it.
     pub cause: Option<Cause>,
+    /// The process that the kernel killed, as its log names it: `4242 (python3)`.
+    pub killed: Option<String>,
+    /// What tables and lines pasted beside the message tell: `nvidia-smi`, Ray's list of processes, Slurm's tasks. Sentences.
+    pub beside: Vec<String>,
     /// Largest buffers of the XLA program that failed.
     pub peak_buffers: Vec<PeakBuffer>,
     /// Other figures with the names they are printed under (XLA's buffer statistics).
@@ -402,6 +415,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             xla::buffers(&text::Window { to, ..window }, &mut message);
         }
         program::look_around(&window, pattern.row, &mut message);
+        beside::look(&window, &mut message);
         if let Some(capacity) = message.figures.capacity.filter(|_| may_be_sliced) {
             message.mig_slice = mig::slice(window.vicinity(), capacity);
         }
@@ -410,9 +424,9 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         let may_stand_apart = pattern.row.may_stand_apart() && cell.is_none();
         let regrouped = may_stand_apart.then(|| streams::regroup(&squeezed, at, pattern, &message, used, &mut left)).flatten();
         if let Some(found) = regrouped {
-            let OomMessage { line, around, on_windows, mig_slice, .. } = message;
-            message =
-                OomMessage { line, around, on_windows, mig_slice, rank: found.message.rank.or(message.rank), ..found.message };
+            let OomMessage { line, around, on_windows, mig_slice, is_loading, .. } = message;
+            let rank = found.message.rank.or(message.rank);
+            message = OomMessage { line, around, on_windows, mig_slice, is_loading, rank, ..found.message };
             covered = at + 1;
             taken.extend(found.lines);
         } else if last > first && squeezed.are_counted(first, last) {
@@ -425,7 +439,9 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         out.extend(engine::fragment(&window));
     }
     let mut out = merge::merged(out);
+    let table = beside::cards(text);
     for message in &mut out {
+        beside::of_table(&table, message);
         message.recognise_own();
         // Only Windows' driver moves memory to the host when a GPU is full.
         let (held, f) = (message.reserved(), &message.figures);

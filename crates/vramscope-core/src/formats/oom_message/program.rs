@@ -142,6 +142,9 @@ const LINES: (usize, usize) = (30, 12);
 const PINNED: usize = 3;
 /// Number of lines above a message in which a call that loads a model is searched.
 const LOADED: usize = 10;
+/// The same for frames of vLLM, which has many between loading and the failure.
+const BUILT: usize = 60;
+const BUILDS: [&str; 4] = ["in create_weights", "initialize_model(", "in make_layers", "in load_weights"];
 /// Calls that load a model or move it to the card.
 const LOADS: [&str; 9] = [
     "pipe.to(",
@@ -174,8 +177,14 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     if row.writer == W::TensorFlow && has(TENSORFLOW_1) {
         message.dialect.until = Some((1, 15));
     }
+    // JAX has the allocator of TensorFlow, with other paths before its lines.
+    if row.writer == W::TensorFlow && has("tsl/framework|local_tsl|xla/tsl|local_xla") && !has("tensorflow|keras") {
+        message.dialect.writer = W::Xla;
+        message.tips = &[];
+    }
     // A failed call that pins memory needs host memory, but the error has the words of a device error.
-    message.is_loading = row.writer == W::PyTorch && LOADS.iter().any(|call| window.around(LOADED, 0).contains(call));
+    let is_within = |calls: &[&str], lines: usize| calls.iter().any(|call| window.around(lines, 0).contains(call));
+    message.is_loading = row.writer == W::PyTorch && (is_within(&LOADS, LOADED) || is_within(&BUILDS, BUILT));
     message.is_pinned = is_bare && (row.platform == Platform::Cpu || window.around(PINNED, 0).contains("pin_memory"));
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);

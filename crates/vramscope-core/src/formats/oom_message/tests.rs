@@ -417,3 +417,14 @@ fn one_failure_is_told_once_and_each_rank_s_is_kept() {
     let old = "CUDA out of memory. Tried to allocate 3.00 GiB (GPU 1; 79.35 GiB total capacity; 33.66 GiB already allocated; 735.69 MiB free; 34.89 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory";
     assert_eq!(parse(&old.replace(">>", "&gt;&gt;")), parse(old));
 }
+
+/// JAX prints the same warning as TensorFlow, and a log of either has its name in other lines.
+#[test]
+fn a_warning_of_the_shared_allocator_is_of_the_program_around_it() {
+    let warning = "external/local_tsl/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with \
+                   freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be performance gains if \
+                   more memory were available.";
+    let writer = |text: &str| parse(text).unwrap().dialect.writer;
+    assert_eq!(writer(warning), Writer::Xla);
+    assert_eq!(writer(&format!("I tensorflow/core/platform/cpu_feature_guard.cc:182]\n{warning}")), Writer::TensorFlow);
+}

@@ -6,6 +6,7 @@ exit code and what the program does with its signals stay as they are. A process
 loads data, has none of this.
 """
 import atexit
+import contextlib
 import json
 import os
 import signal
@@ -35,7 +36,7 @@ class Settings:
     """What to catch, and how much of it."""
 
     def __init__(self, folder, stacks="python", max_entries=MAX_ENTRIES, max_snapshots=MAX_SNAPSHOTS, max_bytes=MAX_BYTES, run="",
-                 exceptions=True, signals=True):
+                 exceptions=True, signals=True, mark=""):
         if stacks not in ("python", "all", "none"):
             raise ValueError('stacks is %r; it is one of "python", "all" and "none"' % (stacks,))
         if max_entries < 1 or max_snapshots < 1 or max_bytes < 1:
@@ -43,7 +44,7 @@ class Settings:
         self.folder = os.path.abspath(folder)
         self.stacks, self.max_entries = stacks, int(max_entries)
         self.max_snapshots, self.max_bytes = int(max_snapshots), int(max_bytes)
-        self.run, self.exceptions, self.signals = run, exceptions, signals
+        self.run, self.exceptions, self.signals, self.mark = run, exceptions, signals, mark
 
 
 def why_not_writable(folder):
@@ -149,6 +150,10 @@ def _on_cuda():
         catcher = Catcher(sys.modules["torch"], _settings)
         catcher.start()
         _catcher = catcher
+        if _settings.mark:
+            # Tells `vramscope run` that there was something to catch; of several processes the first makes it.
+            with contextlib.suppress(OSError):
+                open(_settings.mark, "x").close()
     except Exception as error:
         _say("nothing will be caught: %s: %s" % (type(error).__name__, error))
 

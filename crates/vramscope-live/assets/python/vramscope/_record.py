@@ -44,7 +44,7 @@ class record(contextlib.ContextDecorator):
         def step(): ...                   # one snapshot a call
 
     An older file stays: the new one gets a number (`train-2.pickle`). `{rank}` in the path becomes the rank of the process, `{pid}` its
-    number. Where a history is being recorded already (`on_oom`, `vramscope run --at-oom`), it goes on after the block and the snapshot
+    number. The folder has to be there, but for parts of its name with such words. Where a history is being recorded already (`on_oom`, `vramscope run --at-oom`), it goes on after the block and the snapshot
     has what came before it too. Without CUDA the block runs as it is and `path` is None.
     """
 
@@ -59,6 +59,9 @@ class record(contextlib.ContextDecorator):
         return type(self)(self.wanted, stacks=self.stacks, max_entries=self.max_entries)
 
     def __enter__(self) -> "record":
+        missing = _missing_folder(self.wanted)
+        if missing is not None:
+            raise FileNotFoundError("there is no folder %s, so no recording can be written there: make it first" % missing)
         torch = _cuda()
         is_on: Any = getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", bool)
         self._is_ours = torch is not None and _agent.history_of is None and not is_on()
@@ -100,6 +103,14 @@ def _cuda() -> Any:
         return None
     torch.cuda.init()
     return torch
+
+
+def _missing_folder(path: str) -> Optional[str]:
+    """The folder that a path names and that is not there. Folders named by rank or process are made for the recording."""
+    folder = os.path.dirname(os.path.abspath(path))
+    while "{rank}" in os.path.basename(folder) or "{pid}" in os.path.basename(folder):
+        folder = os.path.dirname(folder)
+    return None if os.path.isdir(folder) else folder
 
 
 def _unused(path: str) -> str:

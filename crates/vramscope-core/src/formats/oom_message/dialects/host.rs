@@ -19,8 +19,7 @@ pub(super) const PAGING_TIPS: &[&str] = &[
 ];
 const SLURM: &str =
     "Slurm's limit for the job's memory on the machine (not the GPU's) was passed, and the system killed a task of it.";
-const KERNEL: &str =
-    "The machine's memory (not the GPU's) ran out, and the system killed this process{?, which held {allocated}}.";
+const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed {?process {killed}|this process}{?, which held {allocated}}.";
 const APPLE: &str = "The memory that this machine's processor and GPU share ran low, or the process reached its limit of it, and the system (jetsam) killed it.";
 const LOST: &str = "A process of the program ended without a word. Most often the system killed it because the machine's memory (not the GPU's) ran out; a crash of its own reads the same.";
 const MAPPED: &str = "A tensor that processes share could not be mapped: the number of mappings that one process may have is used up (vm.max_map_count), or shared memory (/dev/shm) is. The GPU's memory is not what ran out.";
@@ -77,8 +76,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Sure, "Memory cgroup out of memory: Kill", RSS,
         "Memory cgroup out of memory: Killed process 1440763 (python3) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB",
         "allocated 62914560 KiB")
-        .says("The container or job reached its limit of the machine's memory (not the GPU's), and the system killed this process{?, \
-        which held {allocated}}."),
+        .says("The container or job reached its limit of the machine's memory (not the GPU's), and the system killed {?process \
+        {killed}|this process}{?, which held {allocated}}."),
     row(W::Killer, P::Cpu, Sure, "Out of memory: Killed process", RSS,
         "Out of memory: Killed process 1440763 (perl) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB", "allocated 62914560 KiB")
         .near("anon-rss").says(KERNEL),
@@ -167,9 +166,15 @@ pub(super) const ROWS: &[Row] = &[
         .tips(&["Give the store more: `ray.init(object_store_memory=...)`, in a container also `--shm-size`.",
             "Hold fewer objects: ray memory lists them; del the references that are no longer needed.",
             "Put smaller objects, or pass a path."]),
-    row(W::Ray, P::Cpu, Phrase, "killed by SIGKILL by OOM killer", "",
+    row(W::Ray, P::Cpu, Sure, "killed by SIGKILL by OOM killer", "",
         "A worker died or was killed while executing a task by an unexpected system error. There are some potential root causes. (1) The \
-        process is killed by SIGKILL by OOM killer due to high memory usage.", "").says(LOST),
+        process is killed by SIGKILL by OOM killer due to high memory usage.", "").near("potential root causes").says(LOST),
+    row(W::Ray, P::Cpu, Phrase, "may have exceeded K8s pod memory limits", "",
+        "Worker exit detail: Worker exits unexpectedly. Worker exits with an exit code None. The worker may have exceeded K8s pod memory limits.", "")
+        .says(LOST),
+    row(W::Ray, P::Cpu, Sure, "WorkerCrashedError: The worker died unexpectedly", "",
+        "ray.exceptions.WorkerCrashedError: The worker died unexpectedly while executing this task. Check python-core-worker-*.log files for more \
+        information.", "").says(LOST),
     row(W::Ray, P::Cpu, Sure, "killed due to the node running low on memory",
         "was running was {allocated} / {capacity} | was {allocated} / {capacity} (",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node (IP: 172.17.0.2, \
@@ -203,6 +208,7 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Phrase, "return code: 137", "", "[Service log] Training ended with return code: 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "with code -9", "", "RuntimeError: worker exited during startup with code -9", "").says(KILLED),
     row(W::Killer, P::Cpu, Line, "killed", "", "killed", "").says(KILLED),
+    row(W::Killer, P::Cpu, Line, "已杀死", "", "已杀死", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exit code is 137", "", "Container killed on request. Exit code is 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exited with code 137", "", "trainer-1 exited with code 137", "").says(KILLED),
     row(W::Killer, P::Cpu, Phrase, "exit code -9", "", "Process train finished with exit code -9", "").says(KILLED),

@@ -5,10 +5,19 @@ use crate::formats::oom_message::row::{Row, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
 const CACHE: &str = "<{requested} KV cache is needed | <{requested} | <seq len ({wanted}) | KV cache memory ({limit}) | maximum model length is {fits}";
+/// What vLLM logs before it: of versions 0.6.4 and later, of the V1 engine, of older ones.
+const PROFILED: &str = "<<reserved for KV Cache is -{short} | <<available KV cache memory: -{short} | <<model weights take {weights}; \
+    | <<model loading took {weights} | <<loading model weights took {weights} | <<activation peak memory takes {activations}; \
+    | <<non_torch_memory takes {other}; | <<total_gpu_memory ({capacity}) x | <<gpu_memory_utilization ({_}) = {limit}";
+const LOADED: &str = "<<mem usage={weights} | <<avail mem={free}";
 const ARENA: &str = "requested buffer of size {requested#}";
 const POOL: &str = "failed to allocate {requested} | max/try size = {_}, {limit}";
 const GGML: &str = "<allocating {requested} on device {gpu} | to allocate CUDA{gpu} buffer of size {exact#} | to allocate ROCm{gpu} buffer of size {exact#} | buffer of size {exact#}";
 const CUDA_BUFFER: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 10345250816\nllama_new_context_with_model: failed to allocate compute buffers";
+const UNPINNED: &str = "llama.cpp could not pin {?{requested}|a part} of the machine's memory (not the GPU's) and uses ordinary memory \
+    instead: slower, but no failure.";
+const NO_ROOM: &str = "SGLang's share of the card has no room for a KV cache beside the weights of the model{?: they take {weights}{? and leave \
+    {free} of the card free}}.";
 const EXLLAMA: &str =
     "ExLlama could not split the model and its cache over the cards: the last one was full before the last layer.";
 const EXLLAMA_TIPS: &[&str] = &[
@@ -32,7 +41,13 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Vllm, P::Cuda, Figures, "tokens that can be stored in KV cache", "<seq len ({wanted}) | stored in KV cache ({fits})",
         "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (7344). \
         Try increasing", "wanted 32768, fits 7344"),
-    row(W::Vllm, P::Cuda, Phrase, "No available memory for the cache blocks", "",
+    row(W::Vllm, P::Cuda, Phrase, "No available memory for the cache blocks", PROFILED,
+        "worker.py:267] the current vLLM instance can use total_gpu_memory (8.00GiB) x gpu_memory_utilization (0.70) = 5.60GiB\nworker.py:267] \
+        model weights take 5.20GiB; non_torch_memory takes 0.03GiB; PyTorch activation peak memory takes 1.42GiB; the rest of the memory \
+        reserved for KV Cache is -1.05GiB.\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+        "capacity 8.00 GiB, limit 5.60 GiB, other 0.03 GiB, weights 5.20 GiB, activations 1.42 GiB, short 1.05 GiB")
+        .near("reserved for KV Cache is"),
+    row(W::Vllm, P::Cuda, Phrase, "No available memory for the cache blocks", PROFILED,
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.", ""),
     row(W::Vllm, P::Cuda, Sure, "CUDA out of memory occurred when warming up sampler", "",
         "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering `max_num_seqs` or \
@@ -40,15 +55,23 @@ pub(super) const ROWS: &[Row] = &[
         .says("vLLM tried to draw tokens for as many requests as may run at once (max_num_seqs). The memory outside its share of the card was too small for that.")
         .tips(&["Run fewer requests at once: a lower `--max-num-seqs` (the default of 1024 needs most with a large vocabulary).",
             "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.", "See who else holds the card: `{tool}`."]),
-    row(W::Sglang, P::Cuda, Sure, "Not enough memory. Please try to increase --mem-fraction-static", "",
-        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "")
-        .says("SGLang's share of the card has no room for a KV cache beside the weights of the model."),
+    row(W::Sglang, P::Cuda, Sure, "Not enough memory. Please try to increase --mem-fraction-static", LOADED,
+        "[2025-03-29 18:18:34 TP0] Load weight end. type=Gemma3ForConditionalGeneration, dtype=torch.bfloat16, avail mem=3.64 GB, mem \
+        usage=18.82 GB.\nRuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "free 3.64 GiB, weights 18.82 GiB")
+        .says(NO_ROOM),
+    row(W::Sglang, P::Cuda, Sure, "leave no GPU memory for the KV cache under --mem-fraction-static", LOADED,
+        "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.3. Raise --mem-fraction-static above 0.320", "")
+        .says(NO_ROOM),
+    row(W::Sglang, P::Cuda, Sure, "is larger than the profiled value -", LOADED,
+        "[2025-07-02 07:41:59 DP0 TP0] max_total_tokens=131072 is larger than the profiled value -561981. Use the profiled value instead.", "")
+        .says(NO_ROOM),
     row(W::Sglang, P::Cuda, Sure, "alloc_req_slots runs out of memory", "",
         "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`.", "")
         .says("SGLang has more requests at once than slots for them; the card's memory is not what ran out."),
-    row(W::Sglang, P::Cuda, Sure, "out of memory. Try to lower your batch size", "",
-        "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.", "")
-        .says("SGLang's KV cache has no room for the tokens of this batch."),
+    row(W::Sglang, P::Cuda, Sure, "out of memory. Try to lower your batch size", "allocate {wanted} tokens | able tokens: {fits}",
+        "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.\nAvailable tokens: 4096",
+        "wanted 8192, fits 4096")
+        .says("SGLang's KV cache has no room for the tokens of this batch{?: {wanted} are needed{? and {fits} are free}}."),
     row(W::Tgi, P::Cuda, Sure, "Not enough memory to handle", "",
         "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`", "")
         .near("prefill tokens").whole()
@@ -187,10 +210,12 @@ pub(super) const ROWS: &[Row] = &[
         .near("allocate ROCm"),
     row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML, CUDA_BUFFER, "requested 9.63 GiB, gpu 1"),
     row(W::LlamaCpp, P::Cuda, Sure, "CUDA error 2 at", "", "CUDA error 2 at ggml-cuda.cu:359: out of memory", "").near("out of memory"),
+    row(W::LlamaCpp, P::Cpu, Sure, "of pinned memory: invalid argument", "<failed to allocate {requested}",
+        "ggml_cuda_host_malloc: failed to allocate 1900.00 MiB of pinned memory: invalid argument", "requested 1900.00 MiB").warning()
+        .says(UNPINNED),
     row(W::LlamaCpp, P::Cpu, Sure, "of pinned memory: out of memory", "<failed to allocate {requested}",
         "ggml_cuda_host_malloc: failed to allocate 1024.00 MiB of pinned memory: out of memory", "requested 1024.00 MiB").warning()
-        .says("llama.cpp could not pin {?{requested}|a part} of the machine's memory (not the GPU's) and uses ordinary memory instead: slower, \
-        but no failure."),
+        .says(UNPINNED),
     row(W::LlamaCpp, P::Vulkan, Figures, "Device memory allocation of size",
         "of size {requested#} failed | to allocate Vulkan{gpu} buffer",
         "ggml_vulkan: Device memory allocation of size 4757127168 failed.\nggml_vulkan: Requested buffer size exceeds device memory \

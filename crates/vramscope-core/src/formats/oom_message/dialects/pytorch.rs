@@ -76,6 +76,11 @@ pub(super) const ROWS: &[Row] = &[
     row(W::CudaMallocAsync, P::Cuda, Sure, "Exception during processing !!! Allocation on device", ASYNC,
         "!!! Exception during processing !!! Allocation on device 0 would exceed allowed memory. (out of memory)", "gpu 0")
         .near("would exceed allowed memory").whole(),
+    row(W::CudaMallocAsync, P::Cuda, Sure, "Exception Message:** Allocation on device", ASYNC,
+        "- **Exception Message:** Allocation on device 0 would exceed allowed memory. (out of memory)", "gpu 0")
+        .near("would exceed allowed memory").whole(),
+    row(W::ComfyUi, P::Unknown, Sure, "Exception Message:** Allocation on device", "allocation on device {gpu}",
+        "- **Exception Message:** Allocation on device 1\n## Stack Trace", "gpu 1").says(COMFY_UI),
     row(W::CudaMallocAsync, P::Cuda, Figures, "Currently allocated :", ASYNC,
         "Currently allocated     : 100.00 MiB\nRequested               : 3.00 GiB\nDevice limit            : 2.00 GiB\nFree (according \
         to CUDA): 1.61 GiB", "requested 3.00 GiB, capacity 2.00 GiB, free 1.61 GiB, allocated 100.00 MiB").near("according to CUDA"),

@@ -4,8 +4,10 @@ use crate::formats::oom_message::row::Trust::{Figures, Phrase, Sure};
 use crate::formats::oom_message::row::{Row, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
-const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#}";
-const BFC: &str = "trying to allocate {requested} | <GPU_{gpu}_bfc | Limit: {limit#} | InUse: {allocated#}";
+const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#} \
+    | >>Limit: {limit#} InUse: {allocated#} MaxInUse: {peak#}";
+const BFC: &str = "trying to allocate {requested} | <GPU_{gpu}_bfc | >>Limit: {limit#} InUse: {allocated#} MaxInUse: {peak#} \
+    | Limit: {limit#} | InUse: {allocated#}";
 const DRIVER: &str = "<({requested}) | <failed to allocate {requested} | <total memory: {capacity} | <free memory: {free}";
 const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
 const VMEM: &str = "A kernel needs more of the TPU's on-chip memory (vmem, smem) than one core has; the TPU's HBM is not what ran out. Its blocks have to be smaller.";
@@ -86,13 +88,14 @@ pub(super) const ROWS: &[Row] = &[
         not a failure, but may mean that there could be performance gains if more memory were available.", "requested 3.37 GiB, gpu 0")
         .near("is not a failure").warning().tips(GOES_ON),
     row(W::Xla, P::Cuda, Figures, "ran out of memory trying to allocate",
-        "trying to allocate {_} (rounded to {requested#} | trying to allocate {requested} | <GPU_{gpu}_bfc",
+        "trying to allocate {_} (rounded to {requested#} | trying to allocate {requested} | <GPU_{gpu}_bfc \
+        | >>Limit: {limit#} InUse: {allocated#} MaxInUse: {peak#}",
         "external/tsl/tsl/framework/bfc_allocator.cc:479] Allocator (GPU_1_bfc) ran out of memory trying to allocate 27.93GiB (rounded \
         to 29995136256)requested by op", "requested 27.94 GiB, gpu 1").near("tsl/framework|external/xla"),
     row(W::TensorFlow, P::Cuda, Figures, "ran out of memory trying to allocate", BFC,
         "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB.  Current allocation summary follows.\nStats:\nLimit: \
         4294967296\nInUse: 2147483648\nMaxInUse: 3221225472",
-        "requested 3.37 GiB, limit 4.00 GiB, allocated 2.00 GiB, gpu 0"),
+        "requested 3.37 GiB, limit 4.00 GiB, allocated 2.00 GiB, peak 3.00 GiB, gpu 0"),
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", "<({requested}) ",
         "2025-03-17 17:48:09.854267: I tensorflow/stream_executor/cuda/cuda_driver.cc:739] failed to allocate 2.12G (2282521344 bytes) from \
         device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.13 GiB")

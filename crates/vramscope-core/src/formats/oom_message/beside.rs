@@ -1,0 +1,162 @@
+//! What people paste beside a message: the table of `nvidia-smi`, Ray's list of processes, the kernel's and Slurm's lines.
+
+use super::prefix::stripped;
+use super::text::{Window, clamped};
+use super::{Figure, OomMessage, Platform, ProcessUse, Writer};
+use crate::units::{MEBIBYTE, pytorch_size};
+
+/// Lines before and after a message that may belong to it.
+const LINES: (usize, usize) = (14, 14);
+/// Processes that a sentence names.
+const NAMED: usize = 3;
+const NAME: usize = 48;
+/// Cards that a sentence names.
+const FEW: usize = 8;
+
+/// A process in a table, with its program's name and what it holds.
+#[derive(Debug, PartialEq, Eq)]
+struct Listed {
+    gpu: u32,
+    pid: u32,
+    name: String,
+    bytes: u64,
+}
+
+impl Listed {
+    fn told(&self) -> String {
+        format!("pid {} ({}) with {}", self.pid, clamped(&self.name, NAME), pytorch_size(self.bytes))
+    }
+}
+
+/// The last table of `nvidia-smi` in a text.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Cards {
+    /// Index, bytes in use, bytes in all.
+    cards: Vec<(u32, u64, u64)>,
+    processes: Vec<Listed>,
+}
+
+pub(super) fn cards(text: &str) -> Cards {
+    let mut out = Cards::default();
+    let mut gpu = None;
+    let is_there = text.contains("MiB /") && text.contains("Default |");
+    for line in text.lines().filter(|line| is_there && line.contains('|')) {
+        if line.contains("NVIDIA-SMI") {
+            out = Cards::default();
+        }
+        let row = line.trim().trim_matches('|');
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let Some(index) = words.first().map(|word| word.parse().ok()) else { continue };
+        if let Some((used, total)) = row.split('|').find_map(|cell| cell.split_once("MiB /")) {
+            let mib = |text: &str| text.trim().trim_end_matches("MiB").parse::<u64>().ok().map(|n| n.saturating_mul(MEBIBYTE));
+            out.cards.extend(gpu.take().zip(mib(used)).zip(mib(total)).map(|((gpu, used), total)| (gpu, used, total)));
+        } else if row.contains('|') {
+            // The first line of a card: its index, its name, its bus.
+            gpu = index.filter(|_| row.contains(':')).or(gpu);
+        } else if let (Some(gpu), Some(listed)) = (index, process(&words)) {
+            out.processes.push(Listed { gpu, ..listed });
+        }
+    }
+    out
+}
+
+/// `0  N/A  N/A  4242  C  python3  20000MiB`
+fn process(words: &[&str]) -> Option<Listed> {
+    let kind = words.iter().position(|word| ["C", "G", "C+G", "M+C"].contains(word))?;
+    let (last, name) = words.get(kind + 1..)?.split_last()?;
+    let bytes = last.strip_suffix("MiB")?.parse::<u64>().ok()?.saturating_mul(MEBIBYTE);
+    Some(Listed { gpu: 0, pid: words.get(kind.checked_sub(1)?)?.parse().ok()?, name: name.join(" "), bytes })
+}
+
+/// Tells what the table shows of the message's card. Where the message does not list processes, those of the table that hold much
+/// stand for them, if they and what the message counts fit on the card together.
+pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
+    let f = &message.figures;
+    let is_near = |total: u64| f.capacity.is_none_or(|c| c.bytes.abs_diff(total) <= total / 16);
+    let is_cards = |&&(gpu, _, total): &&(u32, u64, u64)| message.gpu.is_none_or(|own| own == gpu) && is_near(total);
+    let is_of_card = matches!(message.dialect.platform, Platform::Cuda | Platform::Unknown) && !message.dialect.writer.is_host();
+    let of_card: Vec<(u32, u64, u64)> = table.cards.iter().filter(is_cards).copied().collect();
+    if !is_of_card || message.is_warning {
+        return;
+    }
+    let &[(gpu, used, total)] = &of_card[..] else {
+        let told = |&(gpu, used, total): &(u32, u64, u64)| format!("GPU {gpu} {} of {}", pytorch_size(used), pytorch_size(total));
+        let told: Vec<String> = of_card.iter().take(FEW).map(told).collect();
+        message
+            .beside
+            .extend((!told.is_empty()).then(|| format!("nvidia-smi beside the message shows in use: {}.", told.join(", "))));
+        return;
+    };
+    let mut listed: Vec<&Listed> = table.processes.iter().filter(|p| p.gpu == gpu).collect();
+    listed.sort_by_key(|p| std::cmp::Reverse(p.bytes));
+    let named: Vec<String> = listed.iter().take(NAMED).map(|p| p.told()).collect();
+    let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+    let (used_of, total_of) = (pytorch_size(used), pytorch_size(total));
+    message.beside.push(format!("nvidia-smi beside the message shows {used_of} of {total_of} in use on GPU {gpu}{who}."));
+    listed.retain(|p| p.bytes >= total / 20);
+    let held: u64 = listed.iter().map(|p| p.bytes).sum();
+    let own = message.reserved().or(f.allocated).map_or(0, |held| held.bytes);
+    let free = f.free.map_or(0, |free| free.bytes);
+    let fits = held.saturating_add(own).saturating_add(free) <= total + total / 20;
+    let is_bare = message.dialect.writer == Writer::Runtime && !message.has_figures() && used >= total / 2;
+    if !message.processes.is_empty() || !fits || !(is_bare || f.capacity.is_some()) {
+        return;
+    }
+    let figure = |bytes: u64| Figure { bytes, slack: MEBIBYTE / 2 };
+    let uses = listed.iter().map(|p| ProcessUse { pid: Some(p.pid), bytes: figure(p.bytes), is_this: false });
+    message.processes = uses.collect();
+    if is_bare && held > 0 {
+        message.figures.capacity = Some(figure(total));
+        message.figures.free = Some(figure(total.saturating_sub(used)));
+    }
+}
+
+/// What the lines around a message of host memory tell: who was killed, where, and who held how much.
+pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
+    let lines = || window.around(LINES.0, LINES.1).lines().map(|line| stripped(line).rest.trim());
+    match message.dialect.writer {
+        Writer::Killer => message.killed = lines().find_map(killed),
+        Writer::Slurm => message.beside.extend(slurm(lines())),
+        Writer::Ray => message.beside.extend(ray(lines())),
+        _ => {}
+    }
+}
+
+/// `Killed process 4242 (python3) total-vm:…`
+fn killed(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("Killed process ")?;
+    let (pid, rest) = rest.split_once(['(', ','])?;
+    let (name, _) = rest.split_once([')', ','])?;
+    Some(format!("{} ({})", pid.trim().parse::<u32>().ok()?, clamped(name.trim().trim_start_matches('('), NAME)))
+}
+
+/// `StepId=647.7` and `srun: error: n012: task 3: Out Of Memory`
+fn slurm<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let (mut step, mut place) = (None, None);
+    for line in lines {
+        let named = ["StepId=", " step ", "Step "].iter().find_map(|key| line.split_once(key)).map(|(_, rest)| rest);
+        let end = |rest: &str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len());
+        let id =
+            named.map(|rest| rest[..end(rest)].trim_end_matches('.')).filter(|id| id.starts_with(|c: char| c.is_ascii_digit()));
+        step = step.or(id.filter(|_| line.contains("slurmstepd")));
+        let words = line.split_once("srun: error: ").and_then(|(_, rest)| rest.split_once(": Out Of Memory"));
+        place = place.or(words.and_then(|(words, _)| words.split_once(": ")));
+    }
+    let step = step.map(|id| format!("step {id}"));
+    let place = place.map(|(node, tasks)| format!("{tasks} on node {node}"));
+    let told: Vec<String> = step.into_iter().chain(place).collect();
+    (!told.is_empty()).then(|| format!("Slurm names {}.", told.join(", ")))
+}
+
+/// Ray's table of the largest processes: `PID  MEM(GB)  COMMAND`.
+fn ray<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let row = |line: &'a str| {
+        let mut words = line.split_whitespace();
+        let (pid, memory) = (words.next()?.parse().ok()?, words.next().filter(|word| word.contains('.'))?);
+        let bytes = Figure::at_start(memory, Some(30))?.0.bytes;
+        Some(Listed { gpu: 0, pid, name: words.collect::<Vec<_>>().join(" "), bytes })
+    };
+    let below = lines.skip_while(|line| !(line.contains("PID") && line.contains("MEM(GB)"))).skip(1);
+    let told: Vec<String> = below.map_while(row).take(NAMED).map(|p| p.told()).collect();
+    (!told.is_empty()).then(|| format!("Ray lists who held the machine's memory: {}.", told.join(", ")))
+}

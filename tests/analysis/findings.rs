@@ -148,3 +148,16 @@ fn nothing_is_said_of_the_corpus_that_is_not_so() {
     }
     assert!(healthy > 50 && others > 100, "{healthy} healthy, {others} others");
 }
+
+fn recorded(name: &str, rule: &str) -> Finding {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings").join(format!("{name}.pickle.zst"));
+    diagnoses(&path).into_iter().flat_map(|f| f.findings).find(|f| f.rule == rule).unwrap()
+}
+
+#[test]
+fn the_loss_in_chunks_is_told_of_the_first_step_too() {
+    let [start, mid] = ["gpt2_fp32.start.python", "gpt2_fp32.mid.python"].map(|name| recorded(name, "logits"));
+    let (saving, bytes) = (start.saving.unwrap(), start.bytes);
+    assert_eq!(Some(saving), mid.saving, "the first step makes workspaces, and is like the others else");
+    assert!(saving.before - saving.after <= bytes, "no more is saved than is held: {saving:?} of {bytes}");
+}

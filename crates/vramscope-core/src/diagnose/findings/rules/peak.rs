@@ -185,13 +185,18 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
         p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
     };
     let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
-    let (blocks, bytes) = held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime));
     let peak = peak(p);
-    if of_named < LEAST || bytes.saturating_mul(5) < peak {
+    if of_named < LEAST || held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)).1.saturating_mul(5) < peak {
         return Vec::new();
     }
     // A recording that begins or ends within a step lacks what a plan needs.
-    let planned = p.with_change(Change::Chunks(CHUNKS as u32)).map(|(saving, _)| saving).filter(|saving| !saving.is_nothing());
+    let (planned, in_chunks) = match p.with_change(Change::Chunks(CHUNKS as u32)) {
+        Some((saving, answer)) if !saving.is_nothing() => (Some(saving), answer.smaller),
+        _ => (None, Vec::new()),
+    };
+    // What comes in chunks is the loss's too: the logits, which the model makes.
+    let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok();
+    let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
     let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }));
     let (title, check) = match saving.is_nothing() {
         true => ("The loss holds much of the peak", "What the loss holds shrinks.".to_owned()),
@@ -200,9 +205,10 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("logits", Class::Peak, title, bytes)
             .says(format!(
-                "{} of the {} at the peak were made by the loss at {} and its backward pass: several tensors of batch times positions times classes (the vocabulary of a language model).",
+                "{} of the {} at the peak {} the loss at {} and its backward pass: several tensors of batch times positions times classes (the vocabulary of a language model).",
                 Bytes(bytes),
                 Bytes(peak),
+                if in_chunks.is_empty() { "were made by" } else { "are the logits, or were made by" },
                 made_at(p, named[0].lifetime)
             ))
             .saves(&format!("In {CHUNKS} chunks"), saving)
@@ -399,8 +405,8 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         });
         (saving, layers.checkpointed())
     };
-    let of_module = p.with_change(Change::Checkpoint(None)).and_then(|(saving, place)| {
-        let (line, times) = place?;
+    let of_module = p.with_change(Change::Checkpoint(None)).and_then(|(saving, answer)| {
+        let (line, times) = answer.place?;
         Some((saving, format!("With the {} at {line} checkpointed", counted(times as u64, "call", "calls"))))
     });
     let change = of_module.or_else(|| Layers::of(p, &blocks).as_ref().map(of_layers)).filter(|_| has_lines);

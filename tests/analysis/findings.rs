@@ -161,3 +161,10 @@ fn the_loss_in_chunks_is_told_of_the_first_step_too() {
     assert_eq!(Some(saving), mid.saving, "the first step makes workspaces, and is like the others else");
     assert!(saving.before - saving.after <= bytes, "no more is saved than is held: {saving:?} of {bytes}");
 }
+
+#[test]
+fn a_graph_that_is_older_than_the_history_counts() {
+    let found = recorded("w_nograd_missing.mid.python", "unused_graph");
+    assert!(found.sentence.contains("the pass before the recording"), "{}", found.sentence);
+    assert!(found.bytes > 640 << 20, "{}", found.bytes);
+}

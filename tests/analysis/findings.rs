@@ -168,3 +168,11 @@ fn a_graph_that_is_older_than_the_history_counts() {
     assert!(found.sentence.contains("the pass before the recording"), "{}", found.sentence);
     assert!(found.bytes > 640 << 20, "{}", found.bytes);
 }
+
+#[test]
+fn copies_without_stacks_are_not_called_weights_alone() {
+    let found = recorded("leak_ema.leak.none", "leak");
+    assert!(found.sentence.contains("as large as weights"), "{}", found.sentence);
+    let found = recorded("leak_optimizers.leak.none", "leak");
+    assert!(found.sentence.contains("states of optimizers"), "{}", found.sentence);
+}

@@ -28,8 +28,8 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let Some(step) = case.steps.of(case.born(id)) else { continue };
         let (begin, end) = (bounds[step], bounds[step + 1]);
         let gone = case.gone(id).min(case.tables.lifetimes.free_requested(id));
-        let next = bounds.get(step + 2).copied().unwrap_or(NO_EVENT);
-        let is_late = gone == NO_EVENT || (gone >= end - (end - begin) / END_OF_STEP && gone < next);
+        // What outlives the next step too is kept by the program.
+        let is_late = gone >= end - (end - begin) / END_OF_STEP && bounds.get(step + 2).is_none_or(|&next| gone < next);
         if is_late && sizes.contains(&case.size(id)) && !kept.contains(&id) {
             late[step].push(id);
         }

@@ -164,7 +164,7 @@ fn the_loss_in_chunks_is_told_of_the_first_step_too() {
 
 #[test]
 fn a_graph_that_is_older_than_the_history_counts() {
-    let found = recorded("w_nograd_missing.mid.python", "unused_graph");
+    let found = recorded("w_nograd.mid.python", "unused_graph");
     assert!(found.sentence.contains("the pass before the recording"), "{}", found.sentence);
     assert!(found.bytes > 640 << 20, "{}", found.bytes);
 }

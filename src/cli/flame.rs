@@ -8,8 +8,8 @@ use super::args::{FlameArgs, FlameBy};
 use super::terminal::say;
 use super::{choose_device, cut_note, open_blocks, print, print_json};
 use vramscope_core::anatomy::roles::Roles;
-use vramscope_core::compare::flame::{By, Flame, Measure, Root, Shape, Size, node_name, weigh};
-use vramscope_core::model::{Progress, StackTable};
+use vramscope_core::compare::flame::{By, Entry, Flame, Measure, Root, Shape, Size, What, node_name, weigh};
+use vramscope_core::model::{FrameId, Progress, StackTable};
 use vramscope_core::tables::{DeviceTables, NO_EVENT};
 
 /// Runs the subcommand.
@@ -67,7 +67,10 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         };
         return Err(format!("{}: {what}, so there is no flame graph", recording.source.name));
     }
-    let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework: args.fold_framework });
+    // Dozens of frames of C++ around each allocation say less than the innermost alone.
+    let is_native = has_no_python(&recording.stacks, &entries);
+    let folds_framework = args.fold_framework || (is_native && by != By::Stack);
+    let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework });
     if !args.json {
         // Collapsed stacks are for another program to read: the note goes where people read.
         if let Some(note) = cut_note(&recording) {
@@ -81,6 +84,17 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         }
         if !matches!(by, By::Role | By::Phase) && entries.iter().all(|e| !e.stack.is_some()) {
             say("no call stack is in this file, so all is one line; --by role tells what it is for");
+        }
+        if by == By::Module
+            && flame.nodes.iter().skip(1).all(|n| !matches!(n.what, What::Frame(_)))
+            && entries.iter().any(has_stack)
+        {
+            say(match is_native {
+                true => {
+                    "no module can be told: the call stacks have frames of C++ alone; record with stacks=\"all\" or \"python\""
+                }
+                false => "no call stack goes through a module, so all is one line; --by file or role tells more",
+            });
         }
         return print(out, &flame.collapsed(&recording.stacks));
     }
@@ -96,6 +110,16 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         "total_bytes": flame.nodes[0].total, "folded_frames": flame.folded_frames, "tree": tree(&recording.stacks, &flame),
     });
     print_json(out, &report)
+}
+
+fn has_stack(entry: &Entry) -> bool {
+    entry.stack.is_some()
+}
+
+/// True where there are call stacks, and no frame of Python in any of them.
+fn has_no_python(stacks: &StackTable, entries: &[Entry]) -> bool {
+    let is_python = |f: &FrameId| stacks.frame(*f).is_some_and(|f| stacks.text(f.file).ends_with(".py"));
+    entries.iter().any(has_stack) && !entries.iter().any(|e| stacks.frames(e.stack).iter().any(is_python))
 }
 
 /// The tree as nested objects, built from the leaves up so that deep stacks need no recursion.

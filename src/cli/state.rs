@@ -51,7 +51,7 @@ struct Report {
     live: Vec<LiveRow>,
     /// What it freed and another stream may still use: active, but not live.
     pending_free: Vec<LiveRow>,
-    /// The live set by role; has every role, also those without bytes.
+    /// What is active by role, what waits for another stream included; has every role, also those without bytes.
     by_category: Vec<RoleRow>,
     #[serde(skip)]
     shows_roles: bool,
@@ -68,7 +68,9 @@ struct RoleRow {
     bytes: u64,
     requested_bytes: Option<u64>,
     count: u64,
-    /// With "probably" where the role of most bytes is inferred.
+    /// The part of the bytes whose role is inferred from sizes, counts and lifetimes alone.
+    probably: u64,
+    /// With "probably" where that is most of them.
     #[serde(skip)]
     text: String,
 }
@@ -267,13 +269,13 @@ fn live_by_role(
 ) -> Result<Vec<RoleRow>, String> {
     let roles = Roles::build(recording, device, tables, rules, &Progress::new()).map_err(|e| e.to_string())?;
     let mut live = [Tally::default(); Role::ALL.len()];
-    for block in state.blocks.iter().filter(|b| b.state == BlockState::Active) {
+    for block in state.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
         let tally = &mut live[roles.of(block.lifetime).index()];
         tally.count += 1;
         tally.bytes += block.requested;
         tally.block_bytes += block.size;
         if roles.is_probable(device, tables, block.lifetime) {
-            tally.probable += block.requested;
+            tally.probable += block.size;
         }
     }
     let row = |c: Role| {
@@ -283,7 +285,8 @@ fn live_by_role(
             bytes: tally.block_bytes,
             requested_bytes: device.can_show.requested.is_known().then_some(tally.bytes),
             count: tally.count,
-            text: tally.words(c),
+            probably: tally.probable,
+            text: c.words(tally.probable * 2 > tally.block_bytes),
         }
     };
     Ok(Role::ALL.into_iter().map(row).collect())

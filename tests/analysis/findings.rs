@@ -148,3 +148,31 @@ fn nothing_is_said_of_the_corpus_that_is_not_so() {
     }
     assert!(healthy > 50 && others > 100, "{healthy} healthy, {others} others");
 }
+
+fn recorded(name: &str, rule: &str) -> Finding {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings").join(format!("{name}.pickle.zst"));
+    diagnoses(&path).into_iter().flat_map(|f| f.findings).find(|f| f.rule == rule).unwrap()
+}
+
+#[test]
+fn the_loss_in_chunks_is_told_of_the_first_step_too() {
+    let [start, mid] = ["gpt2_fp32.start.python", "gpt2_fp32.mid.python"].map(|name| recorded(name, "logits"));
+    let (saving, bytes) = (start.saving.unwrap(), start.bytes);
+    assert_eq!(Some(saving), mid.saving, "the first step makes workspaces, and is like the others else");
+    assert!(saving.before - saving.after <= bytes, "no more is saved than is held: {saving:?} of {bytes}");
+}
+
+#[test]
+fn a_graph_that_is_older_than_the_history_counts() {
+    let found = recorded("w_nograd.mid.python", "unused_graph");
+    assert!(found.sentence.contains("the pass before the recording"), "{}", found.sentence);
+    assert!(found.bytes > 640 << 20, "{}", found.bytes);
+}
+
+#[test]
+fn copies_without_stacks_are_not_called_weights_alone() {
+    let found = recorded("leak_ema.leak.none", "leak");
+    assert!(found.sentence.contains("as large as weights"), "{}", found.sentence);
+    let found = recorded("leak_optimizers.leak.none", "leak");
+    assert!(found.sentence.contains("states of optimizers"), "{}", found.sentence);
+}

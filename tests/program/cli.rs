@@ -157,7 +157,9 @@ fn state_holds_together_at_every_kind_of_instant() {
         assert_eq!(active, s["totals"]["active_bytes"].as_u64().unwrap_or(0), "{instant}");
         // What is live is what the program holds; what waits for a stream is active beside it.
         assert_eq!(sum(&s["live"], "bytes"), s["totals"]["allocated_bytes"].as_u64().unwrap_or(0), "{instant}");
-        assert_eq!(sum(&s["by_category"], "bytes"), sum(&s["live"], "bytes"), "{instant}");
+        // What waits for another stream has a role too.
+        let pending = sum(&s["pending_free"], "bytes");
+        assert_eq!(sum(&s["by_category"], "bytes"), sum(&s["live"], "bytes") + pending, "{instant}");
         let pending = sum(&s["pending_free"], "bytes");
         assert_eq!(pending, if instant == "--event=8" { 400 << 20 } else { 0 }, "{instant}");
         assert_eq!(sum(&s["live"], "bytes") + pending, active, "{instant}");
@@ -235,6 +237,32 @@ fn explain_sends_a_recording_to_its_commands() {
     assert_eq!(output.status.code(), Some(1));
     assert!(sentence.contains("vramscope summary ") && sentence.contains("vramscope oom "), "{sentence}");
     assert!(sentence.trim_end().lines().count() == 1 && !sentence.contains("no out-of-memory message"), "{sentence}");
+}
+
+#[test]
+fn roles_add_up_to_what_is_active_and_say_what_is_inferred() {
+    let s = json(&["state", &sample("multi_stream.pickle"), "--end", "--json"]);
+    let rows = s["by_category"].as_array().unwrap();
+    let sum = |key: &str| rows.iter().map(|r| r[key].as_u64().unwrap()).sum::<u64>();
+    assert!(s["totals"]["active_bytes"] != s["totals"]["allocated_bytes"], "a block waits for another stream");
+    assert_eq!(s["totals"]["active_bytes"], sum("bytes"));
+    assert!(rows.iter().all(|r| r["probably"].as_u64() <= r["bytes"].as_u64()), "{rows:?}");
+}
+
+#[test]
+fn a_flame_graph_of_cpp_alone_is_folded_and_has_no_modules() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cpp.json");
+    let frames = r#"[{"name": "at::_ops::mm::call(at::Tensor const&)", "filename": "??", "line": 0},
+        {"name": "torch::autograd::Engine::thread_main()", "filename": "??", "line": 0}]"#;
+    let alloc = format!(r#"{{"action": "alloc", "addr": 4096, "size": 1024, "stream": 0, "frames": {frames}}}"#);
+    std::fs::write(&file, format!(r#"{{"segments": [], "device_traces": [[{alloc}]]}}"#)).expect("written");
+    let file = file.display().to_string();
+    let by_role = stdout(&run(&["flame", &file, "--by", "role"]));
+    assert!(by_role.contains("mm::call") && !by_role.contains("thread_main"), "{by_role}");
+    let by_module = run(&["flame", &file, "--by", "module"]);
+    assert!(stdout(&by_module).starts_with("outside modules "), "{}", stdout(&by_module));
+    assert!(stderr(&by_module).contains("frames of C++ alone"), "{}", stderr(&by_module));
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use super::{findings, said, silent};
 use crate::tape::{MIB, Tape};
-use vramscope_core::model::{Recording, StackId};
+use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::roles::{Roles, Rules};
+use vramscope_core::model::{Progress, Recording, StackId};
+use vramscope_core::tables::{DeviceTables, LifetimeId};
 use vramscope_core::units::Bytes;
 
 const MODULE: &str = "/site-packages/torch/nn/modules/module.py";
@@ -34,6 +37,41 @@ fn a_graph_that_nothing_uses() {
     let found = said(&layers(true), "unused_graph");
     assert!(found.bytes >= 500 * MIB && found.sentence.contains("freed without one"), "{found:?}");
     silent(&layers(false), "unused_graph");
+}
+
+/// Modules whose weights have gradients, and a block that a constructor of the program keeps beside them.
+fn training_beside(buffer: u64) -> (Recording, u64) {
+    let mut t = Tape::new();
+    let weight = t.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("/home/me/train.py", "main")]);
+    let keeps = t.stack(&[("/home/me/train.py", "__init__"), ("/home/me/train.py", "main")]);
+    let line = inside(&mut t, &[("/home/me/layers.py", "line")]);
+    let backward = t.stack(&[("/site-packages/torch/_tensor.py", "backward"), ("/home/me/train.py", "main")]);
+    for _ in 0..8 {
+        t.alloc(20 * MIB, weight);
+    }
+    t.alloc(buffer, keeps);
+    for _ in 0..4 {
+        let held: Vec<_> = (0..8).map(|_| t.alloc(12 * MIB, line)).collect();
+        let gradients: Vec<_> = (0..8).map(|_| t.alloc(20 * MIB, backward)).collect();
+        held.into_iter().for_each(|h| t.free(h));
+        let next = t.alloc(10 * MIB, line);
+        gradients.into_iter().for_each(|h| t.free(h));
+        t.free(next);
+    }
+    (t.finish(), buffer)
+}
+
+#[test]
+fn a_replay_buffer_is_no_weight() {
+    let of = |(recording, size): (Recording, u64)| {
+        let device = &recording.devices[0];
+        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let roles = Roles::build(&recording, device, &tables, &Rules::default(), &Progress::new()).unwrap();
+        let ids = (0..tables.lifetimes.len() as u32).map(LifetimeId);
+        ids.filter(|&id| tables.lifetimes.requested(device, id) == size).map(|id| roles.of(id)).next().unwrap()
+    };
+    assert_eq!(of(training_beside(64 * MIB)), Role::Inputs);
+    assert_eq!(of(training_beside(14 * MIB)), Role::Weights, "a buffer of the model is no larger than its weights");
 }
 
 /// Eight weights of 32 MiB, and a pass that makes of each a copy of `copy` MiB beside its result.

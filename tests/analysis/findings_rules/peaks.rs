@@ -140,6 +140,20 @@ fn optimizer_state_that_fills_the_device() {
     // A byte an element, and four for each 256.
     assert_eq!((saving.before, saving.after), (1200 * MIB, 200 * MIB + 10 * (100 * MIB * 65 / 256)));
     silent(&before_a_higher_peak("optimizer_state"), "optimizer_state");
+    // Whose state it is, only the code that made it tells.
+    let by = |file: &str| {
+        let mut t = Tape::new();
+        let step = t.stack(&[(&format!("/site-packages/{file}"), "step"), ("/home/me/train.py", "main")]);
+        t.alloc(1000 * MIB, step);
+        t.role("optimizer_state");
+        t.alloc(200 * MIB, StackId::NONE);
+        said(&t.finish(), "optimizer_state").advice
+    };
+    assert!(by("torch/optim/adam.py").starts_with("An 8-bit Adam "));
+    assert!(by("torch/optim/sgd.py").starts_with("An 8-bit SGD "));
+    assert!(by("torch/optim/nadam.py").starts_with("NAdam has no 8-bit version"));
+    assert!(by("lion_pytorch/lion_pytorch.py").starts_with("An 8-bit Lion "));
+    assert!(by("other/optimizer.py").starts_with("An optimizer with 8-bit state"));
 }
 
 /// Memory of one role, a third of the peak, and later blocks of something else that are as high without it.

@@ -22,6 +22,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let mut of: Vec<Decided> = vec![Decided::default(); case.rows() as usize];
     let mut weights = loaded(case, &mut of);
     let gradients = gradients(case, &weights);
+    data(case, &gradients, &mut weights, &mut of);
     for (id, decided) in older::decide(case, &gradients, &weights) {
         of[id.0 as usize] = decided;
         if decided.0 == Role::Weights {
@@ -223,6 +224,28 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
         }
     }
     gradients
+}
+
+/// What a constructor of the program made and keeps beside the model, as a replay buffer: larger than every gradient, where nearly all
+/// weights of modules have one.
+fn data(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
+    let Some(&largest) = gradients.keys().max() else { return };
+    let (mut all, mut trained) = (0, 0);
+    let ids = || (0..case.rows()).map(LifetimeId);
+    for id in ids().filter(|id| of[id.0 as usize] == (Role::Weights, Because::Loaded)) {
+        let size = case.size(id);
+        all += size;
+        trained += if case.is_one_of(gradients, size) { size } else { 0 };
+    }
+    if trained == 0 || all > trained + trained / 10 {
+        return;
+    }
+    for id in ids().filter(|&id| case.size(id) > largest && !case.is_one_of(gradients, case.size(id))) {
+        if of[id.0 as usize] == (Role::Weights, Because::Built) {
+            of[id.0 as usize] = (Role::Inputs, Because::HasNoGradient);
+            weights.remove(&case.size(id));
+        }
+    }
 }
 
 /// Weights of a program without modules: made by its own code before the first pass, as large as a gradient, never freed.

@@ -28,8 +28,8 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let Some(step) = case.steps.of(case.born(id)) else { continue };
         let (begin, end) = (bounds[step], bounds[step + 1]);
         let gone = case.gone(id).min(case.tables.lifetimes.free_requested(id));
-        let next = bounds.get(step + 2).copied().unwrap_or(NO_EVENT);
-        let is_late = gone == NO_EVENT || (gone >= end - (end - begin) / END_OF_STEP && gone < next);
+        // What outlives the next step too is kept by the program.
+        let is_late = gone >= end - (end - begin) / END_OF_STEP && bounds.get(step + 2).is_none_or(|&next| gone < next);
         if is_late && sizes.contains(&case.size(id)) && !kept.contains(&id) {
             late[step].push(id);
         }
@@ -50,6 +50,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let trains = gradients.len() >= sizes.len().min(2)
         && !gradients.is_empty()
         && (in_optimizer || bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model));
+    let data = if trains { data(case, &model, &gradients) } else { FxHashSet::default() };
     let mut put = |id: LifetimeId, role: Role| {
         let decided = &mut of[id.0 as usize];
         if decided.0 == Role::Unknown {
@@ -57,7 +58,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         }
     };
     let mut by_size: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
-    for &id in &model {
+    for &id in model.iter().filter(|id| !data.contains(id)) {
         by_size.entry(case.size(id)).or_default().push(id);
     }
     for (size, ids) in by_size {
@@ -93,6 +94,19 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             put(id, if is_kept { Role::Activations } else { Role::Temporaries });
         }
     }
+}
+
+/// What a program that trains keeps beside its model: a few blocks larger than every gradient, where nearly all else has one.
+fn data(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> FxHashSet<LifetimeId> {
+    const A_FEW: u32 = 4;
+    let largest = gradients.keys().max().copied().unwrap_or(u64::MAX);
+    let is_library = |size: u64| is_cublas_size(size) || is_workspace_size(size);
+    let of_none = model.iter().copied().filter(|&id| !gradients.contains_key(&case.size(id)) && !is_library(case.size(id)));
+    let (large, small): (Vec<LifetimeId>, Vec<LifetimeId>) = of_none.partition(|&id| case.size(id) > largest);
+    let bytes: u64 = small.iter().map(|&id| case.size(id)).sum();
+    let trained: u64 = gradients.iter().map(|(size, n)| size * u64::from(*n)).sum();
+    let is_model = large.len() as u32 * A_FEW > gradients.values().sum() || bytes.saturating_mul(10) > trained;
+    if is_model { FxHashSet::default() } else { large.into_iter().collect() }
 }
 
 /// What annotations of `Optimizer.step` show to be made in it: state and temporaries. False where it made none that it keeps.

@@ -111,7 +111,9 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     let mut edits = Edits::default();
     for step in u32::from(draft.program.steps > 0)..=last {
         let Some((from, end)) = draft.reach(step, Phase::Forward) else { continue };
-        let forward = draft.of_step(step, |r| r.phase == Phase::Forward && r.born != NEVER);
+        // The first pass makes the libraries' workspaces too.
+        let is_of_pass = |role: Role| !matches!(role, Role::Weights | Role::OptimizerState | Role::Workspaces);
+        let forward = draft.of_step(step, |r| r.phase == Phase::Forward && r.born != NEVER && is_of_pass(r.role));
         let most = forward.iter().map(|&r| draft.size(r)).max().unwrap_or(0);
         // Logits come last in the forward pass, and nothing there is as large.
         let tail = from + (end - from) * 4 / 5;
@@ -125,7 +127,10 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
         is_any = true;
         let back = draft.reach(step, Phase::Backward).map_or(end, |(first, stop)| first + (stop - first) / 10);
         let gradients = draft.of_step(step, |r| {
-            matches!(r.phase, Phase::Backward | Phase::Between) && (end..=back).contains(&r.born) && r.role != Role::Gradients
+            matches!(r.phase, Phase::Backward | Phase::Between)
+                && (end..=back).contains(&r.born)
+                && is_of_pass(r.role)
+                && r.role != Role::Gradients
         });
         let large: Vec<u32> = gradients.into_iter().filter(|&r| is_large(draft, r)).collect();
         // The last layer's gradient is a sum over the parts: it is there from the first part on.

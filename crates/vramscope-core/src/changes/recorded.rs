@@ -29,6 +29,8 @@ pub struct Answer {
     pub after: u64,
     /// The line that calls the module that is checkpointed, and how often.
     pub place: Option<(String, usize)>,
+    /// The allocations that become smaller or are not made, in order.
+    pub smaller: Vec<LifetimeId>,
 }
 
 impl Recorded {
@@ -96,7 +98,10 @@ impl Recorded {
             return Err(reason);
         }
         let part = |row: u32| edited.rows.get(row as usize).map_or(0, |d| scaled(self.size(d.of), d.part));
-        Ok(Answer { before: self.most(asks, |row| self.size(row)), after: self.most(&edited.asks, part), place: edited.place })
+        let recorded = edited.rows.iter().zip(0..rows.len() as u32);
+        let smaller = recorded.filter(|(row, _)| row.part.0 < row.part.1).map(|(_, id)| LifetimeId(id)).collect();
+        let (before, after) = (self.most(asks, |row| self.size(row)), self.most(&edited.asks, part));
+        Ok(Answer { before, after, place: edited.place, smaller })
     }
 
     fn size(&self, row: u32) -> u64 {

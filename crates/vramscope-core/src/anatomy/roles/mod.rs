@@ -194,6 +194,12 @@ impl Roles {
         self.decisions.of(id.0).1 == Because::KeptByGraph
     }
 
+    /// True for what is left of such a graph from a pass before the history. O(1).
+    #[must_use]
+    pub fn is_of_older_graph(&self, id: LifetimeId) -> bool {
+        self.decisions.of(id.0) == (Role::Activations, Because::OlderLeftover)
+    }
+
     /// What is held after `event` ([`NO_EVENT`](crate::tables::NO_EVENT): before the first), by role; pending frees are among it.
     /// Cost: the live set.
     #[must_use]

@@ -56,14 +56,14 @@ impl RuleInput<'_> {
         Some(self.tables.lifetimes.stack(self.device, id)).filter(|s| s.is_some())
     }
 
-    /// What a change to the program does to the peak, by the same transformation as a plan's, and what is checkpointed. `None` where
+    /// What a change to the program does to the peak, by the same transformation as a plan's, and what it changes. `None` where
     /// it does nothing.
-    pub(super) fn with_change(&self, change: Change) -> Option<(Saving, Option<(String, usize)>)> {
+    pub(super) fn with_change(&self, change: Change) -> Option<(Saving, Answer)> {
         let recorded = self.recorded.get_or_init(|| Recorded::of(self.device, self.tables, &self.roles));
-        let Answer { before, after, place } = recorded.with(&self.recording.stacks, &[change]).ok()?;
+        let answer = recorded.with(&self.recording.stacks, &[change]).ok()?;
         // What the source reports beyond its allocations stays as it is.
         let peak = self.tables.curves.peak(Quantity::Active).0;
-        Some((Saving { before: peak, after: peak.saturating_add(after).saturating_sub(before) }, place))
+        Some((Saving { before: peak, after: peak.saturating_add(answer.after).saturating_sub(answer.before) }, answer))
     }
 
     pub(super) fn last_event(&self) -> u32 {

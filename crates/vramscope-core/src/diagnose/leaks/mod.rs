@@ -158,8 +158,9 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     let (mut bytes, mut number, mut most, mut examples) = (0, 0, 0, Vec::new());
     // Blocks without a stack are everything at once: of these only sizes that come back in most steps belong to the growth.
     let sizes = if stack.is_some() { FxHashSet::default() } else { recurring(survival, within) };
-    let belongs = |size: u64| stack.is_some() || sizes.is_empty() || sizes.contains(&size);
-    for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0) && belongs(s.1)) {
+    let beside = if stack.is_some() { FxHashSet::default() } else { beside(survival, looked, &sizes) };
+    let belongs = |id: LifetimeId, size: u64| (sizes.is_empty() || sizes.contains(&size)) && !beside.contains(&id);
+    for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0) && belongs(s.0, s.1)) {
         bytes += size;
         number += 1;
         most = most.max(size);
@@ -206,6 +207,38 @@ fn recurring(survival: &Survival, within: &Range<usize>) -> FxHashSet<u64> {
         }
     }
     steps.into_iter().filter(|(_, in_steps)| in_steps.len() * 2 >= within.len()).map(|(size, _)| size).collect()
+}
+
+/// Of the sizes that grow, what other lines made: weights, what the optimizer keeps. That is what is older than the first step; in a
+/// step at either end all but the last of each size, as many as a step that decides leaves; and of all together the first, beyond as
+/// many for each step.
+fn beside(survival: &Survival, looked: &Looked, sizes: &FxHashSet<u64>) -> FxHashSet<LifetimeId> {
+    let Looked { count, ref within } = *looked;
+    let mut of_step: FxHashMap<(u64, usize), Vec<LifetimeId>> = FxHashMap::default();
+    let mut others = FxHashSet::default();
+    for &(id, size, step) in survival.iter().filter(|s| sizes.contains(&s.1)) {
+        match step {
+            Some(step) => of_step.entry((size, step)).or_default().push(id),
+            None => _ = others.insert(id),
+        }
+    }
+    let mut usual: FxHashMap<u64, usize> = FxHashMap::default();
+    for ((size, _), ids) in of_step.iter().filter(|((_, step), _)| within.contains(step)) {
+        let most = usual.entry(*size).or_default();
+        *most = ids.len().max(*most);
+    }
+    for ((size, _), ids) in of_step.iter().filter(|((_, step), _)| !within.contains(step)) {
+        let kept = usual.get(size).copied().unwrap_or(0);
+        others.extend(&ids[..ids.len().saturating_sub(kept)]);
+    }
+    let mut left: FxHashMap<u64, usize> = usual.iter().map(|(&size, n)| (size, n * count)).collect();
+    for &(id, size, _) in survival.iter().rev().filter(|s| sizes.contains(&s.1) && !others.contains(&s.0)).collect::<Vec<_>>() {
+        match left.get_mut(&size).filter(|left| **left > 0) {
+            Some(left) => *left -= 1,
+            None => _ = others.insert(id),
+        }
+    }
+    others
 }
 
 /// What the first calls of a line made beside what every step leaves behind, as a library makes its workspace: of another size, and

@@ -1,5 +1,7 @@
 //! Memory that grows: with every step, with every evaluation, in saw-teeth, or that stays after a failure.
 
+use rustc_hash::FxHashSet;
+
 use super::shared::{self, EVALUATION};
 use crate::anatomy::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
@@ -21,7 +23,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
     // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
     let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
-    let kept = most_kept(p, &grown);
+    let kept = if has_stacks { most_kept(p, &grown) } else { of_the_model(p, &grown) };
     let keeps_losses = has_stacks && kept.is_none() && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = how_often(&all, what);
@@ -100,13 +102,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
 
 /// What is kept and what to do, if most of what grows has one role.
 fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
-    let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.examples.iter().copied()).collect();
-    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
-    let bytes = |role: Role| all.iter().filter(|&&id| p.roles.of(id) == role).map(|&id| size(id)).sum::<u64>();
-    let of_all: u64 = all.iter().map(|&id| size(id)).sum();
-    let is_most = |role: &Role| bytes(*role) * 2 > of_all;
-    let role = [Role::Weights, Role::OptimizerState, Role::Inputs].into_iter().find(is_most)?;
-    Some(match role {
+    Some(match role_of_most(p, grown)? {
         Role::Weights => (
             "They are copies of weights, and something keeps them.",
             "Keep one copy (of the best weights, of an average) and write the next one into it: p_copy.copy_(p). Move others to the CPU.",
@@ -120,6 +116,36 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
             "Keep no batch after its step: drop lists of batches, or keep copies on the CPU.",
         ),
     })
+}
+
+/// Weights, optimizer state or inputs, if most of what grows is of that role.
+fn role_of_most(p: &RuleInput<'_>, grown: &[Growth]) -> Option<Role> {
+    let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.examples.iter().copied()).collect();
+    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
+    let bytes = |role: Role| all.iter().filter(|&&id| p.roles.of(id) == role).map(|&id| size(id)).sum::<u64>();
+    let of_all: u64 = all.iter().map(|&id| size(id)).sum();
+    let is_most = |role: &Role| bytes(*role) * 2 > of_all;
+    [Role::Weights, Role::OptimizerState, Role::Inputs].into_iter().find(is_most)
+}
+
+/// The same without stacks, where most of what grows has the sizes of weights.
+fn of_the_model(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
+    const FEWEST_SIZES: usize = 3;
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let ids = || (0..lifetimes.len() as u32).map(LifetimeId);
+    let weights: FxHashSet<u64> = ids().filter(|&id| p.roles.of(id) == Role::Weights).map(size).collect();
+    // Annotations of the optimizer's step tell its state apart.
+    if role_of_most(p, grown) == Some(Role::OptimizerState) {
+        return most_kept(p, grown);
+    }
+    let all: Vec<u64> = grown.iter().flat_map(|g| g.examples.iter().map(|&id| size(id))).collect();
+    let alike: Vec<u64> = all.iter().copied().filter(|size| weights.contains(size)).collect();
+    let is_most = alike.iter().sum::<u64>() * 2 > all.iter().sum::<u64>();
+    (is_most && alike.iter().collect::<FxHashSet<_>>().len() >= FEWEST_SIZES).then_some((
+        "They are as large as weights, so they are probably copies of weights, of gradients or of the optimizer's state, and something keeps them.",
+        "Record again with call stacks: they name the lines whose blocks stay. Keep one copy and write the next one into it: p_copy.copy_(p). Move others to the CPU.",
+    ))
 }
 
 /// Maximum bytes of a loss, reduced or one figure per sample.

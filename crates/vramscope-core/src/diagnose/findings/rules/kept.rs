@@ -38,13 +38,24 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     // A recording that ends right after the forward pass does not tell what came next.
     let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
     let is_freed = freed * 2 > bytes;
+    // Where a variable holds the pass's result, its graph lives until the next one gives the variable another.
+    let (_, older) = held(p, |b| p.roles.is_of_older_graph(b.lifetime));
     let sentence = format!(
-        "The forward pass keeps {} in {} for a backward pass, most at {}, and {}.",
+        "The forward pass keeps {} in {} for a backward pass, most at {}, and {}.{}",
         Bytes(bytes),
         counted(blocks.len() as u64, "block", "blocks"),
         lines(p, &blocks),
-        if is_freed { "they are freed without one" } else { "no backward pass was recorded" }
+        if is_freed { "they are freed without one" } else { "no backward pass was recorded" },
+        match older {
+            0 => String::new(),
+            older => format!(
+                " {} more are probably the graph of the pass before the recording, {} in all.",
+                Bytes(older),
+                Bytes(bytes + older)
+            ),
+        }
     );
+    let bytes = bytes + older;
     let layers = Layers::of(p, &blocks);
     let advice = if is_freed { "Run" } else { "If no backward pass follows: run" };
     let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
@@ -53,6 +64,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let saving = layers.as_ref().map(|layers| {
         saving(p, |id, size| match p.roles.is_kept_by_graph(id) {
             true => size / layers.runs(p.tables.lifetimes.stack(p.device, id)),
+            false if p.roles.is_of_older_graph(id) => 0,
             false => size,
         })
     });

@@ -185,13 +185,18 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
         p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
     };
     let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
-    let (blocks, bytes) = held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime));
     let peak = peak(p);
-    if of_named < LEAST || bytes.saturating_mul(5) < peak {
+    if of_named < LEAST || held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)).1.saturating_mul(5) < peak {
         return Vec::new();
     }
     // A recording that begins or ends within a step lacks what a plan needs.
-    let planned = p.with_change(Change::Chunks(CHUNKS as u32)).map(|(saving, _)| saving).filter(|saving| !saving.is_nothing());
+    let (planned, in_chunks) = match p.with_change(Change::Chunks(CHUNKS as u32)) {
+        Some((saving, answer)) if !saving.is_nothing() => (Some(saving), answer.smaller),
+        _ => (None, Vec::new()),
+    };
+    // What comes in chunks is the loss's too: the logits, which the model makes.
+    let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok();
+    let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
     let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }));
     let (title, check) = match saving.is_nothing() {
         true => ("The loss holds much of the peak", "What the loss holds shrinks.".to_owned()),
@@ -200,9 +205,10 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("logits", Class::Peak, title, bytes)
             .says(format!(
-                "{} of the {} at the peak were made by the loss at {} and its backward pass: several tensors of batch times positions times classes (the vocabulary of a language model).",
+                "{} of the {} at the peak {} the loss at {} and its backward pass: several tensors of batch times positions times classes (the vocabulary of a language model).",
                 Bytes(bytes),
                 Bytes(peak),
+                if in_chunks.is_empty() { "were made by" } else { "are the logits, or were made by" },
                 made_at(p, named[0].lifetime)
             ))
             .saves(&format!("In {CHUNKS} chunks"), saving)
@@ -296,8 +302,30 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
 }
 
 /// The optimizer of PyTorch's whose code made the first of these blocks that tells it; `AdamW` where none does.
-fn of_pytorch(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) -> &'static str {
-    const OTHERS: [(&str, &str); 10] = [
+fn of_pytorch(p: &RuleInput<'_>, blocks: impl Iterator<Item = LifetimeId>) -> &'static str {
+    optimizer(p, blocks).unwrap_or("AdamW")
+}
+
+/// What can keep the optimizer's state in eight bits.
+fn in_eight_bits(optimizer: Option<&str>) -> String {
+    match optimizer {
+        Some("AdamW") => "An 8-bit Adam keeps a quarter and makes no temporaries".to_owned(),
+        Some(name @ ("SGD" | "Adagrad" | "RMSprop" | "Lion")) => {
+            format!("An 8-bit {name} (bitsandbytes) keeps a quarter and makes no temporaries")
+        }
+        Some(name) => {
+            format!("{name} has no 8-bit version in common use; an 8-bit AdamW, Lion or SGD (bitsandbytes) keeps a quarter")
+        }
+        None => "An optimizer with 8-bit state (bitsandbytes has AdamW, Lion, SGD and others) keeps a quarter".to_owned(),
+    }
+}
+
+/// The optimizer whose code made some blocks; `None` where no stack goes through one that is known.
+fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) -> Option<&'static str> {
+    const OF_PYTORCH: [(&str, &str); 12] = [
+        // Its newer versions step in Adam's code, which does not tell the two apart.
+        ("adam.py", "AdamW"),
+        ("adamw.py", "AdamW"),
         ("sgd.py", "SGD"),
         ("adagrad.py", "Adagrad"),
         ("rmsprop.py", "RMSprop"),
@@ -312,11 +340,17 @@ fn of_pytorch(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) -
     let stacks = &p.recording.stacks;
     let of_frame = |frame| {
         let file = stacks.text(stacks.frame(frame)?.file).replace('\\', "/");
-        let name = file.rsplit_once("torch/optim/")?.1.to_owned();
-        OTHERS.iter().find(|(file, _)| *file == name).map(|(_, class)| *class)
+        match file.rsplit_once("torch/optim/") {
+            Some((_, name)) => OF_PYTORCH.iter().find(|(file, _)| *file == name).map(|(_, class)| *class),
+            None => {
+                let name = file.rsplit_once('/').map_or(file.as_str(), |f| f.1);
+                let is_lion = ["lion.py", "lion_pytorch.py", "foreach_lion.py"].contains(&name);
+                (is_lion || name == "adafactor.py").then_some(if is_lion { "Lion" } else { "Adafactor" })
+            }
+        }
     };
     let frames = |id| p.stack_of(id).map(|stack| stacks.frames(stack)).unwrap_or_default();
-    blocks.find_map(|id| frames(id).iter().find_map(|&f| of_frame(f))).unwrap_or("AdamW")
+    blocks.find_map(|id| frames(id).iter().find_map(|&f| of_frame(f)))
 }
 
 /// DDP's buckets beside the gradients they are copied from.
@@ -374,7 +408,10 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("weights", weights)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
-            .advice("An 8-bit Adam keeps a quarter and makes no temporaries; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.")
+            .advice(&format!(
+                "{}; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.",
+                in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))
+            ))
             .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 256 * 65))),
     ]
 }
@@ -399,8 +436,8 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         });
         (saving, layers.checkpointed())
     };
-    let of_module = p.with_change(Change::Checkpoint(None)).and_then(|(saving, place)| {
-        let (line, times) = place?;
+    let of_module = p.with_change(Change::Checkpoint(None)).and_then(|(saving, answer)| {
+        let (line, times) = answer.place?;
         Some((saving, format!("With the {} at {line} checkpointed", counted(times as u64, "call", "calls"))))
     });
     let change = of_module.or_else(|| Layers::of(p, &blocks).as_ref().map(of_layers)).filter(|_| has_lines);

@@ -331,7 +331,9 @@ fn finding_ui(
             }
             head_clicked = response.clicked();
             ui.add_space(4.0);
-            let body = label::paragraph(ui, &f.sentence, Type::Body, t.text2);
+            // The autopsy has the whole; what memory is for stands below.
+            let said = if is_brief { first_sentence(&f.sentence) } else { &f.sentence };
+            let body = label::paragraph(ui, said, Type::Body, t.text2);
             head_clicked |= body.interact(Sense::click()).clicked();
             if is_open {
                 evidence(ui, cx, f, index, helped);
@@ -351,6 +353,12 @@ fn finding_ui(
     }
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
     head_clicked
+}
+
+/// Up to the first full stop that another sentence follows.
+fn first_sentence(text: &str) -> &str {
+    let is_end = |&(i, _): &(usize, &str)| text[i + 2..].starts_with(char::is_uppercase);
+    text.match_indices(". ").find(is_end).map_or(text, |(i, _)| &text[..=i])
 }
 
 /// Where to go on from a failure whose evidence is not shown; true when that is asked for.
@@ -509,6 +517,13 @@ fn padded(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_sentence_ends_before_another() {
+        let one = "A request for 12.27\u{a0}GiB failed: 8.86\u{a0}GiB is free.";
+        assert_eq!(first_sentence(&format!("{one} Called from train.py:14 it fits.")), one);
+        assert_eq!([first_sentence(one), first_sentence("")], [one, ""]);
+    }
 
     #[test]
     fn no_more_than_all_is_in_use() {

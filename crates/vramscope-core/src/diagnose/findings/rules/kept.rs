@@ -22,9 +22,19 @@ fn much<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(
     Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
 }
 
-/// What a graph keeps that no backward pass used. Nothing if a request failed: the backward pass may have been next.
+/// What a graph keeps that no backward pass used. Where a request failed the backward pass may have been next, unless several calls of
+/// the model went by without one.
 fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
-    p.ooms.is_empty().then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
+    (p.ooms.is_empty() || only_calls(p)).then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
+}
+
+/// True where the model was called several times and nothing ran backward.
+fn only_calls(p: &RuleInput<'_>) -> bool {
+    const SEVERAL: usize = 3;
+    let runs = &p.roles.anatomy.phases.runs;
+    matches!(p.steps.source, StepSource::Call(..))
+        && p.steps.len() >= SEVERAL
+        && runs.iter().all(|run| run.phase != Phase::Backward)
 }
 
 /// True when [`unused_graph`] makes a finding.
@@ -57,7 +67,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     );
     let bytes = bytes + older;
     let layers = Layers::of(p, &blocks);
-    let advice = if is_freed { "Run" } else { "If no backward pass follows: run" };
+    let advice = if is_freed || only_calls(p) { "Run" } else { "If no backward pass follows: run" };
     let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
         .says(sentence);
     // Without a graph each layer's tensors go before the next layer's come.

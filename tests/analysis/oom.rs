@@ -253,7 +253,7 @@ fn a_card_that_tensors_fill_gets_advice_on_them() {
         let state = tables.states.at(device, &tables.lifetimes, event);
         let a = examine(device, &tables, event, &state, &Caps::of(device, None, &progress).unwrap()).unwrap();
         assert_eq!(a.verdict, verdict, "{}", a.sentence);
-        assert!(a.is_nearly_full(), "{}", a.sentence);
+        assert_eq!(a.is_nearly_full(), name == "residual", "the request that failed on the other was a sixth of the card");
         let roles = Roles::build(&recording, device, &tables, &Rules::default(), &progress).unwrap();
         let names = StackNames::of(&recording.stacks);
         let held = Composition::at(&recording, device, &tables, &names, &roles, event, |_| true);

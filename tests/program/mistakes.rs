@@ -77,7 +77,7 @@ fn wrong_usage_exits_with_two() {
         vec!["plan", &gpt, "--at", "batch=4", "--card", "nope"],
         vec!["plan", &gpt, "--at", "batch=4", "--want", "batch=4000000000"],
         vec!["plan", &gpt, "--at", "batch=4", "--change", "chunks:99999"],
-        vec!["plan", &gpt, "--at", "batch=4", "--change", "checkpoint:"],
+        vec!["plan", &gpt, "--at", "batch=4", "--change", "del:"],
         vec!["plan", &gpt, "--at", "batch=4", "--change", "accumulate:1"],
         vec!["plan", &gpt, "--at", "batch=4", "--change", "accumulate:64"],
         vec!["plan", &gpt, "--at", "batch=4", "--card", "H100", "--held", "100GiB"],

@@ -141,10 +141,8 @@ impl Change {
     }
 
     fn parse_one(text: &str) -> Result<Change, String> {
-        let (name, rest) = text.split_once([':', '=']).map_or((text, None), |(n, r)| (n, Some(r.trim())));
-        if rest == Some("") {
-            return Err(format!("\"{text}\" ends with its colon: write what comes after it, or {name} alone"));
-        }
+        let (name, rest) =
+            text.split_once([':', '=']).map_or((text, None), |(n, r)| (n, Some(r.trim()).filter(|r| !r.is_empty())));
         let number = |default: u64| match rest {
             None => Ok(default),
             Some(r) => r
@@ -345,7 +343,7 @@ mod tests {
         );
         assert_eq!(Change::parse("del:train.py:71"), Ok(vec![Change::Del("train.py:71".to_owned())]));
         assert!(Change::parse("magic").is_err() && Change::parse("del").is_err() && Change::parse("chunks:0").is_err());
-        for wrong in ["checkpoint:", "chunks:99999", "lora:100000", "lora:x", "del:"] {
+        for wrong in ["chunks:99999", "lora:100000", "lora:x", "del:"] {
             assert!(Change::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -176,3 +176,16 @@ fn copies_without_stacks_are_not_called_weights_alone() {
     let found = recorded("leak_optimizers.leak.none", "leak");
     assert!(found.sentence.contains("states of optimizers"), "{}", found.sentence);
 }
+
+/// A first forward pass that fills the card: no leak is told, and figures of what was recorded promise nothing of what was not.
+#[test]
+fn a_recording_that_ends_in_a_failure_says_what_its_figures_leave_out() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/full/gpt2.pickle.zst");
+    let found = diagnoses(&path);
+    let rules: Vec<&str> = found.iter().flat_map(|f| f.findings.iter().map(|x| x.rule)).collect();
+    assert_eq!(rules, ["out_of_memory", "activations", "written_out"], "{rules:?}");
+    let sentence = &found[0].findings[1].sentence;
+    assert!(sentence.ends_with("failed; what comes then is not in these figures."), "{sentence}");
+    let leak = diagnoses(&sample("leak.pickle"));
+    assert!(leak.iter().flat_map(|f| &f.findings).all(|f| !f.sentence.contains("is not in these figures")));
+}

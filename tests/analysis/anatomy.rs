@@ -176,4 +176,7 @@ fn a_pass_that_fills_the_card_is_no_loop_and_no_leak() {
         let activations = read.before(oom.into()).get("activations").copied().unwrap_or(0);
         assert!(activations >> 30 >= least, "{name}: {activations}");
     }
+    // Without stacks nothing tells layers from calls.
+    let steps = Read::of("full/qwen.none").roles.anatomy.steps;
+    assert!(steps.is_empty(), "{}", steps.how());
 }

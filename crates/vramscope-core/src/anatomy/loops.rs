@@ -435,10 +435,20 @@ fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -
     let (Some(&from), Some(&to)) = (starts.first(), starts.last()) else { return Steps::default() };
     let bytes = |at: &usize| lifetimes.requested(device, id(*at));
     let (stays, goes): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| lifetimes.gone(id(at)) == NO_EVENT);
-    let is_mostly_kept = stays.len() * SHARE_THAT_STAYS >= to - from
-        && goes.iter().map(bytes).sum::<u64>() <= stays.iter().map(bytes).sum::<u64>().saturating_mul(MOST_TEMPORARY);
+    let sum = |rows: &[usize]| rows.iter().map(bytes).sum::<u64>();
+    let is_mostly_kept = stays.len() * SHARE_THAT_STAYS >= to - from && sum(&goes) <= sum(&stays).saturating_mul(MOST_TEMPORARY);
     if starts[1] - from <= REQUESTS_OF_A_LAYER && is_mostly_kept {
         return Steps::default();
+    }
+    // The layers of a forward pass that is cut short keep most of what they make for the backward pass. Sizes do not tell them from calls
+    // that keep as much, and no steps are better than wrong ones.
+    // What a handler of the error frees was still there when the request failed.
+    let failure = device.events.failure_at_end().filter(|_| !phases.has_stacks);
+    if let Some(failure) = failure {
+        let (kept, freed): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| lifetimes.gone(id(at)) > failure);
+        if sum(&kept) >= sum(&freed) {
+            return Steps::default();
+        }
     }
     let events = device.events.len() as u32;
     let bounds = starts.into_iter().map(|at| if at < count { lifetimes.born(id(at)) } else { events }).collect();

@@ -250,6 +250,12 @@ impl EventTable {
         (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId).collect()
     }
 
+    /// The last out-of-memory event, if nothing was allocated after it: the recording ends there. O(events).
+    #[must_use]
+    pub fn failure_at_end(&self) -> Option<EventId> {
+        self.last_oom().filter(|&event| !self.allocates_after(event))
+    }
+
     /// The last out-of-memory event: the error that a crashed program printed. The program survived the earlier ones. `None`
     /// where nothing failed. O(events).
     #[must_use]

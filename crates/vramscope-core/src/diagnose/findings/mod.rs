@@ -15,7 +15,7 @@ use crate::anatomy::roles::{Role, Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;
 use crate::diagnose::vendor::Words;
 use crate::inference::Caps;
-use crate::model::{Action, BlockState, Cancelled, DeviceRecording, EventId, Progress, Recording};
+use crate::model::{BlockState, Cancelled, DeviceRecording, EventId, Progress, Recording};
 use crate::tables::{DeviceTables, LifetimeId, StackNames};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
@@ -123,9 +123,8 @@ pub fn diagnose(
         (f.rule != self::rules::TRUNCATED, rank(f, &input), !is_last(f), saved, f.rule)
     });
     // A figure of what was recorded is no promise of what was not.
-    let ends = |&event: &u32| device.events.action[event as usize + 1..].iter().all(|a| *a != Action::Alloc);
     let first = findings.iter_mut().find(|f| f.saving.is_some_and(|s| !s.is_nothing()));
-    if let (Some(finding), Some(&event)) = (first, failures.last().filter(|&event| ends(event))) {
+    if let (Some(finding), Some(event)) = (first, device.events.failure_at_end()) {
         let request = Bytes(device.events.size[event as usize]);
         finding.sentence +=
             &format!(" The recording ends where a request of {request} failed; what comes then is not in these figures.");

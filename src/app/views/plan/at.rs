@@ -156,7 +156,9 @@ impl PlanView {
         let of = |role: &Option<Role>| role.map_or(free, |role| bytes(&role));
         rows.sort_by_key(|role| (role.is_none(), std::cmp::Reverse(of(role))));
         let unit = SizeColumn::of(rows.iter().map(of));
-        let per = if scene.knows { format!("per {}", scene.name) } else { String::new() };
+        // How roles grow is known of the program as it was recorded.
+        let grows = scene.knows && self.chosen_row(scene).is_none();
+        let per = if grows { format!("per {}", scene.name) } else { String::new() };
         let text = |role: &Option<Role>| role.map_or("free inside reserved", |role| role.text());
         let columns: Vec<Column<'_, Option<Role>>> = vec![
             Column::text("", Width::Share(1.0, 60.0), |c, role: &Option<Role>| {
@@ -169,7 +171,7 @@ impl PlanView {
                 }
             }),
             Column::figure(per, 76.0, |c, role: &Option<Role>| {
-                if let Some(per) = role.and_then(|role| slope_of(scene, role.name())) {
+                if let Some(per) = role.filter(|_| grows).and_then(|role| slope_of(scene, role.name())) {
                     c.figure(per, t.text3);
                 }
             }),

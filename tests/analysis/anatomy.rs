@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::{Phase, Role};
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::diagnose::leaks::{cannot_tell, growth};
 use vramscope_core::formats;
@@ -179,4 +179,35 @@ fn a_pass_that_fills_the_card_is_no_loop_and_no_leak() {
     // Without stacks nothing tells layers from calls.
     let steps = Read::of("full/qwen.none").roles.anatomy.steps;
     assert!(steps.is_empty(), "{}", steps.how());
+}
+
+/// Programs of many kinds under a cap or without stacks, as `programs/kinds.py` has them: how many steps began, and whether something leaks.
+#[test]
+fn steps_of_many_kinds_are_not_parts_of_one() {
+    let expected = [
+        ("bart.none.cap85", 2, false),
+        ("vqgan.none", 5, false),
+        ("leak_total.none", 6, true),
+        ("leak_total.python", 6, true),
+        ("maml.python.cap85", 0, false),
+        ("lora_ckpt.none.cap50", 0, false),
+        ("dpo.python.cap50", 3, false),
+        ("hf_eval.python.cap50", 1, false),
+    ];
+    for (name, count, leaks) in expected {
+        let read = Read::of(&format!("kinds/{name}"));
+        let steps = &read.roles.anatomy.steps;
+        assert_eq!(steps.len(), count, "{name}: {}", steps.how());
+        assert_eq!(growth(read.device(), &read.tables, steps).iter().any(|g| g.is_leak()), leaks, "{name}");
+    }
+    // One step of the optimizer, and the next step fails in its forward pass: sizes and lives tell the rest.
+    let read = Read::of("kinds/bart.none.cap85");
+    let held = read.before(read.device().events.last_oom().unwrap().into());
+    let of = |role: &str| held.get(role).copied().unwrap_or(0) >> 20;
+    assert_eq!((of("weights"), of("optimizer_state")), (188, 376), "{held:?}");
+    assert!(of("activations") > 1500, "{held:?}");
+    // A function that is called `hf_eval` and trains is no evaluation.
+    let read = Read::of("kinds/hf_eval.python.cap50");
+    let failure = read.device().events.last_oom().unwrap();
+    assert_eq!(read.roles.anatomy.phases.at(failure), Some(Phase::Forward));
 }

@@ -32,9 +32,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     made_by_script(case, &gradients, &mut weights, &mut of);
     cache::decide(case, &mut of);
     if !phases.has_stacks {
-        if !case.steps.is_empty() {
-            blind::decide(case, &mut of);
-        }
+        blind::decide(case, &mut of);
         return of;
     }
     let workspaces = workspaces(case, &weights);

@@ -14,7 +14,7 @@ const END_OF_STEP: u32 = 20;
 /// Decides what nothing else has decided. O(lifetimes log lifetimes).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let bounds = &case.steps.bounds;
-    let (Some(&second), Some(&last)) = (bounds.get(1), bounds.last()) else { return };
+    let (Some(&second), Some(&last)) = (bounds.get(1), bounds.last()) else { return loaded(case, of) };
     // What is there before the second step and stays to the end: the model, and what the optimizer keeps.
     let model: Vec<LifetimeId> = (0..case.rows())
         .map(LifetimeId)
@@ -38,7 +38,9 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
     // Where steps begin with the optimizer, gradients live across the bound, and what goes just before it are backward's last activations.
     let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
-    let middle = late.len() / 2;
+    // A step that a failure cuts short has no gradients yet.
+    let is_cut_short = case.device.events.failure_at_end().is_some_and(|failure| failure < last);
+    let middle = (late.len() - usize::from(is_cut_short && late.len() > 1)) / 2;
     let crossing: Vec<LifetimeId> = late[middle].iter().copied().filter(|&id| across(middle, id)).collect();
     if bytes(&crossing) * 2 >= bytes(&late[middle]) {
         late.iter_mut().enumerate().for_each(|(step, ids)| ids.retain(|&id| across(step, id)));
@@ -84,14 +86,41 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         late.iter().flatten().for_each(|&id| put(id, Role::Gradients));
     }
     for step in 0..case.steps.len() {
-        let born_before = |event: u32| event.checked_sub(1).map_or(case.phases.first_row, |e| case.tables.lifetimes.born_by(e));
-        let rows: Vec<LifetimeId> = (born_before(bounds[step])..born_before(bounds[step + 1])).map(LifetimeId).collect();
+        let rows: Vec<LifetimeId> = case.phases.made_within(case.tables, bounds[step], bounds[step + 1]).collect();
         let height = trains.then(|| height(case, &rows));
         // What outlives the next step too is neither; its role is unknown.
         let next_over = bounds.get(step + 2).copied().unwrap_or(NO_EVENT);
         for id in rows.into_iter().filter(|&id| case.gone(id) <= next_over) {
             let is_kept = height.is_some_and(|at| case.born(id) <= at && case.gone(id) > at);
             put(id, if is_kept { Role::Activations } else { Role::Temporaries });
+        }
+    }
+}
+
+/// Where no steps are known: what was made before anything was freed, before the first multiplication of matrices, which makes a workspace, and
+/// before a block larger than all of it, which is a batch or an activation, is the model that was loaded.
+fn loaded(case: &Case<'_>, of: &mut [Decided]) {
+    /// Fewer blocks are no model.
+    const FEWEST: usize = 8;
+    let rows = case.phases.first_row..case.rows();
+    if case.phases.first_row > 0 || case.phases.has_stacks {
+        return;
+    }
+    let first_free = rows.clone().map(|row| case.gone(LifetimeId(row))).min().unwrap_or(NO_EVENT);
+    let (mut loaded, mut bytes) = (Vec::new(), 0);
+    for id in rows.map(LifetimeId) {
+        let size = case.size(id);
+        let is_beyond = loaded.len() >= FEWEST && size > bytes;
+        if case.born(id) >= first_free || is_cublas_size(size) || is_beyond {
+            break;
+        }
+        bytes += size;
+        loaded.push(id);
+    }
+    for id in loaded.iter().filter(|_| loaded.len() >= FEWEST) {
+        let decided = &mut of[id.0 as usize];
+        if decided.0 == Role::Unknown {
+            *decided = (Role::Weights, Because::MadeFirst);
         }
     }
 }
@@ -111,11 +140,16 @@ fn data(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> FxHashSet<L
 
 /// What annotations of `Optimizer.step` show to be made in it: state and temporaries. False where it made none that it keeps.
 fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
-    let lifetimes = &case.tables.lifetimes;
-    let born_before = |event: u32| event.checked_sub(1).map_or(case.phases.first_row, |e| lifetimes.born_by(e));
     let mut keeps = false;
+    let made = |from: u32, to: u32| case.phases.made_within(case.tables, from, to).count();
+    let in_optimizer: usize = case.steps.optimizer.iter().map(|&(from, to)| made(from, to)).sum();
+    let (first, last) = (case.steps.bounds.first().copied().unwrap_or(0), case.steps.bounds.last().copied().unwrap_or(0));
+    // Lightning runs the passes in a closure, which the optimizer calls.
+    if in_optimizer * 2 > made(first, last) {
+        return false;
+    }
     for &(from, to) in &case.steps.optimizer {
-        for id in (born_before(from)..born_before(to)).map(LifetimeId) {
+        for id in case.phases.made_within(case.tables, from, to) {
             let is_kept = case.gone(id) >= to && !is_cublas_size(case.size(id));
             keeps |= is_kept;
             let decided = &mut of[id.0 as usize];

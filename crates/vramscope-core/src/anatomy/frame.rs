@@ -40,6 +40,8 @@ pub(super) const CAPTURES: u32 = 1 << 14;
 pub(super) const CLIPS: u32 = 1 << 15;
 /// Autocast's cast of a weight, which only frames of C++ name.
 pub(super) const CASTS: u32 = 1 << 16;
+/// A training loop, or one step of it.
+pub(super) const TRAINS: u32 = 1 << 17;
 /// A collective that reduces gradients.
 pub(super) const REDUCES: u32 = 1 << 18;
 /// `step` in a file that is named after an optimizer.
@@ -227,5 +229,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
         || low.contains("validation");
     let loops = has(&["loops/evaluation_loop.py"]) || named(&["validation_step", "evaluation_loop", "test_step", "predict_step"]);
     set(EVALUATES, (tests && !is_library) || loops);
+    let in_training = named(&["training_step", "_inner_training_loop"]) || has(&["loops/training_epoch_loop.py"]);
+    set(TRAINS, (low.starts_with("train") && !is_library) || in_training);
     b
 }

@@ -33,6 +33,11 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
         }
         return of_ends(&ends, phases, StepSource::Optimizer(site.map_or_else(String::new, |f| place(stacks, f))));
     }
+    // Of higher derivatives, each pass is part of a larger one, which keeps it.
+    if full.len() > 2 && is_part_of_a_pass(device, tables, phases.made_within(tables, full[1].start, full[full.len() - 1].start))
+    {
+        return Steps::default();
+    }
     if !full.is_empty() {
         // Gradients that are set to zero come once, and nothing tells steps from micro-batches.
         return of_cycles(if fresh.len() * 2 >= full.len() { &fresh } else { &full }, events);
@@ -407,11 +412,24 @@ fn calls(tables: &DeviceTables, rows: &[u32], starts: Vec<u32>, variable: impl F
     starts.iter().enumerate().filter(|&(i, _)| is_call(i)).map(|(_, &row)| row).collect()
 }
 
+/// True where the recording ends in a failure and what repeats before it, of these blocks, is mostly still there: the parts of one pass that is
+/// cut short. What a handler of the error frees was still there when the request failed.
+fn is_part_of_a_pass(device: &DeviceRecording, tables: &DeviceTables, ids: impl Iterator<Item = LifetimeId>) -> bool {
+    let Some(failure) = device.events.failure_at_end() else { return false };
+    let (mut kept, mut freed) = (0, 0);
+    for id in ids {
+        *(if tables.lifetimes.gone(id) > failure { &mut kept } else { &mut freed }) += tables.lifetimes.requested(device, id);
+    }
+    kept > 0 && kept >= freed
+}
+
 /// The shortest period in requests: stacks tell one line from another, sizes do not tell a step from the layers of one.
 const SHORTEST: usize = 3;
 const SHORTEST_OF_SIZES: usize = 32;
 /// A period of fewer requests than this, most of which stay, is a model that is loaded layer by layer.
 const REQUESTS_OF_A_LAYER: usize = 40;
+/// Weights of one size from this on tell how many layers were loaded.
+const LEAST_WEIGHT: u64 = 1 << 16;
 const SHARE_THAT_STAYS: usize = 4;
 /// Loading allocates at most this many times the bytes that it keeps: four bytes per weight for half a byte.
 const MOST_TEMPORARY: u64 = 8;
@@ -440,15 +458,16 @@ fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -
     if starts[1] - from <= REQUESTS_OF_A_LAYER && is_mostly_kept {
         return Steps::default();
     }
-    // The layers of a forward pass that is cut short keep most of what they make for the backward pass. Sizes do not tell them from calls
-    // that keep as much, and no steps are better than wrong ones.
-    // What a handler of the error frees was still there when the request failed.
-    let failure = device.events.failure_at_end().filter(|_| !phases.has_stacks);
-    if let Some(failure) = failure {
-        let (kept, freed): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| lifetimes.gone(id(at)) > failure);
-        if sum(&kept) >= sum(&freed) {
-            return Steps::default();
-        }
+    // Sizes do not tell the layers of a pass that is cut short from calls that keep as much, and no steps are better than wrong ones. Layers
+    // that are checkpointed keep little, but there are no more of them than the model was loaded with.
+    let is_cut_short = !phases.has_stacks && device.events.failure_at_end().is_some();
+    let layers = || {
+        let mut weights: FxHashMap<u64, usize> = FxHashMap::default();
+        kinds[..from].iter().filter(|&&size| size >= LEAST_WEIGHT).for_each(|&size| *weights.entry(size).or_default() += 1);
+        weights.into_values().max().unwrap_or(0)
+    };
+    if is_cut_short && (is_part_of_a_pass(device, tables, (from..to).map(id)) || starts.len() <= layers() + 1) {
+        return Steps::default();
     }
     let events = device.events.len() as u32;
     let bounds = starts.into_iter().map(|at| if at < count { lifetimes.born(id(at)) } else { events }).collect();

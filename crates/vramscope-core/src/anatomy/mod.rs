@@ -71,7 +71,7 @@ impl Anatomy {
     #[must_use]
     pub fn read(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
         let phases = Phases::read(&recording.stacks, device, tables);
-        let annotated = crate::anatomy::steps::annotated(recording, device, tables);
+        let annotated = crate::anatomy::steps::annotated(recording, device, tables, phases.has_stacks);
         let by_stacks = || loops::find(&recording.stacks, device, tables, &phases);
         let steps = match annotated {
             // Two optimizers step twice in one iteration, and their annotations do not tell them apart.

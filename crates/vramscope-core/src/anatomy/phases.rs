@@ -210,6 +210,12 @@ impl Phases {
         self.sense(tables.lifetimes.stack(device, LifetimeId(row)))
     }
 
+    /// The blocks that are made from one event up to another. O(log lifetimes).
+    pub(super) fn made_within(&self, tables: &DeviceTables, from: u32, to: u32) -> impl Iterator<Item = LifetimeId> + use<> {
+        let before = |event: u32| event.checked_sub(1).map_or(self.first_row, |e| tables.lifetimes.born_by(e));
+        (before(from)..before(to)).map(LifetimeId)
+    }
+
     /// The run that holds an event. O(log runs).
     #[must_use]
     pub fn run_at(&self, event: u32) -> Option<usize> {

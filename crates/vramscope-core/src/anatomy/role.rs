@@ -197,6 +197,8 @@ pub(crate) enum Because {
     AsLargeAsGradient,
     /// No stacks: by its size and life beside steps that repeat.
     ByRhythm,
+    /// No stacks and no steps: made before anything was freed and before a library's workspace.
+    MadeFirst,
 }
 
 impl Because {
@@ -225,6 +227,7 @@ impl Because {
                 | B::GrowsByCopy
                 | B::CopiedIntoCache
                 | B::ByRhythm
+                | B::MadeFirst
         )
     }
 
@@ -279,6 +282,9 @@ impl Because {
             B::LivesIntoForward => "It was made before a forward pass, by no module, and was held in it.",
             B::DiesBetween => "It was made and gone within a short time, outside of the passes.",
             B::AsLargeAsGradient => "It was made before the first pass, is as large as a gradient, and was never freed.",
+            B::MadeFirst => {
+                "It was made before anything was freed and before a library made its workspace, as a model is when it is loaded."
+            }
             B::ByRhythm => "The recording has no stacks: its size and its life beside the steps tell.",
         }
     }

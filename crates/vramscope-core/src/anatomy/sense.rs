@@ -73,13 +73,18 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
     let of = |f: FrameId| bits.get(f.0 as usize).copied().unwrap_or(0);
     let mut s = Sense::default();
     // The first that tells, from the allocation outwards.
-    let (mut first, mut in_closure, mut in_python) = (0, false, false);
+    let (mut first, mut in_closure, mut in_python, mut trains) = (0, false, false, false);
     for &f in frames {
         let mut b = of(f);
         in_closure |= b & CLOSURE != 0;
         if in_closure {
             // A closure that an optimizer calls holds the program's own forward and backward passes.
             b &= !(OPTIMIZER | CLIPS | STEP | ADAM);
+        }
+        // Training that a function such as `run_eval` calls is no evaluation.
+        trains |= b & TRAINS != 0 && s.bits & EVALUATES == 0;
+        if trains {
+            b &= !EVALUATES;
         }
         s.bits |= b;
         if first == 0 {
@@ -130,7 +135,13 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
 /// Where the outermost module is called, and the number of frames inside the call. A model that is tried while it is built is not
 /// a loop.
 fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> (Option<FrameId>, u32) {
-    let Some(outermost) = frames.iter().rposition(|&f| of(f) & (CALL | FORWARD | GENERATES) != 0) else { return (None, 0) };
+    // A function of the program that is called `generate` may hold the loop around the library's.
+    let is_library = |f: FrameId| stacks.frame(f).is_some_and(|frame| is_framework(stacks, frame));
+    let of_library = frames.iter().rposition(|&f| of(f) & GENERATES != 0 && is_library(f));
+    let any = frames.iter().rposition(|&f| of(f) & (CALL | FORWARD | GENERATES) != 0);
+    let is_own_generate = |&at: &usize| of(frames[at]) & (CALL | FORWARD) == 0 && !is_library(frames[at]);
+    let of_library = any.filter(is_own_generate).and(of_library);
+    let Some(outermost) = of_library.or(any) else { return (None, 0) };
     let mut outside = &frames[outermost + 1..];
     // Frames of C++, those of torch inside of the user's own, and a library's own `__call__` around the module's, are not places of the
     // program.

@@ -49,7 +49,13 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
             events.iter().filter(|&&action| action == Action::Alloc).count()
         };
         let typical = allocations(0, last) / steps.len().max(1);
-        if allocations(last, n) > typical / 2 && !matches!(steps.source, StepSource::Range(_)) {
+        // Without stacks, only where it fails: what runs on after the optimizer may be an evaluation.
+        let has_stacks = device.events.stack.iter().any(|stack| stack.is_some());
+        let is_one = match device.events.failure_at_end() {
+            Some(_) if !has_stacks => allocations(last, n) > 0,
+            failure => (has_stacks || failure.is_some()) && allocations(last, n) > typical / 2,
+        };
+        if is_one && !matches!(steps.source, StepSource::Range(_)) {
             steps.bounds.push(n);
             steps.marked.end = steps.len();
         }

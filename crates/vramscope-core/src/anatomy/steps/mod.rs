@@ -174,13 +174,18 @@ impl Steps {
 }
 
 /// The steps that annotations mark: PyTorch's, otherwise ranges of the user; `None` without any.
-pub(super) fn annotated(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
-    by_annotation(recording, device, tables).or_else(|| by_range(recording, device, tables))
+pub(super) fn annotated(
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    has_stacks: bool,
+) -> Option<Steps> {
+    by_annotation(recording, device, tables, has_stacks).or_else(|| by_range(recording, device, tables))
 }
 
 /// A step ends where its optimizer step ends, or where the profiler's step does. The profiler's also begins: what is before the
 /// first is set-up. An optimizer step does not say where its own step began.
-fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
+fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, has_stacks: bool) -> Option<Steps> {
     if !device.events.has_time {
         return None;
     }
@@ -202,7 +207,9 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
         }
     }
     optimizers.sort_unstable();
-    let key = ["ProfilerStep", "Optimizer.step"].into_iter().find(|k| ranges.get(k).is_some_and(|r| r.len() >= 2))?;
+    // Stacks show a single step better than the one annotation at its end.
+    let fewest = if has_stacks { 2 } else { 1 };
+    let key = ["ProfilerStep", "Optimizer.step"].into_iter().find(|k| ranges.get(k).is_some_and(|r| r.len() >= fewest))?;
     let zeroed = ranges.remove("Optimizer.zero_grad").unwrap_or_default();
     let mut ranges = ranges.remove(key)?;
     ranges.sort_unstable();
@@ -223,18 +230,37 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
         let is_apart = optimizers.windows(2).all(|w| allocates(w[0].0.1, w[1].0.0));
         if turns > 1 && is_apart && ranges.len() == optimizers.len() {
             ranges = ranges.into_iter().skip(turns - 1).step_by(turns).collect();
+        } else if !has_stacks {
+            let turns = by_requests(&ranges, tables);
+            ranges = ranges.into_iter().skip(turns - 1).step_by(turns).collect();
         }
     }
     let mut bounds: Vec<u32> = ranges.iter().map(|r| r.1 as u32).collect();
     bounds.push(begins.unwrap_or(0));
     bounds.sort_unstable();
     bounds.dedup();
-    if bounds.len() < 3 {
+    if bounds.len() <= fewest {
         return None;
     }
     let optimizer = optimizers.iter().map(|&((from, to), _)| (from as u32, to as u32)).collect();
     let found = Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100, optimizer, ..Steps::default() };
     Some(beyond::continued(found, usize::from(begins.is_none()), device, tables))
+}
+
+/// After how many optimizer steps as many requests come again, where two or three optimizers of one kind take turns; 1 otherwise. Batches of other
+/// lengths make as many requests as the others.
+fn by_requests(ranges: &[(usize, usize)], tables: &DeviceTables) -> usize {
+    const MOST: usize = 3;
+    /// What is made in the microsecond in which one ends may count to either.
+    const ODD: u32 = 2;
+    let made: Vec<u32> = ranges.iter().map(|r| tables.lifetimes.born_by(r.1 as u32)).collect();
+    let counts: Vec<u32> = made.windows(2).map(|w| w[1] - w[0]).collect();
+    let comes_again = |turns: usize| {
+        // The first ones make workspaces and states.
+        let steady = counts.get(turns..).unwrap_or_default();
+        steady.len() >= 2 * turns && steady.windows(turns + 1).all(|w| w[0].abs_diff(w[turns]) <= ODD)
+    };
+    (1..=MOST).find(|&turns| comes_again(turns)).unwrap_or(1)
 }
 
 /// How many different names come one after the other, again and again in the same order; 1 where they do not.

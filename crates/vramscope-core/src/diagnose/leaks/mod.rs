@@ -92,6 +92,8 @@ const FEWEST_STEADY: usize = 5;
 const FEWEST_TRAINING: usize = 4;
 /// Steps from which on memory that was freed again tells a leak: fewer may be the layers of a network.
 const FEWEST_FREED: usize = 20;
+/// The same where the optimizer's calls tell the steps.
+const FEWEST_FREED_TRAINING: usize = 6;
 
 /// Growth of fewer bytes per step does not fill a device.
 const LEAST_A_STEP: f64 = 512.0;
@@ -113,8 +115,12 @@ pub fn has_steps(steps: &Steps) -> bool {
 
 /// Steps needed between the margins.
 fn needed(steps: &Steps) -> usize {
-    let ends_with_optimizer = steps.source.is_optimizer() || matches!(steps.source, StepSource::Optimizer(_));
-    if ends_with_optimizer { FEWEST_TRAINING } else { FEWEST_STEADY }
+    if ends_with_optimizer(steps) { FEWEST_TRAINING } else { FEWEST_STEADY }
+}
+
+/// True for steps that cannot be layers.
+fn ends_with_optimizer(steps: &Steps) -> bool {
+    steps.source.is_optimizer() || matches!(steps.source, StepSource::Optimizer(_))
 }
 
 /// Why a recording cannot show what grows, as a whole sentence; `None` if it can.
@@ -352,8 +358,9 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
         g.rhythm = Rhythm::None;
     }
     together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
-    if count >= FEWEST_FREED {
-        found.extend(freed_together(device, tables, bounds, old));
+    let fewest_freed = if ends_with_optimizer(steps) { FEWEST_FREED_TRAINING } else { FEWEST_FREED };
+    if count >= fewest_freed {
+        found.extend(freed_together(device, tables, bounds, old, fewest_freed));
     }
     let all: u64 = found.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
     if all < LEAST || all.saturating_mul(50) < tables.curves.peak(Quantity::Requested).0 {
@@ -418,13 +425,14 @@ struct Burst {
     freed: Survival,
 }
 
-/// What grew for most of the steps and was then freed within two of them. `old`: by stack, what outlived several steps, and when
-/// it was freed. A network's activations go as slowly as they came, so that layers taken for steps do not pass.
+/// What grew for most of the steps, at least `fewest`, and was then freed within two of them. `old`: by stack, what outlived several steps, and
+/// when it was freed. A network's activations go as slowly as they came, so that layers taken for steps do not pass.
 fn freed_together(
     device: &DeviceRecording,
     tables: &DeviceTables,
     bounds: &[u32],
     old: FxHashMap<StackId, Vec<(u32, LifetimeId)>>,
+    fewest: usize,
 ) -> Vec<Growth> {
     let lifetimes = &tables.lifetimes;
     let count = bounds.len() - 1;
@@ -459,7 +467,7 @@ fn freed_together(
             }
         }
         let until = bounds.partition_point(|&b| b <= best.1).min(count);
-        if until >= FEWEST_FREED && until * 2 >= count {
+        if until >= fewest && until * 2 >= count {
             bursts.insert(stack, Burst { around: best.1, begins: best.1, until, freed: Survival::new() });
         }
     }

@@ -28,13 +28,18 @@ fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> 
     (p.ooms.is_empty() || only_calls(p)).then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
 }
 
-/// True where the model was called several times and nothing ran backward.
+/// True where the model was called several times, each kept a graph, and nothing ran backward. A reference model that runs without a graph before
+/// the trained one is no such call.
 fn only_calls(p: &RuleInput<'_>) -> bool {
     const SEVERAL: usize = 3;
-    let runs = &p.roles.anatomy.phases.runs;
+    let (runs, lifetimes) = (&p.roles.anatomy.phases.runs, &p.tables.lifetimes);
+    let with_graph = || {
+        let kept = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.is_kept_by_graph(id));
+        kept.filter_map(|id| p.steps.of(lifetimes.born(id))).collect::<FxHashSet<_>>().len()
+    };
     matches!(p.steps.source, StepSource::Call(..))
-        && p.steps.len() >= SEVERAL
         && runs.iter().all(|run| run.phase != Phase::Backward)
+        && with_graph() >= SEVERAL
 }
 
 /// True when [`unused_graph`] makes a finding.

@@ -59,6 +59,9 @@ pub(super) const ROWS: &[Row] = &[
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "").says(CUBLAS),
     row(W::Cublas, P::Hip, Name, "HIPBLAS_STATUS_ALLOC_FAILED", "",
         "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`", "").says(CUBLAS),
+    row(W::LuaTorch, P::Cuda, Sure, "Error in CuDNN: CUDNN_STATUS_ALLOC_FAILED", "",
+        "install/share/lua/5.1/cudnn/init.lua:118: Error in CuDNN: CUDNN_STATUS_ALLOC_FAILED (cudnnFindConvolutionForwardAlgorithm)", "")
+        .near(".lua:"),
     row(W::Cudnn, P::Cuda, Name, "CUDNN_STATUS_ALLOC_FAILED", "", "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "").says(CUDNN),
     row(W::Nccl, P::Cuda, Sure, "Cuda failure 2 'out of memory'", CALLOC, "Last error:\nCuda failure 2 'out of memory'", "").says(NCCL),
     row(W::Nccl, P::Cuda, Sure, "Cuda failure 'out of memory'", CALLOC,

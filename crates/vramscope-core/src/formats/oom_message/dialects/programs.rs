@@ -166,7 +166,8 @@ pub(super) const ROWS: &[Row] = &[
         "Error out of memory at line 380 in file /git/bitsandbytes/csrc/pythonInterface.c", ""),
     row(W::Transformers, P::Cuda, Sure, "Make sure you have enough GPU RAM to fit the quantized model", "",
         "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.", "")
-        .near("dispatched on the CPU")
+        // In the source the name has a bracket behind it.
+        .near("ValueError:")
         .says("The quantised model does not fit on the card, so a part of it would go to the machine's memory or the disk, which bitsandbytes \
         does not do by itself. No allocation failed.").tips(TRANSFORMERS_TIPS),
     row(W::CTranslate2, P::Cuda, Sure, "CUDA failed with error out of memory", "",
@@ -184,6 +185,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Triton, P::Cuda, Figures, "out of resource: shared memory, Required:", "Required: {requested#} | Hardware limit: {limit#}",
         "triton.runtime.autotuner.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 98304. Reducing block sizes \
         or `num_stages` may help.", "requested 128.00 KiB, limit 96.00 KiB")
+        // An autotuner that only leaves a configuration out warns without the exception.
+        .near("OutOfResources:")
         .says("A kernel needs {?{requested} of shared memory for each block, and the GPU has {limit} for that|more shared memory for each block than the GPU \
         has}. This is the kernel's memory inside the processor; the card's memory is not what ran out.").tips(TRITON_TIPS),
     row(W::Blender, P::Unknown, Phrase, "System is out of GPU and shared host memory", "", "System is out of GPU and shared host memory", "")

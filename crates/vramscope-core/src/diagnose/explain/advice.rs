@@ -1,4 +1,4 @@
-//! What to do, as text by program and case. A setting to copy is between backticks. `{tool}`, `{holders}`, `{watch}`, `{module}`,
+//! What to do, as text by program and case. A setting to copy is between backticks. {tool}, {holders}, {watch}, `{module}`,
 //! `{conf}`, `{visible}` and `{blocking}` are the words of the card's vendor, other names are figures (`words`). `[2.1]` before a
 //! line: only for releases that have it; `[-1.15]`: only if the message is of that release or an older one; `[windows]`, `[not
 //! windows]`: what `remedies` knows of the message.
@@ -8,7 +8,7 @@ use crate::formats::oom_message::{Platform, Writer};
 /// Lines of advice, most promising first.
 pub(super) type Advice = &'static [&'static str];
 
-pub(super) const WHO: &str = "See who else holds the card: `{tool}`.";
+pub(super) const WHO: &str = "See who else holds the card: {tool}.";
 const SMALLER: &str = "Use a smaller batch, or work in chunks.";
 
 /// Advice for programs with settings of their own, and for host memory; `None` for PyTorch's allocators and for bare errors in
@@ -201,6 +201,23 @@ pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
             "Shard the index over cards, or store it compressed (IVF-PQ, float16).",
             WHO,
         ],
+        (Writer::CTranslate2, _) => &[
+            "Use a smaller model, or fewer bits: `compute_type=\"int8\"` (int8_float16 keeps the rest in half precision).",
+            "Search less at once: a lower `beam_size`, and a lower batch_size where audio or sentences are batched.",
+            "See who else holds the card, also PyTorch in the same process: {tool}.",
+        ],
+        (Writer::LmDeploy, _) => &[
+            "Give the KV cache a smaller share of what is free: a lower `--cache-max-entry-count` (the default is 0.8).",
+            "Bound the longest input: a lower `--session-len`, and smaller batches: a lower --max-batch-size or --max-prefill-token-num.",
+            "Spread the weights over more cards: a higher `--tp`; or load quantised ones (AWQ), or the cache in 8 bits: --quant-policy 8.",
+            WHO,
+        ],
+        (Writer::Blender, _) => &[
+            "Use smaller textures: Render, Simplify, Texture Limit; and fewer or simpler meshes, or instances in place of copies.",
+            "Render smaller tiles: Performance, Memory, Tile Size; or the picture in parts (Render Region).",
+            "Render on the processor (slower), or on one card less where the scene is copied to each.",
+            "Close other programs that use the card.",
+        ],
         _ if writer.neighbour().is_some() => &[SMALLER, WHO],
         _ => return None,
     })
@@ -240,6 +257,12 @@ pub(super) const IN_VLLM: Advice = &[
     "Bound the longest input: a lower `--max-model-len`.",
     "Capture no CUDA graphs: `--enforce-eager` (slower).",
 ];
+/// Shown first where a CUDA graph was captured.
+pub(super) const CAPTURING: Advice = &[
+    "[capturing, vllm] Capture no CUDA graphs: `--enforce-eager` (slower).",
+    "[capturing, vllm] Or capture fewer: fewer and smaller sizes in `--cudagraph-capture-sizes` (cudagraph_capture_sizes of --compilation-config), or a lower --max-num-seqs.",
+    "[capturing, not vllm] Capture fewer CUDA graphs, for fewer and smaller batch sizes; each takes memory of the card outside PyTorch as well.",
+];
 pub(super) const IN_TGI: Advice = &[
     "Make the largest batch smaller: a lower `--max-batch-prefill-tokens`, which --max-input-tokens may not exceed.",
     "Spread the weights over more cards: a higher `--num-shard`; or load quantised ones (--quantize).",
@@ -265,8 +288,8 @@ const LARGER_SHARE: &str =
 const MORE_CARDS: &str = "Spread the weights over more cards: `--tensor-parallel-size 2`.";
 pub(super) const VLLM_START: Advice = &[
     "[used < capacity / 4] Take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
-    "See what holds the card and stop what should not: `{tool}`.",
-    "Find holders that it does not name, of other containers or dead programs: `{holders}`.",
+    "See what holds the card and stop what should not: {tool}.",
+    "Find holders that it does not name, of other containers or dead programs: {holders}.",
     "[used >= capacity / 4] Or take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
 ];
 pub(super) const POOL_ALLOCATOR: Advice = &[
@@ -282,7 +305,7 @@ pub(super) const SEGMENT_RESERVE: Advice = &[
 pub(super) const RETRIED: Advice = &[
     GOES_ON[0],
     "Many of these cost time: every one synchronises the device and gives the cache back. Leave it a little more room.",
-    "[2.1, not windows, not expands] Where memory lies in holes, let segments grow in place: `{conf}=expandable_segments:True`.",
+    "[grows] Where memory lies in holes, let segments grow in place{?[hip] (PyTorch 2.11 or later)}: `{conf}=expandable_segments:True`.",
 ];
 pub(super) const BROKEN_SIZE: Advice =
     &["Print the shape right before the failing line: a dimension is negative, uninitialised or multiplied twice."];
@@ -293,6 +316,12 @@ pub(super) const BLOCK: Advice = &[
 ];
 pub(super) const SPLIT: Advice =
     &["Split the request: a smaller batch, a shorter sequence, or the operation in chunks along one dimension."];
+/// The request alone is too large, and nothing else is on the card.
+pub(super) const ONE_TENSOR: Advice = &[
+    "See which tensor it is: the last line of your own code in the traceback. Often its shape is wrong, or it is attention's matrix of all pairs: \
+    `torch.nn.functional.scaled_dot_product_attention` keeps none.",
+    "[1.10] Store it in fewer bits: `dtype=torch.bfloat16`.",
+];
 pub(super) const PRIVATE_POOLS: Advice = &[
     "Capture fewer CUDA graphs, and for fewer and smaller batch sizes: each keeps a pool of its own that nothing else can use.",
     "Let graphs share one pool: `torch.cuda.graph(g, pool=torch.cuda.graph_pool_handle())` with the same handle for all.",
@@ -308,7 +337,7 @@ pub(super) const FULL: Advice = &[
 /// If the request would have fitted without memory outside PyTorch, this comes first.
 pub(super) const OUTSIDE: Advice = &[
     "[process told] Find what takes the {deciding} outside PyTorch in this process: some hundred MiB are its context, which stays; the rest is {collectives}, graphs, workspaces or another library on the same card.",
-    "[not process told] Find what takes the {deciding} outside PyTorch (another program, the desktop, a second context of this one): `{tool}` lists the processes; stop them, or run on a card without a display.",
+    "[not process told] Find what takes the {deciding} outside PyTorch (another program, the desktop, a second context of this one): {tool} lists the processes; stop them, or run on a card without a display.",
 ];
 /// vLLM while it loads: no batch ran yet.
 pub(super) const LOADING_VLLM: Advice = &[
@@ -325,12 +354,12 @@ pub(super) const LOADING: Advice = &[
     WHO,
 ];
 pub(super) const FEW_HOLES: Advice = &[
-    "[own >= requested, 2.1, not windows, not expands] Then let segments grow in place, which wins back a part of the {unallocated} in holes: `{conf}=expandable_segments:True`.",
+    "[own >= requested, grows] Then let segments grow in place{?[hip] (PyTorch 2.11 or later)}, which wins back a part of the {unallocated} in holes: `{conf}=expandable_segments:True`.",
 ];
 pub(super) const HOLES: Advice = &[
     "[expands] Expandable segments are on already; what is left between live blocks are pages that a small tensor keeps mapped. Allocate long-lived tensors before short-lived ones.",
-    "[2.1, not windows, not expands] Set `{conf}=expandable_segments:True` before the process starts: segments then grow in place and holes can be joined.",
-    "[not 2.1, not windows, not expands] Use PyTorch 2.1 or later, which has expandable segments: they remove most of this.",
+    "[grows] {?[hip]With PyTorch 2.11 or later set|Set} `{conf}=expandable_segments:True` before the process starts: segments then grow in place and holes can be joined.",
+    "[not grows, not windows, not expands] Use PyTorch {?[hip]2.11 or later, which has expandable segments on AMD|2.1 or later, which has expandable segments}: they remove most of this.",
     // With expandable segments on, PyTorch does not look at it (`should_split`).
     "[1.10, windows, not expands] Set `{conf}=max_split_size_mb:128`: larger blocks are no longer cut up by small tensors (try 128 to 512).",
     "[1.10, not windows, not expands] Or set `{conf}=max_split_size_mb:128`: larger blocks are no longer cut up by small tensors (try 128 to 512).",
@@ -343,8 +372,9 @@ pub(super) const CAP: Advice = &[
     "Look for who set it: set_per_process_memory_fraction in the code, or per_process_memory_fraction in the allocator's settings.",
 ];
 pub(super) const SHARE: Advice = &[
-    "Stop what should not run beside this ({others}); see what the largest is with {?`ps -o pid,user,etime,cmd -p {largest pid}`|`{tool}`}.",
-    "Find every holder, also those that {tool} does not name: `{holders}`.",
+    "[not windows] Stop what should not run beside this ({others}); see what the largest is with {?`ps -o pid,user,etime,cmd -p {largest pid}`|{tool}}.",
+    "[windows] Stop what should not run beside this ({others}).",
+    "Find every holder, also those that such a list leaves out: {holders}.",
     "Give each process its own card: `{visible}` (and torch.{module}.set_device(local_rank) before any other use of the card).",
 ];
 pub(super) const NON_PYTORCH: Advice = &[
@@ -363,25 +393,28 @@ pub(super) const CUT: Advice = &[
 pub(super) const REFUSED: Advice = &[
     CUT[0],
     "[expands] Each expandable segment reserves address space for the whole card: look for a limit with `ulimit -v`.",
-    "Watch the card while it happens, for a process that comes and goes: `{watch}`.",
-    "[hip] Check for a limit outside PyTorch: a partition of the card (CPX, NPS), a container's quota, or Windows' own budget.",
+    "Watch the card while it happens, for a process that comes and goes: {watch}.",
+    "[hip, not windows] Check for a limit outside PyTorch: a partition of the card (CPX, NPS) or a container's quota.",
     "[npu] Check for a limit outside PyTorch: a virtual part of the card, or a container's quota.",
     "[xpu] Check for a limit outside PyTorch: one tile or a virtual function of the card, the driver's largest single allocation, a container's quota.",
-    "[nvidia, windows] Give Windows a larger paging file: it promises as much memory of its own as a program takes on the card, and refuses where it cannot.",
-    "[nvidia, not windows] Check for a limit outside PyTorch: a vGPU or MIG profile, MPS (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), a container's quota, or Windows' own budget.",
+    "[windows] Give Windows a larger paging file: it promises as much memory of its own as a program takes on the card, and refuses where it cannot.",
+    "[nvidia, not windows] Check for a limit outside PyTorch: a vGPU or MIG profile, MPS (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), or a container's quota.",
 ];
 pub(super) const UNKNOWN: Advice = &[
+    "[driver] Try without expandable segments: leave expandable_segments out of {conf}, or set `{conf}=expandable_segments:False`.",
     "[cublas] Leave memory for cuBLAS, or make its workspace smaller: `CUBLAS_WORKSPACE_CONFIG=:4096:2`.",
     "[cublas] The same error appears when an index is out of range in an earlier kernel: run once with {blocking}.",
     "[nccl] Make NCCL's buffers smaller: `NCCL_BUFFSIZE=1048576`, and create fewer process groups.",
     "[not pytorch, not foreign] Hand PyTorch's cache back before the failing call: `torch.{module}.empty_cache()`.",
     "[not pytorch, foreign] The text does not say which program this is of. Where PyTorch is in the same process, its cache counts as used: torch.{module}.empty_cache() hands it back.",
-    "See who holds the card: `{tool}`.",
+    "See who holds the card: {tool}.",
     "[not foreign] Record a snapshot with the lines below and open it: it shows every block and who owns it.",
 ];
 
 #[cfg(test)]
 pub(super) const ALL: &[Advice] = &[
+    CAPTURING,
+    ONE_TENSOR,
     VLLM_LARGER,
     VLLM_NOTHING_LEFT,
     VLLM_START,

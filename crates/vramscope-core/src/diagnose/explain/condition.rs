@@ -71,10 +71,15 @@ fn term(m: &OomMessage, text: &str) -> Option<Figure> {
 type Fact = (&'static str, fn(&OomMessage) -> bool);
 
 #[rustfmt::skip]
-const FACTS: [Fact; 29] = [
+const FACTS: [Fact; 33] = [
     ("expands", |m| m.expandable_segments == Some(true)),
     // Windows' PyTorch has no expandable segments.
     ("windows", |m| m.on_windows),
+    // Has expandable segments: PyTorch 2.1, on AMD 2.11.
+    ("grows", |m| !m.on_windows && !is(m, "expands") && is(m, if is(m, "hip") { "2.11" } else { "2.1" })),
+    ("capturing", |m| m.is_capturing),
+    ("vllm", |m| m.around == Some(Writer::Vllm)),
+    ("driver", |m| m.dialect.writer == Writer::Runtime && m.says.contains("expandable segments")),
     ("warning", |m| m.is_warning),
     ("figures", OomMessage::has_figures),
     ("cut", |m| !m.unread().is_empty()),

@@ -73,7 +73,8 @@ fn verdict_of_said(m: &OomMessage) -> Verdict {
     match (m.dialect.writer, m.dialect.platform) {
         _ if m.is_warning => Unknown,
         (Writer::Rmm, _) => Cap,
-        (Writer::Sglang | Writer::Tgi | Writer::Vllm | Writer::TrtLlm, _) => Capacity,
+        (Writer::Triton, _) => TooLarge,
+        (Writer::Sglang | Writer::Tgi | Writer::Vllm | Writer::TrtLlm | Writer::Transformers | Writer::ExLlama, _) => Capacity,
         (_, Platform::Vulkan | Platform::Mps) => TooLarge,
         _ if is_over(f.capacity) => TooLarge,
         _ if is_over(f.free) => Capacity,

@@ -321,6 +321,7 @@ fn not_known(m: &OomMessage) -> Vec<String> {
         Writer::CudaMallocAsync => {
             &["How much freed memory the driver's pool keeps: the message counts what tensors hold, not what is reserved.", LINES]
         }
+        Writer::Triton => &[],
         Writer::Shm => &["How much shared memory there is, and what else is in it."],
         _ if of_machine && f.limit.or(f.capacity).is_some() => &["What else held the machine's memory."],
         _ if of_machine => &["How much of the machine's memory there is and who holds it."],
@@ -351,7 +352,9 @@ fn record(message: &OomMessage) -> Vec<String> {
     };
     let lines = match (message.dialect.writer, message.dialect.platform) {
         // Nothing of PyTorch's allocator would be in it.
-        (Writer::Mps | Writer::Vllm | Writer::Sglang | Writer::Tgi, _) => return Vec::new(),
+        (Writer::Mps | Writer::Vllm | Writer::Sglang | Writer::Tgi | Writer::Triton | Writer::Transformers, _) => {
+            return Vec::new();
+        }
         (writer, _) if writer.neighbour().is_some() || writer.is_host() || message.is_foreign => return Vec::new(),
         (Writer::ComfyUi, _) => {
             format!(

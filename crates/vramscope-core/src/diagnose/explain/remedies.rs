@@ -62,10 +62,11 @@ fn lines(m: &OomMessage, verdict: Verdict) -> Vec<&'static str> {
         Verdict::NonPytorch if m.around.is_some() => &[full, advice::NON_PYTORCH],
         Verdict::NonPytorch => &[advice::NON_PYTORCH],
         Verdict::TooLarge if platform == Platform::Xpu && is_below_the_card => &[advice::BLOCK],
+        Verdict::TooLarge if m.figures.allocated.is_some_and(|held| held.bytes == 0) => &[advice::SPLIT, advice::ONE_TENSOR],
         Verdict::TooLarge => &[advice::SPLIT, &full[1..]],
-        Verdict::Unknown if is(m, "fits") => &[advice::REFUSED],
-        Verdict::Unknown if m.around.is_some() => &[advice::CUT, &full[..2], advice::UNKNOWN],
-        Verdict::Unknown => &[advice::CUT, advice::UNKNOWN],
+        Verdict::Unknown if is(m, "fits") => &[advice::REFUSED, if m.around == Some(Writer::ComfyUi) { full } else { &[] }],
+        Verdict::Unknown if m.around.is_some() => &[advice::CUT, advice::CAPTURING, &full[..2], advice::UNKNOWN],
+        Verdict::Unknown => &[advice::CUT, advice::CAPTURING, advice::UNKNOWN],
     };
     lists.iter().copied().chain(is_sliced.then_some(advice::LARGER_SLICE)).flatten().copied().collect()
 }

@@ -74,7 +74,7 @@ pub(super) const NO_REQUEST: &[Rule] = &[
     rule(Unknown, "figures",
         "The device ran out of memory{? in {around}}.{? {free} of {capacity} was free.| {free} was free.} The requested size could not be \
          read, so the reason is unknown."),
-    rule(Unknown, "", "The device ran out of memory{? in {around}}; the message has no figures, so the reason is unknown."),
+    rule(Unknown, "", "The device ran out of memory{? in {around}}{?[capturing] while a CUDA graph was captured}; the message has no figures, so the reason is unknown."),
 ];
 
 /// PyTorch's warning that the driver had no memory to give: it gives back its cache and asks again.

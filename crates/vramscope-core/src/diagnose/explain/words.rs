@@ -43,9 +43,9 @@ const WORDS: [Named<String>; 31] = [
     ("needed", |m| Some(pytorch_size(device::held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),
     ("share to take", share_to_take),
     ("conf", |m| Some(variable(m).to_owned())),
-    ("tool", |m| Some(with_tools(m)?.tool_that_lists().to_owned())),
-    ("holders", |m| Some(with_tools(m)?.holders.to_owned())),
-    ("watch", |m| Some(with_tools(m)?.watch.to_owned())),
+    ("tool", |m| of_system(m, |words| words.tool_that_lists(), TASKS)),
+    ("holders", |m| of_system(m, |words| words.holders, "")),
+    ("watch", |m| of_system(m, |words| words.watch, TASKS)),
     ("module", |m| Some(vendor(m).module.to_owned())),
     ("visible", |m| Some(vendor(m).visible.to_owned())),
     ("visible name", |m| Some(vendor(m).visible_name().to_owned())),
@@ -115,6 +115,16 @@ fn vendor(m: &OomMessage) -> &'static Words {
 fn with_tools(m: &OomMessage) -> Option<&'static Words> {
     use Platform::{Cpu, DirectMl, Metal, Mps, Tpu, Vulkan};
     (!matches!(m.dialect.platform, DirectMl | Vulkan | Metal | Mps | Cpu | Tpu)).then(|| vendor(m))
+}
+
+/// On Windows the driver's tools do not tell what a process holds.
+const TASKS: &str = "Windows' Task Manager, Details, column \"Dedicated GPU memory\"";
+
+/// A command of the vendor's tools to copy, or what Windows has in its place.
+fn of_system(m: &OomMessage, command: fn(&Words) -> &str, on_windows: &str) -> Option<String> {
+    let words = with_tools(m)?;
+    let said = if m.on_windows { on_windows.to_owned() } else { format!("`{}`", command(words)) };
+    Some(said).filter(|said| !said.is_empty())
 }
 
 /// The variable that holds the allocator's settings: the one that the message names, else that of its release and platform (one name

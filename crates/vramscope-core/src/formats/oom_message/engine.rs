@@ -1,7 +1,7 @@
 //! Reads messages by the table of dialects: one engine for all programs.
 //!
 //! A row is found by its `anchor`. Its `fields` are clauses separated by bars: words as the program prints them, with a `{name}`
-//! for each number. A number needs a unit, except `{free#}` (bytes without one), `{free#G}` (GiB) and `{free#K}` (KiB). `{_}`
+//! for each number. A number needs a unit, except `{free#}` (bytes without one), `{free#G}` (GiB), `{free#M}` and `{free#K}` (KiB). `{_}`
 //! matches any number. `<` before a clause searches before the anchor. Case and white space are ignored. Fields of a clause that
 //! is not found stay unread. A clause must be near the one before it, so that no number of another line is taken; after `<<` it may
 //! be far above the anchor, beyond a traceback, and after `>>` far below.
@@ -210,6 +210,7 @@ impl Clause {
             let (name, unit) = piece.split_once('#').map_or((piece, None), |(name, unit)| (name, Some(unit)));
             let shift = unit.map(|unit| match unit {
                 "G" => 30,
+                "M" => 20,
                 "K" => 10,
                 _ => 0,
             });

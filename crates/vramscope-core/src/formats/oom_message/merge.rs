@@ -120,7 +120,9 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     }
     // Without figures only the layers of one program are assumed to report one failure.
     let writer = a.dialect.writer;
-    apart == 0 || apart <= APART.1 && (writer.neighbour().is_some() || writer.is_host() || writer == Writer::ComfyUi)
+    apart == 0
+        || apart <= APART.1
+            && (writer.neighbour().is_some() || writer.is_host() || matches!(writer, Writer::ComfyUi | Writer::Tgi))
 }
 
 /// Merges two messages of one failure, keeping the more informative values.

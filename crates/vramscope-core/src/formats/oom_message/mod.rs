@@ -243,6 +243,8 @@ pub struct OomMessage {
     pub is_pinned: bool,
     /// The call that failed loads a model or moves it to the card.
     pub is_loading: bool,
+    /// The call that failed captures a CUDA graph.
+    pub is_capturing: bool,
     /// The MIG profile of the GPU (`1g.10gb`) if the text around says that it is a slice; empty if the profile is not known.
     pub mig_slice: Option<String>,
     /// The cause, if the message states it.
@@ -424,9 +426,9 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         let may_stand_apart = pattern.row.may_stand_apart() && cell.is_none();
         let regrouped = may_stand_apart.then(|| streams::regroup(&squeezed, at, pattern, &message, used, &mut left)).flatten();
         if let Some(found) = regrouped {
-            let OomMessage { line, around, on_windows, mig_slice, is_loading, .. } = message;
+            let OomMessage { line, around, on_windows, mig_slice, is_loading, is_capturing, .. } = message;
             let rank = found.message.rank.or(message.rank);
-            message = OomMessage { line, around, on_windows, mig_slice, is_loading, rank, ..found.message };
+            message = OomMessage { line, around, on_windows, mig_slice, is_loading, is_capturing, rank, ..found.message };
             covered = at + 1;
             taken.extend(found.lines);
         } else if last > first && squeezed.are_counted(first, last) {

@@ -43,10 +43,22 @@ fn identity(before: u64, prefix: &str) -> u64 {
     prefix.bytes().filter(u8::is_ascii_alphanumeric).fold(start, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Line prefixes: `#` is the rank, `@` another number, `%` a name and `+` spaces. Used by launchers of PyTorch and MPI, `srun
+/// Line prefixes: `#` is the rank, `@` another number, `%` a name and `+` spaces. Used by launchers of PyTorch, MPI and Horovod, `srun
 /// --label`, docker compose, pdsh and DeepSpeed.
-const PREFIXES: [&str; 10] =
-    ["[rank#]:", "[rank#]", "[Rank#]:", "[Rank#]", "[default#]:", "[@,#]<stderr>:", "[@,#]<stdout>:", "#: ", "%+|", "@.@.@.@: "];
+const PREFIXES: [&str; 12] = [
+    "[rank#]:",
+    "[rank#]",
+    "[Rank#]:",
+    "[Rank#]",
+    "[default#]:",
+    "[@,#]<stderr>:",
+    "[#]<stderr>:",
+    "[#]<stdout>:",
+    "[@,#]<stdout>:",
+    "#: ",
+    "%+|",
+    "@.@.@.@: ",
+];
 
 /// The rest after a prefix, and the rank in it.
 fn prefix<'a>(line: &'a str, pattern: &str) -> Option<(&'a str, Option<u32>)> {

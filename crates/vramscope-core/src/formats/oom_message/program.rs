@@ -54,6 +54,9 @@ programs! {
     Sglang "sglang" "SGLang" PyTorch,
     ComfyUi "comfyui" "ComfyUI" PyTorch,
     Tgi "text-generation-inference" "text-generation-inference" PyTorch,
+    ExLlama "exllama" "ExLlama" PyTorch,
+    Transformers "transformers" "transformers" PyTorch,
+    Triton "triton" "Triton" PyTorch,
     Xla "xla" "XLA (JAX)" Own,
     TensorFlow "tensorflow-bfc" "TensorFlow" Own,
     CuPy "cupy" "CuPy" Own,
@@ -72,6 +75,10 @@ programs! {
     Faiss "faiss" "Faiss" Own,
     Mxnet "mxnet" "MXNet" Own,
     LuaTorch "torch7" "Torch 7" Own,
+    CTranslate2 "ctranslate2" "CTranslate2 (faster-whisper)" Own,
+    LmDeploy "lmdeploy" "LMDeploy (TurboMind)" Own,
+    Cntk "cntk" "CNTK" Own,
+    Blender "blender" "Blender (Cycles)" Own,
     Mlx "mlx" "MLX" Own,
     Metal "metal" "Metal" Own,
     Mlc "mlc-llm" "MLC LLM" Own,
@@ -109,11 +116,12 @@ impl Writer {
 
 /// Words that occur only in texts of one program; the nearest one to an error without figures decides whose it is.
 #[rustfmt::skip]
-const CUES: [(&str, W); 21] = [
+const CUES: [(&str, W); 24] = [
     ("torch|c10::", W::PyTorch), ("tensorflow|stream_executor", W::TensorFlow), ("cupy|chainer", W::CuPy), ("numba", W::Numba),
-    ("rmm/|rmm::|cudf|cuml", W::Rmm), ("jaxlib|jax/|jax.|/xla/", W::Xla), ("ollama", W::Ollama), ("ggml|llama.cpp|llama_", W::LlamaCpp),
+    ("rmm/|rmm::|cudf|cuml", W::Rmm), ("jaxlib|jax/|jax.|/xla/", W::Xla), ("ollama|llama runner process", W::Ollama), ("ggml|llama.cpp|llama_", W::LlamaCpp),
     ("onnxruntime", W::OnnxRuntime), ("paddle", W::Paddle), ("bitsandbytes", W::BitsAndBytes), ("tensorrt|[trt]", W::TensorRt),
-    ("spconv|tensorview", W::Spconv), ("xgboost", W::XgBoost), ("mxnet", W::Mxnet), ("luarocks", W::LuaTorch),
+    ("spconv|tensorview", W::Spconv), ("xgboost", W::XgBoost), ("mxnet", W::Mxnet), ("luarocks|.lua:|/share/lua/", W::LuaTorch),
+    ("ctranslate2|faster_whisper|faster-whisper", W::CTranslate2), ("turbomind|lmdeploy", W::LmDeploy), ("cntk", W::Cntk),
     ("accelerator fatal|openacc", W::OpenAcc), ("faiss", W::Faiss), ("loaderror|julia", W::CudaJl), ("kokkos", W::Kokkos),
     // Programs with CUDA and no Python: burn, candle, OpenMM, SPECFEM.
     ("burn-|burn_|candle-|candle_|cubecl|openmm|specfem", W::CudaProgram),
@@ -122,7 +130,7 @@ const CUES: [(&str, W); 21] = [
 /// Programs around PyTorch that have settings of their own for its memory.
 const AROUND: [(&str, W); 4] = [
     ("sglang|mem-fraction-static", W::Sglang),
-    ("vllm|enginecore", W::Vllm),
+    ("vllm|enginecore|rayworkerwrapper|worker_base.py", W::Vllm),
     ("comfyui", W::ComfyUi),
     ("text_generation_", W::Tgi),
 ];
@@ -144,6 +152,11 @@ const PINNED: usize = 3;
 const LOADED: usize = 10;
 /// The same for frames of vLLM, which has many between loading and the failure.
 const BUILT: usize = 60;
+/// Number of lines above a message in which a frame that captures a CUDA graph is searched.
+const CAPTURED: usize = 16;
+const CAPTURES: [&str; 5] = ["in capture_end", "torch.cuda.graph(", "in capture_model", "in capture_begin", "in _capture_graphs"];
+/// How people and programs name the system, in lower case; under WSL it is Linux.
+const WINDOWS: &str = "windows_portable|windows 10|windows 11|windows-1|system: windows|os: windows|platform: windows|win_amd64";
 const BUILDS: [&str; 4] = ["in create_weights", "initialize_model(", "in make_layers", "in load_weights"];
 /// Calls that load a model or move it to the card.
 const LOADS: [&str; 9] = [
@@ -174,6 +187,9 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     message.on_windows = [":\\\\", ":\\", "WinError"].iter().any(|mark| around.contains(mark));
     let around = around.to_ascii_lowercase();
     let has = |cues: &str| cues.split('|').any(|cue| around.contains(cue));
+    message.on_windows |= has(WINDOWS) && !has("wsl");
+    let frames = window.around(CAPTURED, 0);
+    message.is_capturing = CAPTURES.iter().any(|call| frames.contains(call));
     if row.writer == W::TensorFlow && has(TENSORFLOW_1) {
         message.dialect.until = Some((1, 15));
     }

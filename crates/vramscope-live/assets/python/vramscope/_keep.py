@@ -95,7 +95,7 @@ class Keeper:
             raise NotKept("this process has written %d snapshots, the most that it may" % self.count)
         used = 0
         for entry in os.scandir(self.folder):
-            if entry.name.endswith((".pickle", ".part")):
+            if entry.name.endswith((".pickle", ".part", ".about.json")):
                 try:
                     used += entry.stat(follow_symlinks=False).st_size
                 except OSError:
@@ -265,19 +265,36 @@ def nvidia_smi():
             "processes": table("--query-compute-apps=gpu_uuid,pid,process_name,used_memory")}
 
 
+def _size(number):
+    """How long the file behind a descriptor is now; 0 where there is none."""
+    try:
+        return os.fstat(number).st_size
+    except OSError:
+        return 0
+
+
+# What earlier runs left in a log that this one is appended to.
+BEFORE = {number: _size(number) for number in (1, 2)}
+
+
 def output():
-    """The last lines of standard output and error, where they go to files."""
-    found = {}
+    """The last lines that this run wrote to standard output and error, where they go to files. Where both go to one, it is stdout's."""
+    found, seen = {}, set()
     for name, stream, number in (("stdout", sys.stdout, 1), ("stderr", sys.stderr, 2)):
         try:
             stream.flush()
             info = os.fstat(number)
             if (info.st_mode & 0o170000) != 0o100000:
                 continue
+            if (info.st_dev, info.st_ino) in seen:
+                continue
+            seen.add((info.st_dev, info.st_ino))
+            # A log may have been cut or exchanged since.
+            start = BEFORE[number] if BEFORE[number] <= info.st_size else 0
             # A file of our own to read from: the program's may be open for writing alone.
             reader = os.open("/proc/self/fd/%d" % number, os.O_RDONLY)
             try:
-                data = os.pread(reader, MOST_OUTPUT, max(0, info.st_size - MOST_OUTPUT))
+                data = os.pread(reader, MOST_OUTPUT, max(start, info.st_size - MOST_OUTPUT))
             finally:
                 os.close(reader)
             found[name] = data.decode("utf-8", "replace").splitlines()[-MOST_LINES:]

@@ -11,6 +11,8 @@ const CUDNN: &str = "cuDNN could not get memory, which it takes from the card it
 const NCCL: &str = "NCCL could not get {?{requested}|memory} for its buffers, which it takes from the card itself: the card has none left. Who holds the card is not in the message.";
 const CALLOC: &str = "failed to CUDA calloc {requested#}";
 
+const DRIVER: &str = "A call of the driver for mapping memory failed, which PyTorch makes for expandable segments: the card (or the addresses or \
+    handles of the process) had no room. The message has no figures, so who holds the card is unknown.";
 const NVML: &str = "PyTorch could not get memory from the driver, and then failed to ask NVML how much was free, which it needs for its message: the card was full most likely. On Jetson and in some containers NVML does not answer.";
 const SAVER: &str = "torch_memory_saver could not get memory from the driver: the card is full. SGLang and trainers use it to give memory back and take it again.";
 
@@ -19,7 +21,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Runtime, P::Cuda, Phrase, "CUDA error: out of memory", "",
         "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", ""),
     row(W::CudaProgram, P::Cuda, Sure, "CUDA error !!!!! <out of memory> !!!!!", "", "CUDA error !!!!! <out of memory> !!!!!", ""),
-    row(W::Runtime, P::Cuda, Phrase, "CUDA driver error: out of memory", "", "RuntimeError: CUDA driver error: out of memory", ""),
+    row(W::Runtime, P::Cuda, Phrase, "CUDA driver error: out of memory", "", "RuntimeError: CUDA driver error: out of memory", "")
+        .says(DRIVER),
     row(W::Runtime, P::Cuda, Phrase, "failed with error out of memory", "", "cudaMalloc(&ptr, bytes) failed with error out of memory", ""),
     row(W::CudaProgram, P::Cuda, Phrase, "GPUassert: out of memory", "", "GPUassert: out of memory kernel.cu 42", ""),
     row(W::CudaProgram, P::Cuda, Name, "SimpleCudaMalloc_impl.hpp", "",
@@ -56,6 +59,9 @@ pub(super) const ROWS: &[Row] = &[
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "").says(CUBLAS),
     row(W::Cublas, P::Hip, Name, "HIPBLAS_STATUS_ALLOC_FAILED", "",
         "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`", "").says(CUBLAS),
+    row(W::LuaTorch, P::Cuda, Sure, "Error in CuDNN: CUDNN_STATUS_ALLOC_FAILED", "",
+        "install/share/lua/5.1/cudnn/init.lua:118: Error in CuDNN: CUDNN_STATUS_ALLOC_FAILED (cudnnFindConvolutionForwardAlgorithm)", "")
+        .near(".lua:"),
     row(W::Cudnn, P::Cuda, Name, "CUDNN_STATUS_ALLOC_FAILED", "", "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "").says(CUDNN),
     row(W::Nccl, P::Cuda, Sure, "Cuda failure 2 'out of memory'", CALLOC, "Last error:\nCuda failure 2 'out of memory'", "").says(NCCL),
     row(W::Nccl, P::Cuda, Sure, "Cuda failure 'out of memory'", CALLOC,
@@ -110,7 +116,6 @@ pub(super) const ROWS: &[Row] = &[
         "[LightGBM] [Fatal] [CUDA] out of memory /tmp/lightgbm/src/io/cuda/cuda_tree.cpp 72", ""),
     row(W::CudaProgram, P::Unknown, Figures, "Out of gpu memory. Free:", "free: {free#} asked: {requested#}",
         "amrex::Abort::0::Out of gpu memory. Free: 1048576 Asked: 134217728 !!!", "requested 128.00 MiB, free 1024.00 KiB"),
-    row(W::CudaProgram, P::Unknown, Phrase, "System is out of GPU memory", "", "Error: System is out of GPU memory", ""),
     row(W::Kokkos, P::Cuda, Sure, "failed, likely due to insufficient memory", "<allocation of size {requested}",
         "Kokkos failed to allocate memory for label \"x\". Allocation using MemorySpace named \"Cuda\" failed with the following error: \
         Allocation of size 1.279 G failed, likely due to insufficient memory. (The allocation mechanism was cudaMalloc().)",

@@ -1,6 +1,6 @@
 //! Host memory: what killed a program from outside, and what the system refused.
 
-use crate::formats::oom_message::row::Trust::{Figures, Line, Phrase, Sure};
+use crate::formats::oom_message::row::Trust::{self, Figures, Line, Phrase, Sure};
 use crate::formats::oom_message::row::{Row, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
@@ -24,10 +24,30 @@ const APPLE: &str = "The memory that this machine's processor and GPU share ran 
 const LOST: &str = "A process of the program ended without a word. Most often the system killed it because the machine's memory (not the GPU's) ran out; a crash of its own reads the same.";
 const MAPPED: &str = "A tensor that processes share could not be mapped: the number of mappings that one process may have is used up (vm.max_map_count), or shared memory (/dev/shm) is. The GPU's memory is not what ran out.";
 const NOTEBOOK: &str = "The notebook used all memory of its machine (not the GPU's), and was restarted.";
+const NOTEBOOK_TIPS: &[&str] = &[
+    "Take a machine with more memory: on Colab Runtime, Change runtime type, High-RAM.",
+    "Load less at once: memory-mapped files, a part of the data, fewer DataLoader workers; load checkpoints with `torch.load(path, mmap=True)`.",
+    "Let go of what earlier cells still hold: del the names, also _ and Out of the notebook, then `import gc; gc.collect()`.",
+];
+const NCCL_TIPS: &[&str] = &[
+    "Give the container more shared memory: `docker run --shm-size=8g` or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm.",
+    "Remove what programs that crashed left there: files /dev/shm/nccl-* that no process uses.",
+    "Or let NCCL do without it (slower where the cards have no direct path): `NCCL_SHM_DISABLE=1`.",
+    "See how full it is while the program runs: `df -h /dev/shm`.",
+];
+const STORE_TIPS: &[&str] = &[
+    "Give the store more: `ray.init(object_store_memory=...)`, in a container also `--shm-size`.",
+    "Hold fewer objects: ray memory lists them; del the references that are no longer needed.",
+    "Put smaller objects, or pass a path.",
+];
 const STORE: &str =
     "Ray's object store, which lies in the machine's shared memory (not the GPU's), has no room for an object{? of {requested}}.";
 const JETSAM: &str = "kernel: memorystatus: killing largest compressed process python3.11 [1879] 48012 MB";
 const KERNEL_UNTOLD: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process.";
+
+const fn killed(trust: Trust, anchor: &'static str, example: &'static str) -> Row {
+    row(W::Killer, P::Cpu, trust, anchor, "", example, "").says(KILLED)
+}
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
@@ -90,19 +110,17 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Phrase, "OOMKilled", LIMITS,
         "    Last State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137\n    Limits:\n      cpu: 8\n      memory: 16Gi", "limit 16 GiB")
         .near("reason|exit code|container|pod").whole().says(CONTAINER),
+    row(W::Killer, P::Cpu, Sure, "OOMKilled", "", "NAME READY STATUS RESTARTS AGE\nworker-5f7d8c9b6d-h4kpz 0/1 OOMKilled 3 (30s ago) 6m18s", "")
+        .near("0/1|0/2|0/3|0/4").says(CONTAINER),
     row(W::Killer, P::Cpu, Sure, "OOMKilled\": true", "", "\"OOMKilled\": true,", "").says(CONTAINER),
-    row(W::Killer, P::Cpu, Line, "Killed", "", "Killed", "").says(KILLED),
-    row(W::Killer, P::Cpu, Line, "Killed: 9", "", "Killed: 9", "").says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "terminated with signal SIGKILL", "",
-        "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL", "").says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "returned non-zero exit status -9", "",
-        "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status -9.", "").says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "exit codes of the workers are {SIGKILL(-9)}", "",
-        "TerminatedWorkerError: A worker process was unexpectedly terminated. The exit codes of the workers are {SIGKILL(-9)}", "").says(KILLED),
+    killed(Line, "Killed", "Killed"),
+    killed(Line, "Killed: 9", "Killed: 9"),
+    killed(Sure, "terminated with signal SIGKILL", "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL"),
+    killed(Sure, "returned non-zero exit status -9", "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status -9."),
+    killed(Sure, "exit codes of the workers are {SIGKILL(-9)}", "TerminatedWorkerError: A worker process was unexpectedly terminated. The exit codes of the workers are {SIGKILL(-9)}"),
     row(W::Killer, P::Cpu, Phrase, "exited unexpectedly", "", "RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly", "")
         .near("DataLoader worker (pid").says(LOST),
-    row(W::Killer, P::Cpu, Phrase, "exited with a non-zero status of 137", "",
-        "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 137(SIGKILL).", "").says(KILLED),
+    killed(Phrase, "exited with a non-zero status of 137", "The replica workerpool0-0 ran out-of-memory and exited with a non-zero status of 137(SIGKILL)."),
     row(W::Killer, P::Cpu, Sure, "OutOfMemoryError: Container killed due to memory usage", "",
         "OutOfMemoryError: Container killed due to memory usage", "")
         .says(CONTAINER),
@@ -124,24 +142,19 @@ pub(super) const ROWS: &[Row] = &[
         .says("The job's limit of the machine's memory (not the GPU's){?, {limit},} was passed, and HTCondor stopped it{?; it held up to {allocated}}.")
         .tips(&["Ask for more memory on the machine: `request_memory` in the submit file."]),
     row(W::Killer, P::Cpu, Sure, "tried to allocate more memory than is available. It has restarted", "",
-        "Your notebook tried to allocate more memory than is available. It has restarted.", "").says(NOTEBOOK),
+        "Your notebook tried to allocate more memory than is available. It has restarted.", "").says(NOTEBOOK).tips(NOTEBOOK_TIPS),
     row(W::Killer, P::Cpu, Sure, "session crashed after using all available RAM", "",
-        "Your session crashed after using all available RAM.", "").says(NOTEBOOK),
+        "Your session crashed after using all available RAM.", "").says(NOTEBOOK).tips(NOTEBOOK_TIPS),
     row(W::Killer, P::Cpu, Sure, "% memory budget. Restarting", "", "distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting", "")
         .says("A worker of Dask reached its limit of the machine's memory (not the GPU's), and its nanny restarted it.")
         .tips(&["Give each worker more: fewer workers, or `memory_limit` of the cluster.",
             "Let a task hold less: smaller partitions or chunks."]),
-    row(W::Killer, P::Cpu, Phrase, "exit code 137", "", "Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", "")
-        .whole().says(KILLED),
-    row(W::Killer, P::Cpu, Phrase, "exit status 137", "", "make: *** [train] error: exit status 137", "").says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "died with <Signals.SIGKILL: 9>", "",
-        "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.", "").says(KILLED),
-    row(W::Killer, P::Cpu, Phrase, "failed (exitcode: -9)", "", "failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python", "")
-        .says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "Signal 9 (SIGKILL) received by PID", "", "traceback : Signal 9 (SIGKILL) received by PID 77", "")
-        .says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "is killed by signal: Killed", "",
-        "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.", "").near("DataLoader worker").says(KILLED),
+    killed(Phrase, "exit code 137", "Process finished with exit code 137 (interrupted by signal 9: SIGKILL)").whole(),
+    killed(Phrase, "exit status 137", "make: *** [train] error: exit status 137"),
+    killed(Sure, "died with <Signals.SIGKILL: 9>", "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>."),
+    killed(Phrase, "failed (exitcode: -9)", "failed (exitcode: -9) local_rank: 0 (pid: 77) of binary: python"),
+    killed(Sure, "Signal 9 (SIGKILL) received by PID", "traceback : Signal 9 (SIGKILL) received by PID 77"),
+    killed(Sure, "is killed by signal: Killed", "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.").near("DataLoader worker"),
     row(W::Slurm, P::Cpu, Sure, "oom-kill event", "",
         "slurmstepd: error: Detected 1 oom-kill event(s) in step 3495064.0 cgroup. Some of your processes may have been killed by the \
         cgroup out-of-memory handler.", "").near("detected").says(SLURM),
@@ -162,10 +175,9 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Slurm, P::Cpu, Sure, "OUT_OF_ME+", "", "1234.0    python3.12               default          1 OUT_OF_ME+    0:125", "").says(SLURM),
     row(W::Ray, P::Cpu, Figures, "in object store because it is full", "object size is {requested} | capacity: {capacity#}",
         "ray.exceptions.ObjectStoreFullError: Failed to put object ffff in object store because it is full. Object size is 8589934592 bytes.",
-        "requested 8.00 GiB").says(STORE)
-        .tips(&["Give the store more: `ray.init(object_store_memory=...)`, in a container also `--shm-size`.",
-            "Hold fewer objects: ray memory lists them; del the references that are no longer needed.",
-            "Put smaller objects, or pass a path."]),
+        "requested 8.00 GiB").says(STORE).tips(STORE_TIPS),
+    row(W::Ray, P::Cpu, Phrase, "The plasma store ran out of memory", "",
+        "plasma_out_of_memory.error: The plasma store ran out of memory and could not create this object.", "").says(STORE).tips(STORE_TIPS),
     row(W::Ray, P::Cpu, Sure, "killed by SIGKILL by OOM killer", "",
         "A worker died or was killed while executing a task by an unexpected system error. There are some potential root causes. (1) The \
         process is killed by SIGKILL by OOM killer due to high memory usage.", "").near("potential root causes").says(LOST),
@@ -194,9 +206,9 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Shm, P::Cpu, Sure, "creating shared memory segment /dev/shm/", "",
         "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-RZ3b (size 9637888)", "")
         .says("The shared memory (/dev/shm) that NCCL passes data through between processes is full; the GPU's memory is not what ran \
-        out."),
-    row(W::Killer, P::Cpu, Phrase, "exit code: 137", "", "Error: container stopped, exit code: 137", "").says(KILLED),
-    row(W::Killer, P::Cpu, Phrase, "exit code (137)", "", "[main] terminated with exit code (137). Reason [Error]. Message:", "").says(KILLED),
+        out.").tips(NCCL_TIPS),
+    killed(Phrase, "exit code: 137", "Error: container stopped, exit code: 137"),
+    killed(Phrase, "exit code (137)", "[main] terminated with exit code (137). Reason [Error]. Message:"),
     row(W::Killer, P::Cpu, Sure, "The node was low on resource: memory", "using {allocated}, which exceeds",
         "Warning  Evicted  2m  kubelet  The node was low on resource: memory. Container trainer was using 62914560Ki, which exceeds its \
         request of 0.", "allocated 62914560 KiB")
@@ -204,15 +216,17 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Sure, "memorystatus: killing", "", JETSAM, "").says(APPLE),
     row(W::Killer, P::Cpu, Sure, "killing_specific_process pid", "", "kernel: killing_specific_process pid 1879 [python3.11] (per-process-limit 10)",
         "").says(APPLE),
-    row(W::Killer, P::Cpu, Sure, "] Error 137", "", "make[2]: *** [build/train.o] Error 137", "").near("***").says(KILLED),
-    row(W::Killer, P::Cpu, Phrase, "return code: 137", "", "[Service log] Training ended with return code: 137", "").says(KILLED),
-    row(W::Killer, P::Cpu, Phrase, "with code -9", "", "RuntimeError: worker exited during startup with code -9", "").says(KILLED),
-    row(W::Killer, P::Cpu, Line, "killed", "", "killed", "").says(KILLED),
-    row(W::Killer, P::Cpu, Line, "已杀死", "", "已杀死", "").says(KILLED),
-    row(W::Killer, P::Cpu, Phrase, "exit code is 137", "", "Container killed on request. Exit code is 137", "").says(KILLED),
-    row(W::Killer, P::Cpu, Phrase, "exited with code 137", "", "trainer-1 exited with code 137", "").says(KILLED),
-    row(W::Killer, P::Cpu, Phrase, "exit code -9", "", "Process train finished with exit code -9", "").says(KILLED),
-    row(W::Killer, P::Cpu, Sure, "exitcode  : -9 (pid", "", "  exitcode  : -9 (pid: 4242)", "").says(KILLED),
+    killed(Sure, "] Error 137", "make[2]: *** [build/train.o] Error 137").near("***"),
+    killed(Phrase, "exit with status code 137", "Process 0 exit with status code 137."),
+    killed(Sure, "exits with return code = -9", "['python', '-u', 'train.py', '--local_rank=7'] exits with return code = -9"),
+    killed(Phrase, "return code: 137", "[Service log] Training ended with return code: 137"),
+    killed(Phrase, "with code -9", "RuntimeError: worker exited during startup with code -9"),
+    killed(Line, "killed", "killed"),
+    killed(Line, "已杀死", "已杀死"),
+    killed(Phrase, "exit code is 137", "Container killed on request. Exit code is 137"),
+    killed(Phrase, "exited with code 137", "trainer-1 exited with code 137"),
+    killed(Phrase, "exit code -9", "Process train finished with exit code -9"),
+    killed(Sure, "exitcode  : -9 (pid", "  exitcode  : -9 (pid: 4242)"),
     row(W::Killer, P::Cpu, Sure, "Failed with result 'oom-kill'", "", "systemd[1]: train.service: Failed with result 'oom-kill'.", "")
         .says(KERNEL_UNTOLD),
     row(W::Ray, P::Cpu, Sure, "RayOutOfMemoryError: More than", "is used ({allocated#G} / {capacity}",

@@ -23,7 +23,19 @@ const EXLLAMA: &str =
 const EXLLAMA_TIPS: &[&str] = &[
     "Shorten the cache: a lower `max_seq_len`, or a cache of fewer bits (Q4, Q8).",
     "Use weights of fewer bits per weight.",
-    "See who else holds the card: `{tool}`.",
+    "See who else holds the card: {tool}.",
+];
+const TRANSFORMERS_TIPS: &[&str] = &[
+    "Load the model in fewer bits: `quantization_config=BitsAndBytesConfig(load_in_4bit=True)`, or a smaller model.",
+    "Make room on the card: end other programs on it, and hand back what an earlier model of this process held.",
+    "Let the rest be computed on the processor (slow): `llm_int8_enable_fp32_cpu_offload=True` in BitsAndBytesConfig, with a device_map.",
+    "Where device_map is \"auto\" and the model should fit, bound nothing: leave out max_memory, or set `device_map={\"\": 0}`.",
+];
+const TRITON_TIPS: &[&str] = &[
+    "Use smaller blocks: lower `BLOCK_M`, BLOCK_N or BLOCK_K of the kernel.",
+    "Use fewer stages of the pipeline: a lower `num_stages` in triton.Config; each stage keeps a copy of its tiles.",
+    "Leave configurations that do not fit out of the list of @triton.autotune: GPUs differ in how much they have.",
+    "Where torch.compile wrote the kernel: do without `mode=\"max-autotune\"`, or update PyTorch and Triton.",
 ];
 const RUNNER_KILLED: &str = "Ollama's runner was killed from outside, most often by the system's out-of-memory killer: then the machine's memory (not the GPU's) ran out.";
 const TRT: &str = "amount of GPU memory ({requested} | amount of memory ({requested} | requested size was {requested#} | {requested#}-byte buffer";
@@ -54,7 +66,7 @@ pub(super) const ROWS: &[Row] = &[
         `gpu_memory_utilization` when initializing the engine.", "")
         .says("vLLM tried to draw tokens for as many requests as may run at once (max_num_seqs). The memory outside its share of the card was too small for that.")
         .tips(&["Run fewer requests at once: a lower `--max-num-seqs` (the default of 1024 needs most with a large vocabulary).",
-            "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.", "See who else holds the card: `{tool}`."]),
+            "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.", "See who else holds the card: {tool}."]),
     row(W::Sglang, P::Cuda, Sure, "Not enough memory. Please try to increase --mem-fraction-static", LOADED,
         "[2025-03-29 18:18:34 TP0] Load weight end. type=Gemma3ForConditionalGeneration, dtype=torch.bfloat16, avail mem=3.64 GB, mem \
         usage=18.82 GB.\nRuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "free 3.64 GiB, weights 18.82 GiB")
@@ -152,6 +164,50 @@ pub(super) const ROWS: &[Row] = &[
         ""),
     row(W::BitsAndBytes, P::Cuda, Sure, "Error out of memory at line", "",
         "Error out of memory at line 380 in file /git/bitsandbytes/csrc/pythonInterface.c", ""),
+    row(W::Transformers, P::Cuda, Sure, "Make sure you have enough GPU RAM to fit the quantized model", "",
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.", "")
+        // In the source the name has a bracket behind it.
+        .near("ValueError:")
+        .says("The quantised model does not fit on the card, so a part of it would go to the machine's memory or the disk, which bitsandbytes \
+        does not do by itself. No allocation failed.").tips(TRANSFORMERS_TIPS),
+    row(W::CTranslate2, P::Cuda, Sure, "CUDA failed with error out of memory", "",
+        "RuntimeError: CUDA failed with error out of memory", ""),
+    row(W::CTranslate2, P::Cuda, Sure, "cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED", "",
+        "RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED", ""),
+    row(W::LmDeploy, P::Cuda, Sure, "[TM][ERROR] CUDA runtime error: out of memory", "",
+        "[TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/core/allocator.cc:49", ""),
+    row(W::TensorFlow, P::Cuda, Sure, "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED", "",
+        "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED", ""),
+    row(W::OnnxRuntime, P::Cuda, Sure, "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", "; GPU={gpu} ",
+        "onnxruntime::CudaCall CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0 ; hostname=a", "gpu 0").near("hostname=|onnxruntime"),
+    row(W::Cntk, P::Cuda, Sure, "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", "; GPU={gpu} ",
+        "RuntimeError: CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0 ; ", "gpu 0").near("; GPU="),
+    row(W::Triton, P::Cuda, Figures, "out of resource: shared memory, Required:", "Required: {requested#} | Hardware limit: {limit#}",
+        "triton.runtime.autotuner.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 98304. Reducing block sizes \
+        or `num_stages` may help.", "requested 128.00 KiB, limit 96.00 KiB")
+        // An autotuner that only leaves a configuration out warns without the exception.
+        .near("OutOfResources:")
+        .says("A kernel needs {?{requested} of shared memory for each block, and the GPU has {limit} for that|more shared memory for each block than the GPU \
+        has}. This is the kernel's memory inside the processor; the card's memory is not what ran out.").tips(TRITON_TIPS),
+    row(W::Blender, P::Unknown, Phrase, "System is out of GPU and shared host memory", "", "System is out of GPU and shared host memory", "")
+        .says("The scene fits neither on the card nor, with what Blender moved there, into the machine's memory."),
+    row(W::Blender, P::Unknown, Phrase, "System is out of GPU memory", "", "Error: System is out of GPU memory", ""),
+    row(W::LlamaCpp, P::Metal, Sure, "ggml_metal_get_buffer: error: buffer is nil", "< ({allocated#M} / {limit#M})",
+        "ggml_metal_add_buffer: allocated 'alloc           ' buffer, size =   576.01 MiB, ( 5034.34 /  4096.00)\n\
+        ggml_metal_get_buffer: error: buffer is nil", "limit 4096.00 MiB, allocated 5034.34 MiB")
+        .says("{?The model and its buffers take {allocated}, and this Mac's GPU may use {limit}|Metal gave no buffer: the model and its buffers take \
+        more than this Mac's GPU may use}."),
+    row(W::LlamaCpp, P::Unknown, Sure, "data != NULL && \"failed to allocate buffer\"", "",
+        "GGML_ASSERT: whisper.cpp/ggml-backend.c:460: data != NULL && \"failed to allocate buffer\"", "").near("GGML_ASSERT:")
+        .says("ggml, which llama.cpp and whisper.cpp compute with, could not get memory for a buffer. The message does not say how much was \
+        requested, nor whether the card's memory or the machine's ran out.").tips(&["Use a smaller model, or one of fewer bits (q5_0, q8_0).",
+            "Run on the CPU to see which memory it is: `--no-gpu` of whisper.cpp, --n-gpu-layers 0 of llama.cpp.", "See who else holds the card: {tool}."]),
+    row(W::CudaProgram, P::Cuda, Sure, "cudaAllocMapped() failed to allocate memory", "",
+        "Exception: jetson.utils -- cudaAllocMapped() failed to allocate memory", "")
+        .says("The program could not get memory that the processor and the GPU share. On a Jetson both use the same memory, and it is full.")
+        .tips(&["Use smaller images or a smaller model, and let go of images that are no longer needed.",
+            "Free memory of the board: close the desktop (`sudo systemctl isolate multi-user.target`) and other programs.",
+            "See who holds it: `tegrastats`, and top.", "Add swap: it does not serve the GPU, but makes room for it."]),
     row(W::OpenAcc, P::Cuda, Sure, "call to cuMemAlloc returned error 2", "total/free CUDA memory: {capacity#}/{free#}",
         "Accelerator Fatal Error: call to cuMemAlloc returned error 2 (CUDA_ERROR_OUT_OF_MEMORY): Out of memory\n File: src/main.f90", "")
         .whole(),
@@ -176,9 +232,9 @@ pub(super) const ROWS: &[Row] = &[
         "requested 128.00 MiB, capacity 4.00 GiB, free 12.00 MiB").near("Error allocating").whole(),
     row(W::CudaProgram, P::Cuda, Figures, "TOutOfMemoryError: Error: Out of memory. Requested", "requested {requested}; free {free}",
         "NCudaLib::TOutOfMemoryError: Error: Out of memory. Requested 2560.5 MB; Free 1024.5 MB", "requested 2560.5 MiB, free 1024.5 MiB"),
-    row(W::PyTorch, P::Cuda, Phrase, "Insufficient VRAM for model and cache", "", "RuntimeError: Insufficient VRAM for model and cache", "")
+    row(W::ExLlama, P::Cuda, Phrase, "Insufficient VRAM for model and cache", "", "RuntimeError: Insufficient VRAM for model and cache", "")
         .says(EXLLAMA).tips(EXLLAMA_TIPS),
-    row(W::PyTorch, P::Cuda, Phrase, "Insufficient VRAM in split for model and cache", "",
+    row(W::ExLlama, P::Cuda, Phrase, "Insufficient VRAM in split for model and cache", "",
         "RuntimeError: Insufficient VRAM in split for model and cache", "").says(EXLLAMA).tips(EXLLAMA_TIPS),
     row(W::XgBoost, P::Cuda, Sure, "Memory allocation error on worker", "free memory: {free#} | requested memory: {requested#}",
         "Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n- Free memory: 12582912\n- \

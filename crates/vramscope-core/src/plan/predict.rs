@@ -253,6 +253,7 @@ impl Model {
             // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
             let slack = out.peak_reserved_bytes / ONE_RECORDING;
             out.span = [out.span[0].saturating_sub(slack), out.span[1] + slack];
+            out.allocated_span = [out.allocated_span[0].saturating_sub(slack), out.allocated_span[1] + slack];
             out.certain = false;
             out.uncertain_because = Some("sizes");
         }
@@ -260,7 +261,9 @@ impl Model {
             let matters = open * 1000 >= out.peak_reserved_bytes;
             let around = open + if matters { self.segment(at, setting) } else { 0 };
             let widened = [out.span[0].saturating_sub(around), out.span[1] + around];
-            out.span = if out.oom { out.span } else { widened };
+            let [low, high] = out.allocated_span;
+            (out.span, out.allocated_span) =
+                if out.oom { (out.span, out.allocated_span) } else { (widened, [low.saturating_sub(open), high + open]) };
             out.certain &= !matters;
             if !out.certain {
                 out.uncertain_because.get_or_insert("sizes");

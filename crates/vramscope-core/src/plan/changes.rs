@@ -132,9 +132,7 @@ impl Plan {
         let without = || name.filter(|_| setting.limit.is_some()).map(|name| self.largest(name, size, setting).span[0]);
         let largest = match (name, setting.limit) {
             // What saves nothing fits as much as the program does without it.
-            (Some(_), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => {
-                without()
-            }
+            (Some(_), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => without(),
             (Some(name), Some(_)) => Some(largest(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1))),
             _ => None,
         };

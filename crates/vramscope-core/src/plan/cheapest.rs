@@ -187,7 +187,7 @@ impl Plan {
             peak_reserved_bytes: peak,
             span: [passes.of_part.peak_reserved_bytes, peak.max(passes.of_part.span[1] + passes.kept)],
             oom: own.limit.is_some_and(|limit| peak > limit),
-            cost: "several passes in place of one; BatchNorm sees a part at once".to_owned(),
+            cost: "several passes in place of one; a BatchNorm sees fewer samples at once".to_owned(),
             trust: Trust::Close,
             code: Code::of_passes(passes.passes, passes.part),
             peak_allocated_bytes: row.peak_allocated_bytes + passes.kept,

@@ -34,7 +34,8 @@ pub struct Predicted {
     pub oom_varies: bool,
     /// How often PyTorch gives cached memory back and asks again, as `num_alloc_retries` counts.
     pub retries: u64,
-    /// What was live at the peak of allocated bytes, by the stable names of roles.
+    /// What was live at the peak of allocated bytes, by the stable names of roles; `rounding` is what blocks have beyond their requests, so that
+    /// the sum is [`peak_allocated_bytes`](Self::peak_allocated_bytes).
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
     /// True if nothing unknown changes these figures.
     pub certain: bool,
@@ -320,6 +321,11 @@ fn answer(
     failed: Option<usize>,
     others: &[(Outcome, &'static str)],
 ) -> Predicted {
+    let mut by_role = stream.by_role(setting, failed);
+    let told: u64 = by_role.values().sum();
+    if point.allocated > told {
+        by_role.insert("rounding", point.allocated - told);
+    }
     let mut out = Predicted {
         size: size.clone(),
         peak_reserved_bytes: point.reserved,
@@ -329,7 +335,7 @@ fn answer(
         oom: point.failed,
         oom_varies: false,
         retries: point.retries,
-        by_role: stream.by_role(setting, failed),
+        by_role,
         certain: true,
         uncertain_because: None,
     };

@@ -272,15 +272,15 @@ const UP_TO_THE_END: &str = ", up to where the recording ends";
 pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str, cap: u64, ends_at_failure: bool) -> String {
     let ends = if ends_at_failure { UP_TO_THE_END } else { "" };
     // The told span of its peak crosses the limit.
-    let fits = if best.at.as_ref().is_some_and(|at| at.span[1] > cap) { "probably fits" } else { "fits" };
+    let probably = if best.at.as_ref().is_some_and(|at| at.span[1] > cap) { "probably " } else { "" };
     match (best.size, best.span[1] > best.size) {
         _ if best.has_no_end() => {
             format!("How large a {name} fits {place} is unknown: nothing in the recordings grows with {name}.")
         }
         (0, true) => format!("No {name} is sure to fit {place}; up to {} may fit.", best.span[1]),
         (0, false) => format!("Not even {name} 1 fits {place}."),
-        (n, true) => format!("{name} {n} {fits} {place}{ends}; up to {} may fit.", best.span[1]),
-        (n, false) if best.certain => format!("{name} {n} is the largest that {fits} {place}{ends}."),
+        (n, true) => format!("{name} {n} {probably}fits {place}{ends}; up to {} may fit.", best.span[1]),
+        (n, false) if best.certain => format!("{name} {n} is {probably}the largest that fits {place}{ends}."),
         (n, false) => {
             let why = match best.at.as_ref().and_then(|at| at.uncertain_because) {
                 Some("placement") => ", depending on where the driver puts segments",

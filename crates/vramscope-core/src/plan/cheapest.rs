@@ -71,7 +71,7 @@ impl Plan {
     pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
         // Each change is compared with it.
         if let Some(name) = name.filter(|_| setting.limit.is_some()) {
-            self.largest(name, size, setting);
+            let _ = self.largest(name, size, setting);
         }
         let mut rows: Vec<((u8, Cost, u32), Changed)> = Change::all()
             .par_iter()

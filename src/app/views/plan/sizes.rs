@@ -28,7 +28,7 @@ pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
         (0, 0) => (format!("Not even {} {} fits {place}", scene.name, scene.step), true),
         (0, may) => (format!("At most {} {} may fit {place}", scene.name, count(may)), false),
         (sure, may) if may > sure && scene.is_single() => {
-            (format!("{name} {} fits {place}; up to {} may fit", count(sure), count(may)), false)
+            (format!("{name} {} fits {place}, up to {} may fit", count(sure), count(may)), false)
         }
         (sure, may) => {
             let may_be_less = sure == may && scene.largest.as_ref().is_some_and(|l| !l.certain);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use vramscope_core::anatomy::{Phase, Role};
 use vramscope_core::anatomy::roles::{Roles, Rules};
+use vramscope_core::anatomy::{Phase, Role};
 use vramscope_core::diagnose::leaks::{cannot_tell, growth};
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};

@@ -23,6 +23,8 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let kept: FxHashSet<LifetimeId> = model.iter().copied().collect();
     let sizes: FxHashSet<u64> = model.iter().map(|&id| case.size(id)).collect();
     // Gradients come in every step, as large as weights, and go where it ends or the next begins.
+    // A step that a failure cuts short has no gradients yet.
+    let is_cut_short = case.device.events.failure_at_end().is_some_and(|failure| failure < last);
     let mut late: Vec<Vec<LifetimeId>> = vec![Vec::new(); case.steps.len()];
     for id in (case.phases.first_row..case.rows()).map(LifetimeId) {
         let Some(step) = case.steps.of(case.born(id)) else { continue };
@@ -30,7 +32,8 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let gone = case.gone(id).min(case.tables.lifetimes.free_requested(id));
         // What outlives the next step too is kept by the program.
         let is_late = gone >= end - (end - begin) / END_OF_STEP && bounds.get(step + 2).is_none_or(|&next| gone < next);
-        if is_late && sizes.contains(&case.size(id)) && !kept.contains(&id) {
+        let is_whole = !is_cut_short || step + 1 < case.steps.len();
+        if is_whole && is_late && sizes.contains(&case.size(id)) && !kept.contains(&id) {
             late[step].push(id);
         }
     }
@@ -38,8 +41,6 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
     // Where steps begin with the optimizer, gradients live across the bound, and what goes just before it are backward's last activations.
     let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
-    // A step that a failure cuts short has no gradients yet.
-    let is_cut_short = case.device.events.failure_at_end().is_some_and(|failure| failure < last);
     let middle = (late.len() - usize::from(is_cut_short && late.len() > 1)) / 2;
     let crossing: Vec<LifetimeId> = late[middle].iter().copied().filter(|&id| across(middle, id)).collect();
     if bytes(&crossing) * 2 >= bytes(&late[middle]) {

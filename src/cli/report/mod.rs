@@ -160,8 +160,6 @@ struct Planned {
     at: Option<Size>,
     /// The size was read out of the file's name.
     is_guessed: bool,
-    /// The recording ends at a request that failed.
-    ends_at_failure: bool,
 }
 
 impl Report {
@@ -461,7 +459,7 @@ fn planned(
         json: false,
     };
     let report = super::plan::answer(&plan, &args, cap).map_err(|why| why.into_parts().1)?;
-    Ok(Planned { report, at, is_guessed, ends_at_failure: plan.ends_at_failure() })
+    Ok(Planned { report, at, is_guessed })
 }
 
 impl Planned {
@@ -478,7 +476,7 @@ impl Planned {
         let mut said = Vec::new();
         if let (Some(name), Some(best), Some(cap)) = (&self.report.largest_of, self.report.largest.first(), self.report.cap_bytes)
         {
-            said.push(super::plan::largest_sentence(name, best, &Bytes(cap).limit(), cap, self.ends_at_failure));
+            said.push(super::plan::largest_sentence(name, best, &Bytes(cap).limit()));
         }
         said.push(format!(
             "Run at {at}{guessed}. One recording tells only what is likely to grow; a second one at another size makes a plan exact: vramscope plan."

@@ -163,18 +163,25 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
     };
     let settings = settings(plan, args, cap)?;
     let first = settings.first().cloned().unwrap_or_else(|| plan.own_setting(cap));
-    let name = args.largest.clone().or_else(|| cap.and(plan.names().first().cloned()));
+    let varied = || plan.names().iter().find(|name| plan.held_at(name).is_none()).cloned();
+    let name = args.largest.clone().or_else(|| cap.and_then(|_| varied()));
     if let Some(name) = name.as_ref().filter(|n| !plan.names().contains(n)) {
         return Err(unknown(name));
+    }
+    if let Some(why) = args.largest.as_ref().and_then(|name| plan.not_varied(name)) {
+        return Err(Failure::Usage(format!("--largest: {why}")));
     }
     let mut wanted = args.want.clone();
     let largest_at = &plan.programs()[plan.largest_at()].at;
     if wanted.is_empty() && name.is_none() {
-        let (quantity, value) = largest_at.iter().next().unwrap_or(("batch", 1));
+        let (quantity, value) = largest_at.iter().find(|(n, _)| plan.held_at(n).is_none()).unwrap_or(("batch", 1));
         wanted.push(largest_at.with(quantity, value * 2));
     }
     if let Some(name) = wanted.iter().flat_map(Size::names).find(|n| !plan.names().iter().any(|m| m == n)) {
         return Err(unknown(name));
+    }
+    if let Some(why) = wanted.iter().find_map(|want| plan.is_unknown_at(want)) {
+        return Err(Failure::Usage(format!("--want: {why}")));
     }
     if let Some(size) = wanted.iter().map(|want| completed(want, largest_at)).find(|size| plan.is_beyond(size)) {
         return Err(Failure::Usage(format!("--want: {size} needs more than 16 TiB; plan for a smaller size")));
@@ -206,7 +213,12 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         let mut rows = Vec::new();
         for asked in changes_of(args)? {
             rows.extend(match asked {
-                Asked::Changes(changes) => plan.change(&changes, &size, &first, name.as_deref()),
+                Asked::Changes(changes) => {
+                    if let Some(why) = changes.iter().find_map(|change| plan.unknown_name(change)) {
+                        return Err(Failure::Usage(format!("--change: {why}")));
+                    }
+                    plan.change(&changes, &size, &first, name.as_deref())
+                }
                 Asked::Passes(n) => match plan.accumulated(n, &size, &first) {
                     None => {
                         return Err(Failure::Usage(format!(
@@ -253,22 +265,29 @@ fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Settin
     Ok(all)
 }
 
+/// Behind what fits, where the recording ends at a failure.
+const UP_TO_THE_END: &str = ", up to where the recording ends";
+
 /// The largest size that fits a place, in a sentence.
-pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str) -> String {
+pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str, cap: u64, ends_at_failure: bool) -> String {
+    let ends = if ends_at_failure { UP_TO_THE_END } else { "" };
+    // The told span of its peak crosses the limit.
+    let probably = if best.at.as_ref().is_some_and(|at| at.span[1] > cap) { "probably " } else { "" };
     match (best.size, best.span[1] > best.size) {
-        (n, _) if best.has_no_end() => {
-            format!("{name} {n} fits {place}; how much more does is unknown: nothing shows that it grows with {name}.")
+        _ if best.has_no_end() => {
+            format!("How large a {name} fits {place} is unknown: nothing in the recordings grows with {name}.")
         }
-        (0, _) => format!("No {name} is sure to fit {place}."),
-        (n, true) => format!("{name} {n} fits {place}; up to {} may fit.", best.span[1]),
-        (n, false) if best.certain => format!("{name} {n} is the largest that fits {place}."),
+        (0, true) => format!("No {name} is sure to fit {place}; up to {} may fit.", best.span[1]),
+        (0, false) => format!("Not even {name} 1 fits {place}."),
+        (n, true) => format!("{name} {n} {probably}fits {place}{ends}; up to {} may fit.", best.span[1]),
+        (n, false) if best.certain => format!("{name} {n} is {probably}the largest that fits {place}{ends}."),
         (n, false) => {
             let why = match best.at.as_ref().and_then(|at| at.uncertain_because) {
                 Some("placement") => ", depending on where the driver puts segments",
                 Some("sizes") => ", depending on allocations whose sizes could not be predicted exactly",
                 _ => "",
             };
-            format!("{name} {n} is most likely the largest that fits {place}{why}.")
+            format!("{name} {n} is most likely the largest that fits {place}{ends}{why}.")
         }
     }
 }
@@ -291,20 +310,24 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
         let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
         let others: Vec<String> = size.iter().filter(|(n, _)| n != name).map(|(n, value)| format!("{n} {value}")).collect();
         let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
-        out += &format!("{with}{}\n", largest_sentence(name, best, &place));
+        out += &format!("{with}{}\n", largest_sentence(name, best, &place, cap.unwrap_or(u64::MAX), plan.ends_at_failure()));
     }
     for p in &report.at {
         let [low, high] = p.span.map(|bytes| Bytes(bytes).to_string());
         let span = if low == high { String::new() } else { format!(" ({low} to {high})") };
         let verdict = match (cap, p.oom, p.oom_varies) {
             (None, ..) => String::new(),
-            (Some(_), false, false) => format!("; it fits {place}"),
+            (Some(cap), false, false) => {
+                let fits = if p.span[1] > cap { "probably fits" } else { "fits" };
+                format!("; it {fits} {place}{}", if plan.ends_at_failure() { UP_TO_THE_END } else { "" })
+            }
             (Some(_), true, false) => format!("; it does not fit {place}"),
             (Some(_), _, true) => format!("; it may fit {place}"),
         };
         let retries = match p.retries {
             0 => String::new(),
-            n => format!(", giving cached memory back {}", counted(n, "time", "times")),
+            1 => ", after giving cached memory back once".to_owned(),
+            n => format!(", after giving cached memory back {} times", count(n)),
         };
         out += &format!(
             "{}: {} reserved{span}, {} allocated{verdict}{retries}.\n",
@@ -312,6 +335,9 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
             Bytes(p.peak_reserved_bytes),
             Bytes(p.peak_allocated_bytes)
         );
+    }
+    if plan.ends_at_failure() {
+        out += "The recording ends where it failed: what would have come after is not in it.\n";
     }
     if report.largest.len() > 1 {
         let mut table = Table::new("lrl");
@@ -324,27 +350,49 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
                 _ if l.certain || l.size == 0 => String::new(),
                 _ => "most likely".to_owned(),
             };
-            table.row([conf.to_owned(), if l.size == 0 { "none".to_owned() } else { count(l.size) }, may]);
+            let largest = match l.size {
+                _ if l.has_no_end() => "\u{2013}".to_owned(),
+                0 => "none".to_owned(),
+                n => count(n),
+            };
+            table.row([conf.to_owned(), largest, may]);
         }
         out += &format!("\n{table}");
     }
     if !report.changes.is_empty() {
         let mut table = Table::new("lrrrl");
         table.row(["change", "peak reserved", "saves, allocated", "largest", "costs"]);
-        for c in &report.changes {
+        let mut rows: Vec<&Changed> = report.changes.iter().collect();
+        rows.sort_by_key(|c| c.rank());
+        for c in &rows {
+            if let Some(why) = &c.reason {
+                table.row([c.title.clone(), String::new(), String::new(), String::new(), format!("does not apply: {why}")]);
+                continue;
+            }
             let saves = match c.saves_bytes {
                 0 => "nothing".to_owned(),
-                n if n < 0 => format!("-{}", Bytes(n.unsigned_abs())),
+                n if n < 0 => format!("\u{2212}{}", Bytes(n.unsigned_abs())),
                 n => Bytes(n.unsigned_abs()).to_string(),
             };
             let about = if c.trust == Trust::Estimate { "about " } else { "" };
-            let costs = c.reason.clone().unwrap_or_else(|| c.cost.to_owned());
-            let largest = c.largest.map_or(String::new(), count);
-            let fails = if c.oom && !c.oom_varies { ", fails" } else { "" };
-            table.row([c.title.clone(), format!("{about}{}{fails}", Bytes(c.peak_reserved_bytes)), saves, largest, costs]);
+            let largest = match c.largest {
+                None => String::new(),
+                Some(0) => "none".to_owned(),
+                Some(n) if plan.is_single() => format!("about {}", count(n)),
+                Some(n) => count(n),
+            };
+            let ends = match (cap, c.oom, c.oom_varies) {
+                (None, ..) => "",
+                (_, _, true) => ", may fit",
+                (_, true, false) => ", fails",
+                (Some(cap), false, false) if c.span[1] > cap => ", probably fits",
+                _ => ", fits",
+            };
+            let peak = format!("{about}{}{ends}", Bytes(c.peak_reserved_bytes));
+            table.row([c.title.clone(), peak, saves, largest, c.cost.clone()]);
         }
         out += &format!("\n{table}");
-        if let Some(c) = report.changes.iter().find(|c| c.reason.is_none()) {
+        if let Some(c) = rows.iter().find(|c| c.helps) {
             out += &format!("\nFor {}:\n{}\n", c.title, c.code.pytorch);
         }
     }

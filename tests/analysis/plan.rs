@@ -7,7 +7,7 @@ use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
-use vramscope_core::plan::{Change, Input, NoPlan, Plan, Setting, Size};
+use vramscope_core::plan::{Change, Changed, Input, NoPlan, Plan, Setting, Size};
 use vramscope_core::tables::{DeviceTables, StackNames};
 
 use crate::shared::corpus;
@@ -392,6 +392,50 @@ fn quantities_that_change_together_are_named() {
     assert_eq!(runs(&["batch=4,width=32", "batch=8,width=32"]), "");
 }
 
+/// Where all recordings are at one batch, another batch is no question that they answer.
+#[test]
+fn what_did_not_vary_is_not_answered() {
+    let files = [recorded("gpt.b4", "batch=8,width=32"), recorded("gpt.b8", "batch=8,width=64")];
+    let plan = plan_of(&files).unwrap();
+    assert_eq!((plan.held_at("batch"), plan.held_at("width")), (Some(8), None));
+    let why = plan.is_unknown_at(&Size::parse("batch=16,width=32").unwrap()).unwrap();
+    assert!(why.starts_with("batch is 8 in all recordings") && why.ends_with("such as --at batch=4,width=32"), "{why}");
+    assert_eq!(plan.is_unknown_at(&Size::parse("batch=8,width=96").unwrap()), None);
+    assert_eq!(gpt(&[8]).held_at("batch"), None, "of one recording the anatomy tells what grows");
+}
+
+#[test]
+fn one_file_given_at_two_sizes_is_refused() {
+    let why = plan_of(&[recorded("gpt.b8", "batch=4"), recorded("gpt.b8", "batch=8")]).unwrap_err().to_string();
+    assert!(why.contains("given as batch does not change what it allocates; is it the same file?"), "{why}");
+}
+
+#[test]
+fn changes_give_the_same_in_whichever_order_they_are_written() {
+    let plan = gpt(&[8, 16]);
+    let peak = |changes: &str| {
+        let c = plan.change(&Change::parse(changes).unwrap(), &Size::of("batch", 16), &setting("", None), None).unwrap();
+        (c.reason, c.peak_reserved_bytes, c.peak_allocated_bytes)
+    };
+    assert_eq!(peak("checkpoint+chunks:8"), peak("chunks:8+checkpoint"));
+    assert_eq!(peak("checkpoint+chunks:8").0, None, "the logits are found");
+}
+
+#[test]
+fn names_that_are_not_there_are_told_with_those_that_are() {
+    let plan = gpt(&[8]);
+    let unknown = |text: &str| plan.unknown_name(&Change::parse(text).unwrap()[0]);
+    assert!(unknown("checkpoint:Nope").unwrap().contains("these can be named: "));
+    assert!(unknown("del:nowhere.py:1").unwrap().starts_with("no allocation was made at a line 'nowhere.py:1'"));
+    assert_eq!((unknown("checkpoint"), unknown("fused")), (None, None));
+}
+
+#[test]
+fn roles_add_up_to_the_peak() {
+    let at = gpt(&[4, 8]).at(&Size::of("batch", 16), &setting("", None));
+    assert_eq!(at.by_role.values().sum::<u64>(), at.peak_allocated_bytes, "{:?}", at.by_role);
+}
+
 /// One truth: where a program fails and nothing repeats, the autopsy and What-if answer, and no batch is made up.
 #[test]
 fn a_program_that_failed_without_steps_has_no_plan() {
@@ -429,13 +473,14 @@ fn changes_are_searched_by_what_they_cost() {
     let rows = plan.all_changes(&Size::of("batch", 18), &under, Some("batch"));
     let at = |name: &str| rows.iter().position(|row| row.change.starts_with(name)).unwrap();
     assert!(
-        at("accumulate:") < at("bf16") && at("accumulate:") > at("offload"),
+        at("accumulate:") < at("bf16") && at("accumulate:") < at("offload"),
         "{:?}",
         rows.iter().map(|r| &r.change).collect::<Vec<_>>()
     );
     assert!(Passes::price() < Change::Bf16.price());
-    let singles: Vec<_> = rows[1..].iter().filter(|r| r.reason.is_none()).filter_map(|r| Change::parse(&r.change).ok()).collect();
-    assert!(singles.is_sorted_by_key(|c| Change::price_of(c)), "{singles:?}");
+    let priced = |row: &Changed| Some((row.rank(), Change::price_of(&Change::parse(&row.change).ok()?)));
+    let singles: Vec<_> = rows[1..].iter().filter_map(priced).collect();
+    assert!(singles.is_sorted(), "what fits first, each cheapest first: {singles:?}");
     let passes = plan.accumulated(2, &Size::of("batch", 18), &under).unwrap();
     assert!((passes.span[0]..=passes.span[1]).contains(&passes.peak_reserved_bytes), "{passes:?}");
     assert!(plan.accumulated(64, &Size::of("batch", 18), &under).is_none());

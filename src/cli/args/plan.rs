@@ -26,7 +26,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "cap")]
     pub card: Option<String>,
     /// How much of the card other programs use, as in 2GiB
-    #[arg(long, value_name = "BYTES", value_parser = parse_held, requires = "card")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_held, requires = "card", conflicts_with = "cap")]
     pub held: Option<u64>,
     /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated; those of the recording when absent
     #[arg(long, value_name = "CONF", value_parser = parse_conf)]

@@ -160,6 +160,8 @@ struct Planned {
     at: Option<Size>,
     /// The size was read out of the file's name.
     is_guessed: bool,
+    /// The recording ends at a request that failed.
+    ends_at_failure: bool,
 }
 
 impl Report {
@@ -459,7 +461,7 @@ fn planned(
         json: false,
     };
     let report = super::plan::answer(&plan, &args, cap).map_err(|why| why.into_parts().1)?;
-    Ok(Planned { report, at, is_guessed })
+    Ok(Planned { report, at, is_guessed, ends_at_failure: plan.ends_at_failure() })
 }
 
 impl Planned {
@@ -476,7 +478,7 @@ impl Planned {
         let mut said = Vec::new();
         if let (Some(name), Some(best), Some(cap)) = (&self.report.largest_of, self.report.largest.first(), self.report.cap_bytes)
         {
-            said.push(super::plan::largest_sentence(name, best, &Bytes(cap).limit()));
+            said.push(super::plan::largest_sentence(name, best, &Bytes(cap).limit(), cap, self.ends_at_failure));
         }
         said.push(format!(
             "Run at {at}{guessed}. One recording tells only what is likely to grow; a second one at another size makes a plan exact: vramscope plan."

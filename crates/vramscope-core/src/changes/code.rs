@@ -81,7 +81,8 @@ pub(crate) const FREE: &str = "nothing";
 
 impl Change {
     /// In plain words; `place` is the line that checkpointing goes around.
-    pub(crate) fn title(&self, place: Option<&str>) -> String {
+    #[must_use]
+    pub fn title(&self, place: Option<&str>) -> String {
         match self {
             Change::Checkpoint(name) => match (place, name) {
                 (Some(place), _) => format!("checkpoint the module at {place}"),

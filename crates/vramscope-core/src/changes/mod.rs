@@ -113,8 +113,8 @@ impl Change {
             C::CacheOff,
             C::NoForeach,
             C::InBackward,
-            C::Checkpoint(None),
             C::Chunks(8),
+            C::Checkpoint(None),
             C::Offload,
             C::EightBit,
             C::Bf16,
@@ -205,10 +205,12 @@ impl Change {
             Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) => (Cost::Code, 1),
             Change::NoForeach => (Cost::Time, 2),
             Change::InBackward => (Cost::Time, 6),
-            Change::Checkpoint(_) => (Cost::Time, 12),
-            // What is only estimated comes after what is known.
-            Change::Chunks(_) => (Cost::Time, 14),
-            Change::Offload => (Cost::Time, 30),
+            // The last layer runs twice.
+            Change::Chunks(_) => (Cost::Time, 8),
+            // The whole forward pass does: a third more time.
+            Change::Checkpoint(_) => (Cost::Time, 20),
+            // Every activation crosses the bus twice in each step.
+            Change::Offload => (Cost::Time, 40),
             Change::EightBit => (Cost::Rounding, 16),
             Change::Bf16 => (Cost::Rounding, 20),
             Change::Sgd => (Cost::Training, 60),
@@ -235,6 +237,18 @@ impl Change {
         self == other || (kind(self) != 0 && kind(self) == kind(other))
     }
 
+    /// Its turn among several: dtypes are told by whole logits, and what is checkpointed is found without them.
+    fn turn(&self) -> u8 {
+        match self {
+            Change::SetToNone | Change::CacheOff | Change::Del(_) => 0,
+            Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward => 1,
+            Change::Bf16 | Change::Lora(_) => 2,
+            Change::Chunks(_) => 3,
+            Change::Checkpoint(_) => 4,
+            Change::Offload => 5,
+        }
+    }
+
     pub(crate) fn trust(&self) -> Trust {
         match self {
             Change::Sgd | Change::Fused | Change::CacheOff => Trust::Exact,
@@ -254,6 +268,9 @@ impl Change {
             Change::Bf16 if !has(Role::Weights) => Some("the recording does not tell which blocks are weights"),
             Change::Bf16 => (draft.bytes_of_element() == 2).then_some("the weights have 16 bits already"),
             Change::CacheOff => (!has(Role::AutocastCopies)).then_some("there is no autocast in the recording"),
+            Change::Offload if !draft.rows.iter().any(|row| row.phase == Phase::Backward) => {
+                Some("no backward pass is in the recording, so nothing shows what is kept for it")
+            }
             Change::Offload => {
                 (!has(Role::Activations)).then_some("the recording shows no tensors that are kept for a backward pass")
             }
@@ -309,7 +326,10 @@ pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
         moved: 0,
         place: None,
     };
-    for change in changes {
+    // One order whatever was written: what an element is before what is divided, logits before what keeps them.
+    let mut changes: Vec<&Change> = changes.iter().collect();
+    changes.sort_by_key(|change| change.turn());
+    for change in &changes {
         let before = edited.reason.is_some();
         change.apply(&mut draft, &mut edited);
         // Of several, which one does nothing.
@@ -325,6 +345,15 @@ pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
         again: draft.again,
         moved: draft.moved,
         ..edited
+    }
+}
+
+/// What a change names that is not in the requests, in a sentence with the names that are there.
+pub(crate) fn unknown_name(requests: Requests<'_>, change: &Change) -> Option<String> {
+    match change {
+        Change::Checkpoint(Some(name)) => passes::no_such_module(&Draft::of(requests), name),
+        Change::Del(line) => passes::no_such_line(requests, line),
+        _ => None,
     }
 }
 

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use super::draft::{Draft, Edits};
-use super::repeats::{Instance, NOTHING_REPEATS, find};
-use super::requests::NEVER;
+use super::repeats::{Instance, MOST_NAMES, NOTHING_REPEATS, find};
+use super::requests::{NEVER, Requests};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 use crate::model::FrameId;
@@ -68,6 +68,38 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
     draft.recomputed += bytes;
     draft.again += requests;
     told
+}
+
+/// Why no step has a module of this name, with those that it has; `None` if one has it, or nothing repeats at all.
+pub(super) fn no_such_module(draft: &Draft<'_>, name: &str) -> Option<String> {
+    let steps = u32::from(draft.program.steps > 0)..=draft.steps().max(u32::from(draft.program.steps > 0));
+    let found: Vec<_> = steps.map(|step| find(draft, step, Some(name)).err()).collect();
+    if found.iter().any(Option::is_none) {
+        return None;
+    }
+    found.into_iter().flatten().find(|why| why != NOTHING_REPEATS)
+}
+
+/// Why no request comes from this line, with the lines that most bytes come from.
+pub(super) fn no_such_line(program: Requests<'_>, line: &str) -> Option<String> {
+    let stacks = program.stacks;
+    let mut bytes: FxHashMap<String, u64> = FxHashMap::default();
+    for row in program.rows {
+        let frames = stacks.frames(row.stack).iter().filter_map(|&f| stacks.frame(f));
+        let of_user = |file: &str| file.ends_with(".py") && !file.contains("site-packages") && !file.contains("torch/");
+        let lines: Vec<_> = frames.filter(|f| stacks.text(f.file).ends_with(".py")).collect();
+        if lines.iter().any(|&f| stacks.location(f).ends_with(line)) {
+            return None;
+        }
+        for frame in lines.into_iter().filter(|f| of_user(stacks.text(f.file))) {
+            *bytes.entry(stacks.location(frame)).or_default() += row.size;
+        }
+    }
+    let mut lines: Vec<(String, u64)> = bytes.into_iter().collect();
+    lines.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    let lines: Vec<String> = lines.into_iter().take(MOST_NAMES).map(|(line, _)| line).collect();
+    let can = if lines.is_empty() { String::new() } else { format!("; lines that can be named: {}", lines.join(", ")) };
+    Some(format!("no allocation was made at a line '{line}'{can}"))
 }
 
 /// Where the backward pass of each instance begins: where that of the next one is over.

@@ -52,7 +52,7 @@ pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Result<R
 /// Why there is nothing to put checkpointing around.
 pub(super) const NOTHING_REPEATS: &str = "no module of the forward pass repeats";
 /// This many names are listed.
-const MOST_NAMES: usize = 5;
+pub(super) const MOST_NAMES: usize = 5;
 
 /// A frame whose calls repeat.
 struct Candidate {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::law::QUANTITIES;
 use super::predict::{Pick, Predicted, Stream};
 use super::{Change, Code, Model, Plan, Setting, Size, Trust, unseen};
-use crate::changes::{Edited, FREE, edit, scaled};
+use crate::changes::{Edited, FREE, edit, scaled, unknown_name};
 use crate::inference::scripted::{Ask, Asked};
 
 /// What a change gives.
@@ -19,6 +19,8 @@ pub struct Changed {
     pub conf: String,
     /// Why it does nothing here; `null` where it applies.
     pub reason: Option<String>,
+    /// It lowers a peak or makes the size fit, and raises no peak and lowers no largest size.
+    pub helps: bool,
     /// The most reserved bytes.
     pub peak_reserved_bytes: u64,
     /// The most allocated bytes.
@@ -75,7 +77,26 @@ impl Edited {
     }
 }
 
+impl Changed {
+    /// Its place in a list: what fits and helps first, then what fits, what may, what fails, and what does not apply.
+    #[must_use]
+    pub fn rank(&self) -> u8 {
+        match (&self.reason, self.oom_varies, self.oom, self.helps) {
+            (Some(_), ..) => 6,
+            (None, false, false, helps) => u8::from(!helps),
+            (None, true, _, helps) => 2 + u8::from(!helps),
+            (None, false, true, helps) => 4 + u8::from(!helps),
+        }
+    }
+}
+
 impl Plan {
+    /// What a change names that is not in the recording, with the names that are there.
+    #[must_use]
+    pub fn unknown_name(&self, change: &Change) -> Option<String> {
+        unknown_name(self.model()?.program.requests(), change)
+    }
+
     /// The requests at a size with changes, and the program's row behind each step.
     pub(super) fn stream_of(&self, size: &Size, changes: &[Change]) -> Option<(Stream, Vec<u32>)> {
         let model = self.model()?;
@@ -108,14 +129,18 @@ impl Plan {
             !answer.oom && !answer.oom_varies
         };
         let peaks = |p: &Predicted| (p.peak_reserved_bytes, p.peak_allocated_bytes);
+        let without = || name.filter(|_| setting.limit.is_some()).map(|name| self.largest(name, size, setting).span[0]);
         let largest = match (name, setting.limit) {
             // What saves nothing fits as much as the program does without it.
-            (Some(name), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => {
-                Some(self.largest(name, size, setting).span[0])
-            }
+            (Some(_), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => without(),
             (Some(name), Some(_)) => Some(largest(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1))),
             _ => None,
         };
+        let is_lower = peaks(&then) < peaks(&now);
+        let makes_it_fit = || !under.oom && peaks(&then).0 <= peaks(&now).0 && self.under(size, setting).oom;
+        let helps = edited.reason.is_none()
+            && (is_lower || makes_it_fit())
+            && largest.zip(without()).is_none_or(|(with, without)| with >= without);
         // What it costs grows with the program.
         let at = size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES]);
         let recorded: u64 = model.program.rows.iter().map(|r| r.size).sum();
@@ -137,6 +162,7 @@ impl Plan {
             title: titles.join("; "),
             conf: setting.text.clone(),
             reason: edited.reason.clone(),
+            helps,
             peak_reserved_bytes: then.peak_reserved_bytes,
             peak_allocated_bytes: then.peak_allocated_bytes,
             span: then.span,

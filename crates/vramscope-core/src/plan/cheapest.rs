@@ -14,7 +14,7 @@ use crate::inference::whatif::SUGGESTED;
 use crate::units::MEBIBYTE;
 
 /// What accumulation costs among what costs time.
-const PRICE_OF_PASSES: (Cost, u32) = (Cost::Time, 40);
+const PRICE_OF_PASSES: (Cost, u32) = (Cost::Time, 32);
 /// More passes than this are not proposed.
 const MOST_PASSES: u64 = 64;
 /// The only quantity that passes can divide.
@@ -65,20 +65,25 @@ impl Passes {
 }
 
 impl Plan {
-    /// Every change alone, cheapest first, those that do nothing here last; before them, if the size does not fit, the cheapest way that makes it
+    /// Every change alone: those that fit first, then those that fail, those that do nothing here last, each cheapest first; before them, if the size does not fit, the cheapest way that makes it
     /// fit. Accumulation stands among them where it makes it fit.
     #[must_use]
     pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
-        let mut rows: Vec<((bool, Cost, u32), Changed)> = Change::all()
+        // Each change is compared with it.
+        if let Some(name) = name.filter(|_| setting.limit.is_some()) {
+            let _ = self.largest(name, size, setting);
+        }
+        let mut rows: Vec<((u8, Cost, u32), Changed)> = Change::all()
             .par_iter()
             .filter_map(|c| Some((c.price(), self.change(std::slice::from_ref(c), size, setting, name)?)))
-            .map(|((kind, price), row)| ((row.reason.is_some(), kind, price), row))
+            .map(|((kind, price), row)| ((row.rank(), kind, price), row))
             .collect();
         let fails = setting.limit.is_some() && self.under(size, setting).oom;
         let passes = name.filter(|_| fails).and_then(|name| self.passes(size, name, setting));
         if let Some(passes) = &passes {
             let (kind, price) = PRICE_OF_PASSES;
-            rows.push(((false, kind, price), self.in_passes(passes, size, setting)));
+            let row = self.in_passes(passes, size, setting);
+            rows.push(((row.rank(), kind, price), row));
         }
         rows.sort_by_key(|(key, _)| *key);
         let mut rows: Vec<Changed> = rows.into_iter().map(|(_, row)| row).collect();
@@ -182,7 +187,7 @@ impl Plan {
             peak_reserved_bytes: peak,
             span: [passes.of_part.peak_reserved_bytes, peak.max(passes.of_part.span[1] + passes.kept)],
             oom: own.limit.is_some_and(|limit| peak > limit),
-            cost: "several passes in place of one; BatchNorm sees a part at once".to_owned(),
+            cost: "several passes in place of one; a BatchNorm sees fewer samples at once".to_owned(),
             trust: Trust::Close,
             code: Code::of_passes(passes.passes, passes.part),
             peak_allocated_bytes: row.peak_allocated_bytes + passes.kept,
@@ -199,6 +204,7 @@ impl Plan {
             title: String::new(),
             conf: own.text.clone(),
             reason: None,
+            helps: run.peak_reserved_bytes <= now.peak_reserved_bytes,
             peak_reserved_bytes: run.peak_reserved_bytes,
             peak_allocated_bytes: run.peak_allocated_bytes,
             span: run.span,
@@ -253,6 +259,8 @@ mod tests {
         assert!(order.is_sorted(), "{order:?}");
         // Two changes that take time are cheaper than one that rounds.
         assert!(Change::price_of(&[Change::Checkpoint(None), Change::Offload]) < Change::Bf16.price());
-        assert!(Passes::price() < Change::EightBit.price() && Passes::price() > Change::Offload.price());
+        assert!(Passes::price() < Change::Offload.price(), "moving every activation each step costs more than passes");
+        assert!(Passes::price() > Change::Checkpoint(None).price());
+        assert!(Change::Chunks(8).price() < Change::Checkpoint(None).price(), "the last layer runs twice, not every one");
     }
 }

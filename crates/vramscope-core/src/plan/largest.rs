@@ -12,9 +12,11 @@ use crate::allocator::Reach;
 pub struct Largest {
     /// The settings, as written.
     pub conf: String,
-    /// The largest value that fits in every run that was tried; 0 where none does.
+    /// The largest value that fits in every run that was tried; 0 where none does. `null` in JSON where nothing bounds it.
+    #[serde(serialize_with = "bounded")]
     pub size: u64,
     /// [`size`](Self::size), and the largest value that fits in at least one run.
+    #[serde(serialize_with = "both_bounded")]
     pub span: [u64; 2],
     /// True if both are equal and the deciding runs are certain.
     pub certain: bool,
@@ -28,6 +30,18 @@ pub(super) const ONE_RECORDING: u64 = 20;
 const MOST: u64 = 1 << 24;
 /// Number of values tried above a failure, because a request may fit a hole at one value and not at a lower one.
 const BEYOND: u64 = 4;
+
+fn bound(value: u64) -> Option<u64> {
+    Some(value).filter(|v| *v < MOST / 2)
+}
+
+fn bounded<S: serde::Serializer>(value: &u64, s: S) -> Result<S::Ok, S::Error> {
+    bound(*value).serialize(s)
+}
+
+fn both_bounded<S: serde::Serializer>(values: &[u64; 2], s: S) -> Result<S::Ok, S::Error> {
+    values.map(bound).serialize(s)
+}
 
 impl Largest {
     /// True if nothing in the recordings shows an end: what is not known may not grow at all.

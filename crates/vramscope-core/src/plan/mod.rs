@@ -162,12 +162,14 @@ impl Plan {
         let most = programs.iter().map(|p| p.steps).max().unwrap_or(0).min(MOST_STEPS);
         let steps = steps.unwrap_or(LEAST_STEPS).max(most);
         let programs: Vec<Arc<Program>> = programs.into_iter().map(|p| Arc::new(longer::lengthened(p, steps))).collect();
-        let weight = |p: &Program| p.at.iter().fold(1u128, |all, (_, v)| all.saturating_mul(u128::from(v)));
-        let largest = (0..programs.len()).max_by_key(|&i| weight(&programs[i])).unwrap_or(0);
+        let largest = (0..programs.len()).max_by_key(|&i| programs[i].weight()).unwrap_or(0);
         let models: Vec<OnceLock<Option<Model>>> = programs.iter().map(|_| OnceLock::new()).collect();
         let model = Model::of(&programs, largest, &names).map_err(NoPlan::Parts)?;
         if let Some(sentence) = evenness::differ(&programs) {
             return Err(NoPlan::Steps(sentence));
+        }
+        if let Some(sentence) = refuse::are_the_same(&programs, &names) {
+            return Err(NoPlan::Sizes(sentence));
         }
         if let Some(sentence) = refuse::falls(&programs, &names) {
             return Err(NoPlan::Sizes(sentence));
@@ -201,6 +203,41 @@ impl Plan {
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The value of a quantity that is the same in all of several recordings: nothing shows what grows with it. `None` for one that
+    /// differs, and with one recording, whose anatomy tells.
+    #[must_use]
+    pub fn held_at(&self, name: &str) -> Option<u64> {
+        let first = self.programs.first()?.at.get(name)?;
+        (self.programs.len() > 1 && self.programs.iter().all(|p| p.at.get(name) == Some(first))).then_some(first)
+    }
+
+    /// Why a size can not be asked for: another value of a quantity that is the same in all recordings. With the size that another
+    /// recording would show it at.
+    #[must_use]
+    pub fn is_unknown_at(&self, size: &Size) -> Option<String> {
+        let differs = |name: &&String| self.held_at(name).is_some_and(|v| size.get(name).is_some_and(|w| w != v));
+        self.names.iter().find(differs).and_then(|name| self.not_varied(name))
+    }
+
+    /// Why nothing can be told of other values of a quantity; `None` where something can.
+    #[must_use]
+    pub fn not_varied(&self, name: &str) -> Option<String> {
+        let value = self.held_at(name)?;
+        let least = self.programs.iter().min_by_key(|p| p.weight())?;
+        let other = least.at.with(name, if value > 1 { value / 2 } else { 2 });
+        let other: Vec<String> = other.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        Some(format!(
+            "{name} is {value} in all recordings, so nothing shows what grows with it; add a recording at another {name}, such as --at {}",
+            other.join(",")
+        ))
+    }
+
+    /// True if a recording ends at a request that failed, so that what would have come after is not in it.
+    #[must_use]
+    pub fn ends_at_failure(&self) -> bool {
+        self.programs.iter().any(|p| p.ends_at_failure)
     }
 
     /// The laws with the largest recording's requests.

@@ -34,7 +34,8 @@ pub struct Predicted {
     pub oom_varies: bool,
     /// How often PyTorch gives cached memory back and asks again, as `num_alloc_retries` counts.
     pub retries: u64,
-    /// What was live at the peak of allocated bytes, by the stable names of roles.
+    /// What was live at the peak of allocated bytes, by the stable names of roles; `rounding` is what blocks have beyond their requests, so that
+    /// the sum is [`peak_allocated_bytes`](Self::peak_allocated_bytes).
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
     /// True if nothing unknown changes these figures.
     pub certain: bool,
@@ -253,6 +254,7 @@ impl Model {
             // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
             let slack = out.peak_reserved_bytes / ONE_RECORDING;
             out.span = [out.span[0].saturating_sub(slack), out.span[1] + slack];
+            out.allocated_span = [out.allocated_span[0].saturating_sub(slack), out.allocated_span[1] + slack];
             out.certain = false;
             out.uncertain_because = Some("sizes");
         }
@@ -260,7 +262,9 @@ impl Model {
             let matters = open * 1000 >= out.peak_reserved_bytes;
             let around = open + if matters { self.segment(at, setting) } else { 0 };
             let widened = [out.span[0].saturating_sub(around), out.span[1] + around];
-            out.span = if out.oom { out.span } else { widened };
+            let [low, high] = out.allocated_span;
+            (out.span, out.allocated_span) =
+                if out.oom { (out.span, out.allocated_span) } else { (widened, [low.saturating_sub(open), high + open]) };
             out.certain &= !matters;
             if !out.certain {
                 out.uncertain_because.get_or_insert("sizes");
@@ -317,6 +321,11 @@ fn answer(
     failed: Option<usize>,
     others: &[(Outcome, &'static str)],
 ) -> Predicted {
+    let mut by_role = stream.by_role(setting, failed);
+    let told: u64 = by_role.values().sum();
+    if point.allocated > told {
+        by_role.insert("rounding", point.allocated - told);
+    }
     let mut out = Predicted {
         size: size.clone(),
         peak_reserved_bytes: point.reserved,
@@ -326,7 +335,7 @@ fn answer(
         oom: point.failed,
         oom_varies: false,
         retries: point.retries,
-        by_role: stream.by_role(setting, failed),
+        by_role,
         certain: true,
         uncertain_because: None,
     };

@@ -55,6 +55,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// The product of its sizes.
+    pub(super) fn weight(&self) -> u128 {
+        self.at.iter().fold(1u128, |all, (_, v)| all.saturating_mul(u128::from(v)))
+    }
+
     /// What changes are made to.
     pub(super) fn requests(&self) -> Requests<'_> {
         Requests {

@@ -36,6 +36,24 @@ pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> O
     })
 }
 
+/// Why sizes can not be right: two recordings at different ones ask for the same, request by request.
+pub(super) fn are_the_same(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
+    let is_same = |a: &Program, b: &Program| {
+        a.rows.len() == b.rows.len() && a.asks.len() == b.asks.len() && a.rows.iter().zip(&b.rows).all(|(a, b)| a.size == b.size)
+    };
+    let pairs = programs.iter().enumerate().flat_map(|(i, a)| programs[i + 1..].iter().map(move |b| (a, b)));
+    let (a, b) = pairs.into_iter().find(|(a, b)| a.at != b.at && is_same(a, b))?;
+    let given: Vec<&str> = names.iter().filter(|n| a.at.get(n) != b.at.get(n)).map(String::as_str).collect();
+    let [first, second] = [a, b].map(|p| p.recording.source.name.as_str());
+    Some(format!(
+        "the requests of {first} at {} and of {second} at {} are the same, so what was given as {} does not change what it allocates; \
+         is it the same file?",
+        a.at,
+        b.at,
+        given.join(" and ")
+    ))
+}
+
 /// Why a program that failed can not be planned: no step of it repeats, or its rounds generate and each is larger than the one before.
 /// What it needed is known (the autopsy has it), and what another size would ask for is not. A server whose cache is named can be.
 pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<String> {

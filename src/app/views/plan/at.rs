@@ -195,6 +195,7 @@ impl PlanView {
         let code = [&row.code.pytorch, &row.code.hf_trainer, &row.code.lightning];
         let head = match (row.is_best, &row.kind) {
             (true, _) => format!("Cheapest for {}", scene.named(scene.wanted)),
+            (false, _) if scene.knows => format!("Chosen, at {}", scene.named(scene.wanted)),
             (false, _) => "Chosen".to_owned(),
         };
         let peak = row.figures.as_ref().map_or(String::new(), |f| Bytes(f.peak).to_string());
@@ -286,19 +287,24 @@ fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
     let mut out = Vec::new();
     let (free, capped) = (&point.free, &point.capped);
     if !capped.oom && capped.peak_reserved_bytes < free.peak_reserved_bytes {
-        let times = if capped.retries > 0 { format!(" {}", counted(capped.retries, "time", "times")) } else { String::new() };
+        let times = match capped.retries {
+            0 => String::new(),
+            1 => " once".to_owned(),
+            n => format!(" {}", counted(n, "time", "times")),
+        };
         out.push(format!(
             "Without the limit it would reserve {}: PyTorch gives cached memory back and asks again{times}.",
             Bytes(free.peak_reserved_bytes)
         ));
     }
     let [low, high] = capped.span;
-    if low < high {
+    // What rounds to one figure is no span.
+    if Bytes(low).to_string() != Bytes(high).to_string() {
         let why = match capped.uncertain_because {
             Some("placement") => ", by where the driver puts segments",
             Some("steps") => ", since one recording has a single step and another more",
             _ if scene.is_single() => ", since one recording leaves open what grows",
-            _ => ", by what follows no law",
+            _ => ", since some sizes could not be predicted exactly",
         };
         out.push(format!("Between {} and {}{why}.", Bytes(low), Bytes(high)));
     }

@@ -35,9 +35,12 @@ impl PlanView {
                 None => {
                     ui.add_space(14.0);
                     let (ink, kind) = if said.is_some() { (cx.tokens.text1, Type::Lead) } else { (cx.tokens.text3, Type::Lead) };
-                    padded(ui, |ui| {
-                        label::paragraph(ui, said.unwrap_or("Laying the recordings over each other\u{2026}"), kind, ink)
-                    });
+                    let making = if self.inputs.chosen.len() > 1 {
+                        "Laying the recordings over each other\u{2026}"
+                    } else {
+                        "Reading what the recording asks for\u{2026}"
+                    };
+                    padded(ui, |ui| label::paragraph(ui, said.unwrap_or(making), kind, ink));
                 }
             }
             self.recordings(ui, cx);
@@ -112,7 +115,7 @@ impl PlanView {
             ui.horizontal(|ui| {
                 ui.add_space(16.0);
                 ui.spacing_mut().item_spacing.x = 8.0;
-                for name in scene.plan.names().iter().filter(|n| **n != scene.name) {
+                for name in scene.plan.names().iter().filter(|n| **n != scene.name && scene.plan.held_at(n).is_none()) {
                     ui.label(text::body(name.as_str()).color(t.text2));
                     let at = scene.base.get(name).unwrap_or(1);
                     if let Some(value) = self.number_field(ui, &capital(name), at, 60.0) {

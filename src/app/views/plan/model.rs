@@ -74,10 +74,13 @@ impl PlanView {
     /// What is known by now, and the questions for what is not.
     pub(super) fn scene(&self, plan: &Arc<Plan>, room: Room, oomed: bool) -> (Scene, Vec<Ask>) {
         let names = plan.names();
-        let name = names.get(self.axis).or(names.first()).cloned().unwrap_or_default();
+        // What is the same in all recordings can not be asked at another value.
+        let varies = |name: &&String| plan.held_at(name).is_none();
+        let name = names.get(self.axis).filter(varies).or_else(|| names.iter().find(varies)).or(names.first());
+        let name = name.cloned().unwrap_or_default();
         let largest_at = &plan.programs()[plan.largest_at()].at;
         let base = largest_at.iter().fold(largest_at.clone(), |size, (n, v)| {
-            size.with(n, self.others.get(n).copied().filter(|_| n != name).unwrap_or(v))
+            size.with(n, self.others.get(n).copied().filter(|_| n != name && plan.held_at(n).is_none()).unwrap_or(v))
         });
         let mut recorded: Vec<u64> = plan.programs().iter().filter_map(|p| p.at.get(&name)).collect();
         recorded.sort_unstable();
@@ -376,7 +379,7 @@ impl PlanView {
             outcome: Outcome::Fits,
             retries: 0,
             largest: None,
-            cost: format!("{passes} passes in place of one; BatchNorm sees {part} at once"),
+            cost: format!("{passes} passes in place of one; a BatchNorm sees {part} samples at once"),
             sure: "at most",
         };
         let (kind, code) = (Kind::Passes(*passes, *part), Code::of_passes(*passes, *part));
@@ -427,7 +430,9 @@ fn change_row(
     floor: &dyn Fn(u64) -> u64,
 ) -> Row {
     let price = Change::price_of(&Change::parse(changes).unwrap_or_default());
-    let title = found.map_or_else(|| changes.replace(['_', '+'], " "), |c| c.title.clone());
+    // Before it was tried: in words, without the place.
+    let words = |name: &str| Change::parse(name).unwrap_or_default().iter().map(|c| c.title(None)).collect::<Vec<_>>().join("; ");
+    let title = found.map_or_else(|| words(changes), |c| c.title.clone());
     let title = titled(&title, conf, own);
     let figures = found.map(|c| Figures {
         peak: c.peak_reserved_bytes,
@@ -448,8 +453,10 @@ fn change_row(
             Trust::Close => "close",
         },
     });
-    let code = found.map_or_else(Code::default, |c| c.code.clone());
-    let code = if conf == own { code } else { code.with_conf(conf) };
+    // No lines to paste for what does not help.
+    let helps = found.is_some_and(|c| c.helps);
+    let code = found.filter(|_| helps).map_or_else(Code::default, |c| c.code.clone());
+    let code = if conf == own || !helps { code } else { code.with_conf(conf) };
     Row {
         kind: Kind::Changes(changes.to_owned(), conf.to_owned()),
         title,

@@ -28,11 +28,19 @@ pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
         (0, 0) => (format!("Not even {} {} fits {place}", scene.name, scene.step), true),
         (0, may) => (format!("At most {} {} may fit {place}", scene.name, count(may)), false),
         (sure, may) if may > sure && scene.is_single() => {
-            (format!("{name} {} fits {place}, up to {} may", count(sure), count(may)), false)
+            (format!("{name} {} fits {place}, up to {} may fit", count(sure), count(may)), false)
         }
         (sure, may) => {
             let may_be_less = sure == may && scene.largest.as_ref().is_some_and(|l| !l.certain);
-            (format!("{name} {} {}fits {place}", count(sure), if may_be_less { "most likely " } else { "" }), false)
+            // The told span of its peak crosses the limit.
+            let at = scene.points.iter().find(|p| p.0 == sure).map(|p| &p.1);
+            let crosses = at.is_some_and(|p| p.capped.span[1] > scene.limit);
+            let how = match (crosses, may_be_less) {
+                (true, _) => "probably ",
+                (false, true) => "most likely ",
+                (false, false) => "",
+            };
+            (format!("{name} {} {how}fits {place}", count(sure)), false)
         }
     })
 }

@@ -271,7 +271,7 @@ const UP_TO_THE_END: &str = ", up to where the recording ends";
 /// The largest size that fits a place, in a sentence.
 pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str, cap: u64, ends_at_failure: bool) -> String {
     let ends = if ends_at_failure { UP_TO_THE_END } else { "" };
-    // The told span of its peak crosses the limit.
+    // The told span of its peak crosses the limit. Where a span of sizes is told, its lower end allows for that.
     let probably = if best.at.as_ref().is_some_and(|at| at.span[1] > cap) { "probably " } else { "" };
     match (best.size, best.span[1] > best.size) {
         _ if best.has_no_end() => {
@@ -279,7 +279,7 @@ pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str, cap: u64
         }
         (0, true) => format!("No {name} is sure to fit {place}; up to {} may fit.", best.span[1]),
         (0, false) => format!("Not even {name} 1 fits {place}."),
-        (n, true) => format!("{name} {n} {probably}fits {place}{ends}; up to {} may fit.", best.span[1]),
+        (n, true) => format!("{name} {n} fits {place}{ends}; up to {} may fit.", best.span[1]),
         (n, false) if best.certain => format!("{name} {n} is {probably}the largest that fits {place}{ends}."),
         (n, false) => {
             let why = match best.at.as_ref().and_then(|at| at.uncertain_because) {

@@ -61,7 +61,7 @@ pub const RULES: &[Rule] = &[
         name: "leak",
         class: Class::Leak,
         finds: "Memory that survives its step, step after step",
-        when: "a stack leaves bytes in ≥ 4/5 of ≥ 5 steps (all of ≥ 4 that the optimizer ends), or ≥ 64 KiB in ≥ 5 at even distances, R² > 0.9, ≥ 512 B a step, alive at the end or, after ≥ 20 steps, freed at once; or over ≥ 20 steps to the last, in ≥ 8 of them, several stacks or one leave bytes with R² > 0.9 together and the floor of all memory rises by at least half of that; all such ≥ 1 MiB and ≥ 2 % of the peak; nothing with fewer than 7 steps of the program's own loop, 6 where the optimizer ends them",
+        when: "a stack leaves bytes in ≥ 4/5 of ≥ 5 steps (all of ≥ 4 that the optimizer ends), or ≥ 64 KiB in ≥ 5 at even distances, R² > 0.9, ≥ 512 B a step, alive at the end or, after ≥ 20 steps (≥ 6 that the optimizer ends), freed at once; or over ≥ 20 steps to the last, in ≥ 8 of them, several stacks or one leave bytes with R² > 0.9 together and the floor of all memory rises by at least half of that; all such ≥ 1 MiB and ≥ 2 % of the peak; nothing with fewer than 7 steps of the program's own loop, 6 where the optimizer ends them",
         source: "row 5",
         measured: "",
         shown_by: "`leak.pickle`",

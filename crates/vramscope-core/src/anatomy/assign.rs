@@ -21,7 +21,10 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let phases = case.phases;
     let mut of: Vec<Decided> = vec![Decided::default(); case.rows() as usize];
     let mut weights = loaded(case, &mut of);
-    let gradients = gradients(case, &weights);
+    let mut gradients = gradients(case, &weights);
+    if older::adds_to_older_gradients(case, &gradients) {
+        gradients.clear();
+    }
     data(case, &gradients, &mut weights, &mut of);
     for (id, decided) in older::decide(case, &gradients, &weights) {
         of[id.0 as usize] = decided;

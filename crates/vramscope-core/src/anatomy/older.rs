@@ -12,8 +12,30 @@ use crate::tables::{LifetimeId, NO_EVENT};
 /// Smaller sizes do not count: scalars, biases, norms come in any number.
 const LEAST: u64 = 4096;
 
+/// True if backward passes add to gradients from before the history, as without `zero_grad` or with `set_to_none=False`: the optimizer
+/// works on many older blocks, and hardly any gradient is made for one.
+pub(super) fn adds_to_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
+    const FEW: u32 = 8;
+    let steps_in_backward = |pair: &[Run]| pair[0].part == Part::Optimizer && pair[1].part == Part::Backward;
+    if case.phases.runs.windows(2).any(steps_in_backward) {
+        return false;
+    }
+    let stepped = made_by_optimizer(case);
+    let is_older = |id: &LifetimeId| case.stays(*id) && case.size(*id) >= LEAST && stepped.contains(&case.size(*id));
+    let older = (0..case.phases.first_row).map(LifetimeId).filter(is_older).count() as u32;
+    let made: u32 = gradients.iter().filter(|g| *g.0 >= LEAST).map(|g| g.1).sum();
+    made.saturating_mul(FEW) < older
+}
+
+/// The sizes that optimizers allocate: those of the parameters that they change, and of what they gather.
+fn made_by_optimizer(case: &Case<'_>) -> FxHashSet<u64> {
+    let runs = case.phases.runs.iter().filter(|r| r.part == Part::Optimizer);
+    runs.flat_map(Run::ids).map(|id| case.size(id)).collect()
+}
+
 /// The roles of blocks from before the first event. O(blocks log blocks).
 pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec<(LifetimeId, Decided)> {
+    let never_none = adds_to_older_gradients(case, gradients);
     let phases = case.phases;
     let works = phases.has(Part::Forward) || phases.has(Part::Backward) || phases.has(Part::Optimizer);
     let mut of: Vec<(LifetimeId, Decided)> = Vec::new();
@@ -48,7 +70,11 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
             continue;
         }
         let freed = case.tables.lifetimes.free_requested(id).min(gone);
-        let run = phases.run_at(freed).map(|r| &phases.runs[r]);
+        let run = match phases.run_at(freed) {
+            // What the last parameter had is freed when the optimizer returns.
+            None if never_none => phases.runs.last().filter(|r| freed >= r.events.1),
+            at => at.map(|r| &phases.runs[r]),
+        };
         let part = run.map_or(Part::Unknown, |r| r.part);
         let is_gradient = gradients.contains_key(&size);
         // A model that is freed at the end is not a gradient that `zero_grad` frees.
@@ -57,7 +83,7 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
             continue;
         }
         // Freed between two allocations of the optimizer: what it keeps, and makes anew in every step.
-        let is_replaced = part == Part::Optimizer && run.is_some_and(|r| freed < case.last_birth(r));
+        let is_replaced = part == Part::Optimizer && run.is_some_and(|r| never_none || freed < case.last_birth(r));
         let is_anew = is_replaced
             && run.is_some_and(|r| {
                 let made = kept.entry(r.rows.0).or_insert_with(|| kept_sizes(case, r));
@@ -77,7 +103,11 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec
         ));
     }
     of.extend(leftovers(case, &left));
-    of.extend(model(case, stays, gradients));
+    let mut replaced = Sizes::default();
+    for &(id, _) in of.iter().filter(|o| o.1 == (Role::OptimizerState, Because::OlderReplaced)) {
+        *replaced.entry(case.size(id)).or_default() += 1;
+    }
+    of.extend(model(case, stays, gradients, &replaced, never_none));
     of
 }
 
@@ -97,14 +127,20 @@ fn leftovers(case: &Case<'_>, left: &[LifetimeId]) -> Vec<(LifetimeId, Decided)>
     left.iter().map(|&id| (id, (role, Because::OlderLeftover))).collect()
 }
 
-/// What stays is the model: weights, what the optimizer keeps for each, gradients that are set to zero in place.
-fn model(case: &Case<'_>, stays: FxHashMap<u64, Vec<LifetimeId>>, gradients: &Sizes) -> Vec<(LifetimeId, Decided)> {
+/// What stays is the model: weights, what the optimizer keeps for each (less the `replaced`), gradients that are set to zero in place.
+fn model(
+    case: &Case<'_>,
+    stays: FxHashMap<u64, Vec<LifetimeId>>,
+    gradients: &Sizes,
+    replaced: &Sizes,
+    never_none: bool,
+) -> Vec<(LifetimeId, Decided)> {
     // Gradients that are as large as nothing that stays, as the gathered ones of FSDP, tell nothing of it.
     let (tells, none) = (gradients.keys().any(|size| *size >= LEAST && stays.contains_key(size)), Sizes::default());
     let gradients = if tells { gradients } else { &none };
     let a_weight = blocks_a_weight(&stays, gradients);
-    let is_adam = gradients.is_empty() && has_adam(case);
-    let copies = if gradients.is_empty() { copies(&stays) } else { 1 };
+    let copies = if gradients.is_empty() { copies(&stays, replaced, never_none) } else { 1 };
+    let is_adam = gradients.is_empty() && copies != 4 && has_adam(case);
     let mut of = Vec::new();
     for (size, mut list) in stays {
         // The driver hands out segments downwards, and a segment its blocks upwards: weights were made first.
@@ -112,18 +148,21 @@ fn model(case: &Case<'_>, stays: FxHashMap<u64, Vec<LifetimeId>>, gradients: &Si
             let address = case.tables.lifetimes.address(case.device, id);
             (std::cmp::Reverse(segment_of(case.device, address)), address)
         });
+        let all = list.len() + replaced.get(&size).map_or(0, |&n| n as usize);
         let (weights, each) = match gradients.get(&size) {
             Some(&g) if a_weight > 1 && list.len() >= g as usize => (g as usize, a_weight),
-            None if is_adam && list.len() % 3 == 0 => (list.len() / 3, 3),
-            None if copies > 1 && list.len() % copies == 0 => (list.len() / copies, copies),
+            None if is_adam && all % 3 == 0 => (all / 3, 3),
+            None if copies > 1 && all % copies == 0 => (all / copies, copies),
             _ => (list.len(), 1),
         };
+        // Of what stays, gradients were made last where they are older than the history too.
+        let gradients_from = if never_none || each == 4 { list.len().saturating_sub(weights) } else { list.len() };
         for (i, id) in list.into_iter().enumerate() {
             let decided = if each == 1 {
                 (Role::Weights, Because::OlderAndStays)
             } else if i < weights {
                 (Role::Weights, Because::OlderByCount)
-            } else if each == 4 && i >= 3 * weights {
+            } else if i >= gradients_from {
                 (Role::Gradients, Because::OlderByCount)
             } else {
                 (Role::OptimizerState, Because::OlderByCount)
@@ -145,18 +184,23 @@ fn blocks_a_weight(stays: &FxHashMap<u64, Vec<LifetimeId>>, gradients: &Sizes) -
     votes.into_iter().max_by_key(|&(n, bytes)| (bytes, n)).map_or(1, |v| v.0)
 }
 
-/// Number of copies of the whole model, without a gradient to compare with: four are weights, gradients and Adam's two, three the
-/// same without gradients. Sizes that come once or twice, like an embedding's, distinguish copies of a model from its layers.
-fn copies(stays: &FxHashMap<u64, Vec<LifetimeId>>) -> usize {
-    let sizes: Vec<(u64, usize)> =
-        stays.iter().filter(|(size, _)| **size >= LEAST).map(|(s, l)| (*s * l.len() as u64, l.len())).collect();
+/// Number of copies of the whole model, without a gradient to compare with: four are weights, gradients and Adam's two; three the same
+/// without gradients, or weights, gradients and momentum; two are weights and gradients. Sizes that come once or twice, like an
+/// embedding's, distinguish copies of a model from its layers.
+fn copies(stays: &FxHashMap<u64, Vec<LifetimeId>>, replaced: &Sizes, never_none: bool) -> usize {
+    let of_size = |(size, list): (&u64, &Vec<LifetimeId>)| {
+        let count = list.len() + replaced.get(size).map_or(0, |&n| n as usize);
+        (*size * count as u64, count)
+    };
+    let sizes: Vec<(u64, usize)> = stays.iter().filter(|(size, _)| **size >= LEAST).map(of_size).collect();
     let all: u64 = sizes.iter().map(|s| s.0).sum();
     let rarest = sizes.iter().filter(|s| s.0.saturating_mul(200) >= all).map(|s| s.1).min().unwrap_or(1);
     let fits = |n: usize| {
         let bytes: u64 = sizes.iter().filter(|s| s.1 % n == 0).map(|s| s.0).sum();
         sizes.len() > 1 && rarest % n == 0 && rarest <= 2 * n && bytes.saturating_mul(100) >= all.saturating_mul(97)
     };
-    [4, 3].into_iter().find(|&n| fits(n)).unwrap_or(1)
+    let possible = if never_none { &[4, 3, 2][..] } else { &[4, 3] };
+    possible.iter().copied().find(|&n| fits(n)).unwrap_or(1)
 }
 
 /// The first byte of the segment that holds an address at the end; the address itself where none does.

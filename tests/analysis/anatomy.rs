@@ -211,3 +211,33 @@ fn steps_of_many_kinds_are_not_parts_of_one() {
     let failure = read.device().events.last_oom().unwrap();
     assert_eq!(read.roles.anatomy.phases.at(failure), Some(Phase::Forward));
 }
+
+/// Recordings begun after a warm-up: what is older than the history is told apart, gradients that are never `None` too. MiB that the
+/// programs counted, as `programs/warm.py` has them.
+#[test]
+fn weights_gradients_and_state_older_than_the_history_are_told_apart() {
+    const MIB: u64 = 1 << 20;
+    let expected = [
+        ("own_adam_never.python", 89, 89, 178),
+        ("own_adam_none.none", 89, 0, 178),
+        ("adam_inplace.python", 89, 89, 178),
+        ("adam_fused_inplace.none", 89, 89, 178),
+        ("sgdm_inplace.none", 89, 89, 89),
+        ("mlp_never.python", 32, 32, 0),
+        ("ema_inplace.python", 178, 89, 178),
+        ("lora_inplace.python", 106, 1, 2),
+    ];
+    for (name, weights, gradients, state) in expected {
+        let read = Read::of(&format!("warm/{name}"));
+        let held = read.before(read.device().events.len() as u64);
+        for (role, is) in [("weights", weights), ("gradients", gradients), ("optimizer_state", state)] {
+            let told = held.get(role).copied().unwrap_or(0) / MIB;
+            assert!(told.abs_diff(is) <= 1 + (weights + gradients + state) / 50, "{name}: {role} {told} MiB, not {is}");
+        }
+        assert_eq!(read.roles.anatomy.steps.len(), 3, "{name}");
+    }
+    for name in ["in_backward.python", "in_backward.none"] {
+        let steps = Read::of(&format!("warm/{name}")).roles.anatomy.steps;
+        assert_eq!(steps.len(), 3, "{name}: {}", steps.how());
+    }
+}

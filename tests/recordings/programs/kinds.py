@@ -2,9 +2,6 @@
 Beside each NAME.pickle, NAME.json has what the program counted itself. Lines of the recordings are those of a longer version."""
 import os, sys, time, json, pickle, traceback, copy, random, lzma
 os.environ.setdefault('PYTORCH_NVML_BASED_CUDA_CHECK','1'); os.environ['HF_HUB_OFFLINE']='1'; os.environ['TOKENIZERS_PARALLELISM']='false'; os.environ['TORCHINDUCTOR_COMPILE_THREADS']='1'
-os.environ.setdefault('PYTORCH_NVML_BASED_CUDA_CHECK','1'); os.environ['HF_HUB_OFFLINE']='1'; os.environ['TOKENIZERS_PARALLELISM']='false'; os.environ['TORCHINDUCTOR_COMPILE_THREADS']='1'
-os.environ.setdefault('PYTORCH_NVML_BASED_CUDA_CHECK','1'); os.environ['HF_HUB_OFFLINE']='1'; os.environ['TOKENIZERS_PARALLELISM']='false'; os.environ['TORCHINDUCTOR_COMPILE_THREADS']='1'
-os.environ.setdefault('PYTORCH_NVML_BASED_CUDA_CHECK','1'); os.environ['HF_HUB_OFFLINE']='1'; os.environ['TOKENIZERS_PARALLELISM']='false'; os.environ['TORCHINDUCTOR_COMPILE_THREADS']='1'
 import torch, torch.nn as nn, torch.nn.functional as F
 D='cuda'
 class T: steps=0; note={}

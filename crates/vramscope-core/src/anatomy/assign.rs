@@ -7,7 +7,7 @@ use super::frame::{BUILDS_STATE, CACHE, COLLECTIVE, REDUCES, TUNING, WORKSPACE};
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
-use super::{blind, cache, forward, older};
+use super::{blind, cache, forward, older, older_model};
 use crate::model::{Action, StackId, StreamId};
 use crate::tables::{LifetimeId, NO_EVENT};
 
@@ -22,7 +22,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let mut of: Vec<Decided> = vec![Decided::default(); case.rows() as usize];
     let mut weights = loaded(case, &mut of);
     let mut gradients = gradients(case, &weights);
-    if older::adds_to_older_gradients(case, &gradients) {
+    if older_model::has_older_gradients(case, &gradients) {
         gradients.clear();
     }
     data(case, &gradients, &mut weights, &mut of);

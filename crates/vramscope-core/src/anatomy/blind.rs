@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::case::{Case, Decided, Sizes, is_cublas_size, is_workspace_size};
+use super::older_model;
 use super::role::{Because, Role};
 use crate::tables::{LifetimeId, NO_EVENT};
 
@@ -38,6 +39,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         }
     }
     let in_optimizer = made_in_optimizer(case, of);
+    late.iter_mut().for_each(|ids| ids.retain(|id| of[id.0 as usize].0 == Role::Unknown));
     let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
     // Where steps begin with the optimizer, gradients live across the bound, and what goes just before it are backward's last activations.
     let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
@@ -49,6 +51,24 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let mut gradients = Sizes::default();
     for &id in &late[middle] {
         *gradients.entry(case.size(id)).or_default() += 1;
+    }
+    if older_model::has_older_gradients(case, &gradients) {
+        let mut stays = older_model::Stays::default();
+        for &id in model
+            .iter()
+            .filter(|&&id| case.born(id) == NO_EVENT && of[id.0 as usize].0 == Role::Unknown && !is_cublas_size(case.size(id)))
+        {
+            stays.entry(case.size(id)).or_default().push(id);
+        }
+        let mut replaced = Sizes::default();
+        for id in (0..case.phases.first_row).map(LifetimeId).filter(|id| of[id.0 as usize].0 == Role::OptimizerState) {
+            *replaced.entry(case.size(id)).or_default() += 1;
+        }
+        for (id, decided) in older_model::decide(case, stays, &Sizes::default(), &replaced, true) {
+            of[id.0 as usize] = decided;
+        }
+        gradients.clear();
+        late.iter_mut().for_each(Vec::clear);
     }
     let trains = gradients.len() >= sizes.len().min(2)
         && !gradients.is_empty()
@@ -69,8 +89,10 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let is_workspace = is_cublas_size(size) || (is_workspace_size(size) && g == 0 && size > 1 << 22);
         // Weights and state come in multiples of the gradients; one more of a library's size came between the two.
         let odd_one = (is_workspace_size(size) && g > 0 && ids.len() > g && (ids.len() - 1).is_multiple_of(g)).then_some(g);
+        let each = if g == 0 { 1 } else { ids.len() / g };
+        let weights = g * older_model::Shares::of(each, false).weights;
         for (i, id) in ids.into_iter().enumerate() {
-            let is_weight = in_optimizer || !trains || g == 0 || i < g;
+            let is_weight = in_optimizer || !trains || g == 0 || i < weights;
             put(
                 id,
                 if is_workspace || (trains && odd_one == Some(i)) {
@@ -146,7 +168,7 @@ fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
     let in_optimizer: usize = case.steps.optimizer.iter().map(|&(from, to)| made(from, to)).sum();
     let (first, last) = (case.steps.bounds.first().copied().unwrap_or(0), case.steps.bounds.last().copied().unwrap_or(0));
     // Lightning runs the passes in a closure, which the optimizer calls.
-    if in_optimizer * 2 > made(first, last) {
+    if in_optimizer * 5 > made(first, last) * 4 {
         return false;
     }
     for &(from, to) in &case.steps.optimizer {
@@ -161,6 +183,11 @@ fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
                 };
             }
         }
+    }
+    // What it makes anew takes the place of what it made before the history.
+    let is_within = |event: u32| case.steps.optimizer.iter().any(|&(from, to)| (from..to).contains(&event));
+    for id in (0..case.phases.first_row).map(LifetimeId).filter(|&id| is_within(case.tables.lifetimes.free_requested(id))) {
+        of[id.0 as usize] = (Role::OptimizerState, Because::OlderReplaced);
     }
     keeps
 }

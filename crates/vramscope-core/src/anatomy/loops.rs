@@ -65,6 +65,14 @@ pub(super) fn by_passes(mut steps: Steps, device: &DeviceRecording, tables: &Dev
     /// One step in this many, or one, may be another.
     const RARE: usize = 4;
     let cycles: Vec<Cycle> = cycles(device, tables, phases).into_iter().filter(|c| c.backward.is_some()).collect();
+    if steps_in_backward(&steps, tables, phases) {
+        let ends = cycles.iter().skip(1).map(|c| c.start).chain([device.events.len() as u32]);
+        let last = |end: u32| steps.bounds[..steps.bounds.partition_point(|&bound| bound <= end)].last().copied();
+        steps.bounds = steps.bounds.first().copied().into_iter().chain(ends.filter_map(last)).collect();
+        steps.bounds.dedup();
+        steps.marked = 0..steps.len();
+        return steps;
+    }
     let passes = |w: &[u32]| {
         let begins = |event: u32| cycles.partition_point(|c| c.backward.is_some_and(|backward| backward < event));
         begins(w[0])..begins(w[1])
@@ -88,6 +96,15 @@ pub(super) fn by_passes(mut steps: Steps, device: &DeviceRecording, tables: &Dev
     steps.bounds.dedup();
     steps.marked = 0..steps.len();
     steps
+}
+
+/// True where most steps of optimizers end within a backward pass: each parameter has its own, in a hook.
+fn steps_in_backward(steps: &Steps, tables: &DeviceTables, phases: &Phases) -> bool {
+    let is_within = |end: &&u32| {
+        let run = phases.run_at(**end).map(|at| &phases.runs[at]);
+        run.is_some_and(|r| r.part == Part::Backward && **end < tables.lifetimes.born(LifetimeId(r.rows.1 - 1)))
+    };
+    steps.bounds.iter().skip(1).filter(is_within).count() * 2 > steps.len()
 }
 
 /// A forward pass and the backward pass after it.

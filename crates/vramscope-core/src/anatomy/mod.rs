@@ -18,6 +18,7 @@ mod frame;
 mod loops;
 pub mod modules;
 mod older;
+mod older_model;
 mod over_time;
 mod period;
 mod phases;

@@ -230,6 +230,8 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
         let is_apart = optimizers.windows(2).all(|w| allocates(w[0].0.1, w[1].0.0));
         if turns > 1 && is_apart && ranges.len() == optimizers.len() {
             ranges = ranges.into_iter().skip(turns - 1).step_by(turns).collect();
+        } else if let Some(last) = last_of_each_backward(&ranges, tables).filter(|_| !has_stacks) {
+            ranges = last;
         } else if !has_stacks {
             let turns = by_requests(&ranges, tables);
             ranges = ranges.into_iter().skip(turns - 1).step_by(turns).collect();
@@ -245,6 +247,20 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
     let optimizer = optimizers.iter().map(|&((from, to), _)| (from as u32, to as u32)).collect();
     let found = Steps { bounds, source: StepSource::Annotation(key.to_owned()), confidence: 100, optimizer, ..Steps::default() };
     Some(beyond::continued(found, usize::from(begins.is_none()), device, tables))
+}
+
+/// The last optimizer step of each backward pass, where each parameter has an optimizer that steps in a hook: hardly anything is allocated
+/// between most of the steps, and a whole forward pass before some.
+fn last_of_each_backward(ranges: &[(usize, usize)], tables: &DeviceTables) -> Option<Vec<(usize, usize)>> {
+    const FEW: std::ops::RangeInclusive<u32> = 1..=3;
+    const PASS: u32 = 16;
+    const PARAMETERS: usize = 8;
+    let made = |event: usize| tables.lifetimes.born_by(event as u32);
+    let gaps: Vec<u32> = ranges.windows(2).map(|w| made(w[1].0) - made(w[0].1)).collect();
+    let passes = gaps.iter().filter(|&&gap| gap >= PASS).count();
+    let is_so = passes > 0 && gaps.iter().filter(|gap| FEW.contains(gap)).count() >= passes * PARAMETERS;
+    let ends_pass = |at: usize| gaps.get(at).is_none_or(|&gap| gap >= PASS);
+    is_so.then(|| ranges.iter().enumerate().filter(|&(at, _)| ends_pass(at)).map(|(_, &range)| range).collect())
 }
 
 /// After how many optimizer steps as many requests come again, where two or three optimizers of one kind take turns; 1 otherwise. Batches of other

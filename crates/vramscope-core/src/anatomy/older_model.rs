@@ -1,0 +1,163 @@
+//! The model that is older than the history: weights, gradients and what the optimizer keeps, told apart by how many blocks there are
+//! of each size.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::case::{Case, Decided, Sizes, has_adam, is_workspace_size};
+use super::phases::Run;
+use super::role::{Because, Role};
+use super::sense::Part;
+use crate::model::DeviceRecording;
+use crate::tables::LifetimeId;
+
+/// Smaller sizes do not count: scalars, biases, norms come in any number.
+const LEAST: u64 = 4096;
+
+/// The blocks of each size that are never freed.
+pub(super) type Stays = FxHashMap<u64, Vec<LifetimeId>>;
+
+/// True if backward passes add to gradients from before the history, as without `zero_grad` or with `set_to_none=False`: hardly any
+/// gradient is made for the older blocks that the optimizer works on.
+pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
+    // An optimizer keeps up to four copies of what it steps.
+    const COPIES: u32 = 4;
+    // So many blocks of the last operations may be taken for gradients.
+    const LAST: u32 = 6;
+    let passes = match case.phases.has_stacks {
+        true => case.phases.runs.iter().filter(|r| r.part == Part::Backward).count(),
+        false => case.steps.optimizer.len(),
+    };
+    let steps_in_backward = |pair: &[Run]| pair[0].part == Part::Optimizer && pair[1].part == Part::Backward;
+    if passes == 0 || case.steps.optimizer.len() > 2 * passes || case.phases.runs.windows(2).any(steps_in_backward) {
+        return false;
+    }
+    let stepped = made_by_optimizer(case);
+    let is_older = |id: &LifetimeId| case.stays(*id) && case.size(*id) >= LEAST && !is_workspace_size(case.size(*id));
+    let older: Vec<u64> = (0..case.phases.first_row).map(LifetimeId).filter(is_older).map(|id| case.size(id)).collect();
+    let of_optimizer = older.iter().filter(|size| stepped.contains(size)).count() as u32;
+    let count = |fits: &dyn Fn(&u64) -> bool| gradients.iter().filter(|g| fits(g.0)).map(|g| *g.1).sum::<u32>();
+    let made = match count(&|size| older.contains(size)) {
+        // Of FSDP, gradients are gathered.
+        0 => count(&|&size| size >= LEAST),
+        made => made,
+    };
+    made * COPIES < if of_optimizer == 0 && made <= LAST { older.len() as u32 } else { of_optimizer }
+}
+
+/// The sizes that optimizers allocate: those of the parameters that they change, and of what they gather.
+fn made_by_optimizer(case: &Case<'_>) -> FxHashSet<u64> {
+    let runs = case.phases.runs.iter().filter(|r| case.phases.has_stacks && r.part == Part::Optimizer).flat_map(Run::ids);
+    let within = |&(from, to): &(u32, u32)| case.phases.made_within(case.tables, from, to);
+    let annotated = case.steps.optimizer.iter().filter(|_| !case.phases.has_stacks).flat_map(within);
+    runs.chain(annotated).map(|id| case.size(id)).collect()
+}
+
+/// What stays is the model: weights, what the optimizer keeps for each (less the `replaced`), gradients where no history makes them.
+pub(super) fn decide(
+    case: &Case<'_>,
+    stays: Stays,
+    gradients: &Sizes,
+    replaced: &Sizes,
+    has_gradients: bool,
+) -> Vec<(LifetimeId, Decided)> {
+    // Gradients that are as large as nothing that stays, as the gathered ones of FSDP, tell nothing of it.
+    let (tells, none) = (gradients.keys().any(|size| *size >= LEAST && stays.contains_key(size)), Sizes::default());
+    let gradients = if tells { gradients } else { &none };
+    // Frozen weights have no copies. Optimizers that work in place tell no sizes.
+    let mut stepped = if has_gradients { made_by_optimizer(case) } else { FxHashSet::default() };
+    stepped.retain(|size| *size >= LEAST && stays.contains_key(size));
+    let is_stepped = |size: u64| stepped.is_empty() || stepped.contains(&size);
+    let count = |size: u64, list: &[LifetimeId]| list.len() + replaced.get(&size).map_or(0, |&n| n as usize);
+    let of_gradient = blocks_a_gradient(&stays, gradients);
+    let sizes: Vec<(u64, usize)> = stays.iter().filter(|s| is_stepped(*s.0)).map(|(&s, list)| (s, count(s, list))).collect();
+    let copies = if gradients.is_empty() { copies(&sizes, has_gradients) } else { 1 };
+    let is_adam = gradients.is_empty() && copies < 3 && has_adam(case);
+    let of_adam = 3 + usize::from(has_gradients);
+    let mut of = Vec::new();
+    for (size, mut list) in stays {
+        // The driver hands out segments downwards, and a segment its blocks upwards: weights were made first.
+        list.sort_by_key(|&id| {
+            let address = case.tables.lifetimes.address(case.device, id);
+            (std::cmp::Reverse(segment_of(case.device, address)), address)
+        });
+        let all = count(size, &list);
+        let (weights, each) = match gradients.get(&size) {
+            Some(_) if of_gradient > 1 && all.is_multiple_of(of_gradient) => (all / of_gradient, of_gradient),
+            Some(&g) if of_gradient > 1 && list.len() >= g as usize => (g as usize, of_gradient),
+            None if is_adam && is_stepped(size) && all.is_multiple_of(of_adam) => (all / of_adam, of_adam),
+            None if copies > 1 && is_stepped(size) && divides(copies, size, all) => (all / copies, copies),
+            _ => (list.len(), 1),
+        };
+        let shares = Shares::of(each, gradients.is_empty() && (has_gradients || each == 4));
+        let end = if each > 1 && is_workspace_size(size) { list.len().min(weights * each) } else { list.len() };
+        for (i, id) in list.into_iter().enumerate() {
+            let decided = if each == 1 {
+                (Role::Weights, Because::OlderAndStays)
+            } else if i >= end {
+                (Role::Workspaces, Because::LibrarySize)
+            } else if i < weights * shares.weights {
+                (Role::Weights, Because::OlderByCount)
+            } else if i + weights * shares.gradients >= end {
+                (Role::Gradients, Because::OlderByCount)
+            } else {
+                (Role::OptimizerState, Because::OlderByCount)
+            };
+            of.push((id, decided));
+        }
+    }
+    of
+}
+
+/// How many blocks of each weight's size are weights and gradients; the optimizer keeps the rest.
+pub(super) struct Shares {
+    pub(super) weights: usize,
+    gradients: usize,
+}
+
+impl Shares {
+    /// Of `each` blocks. An optimizer keeps one or two for a weight; with one more there is a second model, an average of its weights.
+    pub(super) fn of(each: usize, has_gradients: bool) -> Self {
+        let gradients = usize::from(has_gradients);
+        Self { weights: if each - gradients == 4 { 2 } else { 1 }, gradients }
+    }
+}
+
+/// How many blocks stay for each gradient, as most bytes have it: the weight, and what the optimizer keeps for it.
+fn blocks_a_gradient(stays: &Stays, gradients: &Sizes) -> usize {
+    let mut votes: FxHashMap<usize, u64> = FxHashMap::default();
+    for (size, list) in stays {
+        if let Some(&g) = gradients.get(size).filter(|&&g| g > 0 && *size >= 1024) {
+            *votes.entry((list.len() + g as usize / 2) / g as usize).or_default() += size * u64::from(g);
+        }
+    }
+    votes.into_iter().max_by_key(|&(n, bytes)| (bytes, n)).map_or(1, |v| v.0)
+}
+
+/// Number of copies of the whole model, without a gradient to compare with: four are weights, gradients and Adam's two, three the same
+/// without gradients. Where gradients are among them, three are weights, gradients and momentum, two weights and gradients, five have
+/// an average of the weights too. Sizes that come once or twice, like an embedding's, distinguish copies of a model from its layers.
+fn copies(sizes: &[(u64, usize)], has_gradients: bool) -> usize {
+    let is_of_model = |s: &(u64, usize)| s.0 >= LEAST && !(s.1 == 1 && is_workspace_size(s.0));
+    let sizes: Vec<(u64, usize)> = sizes.iter().copied().filter(is_of_model).collect();
+    let bytes = |s: &(u64, usize)| s.0 * s.1 as u64;
+    let all: u64 = sizes.iter().map(bytes).sum();
+    let rarest = sizes.iter().filter(|s| bytes(s).saturating_mul(200) >= all).map(|s| s.1).min().unwrap_or(1);
+    let fits = |n: usize| {
+        let fit: u64 = sizes.iter().filter(|s| divides(n, s.0, s.1)).map(bytes).sum();
+        sizes.len() > 1 && rarest.is_multiple_of(n) && rarest <= 2 * n && fit.saturating_mul(100) >= all.saturating_mul(97)
+    };
+    let possible = if has_gradients { &[5, 4, 3, 2][..] } else { &[4, 3] };
+    possible.iter().copied().find(|&n| fits(n)).unwrap_or(1)
+}
+
+/// True if `count` blocks of a size are `n` for each weight, beside one workspace of that size perhaps.
+fn divides(n: usize, size: u64, count: usize) -> bool {
+    count.is_multiple_of(n) || (count % n == 1 && count > n && is_workspace_size(size))
+}
+
+/// The first byte of the segment that holds an address at the end; the address itself where none does.
+fn segment_of(device: &DeviceRecording, address: u64) -> u64 {
+    let at = device.segments.partition_point(|s| s.address <= address).checked_sub(1);
+    let segment = at.and_then(|i| device.segments.get(i));
+    segment.filter(|s| address - s.address < s.size).map_or(address, |s| s.address)
+}

@@ -228,7 +228,8 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// One line of an elementwise formula that keeps several tensors of one size in each layer, as a GELU written out in Python does.
+/// One line of an elementwise formula that keeps several tensors in each layer, at least three of one size, as a GELU written out in
+/// Python does.
 pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     // A profiler's trace names where a function begins, and all lines of the function look like one.
     if p.recording.source.format == Format::KinetoTrace {
@@ -254,23 +255,28 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let most = by_line.into_iter().filter(|((_, _, runs, _), n)| n / runs >= 3);
     let most = most.max_by_key(|&((line, size, _, step), n)| (n * size, line, step));
-    let Some(((frame, size, runs, step), n)) = most else { return Vec::new() };
-    let tensors = n / runs;
-    let is_its =
-        |id: LifetimeId, bytes: u64| bytes == size && p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
-    let Some((blocks, bytes)) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime, b.size)) else {
+    let Some(((frame, size, runs, step), _)) = most else { return Vec::new() };
+    let is_its = |id: LifetimeId| p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
+    let Some((blocks, bytes)) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime)) else {
         return Vec::new();
     };
+    let tensors = blocks.len() as u64 / runs;
+    let smallest = blocks.iter().map(|b| b.size).min().unwrap_or(size);
+    let each = match smallest == size {
+        true => format!("of {}", Bytes(size)),
+        false => format!("of up to {}", Bytes(blocks[0].size)),
+    };
+    // The fused operation keeps what it is called with.
+    let share = (smallest * runs) as f64 / bytes as f64;
+    let fused = |id: LifetimeId, block: u64| if is_its(id) { (block as f64 * share) as u64 } else { block };
     vec![
         Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors a layer"), bytes)
             .says(format!(
-                "{} keeps {} for the backward pass: {tensors} tensors of {} in each of {} layers.",
+                "{} keeps {} for the backward pass: {tensors} tensors {each} in each of {runs} layers.",
                 made_at(p, blocks[0].lifetime),
                 Bytes(bytes),
-                Bytes(size),
-                runs,
             ))
-            .saves("With one fused operation", saving(p, |id, bytes| if is_its(id, bytes) { bytes / tensors } else { bytes }))
+            .saves("With one fused operation", saving(p, fused))
             .bytes_of("kept by the line", bytes)
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))

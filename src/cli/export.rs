@@ -107,6 +107,11 @@ fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// A folder for tables is made, but not the folders above it; one that is called like a file of another format is a slip.
 fn check_out(args: &ExportArgs) -> Result<(), Failure> {
+    if args.out.as_os_str() == "-" {
+        return Err(Failure::Usage(
+            "-: export writes files, not to standard output; name a file, or ./- if that is its name".to_owned(),
+        ));
+    }
     let is_tables = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet);
     if !is_tables || args.is_table_file() {
         return Ok(refusal(&args.out, &[&args.file], args.force).map_or(Ok(()), Err)?);
@@ -243,6 +248,9 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
     let stem = &source.stem;
     let mut written = Vec::new();
     let mut write = |table: &dyn ExportTable, part: &str| -> Result<(), String> {
+        if table.len() == 0 && is_file {
+            return Err(format!("{}: it has no {}, so no table was written", source.path.display(), table.name()));
+        }
         let path = if is_file {
             args.out.clone()
         } else {

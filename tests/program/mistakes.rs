@@ -494,3 +494,17 @@ fn every_report_tells_first_that_a_trace_contradicts_its_file() {
         assert!(json(&args).to_string().contains("contradicts its file"), "{args:?}");
     }
 }
+
+#[test]
+fn an_export_of_nothing_or_to_standard_output_writes_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("t.csv").display().to_string();
+    let output = run(&["export", "--to", "csv", "--table", "samples", &sample("leak.pickle"), &out]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("leak.pickle: it has no samples"), "{}", stderr(&output));
+    assert!(!Path::new(&out).exists());
+    let output = run(&["export", "--to", "csv", "--table", "curves", &sample("leak.pickle"), "-"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("export writes files"), "{}", stderr(&output));
+    assert!(!Path::new("-").exists());
+}

@@ -154,8 +154,8 @@ impl View for PlanView {
         pane::inside(ui, rest, "no plan", |ui| match (refusal, &state) {
             (Some(refusal), _) => {
                 let end = if refusal.sides.is_empty() { "." } else { ":" };
-                pane::empty_state(ui, &format!("{}{end}", capital(&refusal.sentence)), None);
-                parting(ui, &refusal.sides);
+                let sentence = format!("{}{end}", capital(&refusal.sentence));
+                pane::empty_with(ui, &sentence, 20.0, |ui| parting(ui, &refusal.sides));
                 if refusal.asks_whatif {
                     ui.add_space(10.0);
                     ui.vertical_centered(|ui| {
@@ -201,21 +201,19 @@ fn parting(ui: &mut Ui, sides: &[Side]) {
     let t = Tokens::of(ui);
     let [a, b] = sides else { return };
     ui.add_space(14.0);
-    pane::padded(ui, |ui| {
-        ui.columns_const(|columns: &mut [Ui; 2]| {
-            for (ui, (side, other)) in columns.iter_mut().zip([(a, b), (b, a)]) {
-                ui.spacing_mut().item_spacing.y = 2.0;
-                label::paragraph(ui, &side.name, Type::Strong, t.text1);
-                let asks =
-                    side.bytes.map_or_else(|| "asks for nothing more".to_owned(), |bytes| format!("asks for {}", Bytes(bytes)));
-                label::paragraph(ui, &asks, Type::Body, t.text2);
-                ui.add_space(4.0);
-                for line in &side.lines {
-                    let ink = if other.lines.contains(line) { t.text3 } else { t.text1 };
-                    label::paragraph(ui, line, Type::Mono, ink);
-                }
+    ui.columns_const(|columns: &mut [Ui; 2]| {
+        for (ui, (side, other)) in columns.iter_mut().zip([(a, b), (b, a)]) {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            label::paragraph(ui, &side.name, Type::Strong, t.text1);
+            let asks =
+                side.bytes.map_or_else(|| "asks for nothing more".to_owned(), |bytes| format!("asks for {}", Bytes(bytes)));
+            label::paragraph(ui, &asks, Type::Body, t.text2);
+            ui.add_space(4.0);
+            for line in &side.lines {
+                let ink = if other.lines.contains(line) { t.text3 } else { t.text1 };
+                label::paragraph(ui, line, Type::Mono, ink);
             }
-        });
+        }
     });
 }
 

@@ -12,9 +12,9 @@ use vramscope_core::anatomy::Role;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::{Format, Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
-use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Size, Trust};
+use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Side, Size, Trust};
 use vramscope_core::tables::DeviceTables;
-use vramscope_core::units::{Bytes, count, counted};
+use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Serialize)]
@@ -50,6 +50,8 @@ pub struct FitsEntry {
     pub reason: Option<String>,
     /// The others, most bytes first.
     pub unexplained: Vec<UnexplainedEntry>,
+    /// What each of two recordings asks for where they stop being one program; empty if they are one.
+    pub parts_at: Vec<Side>,
 }
 
 /// Requests of one place whose sizes follow no law.
@@ -125,7 +127,9 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let plan = match Plan::of_steps(inputs, args.steps.map(usize::from), &progress) {
         Ok(plan) => plan,
         Err(why @ (NoPlan::Parts(_) | NoPlan::Steps(_) | NoPlan::NoSteps(_))) if args.json => {
-            let fits = FitsEntry { reason: Some(why.to_string()), ..FitsEntry::default() };
+            let reason = Some(why.to_string());
+            let parts_at = if let NoPlan::Parts(parting) = why { parting.sides.to_vec() } else { Vec::new() };
+            let fits = FitsEntry { reason, parts_at, ..FitsEntry::default() };
             let (at, largest, changes, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             let report =
                 PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None, server: None, steps: 0, notes };
@@ -205,7 +209,7 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         .into_iter()
         .map(|u| UnexplainedEntry { place: u.place, role: u.role.name(), requests: u.requests, bytes: u.bytes })
         .collect();
-    let fits = FitsEntry { explained_bytes, unexplained_bytes, reason: None, unexplained };
+    let fits = FitsEntry { explained_bytes, unexplained_bytes, reason: None, unexplained, parts_at: Vec::new() };
     let size = wanted.first().map_or_else(|| largest_at.clone(), |w| completed(w, largest_at));
     let changes = if args.change.iter().any(|c| c == "all") {
         plan.all_changes(&size, &first, name.as_deref())
@@ -360,19 +364,22 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
         out += &format!("\n{table}");
     }
     if !report.changes.is_empty() {
-        let mut table = Table::new("lrrrl");
-        table.row(["change", "peak reserved", "saves, allocated", "largest", "costs"]);
         let mut rows: Vec<&Changed> = report.changes.iter().collect();
         rows.sort_by_key(|c| c.rank());
+        let told = rows.iter().filter(|c| c.reason.is_none());
+        let unit = SizeColumn::of(told.flat_map(|c| [c.peak_reserved_bytes, c.saves_bytes.unsigned_abs()]));
+        let mut table = Table::new("lrlrrl");
+        table.row(["change", &unit.head("peak reserved"), "", &unit.head("saves, allocated"), "largest", "costs"]);
         for c in &rows {
             if let Some(why) = &c.reason {
-                table.row([c.title.clone(), String::new(), String::new(), String::new(), format!("does not apply: {why}")]);
+                let empty = String::new;
+                table.row([c.title.clone(), empty(), empty(), empty(), empty(), format!("does not apply: {why}")]);
                 continue;
             }
             let saves = match c.saves_bytes {
                 0 => "nothing".to_owned(),
-                n if n < 0 => format!("\u{2212}{}", Bytes(n.unsigned_abs())),
-                n => Bytes(n.unsigned_abs()).to_string(),
+                n if n < 0 => format!("\u{2212}{}", unit.figure(n.unsigned_abs())),
+                n => unit.figure(n.unsigned_abs()),
             };
             let about = if c.trust == Trust::Estimate { "about " } else { "" };
             let largest = match c.largest {
@@ -383,13 +390,13 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
             };
             let ends = match (cap, c.oom, c.oom_varies) {
                 (None, ..) => "",
-                (_, _, true) => ", may fit",
-                (_, true, false) => ", fails",
-                (Some(cap), false, false) if c.span[1] > cap => ", probably fits",
-                _ => ", fits",
+                (_, _, true) => "may fit",
+                (_, true, false) => "fails",
+                (Some(cap), false, false) if c.span[1] > cap => "probably fits",
+                _ => "fits",
             };
-            let peak = format!("{about}{}{ends}", Bytes(c.peak_reserved_bytes));
-            table.row([c.title.clone(), peak, saves, largest, c.cost.clone()]);
+            let peak = format!("{about}{}", unit.figure(c.peak_reserved_bytes));
+            table.row([c.title.clone(), peak, ends.to_owned(), saves, largest, c.cost.clone()]);
         }
         out += &format!("\n{table}");
         if let Some(c) = rows.iter().find(|c| c.helps) {

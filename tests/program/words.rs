@@ -68,3 +68,26 @@ fn what_would_have_helped() {
     snapshot("whatif_fragment", &["whatif", "fragment_oom.pickle"]);
     snapshot("whatif_serve", &["whatif", "serve_oom.pickle.gz"]);
 }
+
+/// Sizes of one table have one unit, which its head names.
+#[test]
+fn a_table_of_changes_has_one_unit() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
+    let file = file.to_str().expect("UTF-8");
+    let text = said(&["plan", file, "--at", "batch=8", "--want", "batch=16", "--cap", "4GiB", "--change", "all"]);
+    let table: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("change ")).take_while(|l| !l.is_empty()).collect();
+    assert!(table[0].contains("peak reserved, MiB") && table[0].contains("saves, allocated, MiB"), "{}", table[0]);
+    assert!(table.len() > 10 && table[1..].iter().all(|l| !l.contains("MiB") && !l.contains("GiB")), "{table:#?}");
+}
+
+/// What two programs ask for where they part, with their own lines.
+#[test]
+fn two_programs_part_at_a_place() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let files = ["plan/gpt.b4.pickle.zst", "gan.start.python.pickle.zst"].map(|f| root.join(f).display().to_string());
+    let text = said(&["plan", &files[0], &files[1], "--at", "batch=4", "--at", "batch=8", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let sides = report["fits"]["parts_at"].as_array().expect("a list");
+    assert_eq!(sides.len(), 2);
+    assert!(sides.iter().all(|s| s["bytes"].is_u64() && s["lines"][0].is_string()), "{sides:?}");
+}

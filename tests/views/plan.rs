@@ -178,12 +178,45 @@ fn rows_are_put_together_with_ctrl() {
     assert_eq!(changes.as_deref(), Some("chunks:8+sgd"));
 }
 
+/// A click into the box of a row does what Ctrl and a click on it do.
+#[test]
+fn rows_are_put_together_by_their_boxes() {
+    let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
+    enter(&mut h, "Wanted", "24");
+    for row in ["optimizer state in 8 bits: peak", "logits and loss in 8 chunks: peak"] {
+        let rect = h.get_by_label_contains(row).rect();
+        let pos = egui::pos2(rect.left() + 20.0, rect.center().y);
+        h.hover_at(pos);
+        for pressed in [true, false] {
+            let (button, modifiers) = (egui::PointerButton::Primary, egui::Modifiers::NONE);
+            h.event(egui::Event::PointerButton { pos, button, pressed, modifiers });
+            h.run_steps(1);
+        }
+        h.run_steps(6);
+    }
+    assert!(says(&h, "logits and loss in 8 chunks; optimizer state in 8 bits: peak"), "a row of both");
+}
+
+#[test]
+fn the_changes_come_in_the_order_that_is_chosen() {
+    let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
+    let height = |h: &Harness<'_, Alone>, row: &str| h.query_by_label_contains(row).map_or(f32::MAX, |row| row.rect().top());
+    let (setting, lora) = ("max_split_size_mb:512: peak", "LoRA of rank 16: peak");
+    assert!(height(&h, lora) < height(&h, setting), "LoRA saves more");
+    h.get_by_label("order").click();
+    h.run_steps(4);
+    h.get_by_label("price").click();
+    h.run_steps(4);
+    assert!(height(&h, setting) < height(&h, lora), "and costs more");
+}
+
 #[test]
 fn one_recording_answers_with_a_span_and_says_how_to_make_it_exact() {
     let mut h = view(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1400.0], false);
     enter(&mut h, "Cap", "4 GiB");
     assert!(says(&h, " to "), "a span");
     assert!(says(&h, ", up to "), "and no bare number");
+    assert!(says(&h, "as recorded: peak") && says(&h, ", largest "), "the table has the span too");
     assert!(says(&h, "One recording gives a range") && says(&h, "three steps at batch=4"), "and the way out");
 }
 
@@ -202,6 +235,7 @@ fn recordings_of_two_programs_are_refused_with_the_place() {
     h.run_steps(6);
     assert!(says(&h, "These are not the same program."));
     assert!(says(&h, "they part where"), "with the place");
+    assert!(h.query_all_by_label_contains("asks for").count() >= 2, "what each asks for there");
     h.get_by_label("Use only the first").click();
     h.run_steps(6);
     assert!(says(&h, "One recording gives a range"), "and goes on with one");

@@ -91,37 +91,33 @@ pub struct Scripted {
     pub has_tie: bool,
     /// How far it came.
     pub reach: Reach,
+    /// Bytes of the block that each row got, 0 for none: what is too small to be split off stays with it.
+    pub blocks: Vec<u64>,
 }
 
 impl Script<'_> {
     /// Runs the steps up to the first that fails. About 0.3 µs a request.
     #[must_use]
     pub fn run(&self, terms: &Terms) -> Scripted {
-        let (a, failed) = self.drive(terms, ());
-        Scripted { has_tie: a.has_tie(), reach: a.reach(), stats: a.stats, failed }
+        self.run_into(terms, ()).0
     }
 
     /// [`run`](Self::run) with a sink, which receives the index of each step before its actions. Returns the sink and the
     /// segments held at the end.
     pub fn run_into<S: EventSink>(&self, terms: &Terms, sink: S) -> (Scripted, S, Vec<HeldSegment>) {
-        let (a, failed) = self.drive(terms, sink);
-        let segments = a.segments();
-        (Scripted { has_tie: a.has_tie(), reach: a.reach(), stats: a.stats, failed }, a.sink, segments)
-    }
-
-    fn drive<S: EventSink>(&self, terms: &Terms, sink: S) -> (CachingAllocator<SimulatedMemory, S>, Option<usize>) {
         let memory = SimulatedMemory::new(UNKNOWN_CAPACITY, terms.placement);
         let mut conf = terms.conf.clone();
         conf.per_process_memory_fraction = 1.0;
         let mut a = CachingAllocator::new(memory, sink, conf, terms.version);
         a.set_limit(terms.limit);
-        let mut held = vec![BlockIx::NONE; self.rows.len()];
+        let (mut held, mut blocks) = (vec![BlockIx::NONE; self.rows.len()], vec![0; self.rows.len()]);
         if let Some(start) = self.start {
             let mut slots = vec![BlockIx::NONE; start.known.slots as usize];
             adopt(&mut a, &start.known.start, &mut slots);
             for (&slot, &row) in &start.rows {
                 if let (Some(&block), Some(held)) = (slots.get(slot as usize), held.get_mut(row as usize)) {
                     *held = block;
+                    blocks[row as usize] = block.get().map_or(0, |block| a.block_size(block));
                 }
             }
         }
@@ -140,6 +136,7 @@ impl Script<'_> {
                     match (a.malloc_in(asked.size, asked.stream, asked.pool), held.get_mut(row as usize)) {
                         (Ok(block), Some(held)) => {
                             *held = block;
+                            blocks[row as usize] = a.block_size(block);
                             true
                         }
                         _ => false,
@@ -170,6 +167,7 @@ impl Script<'_> {
                 break;
             }
         }
-        (a, failed)
+        let segments = a.segments();
+        (Scripted { has_tie: a.has_tie(), reach: a.reach(), stats: a.stats, failed, blocks }, a.sink, segments)
     }
 }

@@ -43,7 +43,7 @@ pub use largest::Largest;
 pub use law::{Fit, Law, Sure};
 pub use predict::{Predicted, Stream};
 pub use program::Program;
-pub use refuse::Parting;
+pub use refuse::{Parting, Side};
 pub use server::Server;
 pub use size::Size;
 

@@ -34,8 +34,8 @@ pub struct Predicted {
     pub oom_varies: bool,
     /// How often PyTorch gives cached memory back and asks again, as `num_alloc_retries` counts.
     pub retries: u64,
-    /// What was live at the peak of allocated bytes, by the stable names of roles; `rounding` is what blocks have beyond their requests, so that
-    /// the sum is [`peak_allocated_bytes`](Self::peak_allocated_bytes).
+    /// What was live at the peak of allocated bytes, by the stable names of roles: whole blocks, as in the Overview, so that the sum is
+    /// [`peak_allocated_bytes`](Self::peak_allocated_bytes).
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
     /// True if nothing unknown changes these figures.
     pub certain: bool,
@@ -89,19 +89,16 @@ impl Stream {
         Script { asks: &self.asks, rows: &self.rows, start: self.start.as_ref() }.run(terms)
     }
 
-    /// Live bytes by role at the peak of allocated bytes, up to a step.
-    pub(super) fn by_role(&self, setting: &Setting, until: Option<usize>) -> std::collections::BTreeMap<&'static str, u64> {
-        let block = |row: u32| {
-            let size = self.rows[row as usize].size;
-            if size == 0 { 0 } else { setting.conf.round_size(size) }
-        };
+    /// Live bytes of blocks by role at the peak of allocated bytes of a run.
+    fn by_role(&self, run: &Scripted) -> std::collections::BTreeMap<&'static str, u64> {
+        let block = |row: u32| run.blocks[row as usize];
         let mut live = [0u64; Role::ALL.len()];
         let older = self.older();
         for &row in &older {
             live[self.roles[row as usize].index()] += block(row);
         }
         let (mut sum, mut most, mut at_most) = (live.iter().sum::<u64>(), 0, live);
-        for ask in &self.asks[..until.unwrap_or(self.asks.len()).min(self.asks.len())] {
+        for ask in &self.asks[..run.failed.unwrap_or(self.asks.len())] {
             match *ask {
                 Ask::Alloc(row) => {
                     live[self.roles[row as usize].index()] += block(row);
@@ -290,7 +287,7 @@ impl Model {
             .map(|(stream, placement, because)| (Outcome::from(&stream.run(&terms(*placement))), *because))
             .collect();
         let reach = outcomes.iter().fold(first.reach, |reach, (outcome, _)| reach.or(outcome.reach));
-        (reach, answer(size, setting, stream, Outcome::from(&first), first.failed, &outcomes))
+        (reach, answer(size, stream, &first, &outcomes))
     }
 }
 
@@ -313,19 +310,8 @@ impl Predicted {
     }
 }
 
-fn answer(
-    size: &Size,
-    setting: &Setting,
-    stream: &Stream,
-    point: Outcome,
-    failed: Option<usize>,
-    others: &[(Outcome, &'static str)],
-) -> Predicted {
-    let mut by_role = stream.by_role(setting, failed);
-    let told: u64 = by_role.values().sum();
-    if point.allocated > told {
-        by_role.insert("rounding", point.allocated - told);
-    }
+fn answer(size: &Size, stream: &Stream, run: &Scripted, others: &[(Outcome, &'static str)]) -> Predicted {
+    let point = Outcome::from(run);
     let mut out = Predicted {
         size: size.clone(),
         peak_reserved_bytes: point.reserved,
@@ -335,7 +321,7 @@ fn answer(
         oom: point.failed,
         oom_varies: false,
         retries: point.retries,
-        by_role,
+        by_role: stream.by_role(run),
         certain: true,
         uncertain_because: None,
     };

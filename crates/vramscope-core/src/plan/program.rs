@@ -237,6 +237,11 @@ pub(super) fn place_of(stacks: &StackTable, stack: StackId) -> String {
     }
 }
 
+/// True for a file of an installed package, which is the same in all runs.
+pub(super) fn is_installed(file: &str) -> bool {
+    file.contains("-packages") || file.contains("torch/")
+}
+
 /// Stacks as numbers that are equal in all recordings.
 struct Keys<'a> {
     stacks: &'a StackTable,
@@ -258,9 +263,8 @@ impl Keys<'_> {
                 let short = file.rmatch_indices(['/', '\\']).nth(1).map_or(file, |(at, _)| &file[at + 1..]);
                 let name = stacks.text(frame.name);
                 (short, name, frame.line).hash(&mut exact);
-                let is_installed = file.contains("-packages") || file.contains("torch/");
                 let own = short.rsplit(['/', '\\']).next().unwrap_or(short);
-                if is_installed { (short, name, frame.line).hash(&mut loose) } else { (own, name).hash(&mut loose) }
+                if is_installed(file) { (short, name, frame.line).hash(&mut loose) } else { (own, name).hash(&mut loose) }
             }
             (exact.finish() | 1, loose.finish() | 1)
         })

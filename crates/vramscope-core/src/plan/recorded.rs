@@ -1,10 +1,13 @@
 //! A predicted run as a recording: everything the allocator would do, with the stacks of the requests.
 
 use super::predict::Stream;
+use super::program::NEVER;
 use super::{Change, Plan, Program, Setting, Size};
 use crate::allocator::{EventSink, Placement, enter_held};
 use crate::inference::scripted::{Script, Terms};
-use crate::model::{Action, DeviceRecording, EventTable, Format, PoolKey, Recording, Settings, Source, StackId};
+use crate::model::{
+    Action, Annotation, DeviceRecording, EventTable, Format, PoolKey, Recording, Settings, Source, StackId, StackTableBuilder,
+};
 
 /// Writes actions into an event table.
 struct Writer<'a> {
@@ -14,6 +17,8 @@ struct Writer<'a> {
     at: usize,
     /// The lap and the event that came last.
     last: (u32, usize),
+    /// The first event of each step, and of what comes after the last: steps are told, not found again.
+    steps: Vec<usize>,
     out: DeviceRecording,
 }
 
@@ -25,7 +30,8 @@ impl EventSink for Writer<'_> {
     fn event(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolKey) {
         let stream = self.out.intern_stream(stream);
         let pool = self.out.intern_pool(pool);
-        let row = self.of.get(self.at).and_then(|&row| self.program.rows.get(row as usize));
+        let asked = self.of.get(self.at).copied().unwrap_or(NEVER);
+        let row = self.program.rows.get(asked as usize);
         let recorded = &self.program.recording.devices[self.program.device].events;
         let event = row.map(|r| (r.lap, r.event as usize)).filter(|(_, e)| *e < recorded.len());
         // What is allocated again, or freed elsewhere, gets the event of the ask before it.
@@ -35,6 +41,14 @@ impl EventSink for Writer<'_> {
             _ => row.map_or(StackId::NONE, |r| r.stack),
         };
         let time = recorded.time_us.get(self.last.1).map_or(0, |t| t + i64::from(self.last.0) * self.program.lap_us);
+        // A step begins with the first request of its own, later than everything before it: annotations tell steps by their times.
+        let begun = self.program.stretches.partition_point(|s| s.end <= asked);
+        let begins = row.is_some() && self.program.steps > 0 && self.steps.len() < begun;
+        if begins {
+            self.steps.resize(begun, self.out.events.len());
+        }
+        let before = self.out.events.time_us.last().map_or(i64::MIN, |t| t + i64::from(begins));
+        let time = time.max(before);
         self.out.events.push(time, action, address, size, stream, pool, stack);
     }
 }
@@ -69,14 +83,25 @@ fn record(program: &Program, stream: &Stream, of: Vec<u32>, size: &Size, setting
     let terms =
         Terms { conf: setting.conf.clone(), version: program.version, limit: setting.limit, placement: Placement::Driver };
     let script = Script { asks: &stream.asks, rows: &stream.rows, start: stream.start.as_ref() };
-    let (_, writer, held) = script.run_into(&terms, Writer { program, of, at: 0, last: (0, 0), out });
-    let mut out = writer.out;
+    let (_, writer, held) = script.run_into(&terms, Writer { program, of, at: 0, last: (0, 0), steps: Vec::new(), out });
+    let Writer { mut out, mut steps, .. } = writer;
     enter_held(&mut out, &held);
+    let mut stacks = StackTableBuilder::from(program.recording.stacks.clone());
+    if steps.len() <= program.steps {
+        steps.push(out.events.len());
+    }
+    for (i, ends) in steps.windows(2).enumerate() {
+        let time = |event: usize| out.events.time_us.get(event).copied();
+        if let (Some(start_us), Some(end_us)) = (time(ends[0]), ends[1].checked_sub(1).and_then(time)) {
+            let name = stacks.string(&format!("ProfilerStep#{}", i + 1));
+            out.annotations.push(Annotation { name, start_us, end_us: Some(end_us), depth: 0 });
+        }
+    }
     let with: Vec<String> = changes.iter().map(|c| format!(", {}", c.name())).collect();
     Recording {
         source: Source { name: format!("plan: {size}{}", with.concat()), path: None, format: Format::Plan, bytes: 0 },
         devices: vec![out],
-        stacks: program.recording.stacks.clone(),
+        stacks: stacks.finish(),
         ..Recording::default()
     }
 }

@@ -2,17 +2,61 @@
 
 use rustc_hash::FxHashSet;
 
-use super::program::{NEVER, Program};
+use super::program::{NEVER, Program, Row, is_installed};
 use crate::anatomy::Phase;
-use crate::units::{Bytes, count};
+use crate::model::Frame;
+use crate::units::Bytes;
 
 /// Why two recordings are not of one program, and where they part first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parting {
-    /// Names of the recordings.
-    pub names: [String; 2],
     /// The whole reason, one sentence without a full stop.
     pub sentence: String,
+    /// The sentence up to the place.
+    pub why: String,
+    /// What each asks for there.
+    pub sides: [Side; 2],
+}
+
+/// What one of two recordings asks for where they part.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Side {
+    /// Name of the recording.
+    pub name: String,
+    /// Bytes; `null` where it asks for nothing more.
+    pub bytes: Option<u64>,
+    /// The program's own lines of the stack, innermost first.
+    pub lines: Vec<String>,
+}
+
+impl Side {
+    fn of(p: &Program, row: Option<&Row>) -> Self {
+        let stacks = &p.recording.stacks;
+        let own = |f: &Frame| {
+            let file = stacks.text(f.file);
+            file.ends_with(".py") && !is_installed(file)
+        };
+        let lines = |row: &Row| {
+            let frames = stacks.frames(row.stack).iter().filter_map(|&f| stacks.frame(f)).filter(own);
+            let mut lines: Vec<String> = frames.map(|f| stacks.location(f)).collect();
+            if lines.is_empty() {
+                lines.push(p.place(row));
+            }
+            lines
+        };
+        let name = p.recording.source.name.clone();
+        Side { name, bytes: row.map(|r| r.size), lines: row.map_or_else(Vec::new, lines) }
+    }
+
+    /// `2.25 MiB at train.py:40, called from train.py:88`.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match (self.bytes, self.lines.split_first()) {
+            (Some(bytes), Some((at, []))) => format!("{} at {at}", Bytes(bytes)),
+            (Some(bytes), Some((at, from))) => format!("{} at {at}, called from {}", Bytes(bytes), from.join(", ")),
+            _ => "nothing more".to_owned(),
+        }
+    }
 }
 
 /// Why sizes can not be right: a run that is larger in every quantity needs less memory. One that failed ends before its peak.
@@ -78,20 +122,18 @@ const MOST_FOREIGN: f64 = 0.1;
 
 /// Whether two aligned programs are two; `map` has the row of `b` for each of `a`.
 pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
-    let names = [a, b].map(|p| p.recording.source.name.clone());
     let matched = map.iter().filter(|m| **m != NEVER).count();
     let fewer = a.rows.len().min(b.rows.len()).max(1);
     // A longer recording of the same program has more steps; each is compared with one.
     let common = matched as f64 / fewer as f64;
     let foreign = |p: &Program, q: &Program| {
         let known: FxHashSet<u64> = q.rows.iter().map(|r| r.loose).collect();
-        let rows = p.rows.iter().filter(|r| r.loose != 0);
         let (mut all, mut strange, mut first) = (0u64, 0u64, None);
-        for row in rows {
+        for (at, row) in p.rows.iter().enumerate().filter(|(_, r)| r.loose != 0) {
             all += row.size;
             if !known.contains(&row.loose) {
                 strange += row.size;
-                first.get_or_insert(*row);
+                first.get_or_insert(at);
             }
         }
         (strange as f64 / all.max(1) as f64, first)
@@ -101,30 +143,22 @@ pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     if common >= LEAST_COMMON && from_a <= MOST_FOREIGN && from_b <= MOST_FOREIGN {
         return None;
     }
-    let told = |p: &Program, row: &super::Row, other: &str| {
-        format!("{} asks for {} at {}, and {other} never does", p.recording.source.name, Bytes(row.size), p.place(row))
-    };
-    let place = match (first_a.filter(|_| from_a >= from_b), first_b, first_a) {
-        (Some(row), _, _) | (None, None, Some(row)) => told(a, &row, &names[1]),
-        (None, Some(row), _) => told(b, &row, &names[0]),
-        (None, None, None) => {
-            let at = map.iter().position(|m| *m == NEVER).unwrap_or(0);
-            match a.rows.get(at) {
-                Some(row) => format!(
-                    "request {} of {}, {} at {}, has none like it in {}",
-                    count(at as u64 + 1),
-                    names[0],
-                    Bytes(row.size),
-                    a.place(row),
-                    names[1]
-                ),
-                None => "one of them is empty".to_owned(),
-            }
+    // The request that the other recording does not know, and what the other asks for after the last request that both have before it.
+    let (at, theirs) = match (first_a.filter(|_| from_a >= from_b || first_b.is_none()), first_b) {
+        (None, Some(theirs)) => {
+            let before = map.iter().enumerate().filter(|(_, m)| **m < theirs as u32).map(|(at, _)| at + 1).max();
+            (before.unwrap_or(a.older), theirs)
+        }
+        (first, _) => {
+            let at = first.or_else(|| map.iter().position(|m| *m == NEVER)).unwrap_or(0);
+            let before = map[..at.min(map.len())].iter().rev().find(|m| **m != NEVER);
+            (at, before.map_or(b.older, |m| *m as usize + 1))
         }
     };
-    let sentence = format!(
-        "these are not two runs of one program: {:.0} % of the requests are the same, and they part where {place}",
-        common.min(1.0) * 100.0
-    );
-    Some(Parting { names, sentence })
+    let sides = [Side::of(a, a.rows.get(at)), Side::of(b, b.rows.get(theirs))];
+    let share = common.min(1.0) * 100.0;
+    let why = format!("these are not two runs of one program: {share:.0} % of the requests are the same, and they part where");
+    let [one, other] = sides.each_ref().map(Side::told);
+    let sentence = format!("{why} {} asks for {one}, and {} for {other}", sides[0].name, sides[1].name);
+    Some(Parting { sentence, why, sides })
 }

@@ -71,7 +71,7 @@ impl PlanView {
     }
 
     /// The row that the user chose, unless it is the program as it was recorded.
-    fn chosen_row<'a>(&self, scene: &'a Scene) -> Option<&'a Row> {
+    pub(super) fn chosen_row<'a>(&self, scene: &'a Scene) -> Option<&'a Row> {
         let changes = |row: &&Row| self.row.is_some() && matches!(row.kind, Kind::Changes(..) | Kind::Setting(_));
         scene.rows.get(scene.selected).filter(changes)
     }
@@ -210,7 +210,7 @@ impl PlanView {
                 let words = match &figures.outcome {
                     Outcome::Useless(why) => format!("It does nothing here: {why}."),
                     _ if figures.cost.is_empty() => String::new(),
-                    _ => format!("It costs: {}.", figures.cost),
+                    _ => format!("It costs: {}.", figures.costs(|n| Bytes(n).to_string())),
                 };
                 if !words.is_empty() {
                     label::paragraph(ui, &words, Type::Body, t.text2);

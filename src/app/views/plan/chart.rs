@@ -179,7 +179,7 @@ impl PlanView {
         let (place, anchor) = if is_left { (at - 8.0, Align2::RIGHT_TOP) } else { (at + 8.0, Align2::LEFT_TOP) };
         let shown = &point.capped;
         // Under all curves, or where there is no room above them.
-        let reach = if is_left { [at - 170.0, at] } else { [at, at + 170.0] };
+        let reach = if is_left { [at - 220.0, at] } else { [at, at + 220.0] };
         let allocated: Vec<(f64, f64)> =
             scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_allocated_bytes as f64)).collect();
         let high: Vec<(f64, f64)> = scene.points.iter().map(|(v, p)| (*v as f64, p.free.span[1] as f64)).collect();
@@ -199,9 +199,17 @@ impl PlanView {
             }
             _ => format!("{} reserved", Bytes(shown.peak_reserved_bytes)),
         };
-        let of_blocks = format!("{} allocated", Bytes(shown.peak_allocated_bytes));
-        paint_chip(ui.painter(), t, pos2(place, top), anchor, &reserved);
-        paint_chip(ui.painter(), t, pos2(place, top + 20.0), anchor, &of_blocks);
+        // Beside a chosen row the figures of its run: those of both curves of peaks, and which is which.
+        let chips = match (self.chosen_row(scene), &scene.at_row) {
+            (Some(_), with) => {
+                let with = with.as_ref().map_or("\u{2026}".to_owned(), |p| Bytes(p.capped.peak_reserved_bytes).to_string());
+                [format!("{reserved}, as recorded"), format!("{with} with the chosen row")]
+            }
+            (None, _) => [reserved, format!("{} allocated", Bytes(shown.peak_allocated_bytes))],
+        };
+        for (i, words) in chips.iter().enumerate() {
+            paint_chip(ui.painter(), t, pos2(place, top + 20.0 * i as f32), anchor, words);
+        }
     }
 
     /// A cell for each size: how it ends.
@@ -506,13 +514,15 @@ fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, cur
     let row = scene.rows.get(scene.selected);
     let plotted = match row.map(|r| &r.kind) {
         Some(Kind::Own | Kind::Passes(..)) | None => String::new(),
-        Some(Kind::Setting(conf)) => conf.replace(":True", ""),
-        // The row has the whole title; here is room for a few words.
+        Some(Kind::Setting(conf)) => conf.replace(":True", "").replace('_', " "),
         Some(Kind::Changes(changes, conf)) => {
             let with = if *conf == scene.own { "" } else { " + setting" };
             format!("{}{with}", changes.replace('_', " ").replace('+', " + "))
         }
     };
+    // The row has the whole title; here is room for a few words.
+    let is_long = label::width(p, &plotted, Type::Caption) > right - 18.0 - rect.right();
+    let plotted = if is_long { "the chosen row".to_owned() } else { plotted };
     let names = [("reserved, no limit".to_owned(), t.text2), ("allocated".to_owned(), t.slot(0)), (plotted, t.slot(2))];
     let named: Vec<(f64, String, Color32)> = curves
         .iter()

@@ -14,7 +14,7 @@ use vramscope_core::formats;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::Progress;
 use vramscope_core::plan::names::{are_siblings, sizes_of, value_of};
-use vramscope_core::plan::{Input, NoPlan, Plan, Size};
+use vramscope_core::plan::{Input, NoPlan, Plan, Side, Size};
 use vramscope_core::tables::{DeviceTables, Quantity};
 
 /// Files of the folder that are offered at most.
@@ -64,10 +64,16 @@ pub(super) struct Built {
 pub(super) struct Refusal {
     /// One sentence without a full stop.
     pub sentence: String,
-    /// The recordings are of different programs.
-    pub parts: bool,
+    /// What each of two recordings of different programs asks for where they part; otherwise empty.
+    pub sides: Vec<Side>,
     /// What-if is what can be asked of this program.
     pub asks_whatif: bool,
+}
+
+impl Refusal {
+    fn of(sentence: String) -> Self {
+        Refusal { sentence, sides: Vec::new(), asks_whatif: false }
+    }
 }
 
 /// What a plan is made of: the recordings, and their sizes.
@@ -274,8 +280,7 @@ fn build(
     wanted: Key,
     progress: &Progress,
 ) -> Option<Built> {
-    let refused =
-        |sentence: String, shown| Some(Built { plan: Err(Refusal { sentence, parts: false, asks_whatif: false }), shown });
+    let refused = |sentence: String, shown| Some(Built { plan: Err(Refusal::of(sentence)), shown });
     let mut all: Vec<(Arc<DeviceData>, Size)> = Vec::new();
     for (origin, size) in wanted {
         let data = match origin {
@@ -312,9 +317,9 @@ fn build(
     let plan = match Plan::of(inputs.collect(), progress) {
         Ok(plan) => Ok(Arc::new(plan)),
         Err(NoPlan::Cancelled(_)) => return None,
-        Err(NoPlan::Parts(parting)) => Err(Refusal { sentence: parting.sentence, parts: true, asks_whatif: false }),
-        Err(NoPlan::Sizes(sentence) | NoPlan::Steps(sentence)) => Err(Refusal { sentence, parts: false, asks_whatif: false }),
-        Err(NoPlan::NoSteps(sentence)) => Err(Refusal { sentence, parts: false, asks_whatif: true }),
+        Err(NoPlan::Parts(parting)) => Err(Refusal { sides: parting.sides.to_vec(), ..Refusal::of(parting.why) }),
+        Err(NoPlan::Sizes(sentence) | NoPlan::Steps(sentence)) => Err(Refusal::of(sentence)),
+        Err(NoPlan::NoSteps(sentence)) => Err(Refusal { asks_whatif: true, ..Refusal::of(sentence) }),
     };
     Some(Built { plan, shown })
 }

@@ -8,7 +8,7 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::state::command::Command;
 use crate::app::state::view_kind::ViewKind;
 use crate::app::state::workspace::Workspace;
-use crate::app::theme::Type;
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::{Push, segmented};
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
@@ -20,6 +20,7 @@ use runs::Runs;
 use scene::Scene;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
+use vramscope_core::plan::Side;
 use vramscope_core::plan::cards::Card;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, capital, count, counted};
@@ -47,7 +48,10 @@ pub const INFO: ViewInfo = ViewInfo {
         ("hatched", "free inside reserved memory; in the row of outcomes a size that may fit"),
         ("slider", "arrows move one step, with Shift eight; Home and End; L the largest that fits, W the wanted size"),
         ("click a row", "plots the change and shows the lines to paste; a double click opens the run as a recording"),
-        ("Ctrl + click", "adds the row's change or setting to the chosen ones, or takes it away; also Ctrl + Enter"),
+        (
+            "box of a row",
+            "adds the row's change or setting to the chosen ones, or takes it away; also Ctrl + click, Ctrl + Enter",
+        ),
         ("retries", "PyTorch gives cached memory back and asks again: it fits, and waits for the device each time"),
         ("replay", "requests only go away or move to places that the recording shows"),
         ("close", "what is made again, and when, is taken from the recorded forward pass"),
@@ -126,7 +130,7 @@ impl View for PlanView {
             }
             asks.sort_by_key(|ask| ask.urgency(&scene.own, scene.limit));
             self.runs.want(cx.jobs, plan, &asks);
-            self.told = told(&scene);
+            self.told = told(&scene, self.chosen_row(&scene).map(|row| row.title.as_str()));
             self.planned(ui, cx, area, &scene);
             if let Some((done, all)) = self.runs.progress() {
                 pane::progress_line(ui, area, Some(done as f32 / all.max(1) as f32));
@@ -140,7 +144,7 @@ impl View for PlanView {
         let refusal = built.as_ref().and_then(|(built, _)| built.plan.as_ref().err());
         let said = match (&state, refusal) {
             (State::Incomplete(sentence), _) => Some(sentence.clone()),
-            (_, Some(refusal)) if refusal.parts => Some("These are not the same program.".to_owned()),
+            (_, Some(refusal)) if !refusal.sides.is_empty() => Some("These are not the same program.".to_owned()),
             (_, Some(refusal)) => Some(format!("{}.", capital(&refusal.sentence))),
             _ => None,
         };
@@ -149,7 +153,9 @@ impl View for PlanView {
         let mut only_first = false;
         pane::inside(ui, rest, "no plan", |ui| match (refusal, &state) {
             (Some(refusal), _) => {
-                pane::empty_state(ui, &format!("{}.", capital(&refusal.sentence)), None);
+                let end = if refusal.sides.is_empty() { "." } else { ":" };
+                let sentence = format!("{}{end}", capital(&refusal.sentence));
+                pane::empty_with(ui, &sentence, 20.0, |ui| parting(ui, &refusal.sides));
                 if refusal.asks_whatif {
                     ui.add_space(10.0);
                     ui.vertical_centered(|ui| {
@@ -167,7 +173,7 @@ impl View for PlanView {
             (None, State::Incomplete(_)) => {
                 pane::empty_state(ui, "The curve appears here when the size of each recording is known.", None);
             }
-            _ => {}
+            (None, _) => pane::empty_state(ui, &waiting(cx), None),
         });
         if only_first {
             self.inputs.only_first();
@@ -179,13 +185,46 @@ impl View for PlanView {
     }
 }
 
-/// The chosen size and its figures, for the status bar.
-fn told(scene: &Scene) -> Vec<(String, String)> {
+/// What is known before the plan is made, and what is being worked out.
+fn waiting(cx: &ViewContext<'_>) -> String {
+    let (curves, events) = (&cx.data.tables.curves, cx.data.device().events.len() as u64);
+    let [reserved, allocated] = [Quantity::Reserved, Quantity::Allocated].map(|quantity| Bytes(curves.peak(quantity).0));
+    format!(
+        "As recorded: {reserved} reserved, {allocated} allocated. What each of {} is for is being worked out; then other sizes are run \
+         on the model of the allocator, and the curve appears here.",
+        counted(events, "event", "events")
+    )
+}
+
+/// Where two programs part, side by side: what each asks for, and its lines, innermost first. Lines of one of them stand out.
+fn parting(ui: &mut Ui, sides: &[Side]) {
+    let t = Tokens::of(ui);
+    let [a, b] = sides else { return };
+    ui.add_space(14.0);
+    ui.columns_const(|columns: &mut [Ui; 2]| {
+        for (ui, (side, other)) in columns.iter_mut().zip([(a, b), (b, a)]) {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            label::paragraph(ui, &side.name, Type::Strong, t.text1);
+            let asks =
+                side.bytes.map_or_else(|| "asks for nothing more".to_owned(), |bytes| format!("asks for {}", Bytes(bytes)));
+            label::paragraph(ui, &asks, Type::Body, t.text2);
+            ui.add_space(4.0);
+            for line in &side.lines {
+                let ink = if other.lines.contains(line) { t.text3 } else { t.text1 };
+                label::paragraph(ui, line, Type::Mono, ink);
+            }
+        }
+    });
+}
+
+/// The chosen size and its figures, with the chosen row, for the status bar.
+fn told(scene: &Scene, row: Option<&str>) -> Vec<(String, String)> {
     let mut out = Vec::new();
     if scene.knows {
         out.push((format!("{} ", scene.name), count(scene.chosen)));
     }
-    if let Some(point) = &scene.at {
+    out.extend(row.map(|title| ("with ".to_owned(), title.to_owned())));
+    if let Some(point) = &scene.at_row {
         let p = &point.capped;
         out.push(("reserved ".to_owned(), format!("{} of {}", Bytes(p.peak_reserved_bytes), Bytes(scene.limit))));
         out.push(("allocated ".to_owned(), Bytes(p.peak_allocated_bytes).to_string()));
@@ -302,6 +341,9 @@ impl PlanView {
         PaneHeader::new(&title).caption(&caption).show(ui, |ui| {
             if !has_right {
                 segmented(ui, "Below", &mut page, &["Changes", "Roles and code"]);
+            }
+            if page == 0 {
+                self.order_menu(ui);
             }
         });
         if !has_right {

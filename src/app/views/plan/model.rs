@@ -215,7 +215,9 @@ impl PlanView {
             span: p.free.span,
             outcome: outcome(&p.capped),
             retries: p.capped.retries,
-            largest: scene.fits.map(|f| f.0),
+            largest: scene.fits.map(|f| [f.0, f.1]),
+            is_about: false,
+            extra: (0, ""),
             cost: String::new(),
             sure: if is_single { "likely" } else { "replay" },
         });
@@ -244,6 +246,8 @@ impl PlanView {
                 outcome: outcome(&p.capped),
                 retries: p.capped.retries,
                 largest: None,
+                is_about: false,
+                extra: (0, ""),
                 cost: "nothing in the program".to_owned(),
                 sure: if is_single { "likely" } else { "replay" },
             });
@@ -324,7 +328,7 @@ impl PlanView {
                     limit,
                 })
             {
-                figures.largest = Some(floor(l.span[0]));
+                figures.largest = Some(l.span.map(floor));
             }
         }
         for row in &mut rows {
@@ -379,6 +383,8 @@ impl PlanView {
             outcome: Outcome::Fits,
             retries: 0,
             largest: None,
+            is_about: false,
+            extra: (0, ""),
             cost: format!("{passes} passes in place of one; a BatchNorm sees {part} samples at once"),
             sure: "at most",
         };
@@ -444,8 +450,10 @@ fn change_row(
             (None, false, false) => Outcome::Fits,
         },
         retries: c.retries,
-        largest: c.largest.map(floor),
-        cost: cost(c),
+        largest: c.largest.map(|n| [floor(n); 2]),
+        is_about: is_single,
+        extra: if c.moved_bytes > 0 { (c.moved_bytes, "moved") } else { (c.recomputed_bytes, "made again") },
+        cost: c.cost.clone(),
         sure: match c.trust {
             Trust::Estimate => "estimate",
             _ if is_single => "likely",
@@ -465,16 +473,6 @@ fn change_row(
         figures,
         code,
         price: (price.0, price.1 + u32::from(conf != own)),
-    }
-}
-
-/// What a change costs, with the bytes that are made again or moved.
-fn cost(c: &Changed) -> String {
-    use vramscope_core::units::Bytes;
-    match (c.recomputed_bytes, c.moved_bytes) {
-        (0, 0) => c.cost.clone(),
-        (again, 0) => format!("{} made again in each step: {}", Bytes(again), c.cost),
-        (_, moved) => format!("{} moved in each step: {}", Bytes(moved), c.cost),
     }
 }
 

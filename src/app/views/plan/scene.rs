@@ -39,10 +39,25 @@ pub(super) struct Figures {
     pub outcome: Outcome,
     /// How often cached memory is given back on the way.
     pub retries: u64,
-    /// The largest size that fits; `None` until it is known.
-    pub largest: Option<u64>,
+    /// The largest size that fits for certain, and the largest that may; `None` until they are known.
+    pub largest: Option<[u64; 2]>,
+    /// The largest size is the likely one of one recording.
+    pub is_about: bool,
+    /// Bytes made again or moved in each step; 0 for none.
+    pub extra: (u64, &'static str),
+    /// In words.
     pub cost: String,
     pub sure: &'static str,
+}
+
+impl Figures {
+    /// What it costs, with the bytes that are made again or moved.
+    pub(super) fn costs(&self, size: impl Fn(u64) -> String) -> String {
+        match self.extra {
+            (0, _) => self.cost.clone(),
+            (bytes, how) => format!("{} {how} in each step: {}", size(bytes), self.cost),
+        }
+    }
 }
 
 /// A row of the table.

@@ -9,27 +9,50 @@ use super::model::{PlanView, combined};
 use super::scene::{Figures, Kind, Outcome, Row, Scene};
 use crate::app::theme::Type;
 use crate::app::widgets::bar::Bar;
+use crate::app::widgets::button::selector;
 use crate::app::widgets::chip::{Swatch, paint_chip_in};
 use crate::app::widgets::cut::Cut;
 use crate::app::widgets::label;
 use crate::app::widgets::table::{Cell, Column, Sort, Table, Width};
 use crate::app::widgets::tooltip::Tip;
-use vramscope_core::units::{Bytes, SizeColumn, count, counted};
+use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
 /// What the rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
     /// The cheapest that fits first; no column has it.
     Best,
+    Price,
     Peak,
     Largest,
 }
 
+/// The orders, as the menu has them; a title of a column turns one around.
+const ORDERS: [(&str, Order, bool); 4] = [
+    ("cheapest that fits", Order::Best, false),
+    ("price", Order::Price, false),
+    ("peak", Order::Peak, false),
+    ("largest", Order::Largest, true),
+];
+
 impl PlanView {
-    /// The rows; a click plots one and shows its code.
+    /// The menu of orders.
+    pub(super) fn order_menu(&mut self, ui: &mut Ui) {
+        let by = self.sort.as_ref().map_or(Order::Best, |sort| sort.by);
+        let mut at = ORDERS.iter().position(|o| o.1 == by).unwrap_or(0);
+        if selector(ui, "order", &mut at, &ORDERS.map(|o| o.0)) {
+            let (_, by, descends) = ORDERS[at];
+            self.sort = Some(Sort::new(by, descends));
+        }
+    }
+
+    /// The rows; a click plots one and shows its code, one into its box combines.
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
-        let peaks = scene.rows.iter().filter_map(|r| r.figures.as_ref()).map(|f| f.peak);
-        let unit = SizeColumn::of(peaks.clone());
+        let figures = || scene.rows.iter().filter_map(|r| r.figures.as_ref());
+        let peaks = figures().map(|f| f.peak);
+        // One unit in the whole table; what is made again or moved is told in whole MiB.
+        let whole = |bytes: u64| bytes.next_multiple_of(MEBIBYTE);
+        let unit = SizeColumn::of(peaks.clone().chain(figures().map(|f| whole(f.extra.0))));
         let most = peaks.max().unwrap_or(1);
         let scale = if scene.limit < most * 2 { most.max(scene.limit) } else { most } as f64 * 1.03;
         let (t, selected) = (cx.tokens, scene.selected);
@@ -50,7 +73,7 @@ impl PlanView {
                 let ink = if l.1.is_part { t.slot(2) } else { ink(l) };
                 c.swatch(if is_filled { Swatch::Fill(ink) } else { Swatch::Outline(t.line2) });
             }),
-            Column::text("change", Width::Share(1.3, 200.0), |c, &(_, row): &Line<'_>| {
+            Column::text("change", Width::Share(1.4, 200.0), |c, &(_, row): &Line<'_>| {
                 let mut room = c.rect;
                 if row.is_best {
                     let words = label::width(c.p, &row.title, Type::Strong).min(c.rect.width() - 40.0);
@@ -61,7 +84,7 @@ impl PlanView {
                 let kind = if row.is_best || row.kind == Kind::Own { Type::Strong } else { Type::Body };
                 label::text_in(c.p, room, &row.title, kind, if useless(row).is_some() { t.text3 } else { t.text1 });
             }),
-            Column::text("peak, no limit", Width::Share(0.6, 90.0), |c, l: &Line<'_>| {
+            Column::text("peak, no limit", Width::Share(0.35, 90.0), |c, l: &Line<'_>| {
                 if let Some(f) = known(l.1) {
                     let bar = Bar::new(scale).part(f.peak as f64, ink(l));
                     c.bar(&if scene.limit as f64 <= scale { bar.tick(scene.limit as f64, t.red) } else { bar });
@@ -84,20 +107,29 @@ impl PlanView {
                 };
                 c.text(text, kind, ink);
             }),
-            Column::figure("largest", 52.0, |c, &(_, row): &Line<'_>| match known(row).map(|f| (&row.kind, f.largest)) {
+            Column::figure("largest", 80.0, |c, &(_, row): &Line<'_>| match known(row).map(|f| (&row.kind, f.largest)) {
                 None => dash(c, useless(row).is_some()),
                 Some((Kind::Passes(..), _)) => c.figure("\u{2013}", t.text1),
-                Some((_, Some(0))) => c.figure("none", t.text1),
-                Some((_, Some(n))) => c.figure(count(n), t.text1),
+                Some((_, Some([0, 0]))) => c.figure("none", t.text1),
+                Some((_, Some([n, most]))) if n == most => {
+                    let about = if known(row).is_some_and(|f| f.is_about) { "about " } else { "" };
+                    c.figure(format!("{about}{}", count(n)), t.text1);
+                }
+                Some((_, Some([n, most]))) => c.figure(format!("{}\u{2013}{}", count(n), count(most)), t.text1),
                 Some((_, None)) => c.figure(if scene.knows { "\u{2026}" } else { "\u{2013}" }, t.text1),
             })
-            .by(Order::Largest, |i| -figure(i, |f| -(f.largest.unwrap_or(0) as f64)))
+            .by(Order::Largest, |i| -figure(i, |f| -(f.largest.map_or(0, |l| l[0]) as f64)))
             .from(520.0),
-            Column::text("what it costs", Width::Share(1.2, 160.0), |c, &(_, row): &Line<'_>| match (useless(row), known(row)) {
+            Column::text("what it costs", Width::Share(1.4, 160.0), |c, &(_, row): &Line<'_>| match (useless(row), known(row)) {
                 (Some(why), _) => _ = c.text(format!("does not apply: {why}"), Type::Body, t.text3),
-                (_, Some(f)) => _ = c.text(&f.cost, Type::Body, t.text2),
+                (_, Some(f)) => _ = c.text(f.costs(|n| unit.sized(whole(n))), Type::Body, t.text2),
                 _ => {}
             })
+            .by(Order::Price, |i| {
+                let row = scene.rows.get(i).filter(|row| useless(row).is_none());
+                row.map_or(f64::MAX, |row| f64::from(row.price.0 as u32 * 1000 + row.price.1))
+            })
+            .descends(false)
             .from(900.0),
             Column::text("how sure", Width::Exact(56.0), |c, &(_, row): &Line<'_>| {
                 if let Some(f) = &row.figures {
@@ -111,7 +143,11 @@ impl PlanView {
         let rows = Arc::new(());
         let table = Table::sorted("changes", columns, &mut sort).of(&rows).row_height(ROW).lines().selected(Some(selected));
         let out = table.show(ui, scene.rows.len(), |i| Some((i, scene.rows.get(i)?)), |_, l| spoken(l.1));
-        let combines = ui.input(|i| i.modifiers.command);
+        let pointer = ui.input(|i| i.pointer.interact_pos());
+        let is_box = |(_, row): &&(usize, egui::Response)| {
+            out.cell(row.rect, 0).zip(pointer).is_some_and(|(cell, at)| row.clicked() && cell.expand(10.0).contains(at))
+        };
+        let combines = ui.input(|i| i.modifiers.command) || out.seen.iter().any(|row| is_box(&row));
         if let Some(row) = out.clicked.filter(|_| combines).and_then(|row| scene.rows.get(row)) {
             if !matches!(row.kind, Kind::Own | Kind::Passes(..)) {
                 // Nothing was chosen yet: the best one is shown but not chosen.
@@ -127,7 +163,7 @@ impl PlanView {
                 let costs = row.figures.as_ref().map(|f| match &f.outcome {
                     Outcome::Useless(why) => format!("Does not apply: {why}."),
                     _ if f.cost.is_empty() => String::new(),
-                    _ => format!("Costs: {}.", f.cost),
+                    _ => format!("Costs: {}.", f.costs(|n| Bytes(n).to_string())),
                 });
                 Tip::new(&row.title).note(costs.unwrap_or_default()).show(response);
             }
@@ -145,7 +181,11 @@ fn spoken(row: &Row) -> String {
         Outcome::Useless(why) => format!("{}: does not apply: {why}", row.title),
         _ => {
             let part = if row.is_part { ", part of the combination" } else { "" };
-            format!("{}: peak {}, {}{part}", row.title, Bytes(f.peak), ends(f))
+            let largest = match f.largest {
+                Some([n, most]) if n < most => format!(", largest {} to {}", count(n), count(most)),
+                _ => String::new(),
+            };
+            format!("{}: peak {}, {}{largest}{part}", row.title, Bytes(f.peak), ends(f))
         }
     }
 }

@@ -283,8 +283,7 @@ pub(super) const VLLM_NOTHING_LEFT: Advice = &[
     "[not activations told] Or spread the weights over more cards: `--tensor-parallel-size 2`, or load quantised ones (AWQ, GPTQ, FP8).",
     WHO,
 ];
-const LARGER_SHARE: &str =
-    "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9, in releases of 2026 0.92).";
+const LARGER_SHARE: &str = "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9, in releases of 2026 0.92).";
 const MORE_CARDS: &str = "Spread the weights over more cards: `--tensor-parallel-size 2`.";
 pub(super) const VLLM_START: Advice = &[
     "[used < capacity / 4] Take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",

@@ -611,6 +611,12 @@ fn what_ran_out_and_who_holds_it() {
             "unknown",
             "does not know why",
         ),
+        (
+            "(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node\nThere are \
+             some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage.",
+            "host_memory",
+            "Ray killed workers",
+        ),
         ("RuntimeError: Executor creation failed due to insufficient GPU mem", "capacity", "a part of TensorRT-LLM's executor."),
         (
             "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of mem",

@@ -22,7 +22,7 @@ const SLURM: &str =
 const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed {?process {killed}|this process}{?, which held {allocated}}.";
 const APPLE: &str = "The memory that this machine's processor and GPU share ran low, or the process reached its limit of it, and the system (jetsam) killed it.";
 const LOST: &str = "A process of the program ended without a word. Most often the system killed it because the machine's memory (not the GPU's) ran out; a crash of its own reads the same.";
-const RAY_LOST: &str = "Ray lost a worker process and does not know why: its text has the out-of-memory killer only as one of several causes that are possible, and \
+pub(in super::super) const RAY_LOST: &str = "Ray lost a worker process and does not know why: its text has the out-of-memory killer only as one of several causes that are possible, and \
     nothing else in it is about memory.";
 const RAY_LOST_TIPS: &[&str] = &[
     "See what the worker wrote last: worker-*.err and python-core-worker-*.log in `/tmp/ray/session_latest/logs` of its node.",

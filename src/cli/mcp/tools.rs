@@ -357,12 +357,12 @@ impl Arguments<'_> {
 
 /// Options of the command line that have another name as an argument here.
 const OTHER_NAMES: [(&str, &str); 6] = [
+    ("use --peak, --end or --event N", "ask for the instant peak or end, or for an event"),
     ("--a-event", "a_event"),
     ("--b-event", "b_event"),
     ("--peak", "instant"),
     ("--oom", "instant"),
     ("--size", "width"),
-    ("--limit shows more", "rows shows more"),
 ];
 
 /// A sentence of the command line in the words of the protocol: `--limit <BYTES>` is the argument `limit`.

@@ -49,7 +49,7 @@ fn synopsis(command: &Command) -> String {
             format!("[{arg}]{again}")
         }
     };
-    let options = command.get_opts().filter(of);
+    let options = command.get_arguments().filter(|arg| !arg.is_positional()).filter(of);
     let (limits, options): (Vec<&Arg>, Vec<&Arg>) = options.partition(|arg| is_of_group(arg));
     let mut words = vec![command.get_bin_name().unwrap_or(command.get_name()).to_owned()];
     words.extend(options.into_iter().map(shown));

@@ -182,7 +182,7 @@ fn every_command_has_a_page() {
             "summary" => &["[--with <FILE>]...", "[--json]", "<FILE>..."],
             "mcp" => &["<DIR>..."],
             "plan" => &["--at <NAME=N>... ", "<FILE>..."],
-            "check" => &["--max-peak <BYTES> | ", "--no-leaks | ", "} <FILE>".trim_start_matches('}')],
+            "check" => &["--max-peak <BYTES> | ", "--no-leaks | ", "}... <FILE>"],
             _ => &["vramscope"],
         };
         assert!(parts.iter().all(|part| synopsis.contains(part)), "{command}: {synopsis}");

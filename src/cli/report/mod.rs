@@ -64,11 +64,11 @@ pub struct Options {
 /// # Errors
 /// One sentence: the file cannot be read, has no such device, or the report cannot be written.
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let format = args.format().map_err(Failure::Usage)?;
     let is_stdout = args.out.as_os_str() == "-";
     if !is_stdout && let Some(error) = refusal(&args.out, &[&args.file], args.force) {
         return Err(error.into());
     }
+    let format = args.format().map_err(Failure::Usage)?;
     let options = Options { redact: args.redact, at: args.at.clone(), cap: args.cap, rules: args.rules.read()? };
     let text = of_file(&args.file, args.device, format, &options)?;
     if is_stdout {

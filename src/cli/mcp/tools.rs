@@ -380,7 +380,8 @@ fn spoken(sentence: &str) -> String {
     while let Some(at) = rest.find("--") {
         let (before, option) = rest.split_at(at);
         out += before;
-        let name = option[2..].bytes().take_while(|b| b.is_ascii_lowercase() || *b == b'-').count();
+        let is_name = option[2..].starts_with(|c: char| c.is_ascii_lowercase());
+        let name = option[2..].bytes().take_while(|b| is_name && (b.is_ascii_lowercase() || *b == b'-')).count();
         // Dashes inside a word or a row of them are no option.
         if name == 0 || before.ends_with(|c: char| c.is_alphanumeric() || c == '-') {
             let dashes = option.bytes().take_while(|b| *b == b'-').count();

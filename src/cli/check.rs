@@ -108,11 +108,34 @@ struct Verdict {
     grown: Vec<Growth>,
 }
 
+impl Verdict {
+    /// The recording, or what it is compared with, could not be read.
+    fn of_nothing(args: &CheckArgs, why: &str) -> Self {
+        let file = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy().into_owned();
+        let check = Check { passed: None, value: Value::Null, ..Check::of_file("could be checked", why) };
+        Verdict { file, baseline: None, checks: vec![check], grown: Vec::new() }
+    }
+}
+
 /// Runs the subcommand.
 ///
 /// # Errors
 /// One sentence naming what was passed, when anything was; or why the file cannot be opened.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
+    match judge(args) {
+        Ok(verdict) => say(args, &verdict, out),
+        Err(sentence) => {
+            // A step of CI that reads the file must see that nothing was checked.
+            if args.format == CheckFormat::Junit && !args.json {
+                print(out, &report::junit(&Verdict::of_nothing(args, &sentence)))?;
+            }
+            Err(sentence)
+        }
+    }
+}
+
+/// Holds a recording against the limits.
+fn judge(args: &CheckArgs) -> Result<Verdict, String> {
     let recording = open_blocks(&args.file)?;
     let mut checks = Vec::new();
     if let Some(cut) = recording.report.truncated() {
@@ -217,7 +240,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
         });
     }
     let file = recording.source.name.clone();
-    say(args, &Verdict { file, baseline: baseline.map(|b| b.name().to_owned()), checks, grown }, out)
+    Ok(Verdict { file, baseline: baseline.map(|b| b.name().to_owned()), checks, grown })
 }
 
 /// Writes the answer; the error is what was passed.

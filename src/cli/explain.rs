@@ -45,11 +45,19 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
                  vramscope oom {path} for why it ran out of memory"
             ));
         }
+        if let Some(page) = log.page() {
+            return Err(format!("{name}: the program's last lines in it hold no out-of-memory message; {}", page.sentence()));
+        }
         return Err(format!(
             "{name} holds no out-of-memory message that vramscope knows: of PyTorch, JAX, TensorFlow, servers and libraries on GPUs, drivers, or what killed a program for the machine's memory"
         ));
     };
-    let written = if json { write_json(main, &explained, out) } else { write_text(main, &explained, out) };
+    let snapshot = log.page().and_then(|page| {
+        let name = page.snapshot()?;
+        Some(file.map_or_else(|| name.into(), |page| page.with_file_name(name)).display().to_string())
+    });
+    let snapshot = snapshot.as_deref();
+    let written = if json { write_json(main, &explained, snapshot, out) } else { write_text(main, &explained, snapshot, out) };
     written.map_err(|e| format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))
 }
 
@@ -61,16 +69,18 @@ pub(super) fn of_file(path: &Path) -> Option<(Explanation, Vec<Explanation>)> {
     Some((main, found.iter().map(explain).collect()))
 }
 
-fn write_json(main: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
+fn write_json(main: &Explanation, all: &[Explanation], snapshot: Option<&str>, out: &mut dyn Write) -> std::io::Result<()> {
     let mut value = serde_json::to_value(main)?;
     if let Some(object) = value.as_object_mut() {
         object.insert("messages".to_owned(), serde_json::to_value(all)?);
+        object.extend(snapshot.map(|name| ("snapshot".to_owned(), name.into())));
     }
     serde_json::to_writer_pretty(&mut *out, &value)?;
     writeln!(out)
 }
 
-fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std::io::Result<()> {
+/// `snapshot`: what was recorded at that moment.
+fn write_text(e: &Explanation, all: &[Explanation], snapshot: Option<&str>, out: &mut dyn Write) -> std::io::Result<()> {
     let doubt = e.doubt.filter(|_| e.contradictions.is_empty()).map_or(String::new(), |why| format!(" (Not certain: {why}.)"));
     writeln!(out, "{}{}{doubt}", named(e.cause), e.sentence)?;
     writeln!(out, "\nMessage of {}, line {}", e.writer, e.line)?;
@@ -96,7 +106,9 @@ fn write_text(e: &Explanation, all: &[Explanation], out: &mut dyn Write) -> std:
     buffers(e, out)?;
     section(out, "Also known", e.known.iter().map(String::as_str))?;
     section(out, "Not in a message", e.not_known.iter().map(String::as_str))?;
-    if !e.record.is_empty() {
+    if let Some(name) = snapshot {
+        writeln!(out, "\nThe snapshot of this moment tells the rest: vramscope oom {}", super::quoted(name))?;
+    } else if !e.record.is_empty() {
         writeln!(out, "\nTo see the rest, record the next run and open the file:")?;
         for line in &e.record {
             writeln!(out, "  {line}")?;

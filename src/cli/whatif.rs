@@ -120,6 +120,14 @@ fn answer(
     limit: Option<u64>,
     progress: &Progress,
 ) -> Result<WhatIfReport, String> {
+    let before = whatif.requests().reserved_before();
+    if let Some(limit) = limit.filter(|&limit| limit < before) {
+        let [before, limit] = told_apart([before, limit]);
+        let name = &recording.source.name;
+        return Err(format!(
+            "{name}: this recording begins with {before} reserved, above a limit of {limit}: ask about a higher one, or record from the start of the program"
+        ));
+    }
     let limit = limit.or(whatif.own_limit());
     let is_suggested = confs.is_empty();
     let suggested: Vec<String> = SUGGESTED.iter().map(|(conf, _)| (*conf).to_owned()).collect();
@@ -264,7 +272,7 @@ fn text(report: &WhatIfReport) -> String {
             size.sized(row.peak_reserved_bytes),
             size.sized(beyond),
             count(row.num_alloc_retries),
-            outcome(row),
+            outcome(row, size),
         ]);
     }
     if report.is_suggested {
@@ -276,7 +284,7 @@ fn text(report: &WhatIfReport) -> String {
     out += &format!("\n{table}\n");
     out += "Beyond allocated: the peak of reserved less the peak of allocated memory, what perfect packing would not have reserved.\n";
     if let Some(over) = report.runs.iter().map(|r| r.over_limit_bytes).max().filter(|&over| over > 0) {
-        out += &format!("Up to {} over: {OVER_LIMIT}.\n", Bytes(over));
+        out += &format!("Up to {} over: {OVER_LIMIT}.\n", size.sized(over));
     }
     let mut told: Vec<&String> = report.runs.iter().flat_map(|r| &r.assumptions).collect();
     told.sort();
@@ -290,11 +298,12 @@ fn text(report: &WhatIfReport) -> String {
     out
 }
 
-fn outcome(row: &Row) -> String {
+/// `size`: how the sizes of the table are written.
+fn outcome(row: &Row, size: SizeColumn) -> String {
     let mut text = match row.oom_request {
         Some(request) => format!("out of memory after {}", counted(request, "request", "requests")),
         None if row.oom_varies => match row.passes_from_bytes {
-            Some(from) => format!("may pass: from a limit of {} on", Bytes(from).limit()),
+            Some(from) => format!("may pass: from a limit of {} on", size.sized(from)),
             None => "may pass".to_owned(),
         },
         None if !row.is_verdict_certain() => "may pass".to_owned(),
@@ -312,13 +321,14 @@ fn outcome(row: &Row) -> String {
             Some(_) => format!(" (between {} and {})", count(low), count(high)),
         };
     }
-    let [low, high] = row.peak_reserved_span;
-    if low != high {
-        let [low, high] = told_apart([low, high]);
+    let span = row.peak_reserved_span;
+    if span[0] != span[1] {
+        let [low, high] = span.map(|bytes| size.sized(bytes));
+        let [low, high] = if low == high { told_apart(span) } else { [low, high] };
         text += &format!("; peak {low} to {high}");
     }
     if row.over_limit() > 0 {
-        text += &format!("; {} over the limit", Bytes(row.over_limit()));
+        text += &format!("; {} over the limit", size.sized(row.over_limit()));
     }
     if row.is_outcome_certain() {
         return text;

@@ -264,3 +264,18 @@ fn a_wrong_gate_is_one_clear_sentence() {
         assert!(output.stdout.is_empty() && said.contains(part), "{args:?}: {said}");
     }
 }
+
+#[test]
+fn what_could_not_be_checked_is_an_error_for_ci() {
+    let missing = "no/such/run.pickle";
+    let leak = super::cli::sample("leak.pickle");
+    for args in [vec![missing, "--no-oom"], vec![leak.as_str(), "--baseline", missing]] {
+        for (format, told) in [("junit", "<error message="), ("md", ""), ("text", "")] {
+            let output = run(&[&["check"], &args[..], &["--format", format]].concat());
+            let (out, said) = (stdout(&output), stderr(&output));
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(said.contains("there is no such file") && out.contains(told) && !out.contains("<failure"), "{format}: {out}");
+            assert_eq!(out.is_empty(), told.is_empty(), "{format}: {out}");
+        }
+    }
+}

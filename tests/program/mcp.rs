@@ -166,6 +166,15 @@ fn every_tool_answers_on_every_scenario_of_the_probe() {
                 "{file}: {answer}"
             );
             assert!(client.refused("picture", json!({ "file": file, "format": "png" })).contains("display"));
+            let text = resource["text"].as_str().expect("a text");
+            assert!(text.chars().count() <= 20_000, "{}", text.len());
+            if text.chars().count() == 20_000 {
+                let told = answer["result"]["content"][1]["text"].as_str().expect("the way to the rest");
+                let next = serde_json::from_str::<Value>(told).expect("JSON")["next_offset"].clone();
+                let more = client.ask("tools/call", json!({ "name": "picture", "arguments": { "file": file, "view": "timeline", "format": "svg", "width": 600, "height": 300, "offset": next } }));
+                let more = &more["result"]["content"][0]["resource"]["text"];
+                assert!(more.as_str().is_some_and(|part| !part.is_empty() && !part.starts_with("<svg")), "{file}: {more}");
+            }
         }
     }
     client.end();
@@ -300,6 +309,33 @@ fn what_is_no_question_gets_one_clear_error_and_a_ping_overtakes_long_work() {
     drop(client.to.take());
     assert_eq!(client.hear()["id"], 79);
     assert!(client.server.wait().expect("it ends").success());
+}
+
+#[test]
+fn errors_are_bounded_and_speak_of_arguments() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+    let mut client = Client::new(&[&folder], &["--limit", "3000"]);
+    let long = "(".repeat(200_000);
+    for (tool, arguments) in [
+        ("open", json!({ "file": long })),
+        ("query", json!({ "file": "leak.pickle", "where": long })),
+        ("whatif", json!({ "file": "leak.pickle", "limit": long })),
+        ("state", json!({ "file": "leak.pickle", long.as_str(): 1 })),
+        ("findings", json!({ "file": "leak.pickle", "pointer": long })),
+    ] {
+        let said = client.refused(tool, arguments);
+        assert!(said.chars().count() < 2_000, "{tool}: {}", said.len());
+    }
+    for (tool, arguments, named) in [
+        ("whatif", json!({ "file": "leak.pickle", "limit": "much" }), "'limit'"),
+        ("plan", json!({ "files": ["leak.pickle"], "at": ["batch=4"], "largest": "batch" }), "cap"),
+        ("state", json!({ "file": "gpt_train.pickle", "instant": "oom" }), "event"),
+        ("oom", json!({ "file": "leak.pickle", "device": 99 }), "99"),
+    ] {
+        let said = client.refused(tool, arguments);
+        assert!(said.contains(named) && !said.contains("--"), "{tool}: {said}");
+    }
+    client.end();
 }
 
 #[test]

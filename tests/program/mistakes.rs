@@ -508,3 +508,39 @@ fn an_export_of_nothing_or_to_standard_output_writes_no_file() {
     assert!(stderr(&output).contains("export writes files"), "{}", stderr(&output));
     assert!(!Path::new("-").exists());
 }
+
+#[test]
+fn the_page_beside_a_snapshot_says_what_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("oom_rank0.about.json");
+    let error =
+        "CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 10.79 MiB is free.";
+    let mut about = serde_json::json!({
+        "vramscope": 1, "why": "oom", "snapshot": "oom_rank0.pickle", "output": { "stderr": ["step 3"] },
+        "error": { "type": "OutOfMemoryError", "message": error, "traceback": format!("torch.OutOfMemoryError: {error}") },
+    });
+    std::fs::write(&page, about.to_string()).expect("written");
+    let path = page.display().to_string();
+    for command in ["summary", "findings"] {
+        let said = complaint(&[command, &path], &path);
+        assert!(said.contains("about the snapshot oom_rank0.pickle beside it"), "{said}");
+    }
+    let told = stdout(&run(&["explain", &path]));
+    assert!(told.contains("500.00 MiB") && told.contains("line 2") && told.contains("vramscope oom "), "{told}");
+    assert!(told.contains("oom_rank0.pickle"), "{told}");
+    about["error"] = serde_json::Value::Null;
+    std::fs::write(&page, about.to_string()).expect("written");
+    let said = complaint(&["explain", &path], &path);
+    assert!(said.contains("no out-of-memory message") && said.contains("oom_rank0.pickle"), "{said}");
+}
+
+#[test]
+fn a_limit_below_what_a_recording_begins_with_is_no_question() {
+    let file = super::cli::sample("serve_oom.pickle.gz");
+    let said = complaint(&["whatif", &file, "--limit", "1KiB"], "serve_oom.pickle.gz").replace('\u{a0}', " ");
+    assert!(said.contains("begins with 32 MiB reserved, above a limit of 1 KiB"), "{said}");
+    // One unit a table.
+    let told = stdout(&run(&["whatif", &super::cli::sample("gpt_train.pickle"), "--limit", "6GiB"]));
+    let table: Vec<&str> = told.lines().skip_while(|l| !l.starts_with("settings")).take_while(|l| !l.is_empty()).collect();
+    assert!(table.len() > 3 && table.iter().all(|line| !line.contains("GiB")), "{told}");
+}

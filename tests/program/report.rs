@@ -378,3 +378,19 @@ fn a_size_that_is_told_leads_to_what_fits() {
         assert!(told.contains(&said(&change["title"])), "{change}");
     }
 }
+
+#[test]
+fn a_name_that_ends_like_another_format_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let leak = sample("leak.pickle");
+    let refused = run(&["report", &leak, "-o", &at("x.pdf")]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("HTML or Markdown") && !folder.path().join("x.pdf").exists(), "{}", stderr(&refused));
+    for (name, begins) in [("x.HTML", "<!doctype html>"), ("x.md", "**"), ("x", "<!doctype html>")] {
+        let done = run(&["report", &leak, "-o", &at(name)]);
+        assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+        let text = std::fs::read_to_string(at(name)).expect("written").to_lowercase();
+        assert!(text.starts_with(begins), "{name}: {}", &text[..40]);
+    }
+}

@@ -241,8 +241,8 @@ impl Bytes {
     }
 }
 
-/// How the sizes of one column are written: all in one unit, MiB, or GiB where the largest has 10 GiB or more, or KiB where none
-/// has 1 MiB; and all with two decimals where one has some, so that their points line up.
+/// How the sizes of one column are written: all in one unit, MiB, or that of the largest where it has 10 GiB or more, or KiB where
+/// none has 1 MiB; and all with two decimals where one has some, so that their points line up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeColumn {
     unit: Unit,
@@ -258,7 +258,7 @@ impl SizeColumn {
         let unit = match largest {
             0 | MEBIBYTE.. if largest < 10 * GIBIBYTE => Unit::Mib,
             0..MEBIBYTE => Unit::Kib,
-            _ => Unit::Gib,
+            _ => Unit::of(largest),
         };
         Self { unit, has_decimals: bits & (unit.bytes() - 1) != 0 }
     }
@@ -495,6 +495,8 @@ mod tests {
         assert_eq!(large.head("peak"), "peak, GiB");
         assert_eq!([10 << 30, 100 << 20, 1].map(|n| large.figure(n)), ["10.00", "0.10", "<0.01"]);
         assert_eq!(SizeColumn::of([80 << 30, 0]).figure(80 << 30), "80");
+        let huge = SizeColumn::of([128 << 40, 512]);
+        assert_eq!([128 << 40, 512].map(|n| plain(huge.sized(n))), ["128.00 TiB", "<0.01 TiB"], "as it is written elsewhere");
         let little = SizeColumn::of([512, 3072]);
         assert_eq!((little.head("peak"), little.figure(512)), ("peak, KiB".to_owned(), "0.50".to_owned()));
         assert_eq!(SizeColumn::of([0, 0]).sized(0).replace(NBSP, " "), "0 MiB");

@@ -25,7 +25,7 @@ pub struct ReportArgs {
     /// The file to write; "-" is standard output
     #[arg(short, long, value_name = "OUT")]
     pub out: PathBuf,
-    /// What to write; when absent, Markdown for a name that ends in .md, else HTML
+    /// What to write; when absent, the ending of the name tells: .md or .html
     #[arg(long, value_enum)]
     pub format: Option<ReportFormat>,
     /// Only this device, by its number in the process (cuda:N)
@@ -51,11 +51,20 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     /// The format asked for, or that of the file's name.
-    #[must_use]
-    pub fn format(&self) -> ReportFormat {
-        let is_markdown =
-            self.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("md") || e.eq_ignore_ascii_case("markdown"));
-        self.format.unwrap_or(if is_markdown { ReportFormat::Md } else { ReportFormat::Html })
+    ///
+    /// # Errors
+    /// One sentence where the name ends like a file of another kind.
+    pub fn format(&self) -> Result<ReportFormat, String> {
+        let ending = self.out.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        match (self.format, ending.as_str()) {
+            (Some(format), _) => Ok(format),
+            (None, "md" | "markdown") => Ok(ReportFormat::Md),
+            (None, "" | "html" | "htm") => Ok(ReportFormat::Html),
+            (None, _) => Err(format!(
+                "{}: a report is HTML or Markdown: name a file that ends in .html or .md, or say which with --format",
+                self.out.display()
+            )),
+        }
     }
 }
 

@@ -113,7 +113,21 @@ fn send(message: &Value) -> bool {
 }
 
 fn error(id: &Value, code: i64, sentence: &str) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } })
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": clipped(sentence) } })
+}
+
+/// The most characters of an error: it may repeat what was asked, of any length.
+const LONGEST_ERROR: usize = 1_500;
+
+/// A sentence without its middle, if it is too long.
+fn clipped(sentence: &str) -> String {
+    let of = sentence.chars().count();
+    if of <= LONGEST_ERROR {
+        return sentence.to_owned();
+    }
+    let part = |skip: usize, take: usize| sentence.chars().skip(skip).take(take).collect::<String>();
+    let (head, tail) = (LONGEST_ERROR * 2 / 3, LONGEST_ERROR / 3);
+    format!("{} … {} characters left out … {}", part(0, head), of - head - tail, part(of - tail, tail))
 }
 
 fn answer(id: &Value, result: Value) -> Value {
@@ -140,7 +154,7 @@ impl Server {
             return Some(error(&Value::Null, PARSE_ERROR, "the message is not JSON"));
         };
         let id = message.get("id").cloned();
-        let is_id = |id: &Value| id.is_string() || id.is_number();
+        let is_id = |id: &Value| id.as_str().map_or_else(|| id.is_number(), |text| text.len() <= 200);
         let Some(method) = message["method"].as_str().filter(|_| message["jsonrpc"] == "2.0") else {
             // A response to a request that was never sent is not a request.
             let is_answer = message.get("result").is_some() || message.get("error").is_some();
@@ -153,7 +167,7 @@ impl Server {
             return None;
         };
         if !is_id(&id) {
-            return Some(error(&Value::Null, INVALID_REQUEST, "the id is neither a number nor a string"));
+            return Some(error(&Value::Null, INVALID_REQUEST, "the id is neither a number nor a string of at most 200 bytes"));
         }
         match method {
             "initialize" => Some(answer(&id, initialized(&params))),
@@ -205,7 +219,7 @@ impl Server {
                 done.unwrap_or_else(|_| Err("this answer failed inside vramscope; please report it with the file".to_owned()));
             let result = match done {
                 Ok(content) => json!({ "content": content, "isError": false }),
-                Err(sentence) => json!({ "content": [{ "type": "text", "text": sentence }], "isError": true }),
+                Err(sentence) => json!({ "content": [{ "type": "text", "text": clipped(&sentence) }], "isError": true }),
             };
             if !self.is_cancelled(&id) && !send(&answer(&id, result)) {
                 return;

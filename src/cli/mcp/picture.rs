@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// The most bytes of a picture that is sent.
+/// The most bytes of a PNG that is sent.
 #[cfg(feature = "gui")]
-const MOST: usize = 3_000_000;
+const MOST: usize = 1_000_000;
 
 /// True where this build can draw.
 pub(super) const CAN_DRAW: bool = cfg!(feature = "gui");
@@ -17,12 +17,13 @@ pub(super) fn has_display() -> bool {
         || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()))
 }
 
-/// The picture as the content of an answer. `options` are those of `vramscope screenshot`.
+/// The picture as the content of an answer. `options` are those of `vramscope screenshot`. Of an SVG at most `limit` characters, from
+/// `offset` on.
 ///
 /// # Errors
 /// One sentence: there is no such view, no display for a PNG, or the picture is too large.
 #[cfg(feature = "gui")]
-pub(super) fn draw(file: &Path, options: &[String], is_svg: bool) -> Result<Value, String> {
+pub(super) fn draw(file: &Path, options: &[String], is_svg: bool, offset: usize, limit: usize) -> Result<Value, String> {
     use base64::Engine as _;
     use std::process::{Command, Stdio};
 
@@ -41,13 +42,22 @@ pub(super) fn draw(file: &Path, options: &[String], is_svg: bool) -> Result<Valu
         return Err(if sentence.is_empty() { "the picture was not drawn".to_owned() } else { sentence.to_owned() });
     }
     let bytes = std::fs::read(&out).map_err(|e| format!("the picture cannot be read: {e}"))?;
-    if bytes.len() > MOST {
-        return Err("the picture is larger than 3 MB; ask for a smaller width and height".to_owned());
+    if !is_svg && bytes.len() > MOST {
+        return Err("the picture is larger than 1 MB; ask for a smaller width and height".to_owned());
     }
     Ok(match String::from_utf8(bytes) {
-        Ok(text) if is_svg => serde_json::json!([{
-            "type": "resource", "resource": { "uri": "vramscope:///picture.svg", "mimeType": "image/svg+xml", "text": text },
-        }]),
+        Ok(text) if is_svg => {
+            let of = text.chars().count();
+            let part: String = text.chars().skip(offset).take(limit).collect();
+            let next = offset.saturating_add(part.chars().count());
+            let resource = serde_json::json!({ "uri": "vramscope:///picture.svg", "mimeType": "image/svg+xml", "text": part });
+            let mut content = vec![serde_json::json!({ "type": "resource", "resource": resource })];
+            if next < of || offset > 0 {
+                let told = serde_json::json!({ "offset": offset, "of": of, "next_offset": (next < of).then_some(next) });
+                content.push(serde_json::json!({ "type": "text", "text": told.to_string() }));
+            }
+            content.into()
+        }
         Ok(_) => return Err("the picture is none".to_owned()),
         Err(bytes) => {
             let data = base64::engine::general_purpose::STANDARD.encode(bytes.as_bytes());
@@ -61,6 +71,6 @@ pub(super) fn draw(file: &Path, options: &[String], is_svg: bool) -> Result<Valu
 /// # Errors
 /// Always.
 #[cfg(not(feature = "gui"))]
-pub(super) fn draw(_file: &Path, _options: &[String], _is_svg: bool) -> Result<Value, String> {
+pub(super) fn draw(_file: &Path, _options: &[String], _is_svg: bool, _offset: usize, _limit: usize) -> Result<Value, String> {
     Err(crate::cli::NO_WINDOW.to_owned())
 }

@@ -49,7 +49,7 @@ fn texts(description: &str) -> Value {
 }
 
 fn device() -> Value {
-    json!({ "type": "integer", "description": "The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak" })
+    json!({ "type": "integer", "minimum": -1, "maximum": 65_535, "description": "The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak" })
 }
 
 fn tools() -> Vec<Tool> {
@@ -148,6 +148,7 @@ fn tools() -> Vec<Tool> {
                 "height": { "type": "integer", "minimum": 64, "maximum": 2_400, "description": "Pixels, 800 when absent" },
                 "theme": { "type": "string", "enum": ["dark", "light"], "description": "light when absent" },
                 "event": number("Where the cursor stands"), "device": device(),
+                "offset": number("The first character of an SVG that is wanted, to read on"),
             }),
             &["file"],
         ));
@@ -189,7 +190,7 @@ impl Tools {
         check(tool, arguments)?;
         let arguments = Arguments { values: arguments, folders: &self.folders };
         if name == "picture" {
-            return arguments.picture();
+            return arguments.picture(self.limit);
         }
         let at = arguments.text("pointer").map(|pointer| (pointer, arguments.values["offset"].as_u64().unwrap_or(0) as usize));
         let mut asked = arguments.values.clone();
@@ -206,7 +207,7 @@ impl Tools {
         let answer = match at.and_then(|_| known()) {
             Some(answer) => answer,
             None => {
-                let answer = arguments.answer(name)?;
+                let answer = arguments.answer(name).map_err(|sentence| spoken(&sentence))?;
                 let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
                 answers.retain(|(known, _)| *known != key);
                 answers.push_front((key, answer.clone()));
@@ -224,7 +225,7 @@ fn check(tool: &Tool, arguments: &Value) -> Result<(), String> {
         || tool.properties.as_object().into_iter().flat_map(|map| map.keys().map(String::as_str)).collect::<Vec<_>>().join(", ");
     for (key, value) in arguments.as_object().into_iter().flatten() {
         let schema = &tool.properties[key.as_str()];
-        let least = schema["minimum"].as_i64().unwrap_or(i64::MIN);
+        let least = schema["minimum"].as_i64().unwrap_or(0);
         let most = schema["maximum"].as_i64().unwrap_or(i64::from(u32::MAX));
         let is_right = match schema["type"].as_str() {
             None => return Err(format!("{} takes no argument {key:?}; it takes {}", tool.name, known())),
@@ -236,8 +237,7 @@ fn check(tool: &Tool, arguments: &Value) -> Result<(), String> {
         if !is_right {
             let wanted = match (schema["type"].as_str(), schema["enum"].as_array()) {
                 (_, Some(names)) => format!("one of {}", names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")),
-                (Some("integer"), _) if schema["maximum"].is_number() => format!("a whole number from {least} to {most}"),
-                (Some("integer"), _) => "a whole number".to_owned(),
+                (Some("integer"), _) => format!("a whole number from {least} to {most}"),
                 (Some("boolean"), _) => "true or false".to_owned(),
                 (Some("array"), _) => "a list of at most 64 texts".to_owned(),
                 _ => "a text".to_owned(),
@@ -343,15 +343,60 @@ impl Arguments<'_> {
         }
     }
 
-    fn picture(&self) -> Result<Value, String> {
+    fn picture(&self, limit: usize) -> Result<Value, String> {
         let side = |key: &str, usual: u64| self.values[key].as_u64().unwrap_or(usual);
         let is_svg = self.text("format").map_or_else(|| !picture::has_display(), |format| format == "svg");
         let mut words = self.options(&[("view", "view"), ("event", "event"), ("device", "device")]);
         words.push(format!("--size={}x{}", side("width", 1_200), side("height", 800)));
         words.push(format!("--theme={}", self.text("theme").unwrap_or("light")));
         words.extend(is_svg.then(|| "--svg".to_owned()));
-        picture::draw(&self.file("file")?, &words, is_svg)
+        let offset = self.values["offset"].as_u64().unwrap_or(0) as usize;
+        picture::draw(&self.file("file")?, &words, is_svg, offset, limit).map_err(|sentence| spoken(&sentence))
     }
+}
+
+/// Options of the command line that have another name as an argument here.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("use --peak, --end or --event N", "ask for the instant peak or end, or for an event"),
+    ("--a-event", "a_event"),
+    ("--b-event", "b_event"),
+    ("--peak", "instant"),
+    ("--oom", "instant"),
+    ("--size", "width"),
+];
+
+/// A sentence of the command line in the words of the protocol: `--limit <BYTES>` is the argument `limit`.
+fn spoken(sentence: &str) -> String {
+    let mut text = sentence.to_owned();
+    // Where help is on the command line; here `tools/list` has it.
+    if let Some((before, _)) = text.rsplit_once(" (vramscope ").filter(|(_, help)| help.contains("--help")) {
+        text = format!("{before} (tools/list describes the arguments)");
+    }
+    for (option, name) in OTHER_NAMES {
+        text = text.replace(option, name);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find("--") {
+        let (before, option) = rest.split_at(at);
+        out += before;
+        let is_name = option[2..].starts_with(|c: char| c.is_ascii_lowercase());
+        let name = option[2..].bytes().take_while(|b| is_name && (b.is_ascii_lowercase() || *b == b'-')).count();
+        // Dashes inside a word or a row of them are no option.
+        if name == 0 || before.ends_with(|c: char| c.is_alphanumeric() || c == '-') {
+            let dashes = option.bytes().take_while(|b| *b == b'-').count();
+            out += &option[..dashes];
+            rest = &option[dashes..];
+            continue;
+        }
+        out += &option[2..2 + name];
+        rest = &option[2 + name..];
+        // Its value as a placeholder.
+        if let Some((_, behind)) = rest.strip_prefix(" <").and_then(|value| value.split_once('>')) {
+            rest = behind;
+        }
+    }
+    out + rest
 }
 
 /// What a subcommand answers as JSON.
@@ -401,6 +446,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn errors_name_arguments_and_no_options() {
+        for (typed, said) in [
+            (
+                "invalid value 'x' for '--limit <BYTES>': \"x\" is not a size (vramscope whatif --help lists its options)",
+                "invalid value 'x' for 'limit': \"x\" is not a size (tools/list describes the arguments)",
+            ),
+            ("--a-event 9 is behind the end", "a_event 9 is behind the end"),
+            ("a--b ---- c", "a--b ---- c"),
+        ] {
+            assert_eq!(spoken(typed), said);
+        }
+    }
+
+    #[test]
     fn arguments_are_held_against_the_schema() {
         let tools = tools();
         let of = |name: &str| tools.iter().find(|t| t.name == name).unwrap();
@@ -409,6 +468,12 @@ mod tests {
             ("state", json!({ "file": 3 }), "file of state is a text"),
             ("state", json!({ "file": "a", "event": -1 }), "event of state is a whole number"),
             ("state", json!({ "file": "a", "event": 1.5 }), "whole number"),
+            (
+                "state",
+                json!({ "file": "a", "event": 5_000_000_000_u64 }),
+                "event of state is a whole number from 0 to 4294967295",
+            ),
+            ("peak", json!({ "file": "a", "device": 70_000 }), "from -1 to 65535"),
             ("state", json!({ "file": "a", "instant": "noon" }), "one of peak, peak_reserved, oom, end"),
             ("query", json!({ "file": "a", "rows": 0 }), "from 1 to 10000"),
             ("plan", json!({ "files": "a", "at": [] }), "a list"),

@@ -5,9 +5,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::Value;
+use vramscope_core::formats::about::{AboutPage, MOST};
 
-/// The most bytes of the page that are read.
-const MOST: u64 = 4 << 20;
 /// Maximum number of rows and words of one group.
 const FEW: usize = 24;
 
@@ -23,10 +22,9 @@ impl About {
         if !path.is_file() {
             return None;
         }
-        let mut text = String::new();
-        File::open(path).ok()?.take(MOST).read_to_string(&mut text).ok()?;
-        let page: Value = serde_json::from_str(&text).ok()?;
-        page["vramscope"].is_number().then_some(About(page))
+        let mut bytes = Vec::new();
+        File::open(path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
+        AboutPage::read(&bytes).map(|page| About(page.0))
     }
 
     /// Names of the machine and its users, and what replaces them.

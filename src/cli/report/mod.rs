@@ -68,8 +68,9 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if !is_stdout && let Some(error) = refusal(&args.out, &[&args.file], args.force) {
         return Err(error.into());
     }
+    let format = args.format().map_err(Failure::Usage)?;
     let options = Options { redact: args.redact, at: args.at.clone(), cap: args.cap, rules: args.rules.read()? };
-    let text = of_file(&args.file, args.device, args.format(), &options)?;
+    let text = of_file(&args.file, args.device, format, &options)?;
     if is_stdout {
         return Ok(print(out, &text)?);
     }

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
+use super::about::AboutPage;
 use super::oom_message::{OomMessage, decoded, find_all};
 use super::why;
 
@@ -119,9 +120,18 @@ impl Log {
         if self.tail.is_empty() { (self.head, 0) } else { (self.tail, self.lines_before) }
     }
 
-    /// The messages in it, with the line of the log in which each begins.
+    /// The page that this is, if `vramscope run --at-oom` wrote it beside a snapshot.
+    #[must_use]
+    pub fn page(&self) -> Option<AboutPage> {
+        AboutPage::read(&self.head).filter(|_| self.tail.is_empty())
+    }
+
+    /// The messages in it, with the line of the log in which each begins; of a [`page`](Self::page) those in the lines that it holds.
     #[must_use]
     pub fn messages(&self) -> Vec<OomMessage> {
+        if let Some(page) = self.page() {
+            return find_all(&page.lines());
+        }
         let mut found = find_all(&decoded(&self.head));
         if !self.tail.is_empty() {
             found.extend(find_all(&decoded(&self.tail)).into_iter().map(|mut message| {

@@ -3,6 +3,7 @@
 //! A reader returns a recording with a report of problems, or one [`FormatError`]. It never panics, runs nothing that the file
 //! contains, and uses memory in proportion to the file.
 
+pub mod about;
 mod aside;
 mod contents;
 mod error;
@@ -268,6 +269,9 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     let head = bytes.get(..stats::MOST_BYTES).unwrap_or(bytes);
     if let Some(what) = other_json(head) {
         return Err(FormatError::Elsewhere { name: name.to_owned(), what: what.to_owned() });
+    }
+    if let Some(page) = about::AboutPage::read(bytes) {
+        return Err(FormatError::Elsewhere { name: name.to_owned(), what: page.sentence() });
     }
     if let Some(what) = lfs_pointer(head) {
         return Err(FormatError::Elsewhere { name: name.to_owned(), what });

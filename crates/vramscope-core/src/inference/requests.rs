@@ -190,6 +190,12 @@ impl<'a> Requests<'a> {
         self.slots
     }
 
+    /// Bytes that were reserved before the first event: no run can be under a lower limit.
+    #[must_use]
+    pub fn reserved_before(&self) -> u64 {
+        self.start.iter().map(|s| s.size).sum()
+    }
+
     /// Blocks that were live before the first event: slot, bytes, stream.
     pub fn blocks_before(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
         let of = |s: &'_ StartSegment| {

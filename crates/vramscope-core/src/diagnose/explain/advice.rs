@@ -214,7 +214,7 @@ pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
         ],
         (Writer::Blender, _) => &[
             "Use smaller textures: Render, Simplify, Texture Limit; and fewer or simpler meshes, or instances in place of copies.",
-            "Render smaller tiles: Performance, Memory, Tile Size; or the picture in parts (Render Region).",
+            "Render smaller tiles: Performance, Memory, Use Tiling, Tile Size (Blender 3.0 and later); or the picture in parts (Render Region).",
             "Render on the processor (slower), or on one card less where the scene is copied to each.",
             "Close other programs that use the card.",
         ],
@@ -230,10 +230,10 @@ pub(super) const PIN_MEMORY: Advice = &[
 pub(super) const GOES_ON: Advice =
     &["Nothing has to be done while the program goes on: look further down in the log for an error that stopped it."];
 pub(super) const COMFY_UI: Advice = &[
-    "Keep less of the models on the card: start ComfyUI with `--lowvram` (--novram where that is not enough).",
+    "Keep less of the models on the card: start ComfyUI with `--novram`; in releases before March 2026, which do not load weights as they are needed, `--lowvram` first.",
     "Use smaller images or fewer at once, and the tiled variants of VAE decode and encode.",
     "Use weights of fewer bits: fp8 or GGUF files of the same model.",
-    "Leave memory to other programs: `--reserve-vram 1` (GiB).",
+    "Leave memory to other programs: `--reserve-vram 1` (GiB); where dynamic VRAM is on, --vram-headroom 1 as well.",
     "See the whole of PyTorch's message: start with `--disable-cuda-malloc`; it then has all figures.",
     WHO,
 ];
@@ -249,7 +249,7 @@ pub(super) const OLLAMA_RUNNER: Advice = &[
 /// Shown before PyTorch's own advice if the text is a server's.
 pub(super) const IN_SGLANG: Advice = &[
     "Leave more of the card outside SGLang's share: a lower `--mem-fraction-static`; a lower --chunked-prefill-size makes each batch smaller.",
-    "Run fewer requests at once: a lower `--max-running-requests`, and capture fewer CUDA graphs: a lower --cuda-graph-max-bs.",
+    "Run fewer requests at once: a lower `--max-running-requests`, and capture fewer CUDA graphs: a lower --cuda-graph-max-bs (--cuda-graph-max-bs-decode since June 2026).",
 ];
 pub(super) const IN_VLLM: Advice = &[
     "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.",
@@ -260,7 +260,7 @@ pub(super) const IN_VLLM: Advice = &[
 /// Shown first where a CUDA graph was captured.
 pub(super) const CAPTURING: Advice = &[
     "[capturing, vllm] Capture no CUDA graphs: `--enforce-eager` (slower).",
-    "[capturing, vllm] Or capture fewer: fewer and smaller sizes in `--cudagraph-capture-sizes` (cudagraph_capture_sizes of --compilation-config), or a lower --max-num-seqs.",
+    "[capturing, vllm] Or capture fewer: fewer and smaller sizes in `--cudagraph-capture-sizes` (--cuda-graph-sizes before vLLM 0.12), or a lower --max-num-seqs.",
     "[capturing, not vllm] Capture fewer CUDA graphs, for fewer and smaller batch sizes; each takes memory of the card outside PyTorch as well.",
 ];
 pub(super) const IN_TGI: Advice = &[
@@ -283,8 +283,7 @@ pub(super) const VLLM_NOTHING_LEFT: Advice = &[
     "[not activations told] Or spread the weights over more cards: `--tensor-parallel-size 2`, or load quantised ones (AWQ, GPTQ, FP8).",
     WHO,
 ];
-const LARGER_SHARE: &str =
-    "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9).";
+const LARGER_SHARE: &str = "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9, in releases of 2026 0.92).";
 const MORE_CARDS: &str = "Spread the weights over more cards: `--tensor-parallel-size 2`.";
 pub(super) const VLLM_START: Advice = &[
     "[used < capacity / 4] Take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",

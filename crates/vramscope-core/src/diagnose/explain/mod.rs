@@ -136,7 +136,11 @@ pub fn explain(message: &OomMessage) -> Explanation {
     }
     Explanation {
         dialect: message.dialect.name(),
-        writer: message.dialect.title(),
+        writer: match message.around {
+            // It runs llama.cpp, and its users know no other name.
+            Some(Writer::Ollama) => format!("Ollama ({})", message.dialect.title()),
+            _ => message.dialect.title(),
+        },
         platform: message.dialect.platform.name(),
         line: message.line,
         gpu: message.gpu,
@@ -172,6 +176,8 @@ fn cause(m: &OomMessage, verdict: Verdict) -> &'static str {
         _ if verdict != Verdict::Unknown => verdict.name(),
         _ if m.is_warning => "no_failure",
         Writer::Shm => "shared_memory",
+        // A worker that is gone, for whatever reason.
+        Writer::Ray if m.dialect.platform == Platform::Unknown => verdict.name(),
         writer if writer.is_host() || m.dialect.platform == Platform::Cpu || m.is_pinned => "host_memory",
         _ => verdict.name(),
     }

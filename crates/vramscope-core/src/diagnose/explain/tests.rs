@@ -565,6 +565,7 @@ fn the_program_and_the_system_around_a_text_decide_the_advice() {
         ("Killed", "killed"),
     ] {
         let e = verdict_of(text);
+        assert_eq!(e.writer.contains("Ollama"), text.contains("llama runner"), "{}", e.writer);
         let said = [e.sentence.clone(), all(text), e.record.join("\n")].join("\n");
         assert_eq!(e.dialect, dialect, "{said}");
         for foreign in ["torch.", "PYTORCH_", "expandable"] {
@@ -603,6 +604,25 @@ fn what_ran_out_and_who_holds_it() {
         ),
         ("data. DefaultCPUAllocator: not enough memory: you tried to allocate 6553600 bytes.", "host_memory", "paging file"),
         ("RuntimeError: Not enough memory to handle 4096 prefill tokens.", "capacity", "text-generation-inference"),
+        (
+            "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\nThe actor is dead because its worker process \
+             has died. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage. (2) ray \
+             stop --force is called. (3) The worker is crashed unexpectedly due to SIGSEGV or other unexpected errors.",
+            "unknown",
+            "does not know why",
+        ),
+        (
+            "(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node\nThere are \
+             some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage.",
+            "host_memory",
+            "Ray killed workers",
+        ),
+        ("RuntimeError: Executor creation failed due to insufficient GPU mem", "capacity", "a part of TensorRT-LLM's executor."),
+        (
+            "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of mem",
+            "unknown",
+            "TensorRT-LLM",
+        ),
     ] {
         let e = verdict_of(text);
         assert_eq!(e.cause, cause, "{}", e.sentence);

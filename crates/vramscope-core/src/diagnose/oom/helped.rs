@@ -224,7 +224,8 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     match a.verdict {
         Verdict::TooLarge => all.push(formula(
             format!(
-                "Request {} or less at once: split the batch, or the operation along one dimension. No setting makes {} fit.{}",
+                "Request {} or less at once: split the batch, or the operation along one dimension. {} is more than this process could get, \
+                 so no setting was tried.{}",
                 Bytes(a.most_free()),
                 Bytes(a.requested),
                 if a.capacity.is_none() && !a.is_host {

@@ -1,5 +1,6 @@
 //! Merges messages of one failure: a traceback prints it again, and a program reports it at every layer that it passes.
 
+use super::dialects::{KILLED, RAY_LOST};
 use super::{Figure, OomMessage, Platform, Writer};
 
 /// Maximum distance in lines between messages of one failure, with figures and without.
@@ -130,8 +131,8 @@ fn absorb(first: &mut OomMessage, later: OomMessage) {
     if !first.has_figures() {
         // A list that stood beside only one of them.
         let beside = if later.beside.is_empty() { std::mem::take(&mut first.beside) } else { Vec::new() };
-        // "The container reached its limit" is more informative than "killed".
-        if later.says == super::dialects::KILLED && !first.says.is_empty() {
+        // "The container reached its limit" is more informative than "killed", and that than a worker that is gone.
+        if [KILLED, RAY_LOST].contains(&later.says) && !["", RAY_LOST].contains(&first.says) {
             first.beside.extend(beside);
             return;
         }

@@ -22,6 +22,12 @@ const SLURM: &str =
 const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed {?process {killed}|this process}{?, which held {allocated}}.";
 const APPLE: &str = "The memory that this machine's processor and GPU share ran low, or the process reached its limit of it, and the system (jetsam) killed it.";
 const LOST: &str = "A process of the program ended without a word. Most often the system killed it because the machine's memory (not the GPU's) ran out; a crash of its own reads the same.";
+pub(in super::super) const RAY_LOST: &str = "Ray lost a worker process and does not know why: its text has the out-of-memory killer only as one of several causes that are possible, and \
+    nothing else in it is about memory.";
+const RAY_LOST_TIPS: &[&str] = &[
+    "See what the worker wrote last: worker-*.err and python-core-worker-*.log in `/tmp/ray/session_latest/logs` of its node.",
+    "See whether the system's out-of-memory killer did it: `dmesg -T | grep -i -E \"killed process|oom\"` (as root).",
+];
 const MAPPED: &str = "A tensor that processes share could not be mapped: the number of mappings that one process may have is used up (vm.max_map_count), or shared memory (/dev/shm) is. The GPU's memory is not what ran out.";
 const NOTEBOOK: &str = "The notebook used all memory of its machine (not the GPU's), and was restarted.";
 const NOTEBOOK_TIPS: &[&str] = &[
@@ -178,15 +184,15 @@ pub(super) const ROWS: &[Row] = &[
         "requested 8.00 GiB").says(STORE).tips(STORE_TIPS),
     row(W::Ray, P::Cpu, Phrase, "The plasma store ran out of memory", "",
         "plasma_out_of_memory.error: The plasma store ran out of memory and could not create this object.", "").says(STORE).tips(STORE_TIPS),
-    row(W::Ray, P::Cpu, Sure, "killed by SIGKILL by OOM killer", "",
+    row(W::Ray, P::Unknown, Sure, "killed by SIGKILL by OOM killer", "",
         "A worker died or was killed while executing a task by an unexpected system error. There are some potential root causes. (1) The \
-        process is killed by SIGKILL by OOM killer due to high memory usage.", "").near("potential root causes").says(LOST),
+        process is killed by SIGKILL by OOM killer due to high memory usage.", "").near("potential root causes").says(RAY_LOST).tips(RAY_LOST_TIPS),
     row(W::Ray, P::Cpu, Phrase, "may have exceeded K8s pod memory limits", "",
         "Worker exit detail: Worker exits unexpectedly. Worker exits with an exit code None. The worker may have exceeded K8s pod memory limits.", "")
         .says(LOST),
-    row(W::Ray, P::Cpu, Sure, "WorkerCrashedError: The worker died unexpectedly", "",
+    row(W::Ray, P::Unknown, Sure, "WorkerCrashedError: The worker died unexpectedly", "",
         "ray.exceptions.WorkerCrashedError: The worker died unexpectedly while executing this task. Check python-core-worker-*.log files for more \
-        information.", "").says(LOST),
+        information.", "").says(RAY_LOST).tips(RAY_LOST_TIPS),
     row(W::Ray, P::Cpu, Sure, "killed due to the node running low on memory",
         "was running was {allocated} / {capacity} | was {allocated} / {capacity} (",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node (IP: 172.17.0.2, \

@@ -9,7 +9,7 @@ mod programs;
 mod pytorch;
 mod xla;
 
-pub(super) use host::KILLED;
+pub(super) use host::{KILLED, RAY_LOST};
 pub(super) use pytorch::NATIVE;
 
 /// Of two rows whose anchors match at the same place, the longer anchor is tried first, then the earlier row.

@@ -365,12 +365,13 @@ pub(super) const ROWS: &[Row] = &[
         .near("could not be allocated"),
     row(W::TensorRt, P::Cuda, Sure, "OutOfMemory (no further information", "",
         "[E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no further information)", ""),
-    row(W::TrtLlm, P::Cuda, Sure, "Executor creation failed due to insufficient GPU memory",
+    row(W::TrtLlm, P::Cuda, Sure, "Executor creation failed due to insufficient",
         "Total GPU memory (GiB): {capacity#G} | component creation attempt (GiB): {free#G}",
         "RuntimeError: Executor creation failed due to insufficient GPU memory.\n\nThe following component could not be created: KV \
         cache\nTotal GPU memory (GiB): 95.00\nFree GPU memory before component creation attempt (GiB): 16.95", "capacity 95.00 GiB, free 16.95 GiB")
-        .whole().says("The card has no room for a part of TensorRT-LLM's executor, which the text names{?: before it tried, {free} of {capacity} was free}."),
+        .whole().says("The card has no room for a part of TensorRT-LLM's executor{?[capacity told], which the text names}{?: before it tried, {free} of {capacity} was free}."),
     row(W::TrtLlm, P::Cuda, Sure, "[TensorRT-LLM][ERROR] CUDA runtime error in", "",
         "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "")
-        .near("out of memory"),
+        // Lines of a log are often cut.
+        .near("out of mem"),
 ];

@@ -149,7 +149,7 @@ pub enum ParseError {
     #[error("0 serves nothing: write a size such as 24GiB")]
     ZeroLimit,
     /// A limit below 1 MiB without a unit.
-    #[error("{0} without a unit is {0} bytes: write the unit, as in {0}GiB or {0}MiB")]
+    #[error("{0} without a unit is {0} byte{s}: write the unit, as in {0}GiB or {0}MiB", s = if .0 == "1" { "" } else { "s" })]
     LimitWithoutUnit(String),
 }
 
@@ -473,6 +473,7 @@ mod tests {
         assert_eq!(Bytes::parse_limit("2202009600"), Ok(Bytes(2_202_009_600)), "bytes, as scripts write them");
         assert_eq!(Bytes::parse_limit("512 B"), Ok(Bytes(512)));
         let refused = |text: &str| Bytes::parse_limit(text).expect_err(text).to_string();
+        assert_eq!(refused("1"), "1 without a unit is 1 byte: write the unit, as in 1GiB or 1MiB");
         assert_eq!(refused("60"), "60 without a unit is 60 bytes: write the unit, as in 60GiB or 60MiB");
         assert!(refused("0").contains("serves nothing"));
         assert_eq!(refused("-5GiB"), "\"-5GiB\" is below zero, which no size is: write it without the minus");

@@ -8,7 +8,7 @@ use crate::units::GIBIBYTE;
 pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
 
 /// Every figure that JSON has; in sentences its name has no `_bytes`.
-pub(super) const FIGURES: [Named<Figure>; 19] = [
+pub(super) const FIGURES: [Named<Figure>; 20] = [
     ("requested_bytes", |m| m.figures.requested),
     ("capacity_bytes", |m| m.figures.capacity),
     ("device_free_bytes", |m| m.figures.free),
@@ -28,6 +28,7 @@ pub(super) const FIGURES: [Named<Figure>; 19] = [
     ("activations_bytes", |m| m.figures.activations),
     ("short_bytes", |m| m.figures.short),
     ("peak_bytes", |m| m.figures.peak),
+    ("room_under_limit_bytes", |m| m.figures.room),
 ];
 
 /// Figures that only sentences have.

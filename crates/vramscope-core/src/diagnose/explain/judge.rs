@@ -1,7 +1,7 @@
 //! Whose message it is, and which rules judge it.
 
 use super::Verdict;
-use super::Verdict::{Cap, Capacity, TooLarge, Unknown};
+use super::Verdict::{Cap, Capacity, Contention, TooLarge, Unknown};
 use super::condition::holds;
 use super::rules::{self, Rule};
 use super::words::{fill, listed};
@@ -72,7 +72,10 @@ fn verdict_of_said(m: &OomMessage) -> Verdict {
     let is_over = |limit: Option<Figure>| f.requested.zip(limit).is_some_and(|(q, limit)| q.bytes > limit.bytes);
     match (m.dialect.writer, m.dialect.platform) {
         _ if m.is_warning => Unknown,
-        (Writer::Rmm, _) => Cap,
+        (Writer::Rmm | Writer::Hami, _) => Cap,
+        _ if f.room.is_some() => Cap,
+        // Another process gave memory back while it measured.
+        (Writer::Vllm, _) if f.free.is_some() => Contention,
         (Writer::Triton, _) => TooLarge,
         (Writer::Sglang | Writer::Tgi | Writer::Vllm | Writer::TrtLlm | Writer::Transformers | Writer::ExLlama, _) => Capacity,
         (_, Platform::Vulkan | Platform::Mps) => TooLarge,

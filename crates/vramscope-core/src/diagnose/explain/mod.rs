@@ -129,7 +129,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
             rounding.insert(name, figure.slack);
         }
     }
-    let mut sentence = judged.sentence;
+    let mut sentence = judged.sentence.strip_prefix("a ").map(|rest| format!("A {rest}")).unwrap_or(judged.sentence);
     if let (Some(profile), true) = (&message.mig_slice, is_consistent) {
         let name = if profile.is_empty() { String::new() } else { format!(" ({profile})") };
         sentence.push_str(&format!(" This card is a MIG slice{name}: a larger slice, or the whole card, has more memory."));
@@ -297,7 +297,7 @@ const KNOWN: &[Known] = &[
         "[warning] PyTorch (2.13 and later) warned {times} of a request of this size; the figures are those of the last time."),
     (false, "[not warning] PyTorch had warned {times} of this request; the warning tells its bytes in full."),
     (false, "It is rank {rank}'s message; other ranks may have failed only because this one did."),
-    (false, "GPU {gpu} is how this process numbers it, after {visible name}."),
+    (false, "{?[npu]NPU|GPU} {gpu} is how this process numbers it, after {visible name}."),
     (false, "[breaks off] The message breaks off: what PyTorch holds is in the part that is missing."),
     (false, "[not breaks off] The text does not give {unread}. PyTorch always prints that: it was cut off, or stands between other lines."),
 ];

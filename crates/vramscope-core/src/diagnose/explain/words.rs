@@ -144,7 +144,8 @@ fn tensor(m: &OomMessage) -> Option<String> {
         && matches!(m.dialect.platform, Platform::Cuda | Platform::Hip | Platform::Xpu)
         && m.cause != Some(Cause::Rejected);
     match q / MEBIBYTE {
-        _ if !is_segment => None,
+        // PyTorch takes an even number of MiB; other figures come from elsewhere.
+        _ if !is_segment || q % (2 * MEBIBYTE) != 0 => None,
         2 => Some("at most 1 MiB: PyTorch takes 2 MiB from the device for those".to_owned()),
         20 => Some("between 1 and 10 MiB (PyTorch takes 20 MiB from the device for those), or between 18 and 20 MiB".to_owned()),
         n @ 3..1024 => Some(format!("between {} and {n} MiB: PyTorch rounds up to 2 MiB", n - 2)),

@@ -118,8 +118,18 @@ pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
         Writer::Killer => message.killed = lines().find_map(killed),
         Writer::Slurm => message.beside.extend(slurm(lines())),
         Writer::Ray => message.beside.extend(ray(lines())),
+        Writer::Sglang => message.beside.extend(lines().find_map(share)),
         _ => {}
     }
+}
+
+/// `Current value: self.server_args.mem_fraction_static=0.2`
+fn share(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("mem_fraction_static=")?;
+    let number = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?.trim_end_matches('.');
+    let is_small = number.parse::<f64>().ok()? < 0.7;
+    let why = if is_small { ", which is little: the default is between 0.8 and 0.9 on most cards" } else { "" };
+    Some(format!("SGLang may take the share {number} of the card (--mem-fraction-static){why}."))
 }
 
 /// `Killed process 4242 (python3) total-vm:…`

@@ -323,6 +323,7 @@ fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
         "activations" => first(&mut f.activations),
         "short" => first(&mut f.short),
         "peak" => first(&mut f.peak),
+        "room" => first(&mut f.room),
         // No machine has this many GPUs: the digits of the next line were read too.
         "gpu" => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
         "wanted" => message.context.get_or_insert_default().wanted = Some(figure.bytes),
@@ -393,6 +394,7 @@ mod tests {
             ("activations", f.activations),
             ("short", f.short),
             ("peak", f.peak),
+            ("room", f.room),
         ]
         .into_iter()
         .filter_map(|(name, figure)| Some(format!("{name} {}", figure?.printed())))

@@ -32,6 +32,9 @@ const EXPLAINS: &str = "if you encounter|if you see|if you get|like the one belo
     this occurs when|this happens when|here's how to|occurs when your|error message becomes";
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
 
+/// Begins an item of a changelog.
+const CHANGED: &str = "fixed|fixes|resolved|resolves|added|removed|changed|improved";
+
 /// Beside an error's name these words show that it happened.
 const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
 
@@ -90,9 +93,11 @@ fn is_explained(window: &Window<'_>, before: &str, after: &str) -> bool {
     let before = before.replace('’', "'");
     // A label in a list: `**GPU (CUDA out of memory):** …`.
     let is_label = ["**:", ":**", "):**"].iter().any(|end| after.starts_with(end));
+    let full = after;
     let after = after.trim_start_matches(|c: char| c == ' ' || "\"'`*”’).,".contains(c));
     let goes_on = GOES_ON.split('|').any(|word| after.starts_with(word));
     is_label
+        || is_item(window, &before, full)
         || whole.starts_with("##")
         || has(&before, EXPLAINED)
         || goes_on
@@ -111,7 +116,26 @@ fn is_introduced(window: &Window<'_>) -> bool {
             .iter()
             .any(|word| line.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*'])))
     };
-    has(&around, EXPLAINS) || around.lines().any(|line| conditions(line.trim()) || is_heading(line))
+    has(&around, EXPLAINS) || around.lines().any(|line| conditions(line.trim()) || is_heading(line)) || is_catalogue(window)
+}
+
+/// True for a row of a Markdown table of errors and what they mean.
+fn is_catalogue(window: &Window<'_>) -> bool {
+    let above = window.around(COMMENT, 0).to_ascii_lowercase();
+    let is_row = |line: &&str| line.trim_start().starts_with('|');
+    let is_rule = |line: &str| line.contains("--") && line.chars().all(|c| " |-:".contains(c));
+    let rows: Vec<&str> = above.trim_end().lines().rev().take_while(is_row).collect();
+    let head = rows.iter().position(|line| is_rule(line)).and_then(|at| rows.get(at + 1));
+    head.is_some_and(|head| has(head, "cause|mean|fix|solution|remedy|what to do"))
+}
+
+/// True for an item of a list that explains its first words, or tells what a release changed.
+fn is_item(window: &Window<'_>, before: &str, after: &str) -> bool {
+    let marks = |c: char| " -*+•`\"'".contains(c);
+    let before = before.trim_matches(marks);
+    window.raw_line().trim_start().starts_with(['-', '*', '+', '•'])
+        && (before.is_empty() && after.trim_start_matches(marks).starts_with(": ")
+            || has(before.split(' ').next().unwrap_or(""), CHANGED))
 }
 
 /// True if a text explains an error that did not happen to its writer.
@@ -277,6 +301,9 @@ mod tests {
             "        # `slurmstepd: error: Detected 3 oom-kill event(s) in step 1.batch cgroup.`",
             "  killed: `The process exited with code 137`,",
             "  oomKilled?: boolean;",
+            "| Error | Cause |\n| --- | --- |\n| `OOMKilled` | the pod's memory limit is too low |",
+            "Changelog\n- Fixed a crash with \"RuntimeError: CUDA out of memory\" when num_workers > 4 (#1234)",
+            "- **Timeout**: too slow.\n- exit code 137: killed.",
             "OOMKilled means that a container passed its limit: SIGKILL is signal 9, which gives exit code 137 (128 + 9).",
             "A run that ends with exit code 137 signifies that the machine had no memory left.",
         ] {

@@ -14,6 +14,10 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
         message.warnings = u32::from(is_retry(&message));
         let from = out.len().saturating_sub(BACK);
         let recent = &mut out[from..];
+        if let Some(told) = recent.iter_mut().rfind(|o| is_announced(o, &message)) {
+            *told = message;
+            continue;
+        }
         if let Some(tried) = recent.iter_mut().rfind(|o| is_skipped_tactic(o, &message)) {
             *tried = OomMessage { line: tried.line, ..message };
             continue;
@@ -29,6 +33,12 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
     }
     out.sort_by_key(|m| m.line);
     out
+}
+
+/// True if vLLM logged before this error that nothing is left for its cache.
+fn is_announced(line: &OomMessage, error: &OomMessage) -> bool {
+    let is_short = |m: &OomMessage| m.dialect.writer == Writer::Vllm && m.figures.short.is_some();
+    line.rank == error.rank && is_short(line) && is_short(error)
 }
 
 /// True if TensorRT prints an error for a tactic that it then says it skips: that is no failure.
@@ -106,7 +116,11 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
         let is_retry = a.dialect.writer == Writer::TensorFlow
             && [f, g].iter().all(|f| f.limit.is_none() && f.allocated.is_none())
             && f.requested.zip(g.requested).is_some_and(|(first, again)| again.bytes <= first.bytes);
-        if is_retry && apart <= APART.1 {
+        // The pool's statistics stand between the allocator's line and the error, and are read for both.
+        let is_of_one_pool = a.dialect.writer == Writer::TensorFlow
+            && f.limit.is_some()
+            && (f.limit, f.allocated, f.peak) == (g.limit, g.allocated, g.peak);
+        if (is_retry || is_of_one_pool) && apart <= APART.1 {
             return true;
         }
         return apart <= APART.0
@@ -121,9 +135,10 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     }
     // Without figures only the layers of one program are assumed to report one failure.
     let writer = a.dialect.writer;
-    apart == 0
-        || apart <= APART.1
-            && (writer.neighbour().is_some() || writer.is_host() || matches!(writer, Writer::ComfyUi | Writer::Tgi))
+    // THC prints a line of its own before it throws.
+    let is_of_thc = [a, b].iter().all(|m| m.dialect.until == Some((0, 4)));
+    let is_layered = writer.neighbour().is_some() || writer.is_host() || is_of_thc;
+    apart == 0 || apart <= APART.1 && (is_layered || matches!(writer, Writer::ComfyUi | Writer::Tgi | Writer::Nccl))
 }
 
 /// Merges two messages of one failure, keeping the more informative values.

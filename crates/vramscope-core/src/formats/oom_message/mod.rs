@@ -188,6 +188,8 @@ pub struct Figures {
     pub short: Option<Figure>,
     /// The most that was in use at once.
     pub peak: Option<Figure>,
+    /// What it may still take under a limit of its own.
+    pub room: Option<Figure>,
 }
 
 /// vLLM's figures in tokens.

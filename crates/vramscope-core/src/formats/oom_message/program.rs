@@ -57,6 +57,7 @@ programs! {
     ExLlama "exllama" "ExLlama" PyTorch,
     Transformers "transformers" "transformers" PyTorch,
     Triton "triton" "Triton" PyTorch,
+    Hami "hami" "HAMi (virtual GPUs)" PyTorch,
     Xla "xla" "XLA (JAX)" Own,
     TensorFlow "tensorflow-bfc" "TensorFlow" Own,
     CuPy "cupy" "CuPy" Own,
@@ -91,8 +92,10 @@ programs! {
     DirectMl "directml" "DirectML" Own,
     LevelZero "level-zero" "Level Zero" Own,
     Vulkan "vulkan" "Vulkan" Own,
+    Habana "habana" "Intel Gaudi's bridge to PyTorch" Own,
+    SparkRapids "spark-rapids" "RAPIDS for Spark" Own,
     Ascend "ascend" "Ascend's driver (CANN)" Own,
-    CudaProgram "cuda-program" "A CUDA program" Own,
+    CudaProgram "cuda-program" "a CUDA program" Own,
     Cpu "cpu" "the system" Host,
     Killer "killed" "the system" Host,
     Slurm "slurm" "Slurm" Host,
@@ -123,8 +126,8 @@ const CUES: [(&str, W); 24] = [
     ("spconv|tensorview", W::Spconv), ("xgboost", W::XgBoost), ("mxnet", W::Mxnet), ("luarocks|.lua:|/share/lua/", W::LuaTorch),
     ("ctranslate2|faster_whisper|faster-whisper", W::CTranslate2), ("turbomind|lmdeploy", W::LmDeploy), ("cntk", W::Cntk),
     ("accelerator fatal|openacc", W::OpenAcc), ("faiss", W::Faiss), ("loaderror|julia", W::CudaJl), ("kokkos", W::Kokkos),
-    // Programs with CUDA and no Python: burn, candle, OpenMM, SPECFEM.
-    ("burn-|burn_|candle-|candle_|cubecl|openmm|specfem", W::CudaProgram),
+    // Programs with CUDA and no Python: burn, candle, OpenMM, SPECFEM, Darknet.
+    ("burn-|burn_|candle-|candle_|cubecl|openmm|specfem|dark_cuda|./darknet", W::CudaProgram),
 ];
 
 /// Programs around PyTorch that have settings of their own for its memory.
@@ -156,7 +159,8 @@ const BUILT: usize = 60;
 const CAPTURED: usize = 16;
 const CAPTURES: [&str; 5] = ["in capture_end", "torch.cuda.graph(", "in capture_model", "in capture_begin", "in _capture_graphs"];
 /// How people and programs name the system, in lower case; under WSL it is Linux.
-const WINDOWS: &str = "windows_portable|windows 10|windows 11|windows-1|system: windows|os: windows|platform: windows|win_amd64";
+const WINDOWS: &str =
+    "windows_portable|windows 10|windows 11|windows-1|system: windows|os: windows|platform: windows|**os:** nt|win_amd64";
 const BUILDS: [&str; 4] = ["in create_weights", "initialize_model(", "in make_layers", "in load_weights"];
 /// Calls that load a model or move it to the card.
 const LOADS: [&str; 9] = [
@@ -180,7 +184,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         }
     }
     let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
-    if !is_bare && !matches!(row.writer, W::PyTorch | W::CudaMallocAsync | W::LlamaCpp | W::TensorFlow) {
+    if !is_bare && !matches!(row.writer, W::PyTorch | W::CudaMallocAsync | W::ComfyUi | W::LlamaCpp | W::TensorFlow) {
         return;
     }
     let around = window.around(LINES.0, LINES.1);

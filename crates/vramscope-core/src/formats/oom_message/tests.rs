@@ -418,6 +418,36 @@ fn one_failure_is_told_once_and_each_rank_s_is_kept() {
     assert_eq!(parse(&old.replace(">>", "&gt;&gt;")), parse(old));
 }
 
+#[test]
+fn layers_of_one_failure_are_one() {
+    let stats = "Limit: 10200547328\nInUse: 9674317824\nMaxInUse: 9985736704\n";
+    let bfc = "W bfc_allocator.cc:479] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.25GiB (rounded to 2415919104)requested by op a\n";
+    let tensor =
+        "OOM when allocating tensor with shape[32,64,512,512] and type float on /job:localhost/replica:0/task:0/device:GPU:0";
+    let tensorflow = format!("{bfc}{stats}tensorflow.ResourceExhaustedError: {tensor} by allocator GPU_0_bfc");
+    for (text, line) in [
+        (tensorflow.as_str(), 1),
+        (
+            "THCudaCheck FAIL file=/pytorch/aten/src/THC/generic/THCStorage.cu line=58 error=2 : out of memory\nTraceback\nRuntimeError: cuda \
+             runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
+            3,
+        ),
+        (
+            "init.cc:1723 NCCL WARN Cuda failure 2 'out of memory'\ntorch.distributed.DistBackendError: a\nLast error:\nCuda failure 2 'out of memory'",
+            4,
+        ),
+        (
+            "Available KV cache memory: -0.75 GiB\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+            2,
+        ),
+    ] {
+        let found = find_all(text);
+        assert_eq!(found.iter().map(|m| m.line).collect::<Vec<_>>(), [line], "{text}");
+    }
+    let f = find_all(&tensorflow)[0].figures;
+    assert_eq!((nearest(f.allocated), nearest(f.peak)), (Some(9_674_317_824), Some(9_985_736_704)));
+}
+
 /// JAX prints the same warning as TensorFlow, and a log of either has its name in other lines.
 #[test]
 fn a_warning_of_the_shared_allocator_is_of_the_program_around_it() {

@@ -67,6 +67,27 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Nccl, P::Cuda, Sure, "Cuda failure 'out of memory'", CALLOC,
         "NCCL WARN Cuda failure 'out of memory'\nhost:1:1 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes", "requested 6.00 MiB")
         .says(NCCL),
+    row(W::Nccl, P::Cuda, Sure, "Failed to CUDA calloc async", "calloc async {requested#}",
+        "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nFailed to CUDA calloc async 4 bytes", "requested 4 bytes")
+        .says("NCCL could not get {?{requested}|memory} for its buffers, which it takes from the card itself. Most often the card has none left; NCCL \
+        prints this also where an earlier call on the card had failed."),
+    row(W::Hami, P::Cuda, Figures, ")]: Device", "Device {gpu} OOM {peak#} / {limit#} | tried to allocate {requested}",
+        "[HAMI-core Msg(4711:140:allocator.c:52)]: Device 0 OOM 25769803776 / 24696061952\nRuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB",
+        "requested 1.00 GiB, limit 23.00 GiB, peak 24.00 GiB, gpu 0").near("HAMI-core").whole()
+        .says("{?HAMi gives this container {limit} of the card, and with {requested} more it would have held {peak}|HAMi gives this container {limit} of \
+        the card, and with what was requested it would have held {peak}}: the limit of the virtual GPU refused, not the card.")
+        .tips(&["Ask for a larger part of the card: `nvidia.com/gpumem` (MiB) in the pod's resources.limits, CUDA_DEVICE_MEMORY_LIMIT outside Kubernetes.",
+            "Hold less in the container: all its processes count together."]),
+    row(W::Habana, P::Unknown, Figures, "PT_DEVMEM Allocation failed for size::", "size::{requested#}",
+        "RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::4194304000 (4000)MB", "requested 3.91 GiB")
+        .tips(&["Use a smaller batch or shorter sequences, bfloat16, and checkpoints of activations.", "See who holds the card: `hl-smi`.",
+            "Let the bridge find room in one piece: `PT_HPU_POOL_STRATEGY` and PT_HPU_MAX_COMPOUND_OP_SIZE bound what it collects before it runs."]),
+    row(W::SparkRapids, P::Cuda, Sure, "RetryOOM: GPU OutOfMemory", "",
+        "com.nvidia.spark.rapids.jni.GpuSplitAndRetryOOM: GPU OutOfMemory: could not split inputs and retry", "")
+        .says("RAPIDS for Spark had no room on the card for a batch, and could not cut it into smaller ones any more.")
+        .tips(&["Run fewer tasks on the card at once: a lower `spark.rapids.sql.concurrentGpuTasks`.",
+            "Make batches smaller: a lower `spark.rapids.sql.batchSizeBytes`, and more partitions: spark.sql.shuffle.partitions.",
+            "Give it more of the card: `spark.rapids.memory.gpu.allocFraction`.", "See who else holds the card: {tool}."]),
     row(W::Ascend, P::Npu, Figures, "heap_alloc_managed out of memory", ASCEND,
         "[devmm_alloc_managed 126]<errno:12, 6> heap_alloc_managed out of memory, pp=0x1, bytesize=15032385536.", "requested 14.00 GiB"),
     row(W::Ascend, P::Npu, Figures, "halMemAlloc failed", ASCEND,

@@ -35,6 +35,16 @@ const NOTEBOOK_TIPS: &[&str] = &[
     "Load less at once: memory-mapped files, a part of the data, fewer DataLoader workers; load checkpoints with `torch.load(path, mmap=True)`.",
     "Let go of what earlier cells still hold: del the names, also _ and Out of the notebook, then `import gc; gc.collect()`.",
 ];
+const KAGGLE_TIPS: &[&str] = &[
+    NOTEBOOK_TIPS[1],
+    NOTEBOOK_TIPS[2],
+    "Kaggle lets nobody choose a larger machine for its GPUs: run the notebook elsewhere if it needs more.",
+];
+const OOMD_TIPS: &[&str] = &[
+    "See what it measured and killed: `journalctl -u systemd-oomd`.",
+    "Load less at once: fewer DataLoader workers, a smaller `prefetch_factor`, memory-mapped files; load checkpoints once and not in every process.",
+    "Keep it from this program: run it in a unit of its own, `systemd-run --user --scope -p ManagedOOMPreference=avoid`; then the kernel decides.",
+];
 const NCCL_TIPS: &[&str] = &[
     "Give the container more shared memory: `docker run --shm-size=8g` or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm.",
     "Remove what programs that crashed left there: files /dev/shm/nccl-* that no process uses.",
@@ -94,15 +104,15 @@ pub(super) const ROWS: &[Row] = &[
         "systemd-oomd[842]: Killed /system.slice/train.service due to memory used (32305733632) / total (33046712320) and swap used \
         (7733248000) / total (8589930496) being more than 90.00%", "capacity 30.78 GiB, allocated 30.09 GiB").near("systemd-oomd")
         .says("The machine's memory (not the GPU's) and its swap ran low, and systemd-oomd killed the program{?: {allocated} of \
-        {capacity} was in use}."),
+        {capacity} was in use}.").tips(OOMD_TIPS),
     row(W::Killer, P::Cpu, Sure, "due to memory pressure for", "",
         "systemd-oomd[840]: Killed /user.slice/run.scope due to memory pressure for /user.slice being 51.07% > 50.00% for > 20s with \
         reclaim activity", "").near("systemd-oomd")
-        .says("Programs waited for the machine's memory (not the GPU's) for too long, and systemd-oomd killed this one."),
-    row(W::Killer, P::Cpu, Sure, "Memory cgroup out of memory: Kill", RSS,
-        "Memory cgroup out of memory: Killed process 1440763 (python3) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB",
-        "allocated 62914560 KiB")
-        .says("The container or job reached its limit of the machine's memory (not the GPU's), and the system killed {?process \
+        .says("Programs waited for the machine's memory (not the GPU's) for too long, and systemd-oomd killed this one.").tips(OOMD_TIPS),
+    row(W::Killer, P::Cpu, Sure, "Memory cgroup out of memory: Kill", "anon-rss:{allocated} | <<memory: usage {_}, limit {limit},",
+        "memory: usage 67108864kB, limit 67108864kB, failcnt 7\nMemory cgroup out of memory: Killed process 1440763 (python3) total-vm:87033376kB, \
+        anon-rss:62914560kB, file-rss:0kB", "limit 67108864 KiB, allocated 62914560 KiB")
+        .says("The container or job reached its limit of the machine's memory (not the GPU's){?, {limit}}, and the system killed {?process \
         {killed}|this process}{?, which held {allocated}}."),
     row(W::Killer, P::Cpu, Sure, "Out of memory: Killed process", RSS,
         "Out of memory: Killed process 1440763 (perl) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB", "allocated 62914560 KiB")
@@ -148,7 +158,7 @@ pub(super) const ROWS: &[Row] = &[
         .says("The job's limit of the machine's memory (not the GPU's){?, {limit},} was passed, and HTCondor stopped it{?; it held up to {allocated}}.")
         .tips(&["Ask for more memory on the machine: `request_memory` in the submit file."]),
     row(W::Killer, P::Cpu, Sure, "tried to allocate more memory than is available. It has restarted", "",
-        "Your notebook tried to allocate more memory than is available. It has restarted.", "").says(NOTEBOOK).tips(NOTEBOOK_TIPS),
+        "Your notebook tried to allocate more memory than is available. It has restarted.", "").says(NOTEBOOK).tips(KAGGLE_TIPS),
     row(W::Killer, P::Cpu, Sure, "session crashed after using all available RAM", "",
         "Your session crashed after using all available RAM.", "").says(NOTEBOOK).tips(NOTEBOOK_TIPS),
     row(W::Killer, P::Cpu, Sure, "% memory budget. Restarting", "", "distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting", "")
@@ -215,10 +225,14 @@ pub(super) const ROWS: &[Row] = &[
         out.").tips(NCCL_TIPS),
     killed(Phrase, "exit code: 137", "Error: container stopped, exit code: 137"),
     killed(Phrase, "exit code (137)", "[main] terminated with exit code (137). Reason [Error]. Message:"),
-    row(W::Killer, P::Cpu, Sure, "The node was low on resource: memory", "using {allocated}, which exceeds",
+    row(W::Killer, P::Cpu, Sure, "The node was low on resource: memory", "using {allocated},",
         "Warning  Evicted  2m  kubelet  The node was low on resource: memory. Container trainer was using 62914560Ki, which exceeds its \
         request of 0.", "allocated 62914560 KiB")
-        .says("The node's memory (not the GPU's) ran low, and Kubernetes evicted the pod, whose container used {?{allocated}|more than it had requested}."),
+        .says("The node's memory (not the GPU's) ran low, and Kubernetes evicted the pod, whose container used {?{allocated}|more than it had requested}.")
+        .tips(&["Request what the container needs, and limit it to the same: `resources.requests.memory` and resources.limits.memory of the pod. \
+            Pods that use more than they requested are evicted first.",
+            "Run it on a node with more memory, or with fewer pods beside it.",
+            "Load less at once: fewer DataLoader workers, a smaller `prefetch_factor`, memory-mapped files."]),
     row(W::Killer, P::Cpu, Sure, "memorystatus: killing", "", JETSAM, "").says(APPLE),
     row(W::Killer, P::Cpu, Sure, "killing_specific_process pid", "", "kernel: killing_specific_process pid 1879 [python3.11] (per-process-limit 10)",
         "").says(APPLE),

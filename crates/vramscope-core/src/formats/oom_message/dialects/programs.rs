@@ -11,6 +11,14 @@ const PROFILED: &str = "<<reserved for KV Cache is -{short} | <<available KV cac
     | <<non_torch_memory takes {other}; | <<total_gpu_memory ({capacity}) x | <<gpu_memory_utilization ({_}) = {limit}";
 const LOADED: &str = "<<mem usage={weights} | <<avail mem={free}";
 const ARENA: &str = "requested buffer of size {requested#}";
+const ARENA_LEFT: &str = "<available memory of {room#} | requested bytes of {requested#}";
+const ARENA_FULL: &str = "{?{requested} was requested, and ONNX Runtime's arena may take only {room_under_limit} more|ONNX Runtime's arena may not take \
+    what was requested}: the limit that the session was given is reached{?[cpu] (of the machine's memory, not the GPU's)}. The device itself may have room.";
+const ARENA_TIPS: &[&str] = &[
+    "Raise the arena's limit, or leave it out: `gpu_mem_limit` of the CUDA provider, max_mem of OrtArenaCfg.",
+    "Use a smaller batch or shorter inputs: the largest input shape decides how far the arena grows.",
+    "Build the session anew after unusually large inputs: an arena keeps what it took.",
+];
 const POOL: &str = "failed to allocate {requested} | max/try size = {_}, {limit}";
 const GGML: &str = "<allocating {requested} on device {gpu} | to allocate CUDA{gpu} buffer of size {exact#} | to allocate ROCm{gpu} buffer of size {exact#} | buffer of size {exact#}";
 const CUDA_BUFFER: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 10345250816\nllama_new_context_with_model: failed to allocate compute buffers";
@@ -61,6 +69,16 @@ pub(super) const ROWS: &[Row] = &[
         .near("reserved for KV Cache is"),
     row(W::Vllm, P::Cuda, Phrase, "No available memory for the cache blocks", PROFILED,
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.", ""),
+    row(W::Vllm, P::Cuda, Figures, "Available KV cache memory: -", "<<loading model weights took {weights} | <<model loading took {weights} | >>memory: -{short}",
+        "Loading model weights took 27.5000 GB\nINFO 05-20 10:11:30 [gpu_worker.py:298] Available KV cache memory: -0.75 GiB",
+        "weights 27.50 GiB, short 0.75 GiB"),
+    row(W::Vllm, P::Cuda, Figures, "Error in memory profiling. Initial free memory", "free memory {_}, current free memory {free#}",
+        "AssertionError: Error in memory profiling. Initial free memory 38.50 GiB, current free memory 44.00 GiB. This happens when other processes",
+        "free 44.00 GiB")
+        .says("While vLLM measured what it needs, another process on the card gave memory back: more was free after it than before ({free}). Its \
+        measurement is void, so it stopped; the card was not full.")
+        .tips(&["Start it again when nothing else starts or ends on the card; start several servers one after the other.",
+            "Give each server its own card: `{visible}`.", "See who else holds the card: {tool}."]),
     row(W::Vllm, P::Cuda, Sure, "CUDA out of memory occurred when warming up sampler", "",
         "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering `max_num_seqs` or \
         `gpu_memory_utilization` when initializing the engine.", "")
@@ -105,9 +123,13 @@ pub(super) const ROWS: &[Row] = &[
     row(W::OnnxRuntime, P::Unknown, Sure, "BFCArena::AllocateRawInternal", ARENA,
         "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, onnxruntime::Stream*, bool, \
         onnxruntime::WaitNotificationFn) Failed to alloc", "").near("failed to alloc"),
-    row(W::OnnxRuntime, P::Unknown, Figures, "is smaller than requested bytes of",
-        "<available memory of {free#} | requested bytes of {requested#}",
-        "Available memory of 2097152 is smaller than requested bytes of 4194304", "requested 4.00 MiB, free 2.00 MiB"),
+    row(W::OnnxRuntime, P::Cpu, Figures, "is smaller than requested bytes of", ARENA_LEFT,
+        "running TfIdfVectorizer node. Name:'TfIdfVectorizer' Status Message: bfc_arena.cc:376 Available memory of 0 is smaller than requested bytes \
+        of 2048", "requested 2.00 KiB, room 0 bytes").near("TfIdfVectorizer|CPUExecutionProvider").says(ARENA_FULL)
+        .tips(ARENA_TIPS),
+    row(W::OnnxRuntime, P::Unknown, Figures, "is smaller than requested bytes of", ARENA_LEFT,
+        "Available memory of 2097152 is smaller than requested bytes of 4194304", "requested 4.00 MiB, room 2.00 MiB")
+        .says(ARENA_FULL).tips(ARENA_TIPS),
     row(W::OnnxRuntime, P::Cuda, Sure, "CUDA failure 2: out of memory", "; GPU={gpu} ",
         "[ONNXRuntimeError] : 1 : FAIL : onnxruntime::CudaCall CUDA failure 2: out of memory ; GPU=0 ; hostname=a", "gpu 0"),
     row(W::OnnxRuntime, P::Cpu, Sure, "bad allocation", "",
@@ -260,6 +282,14 @@ pub(super) const ROWS: &[Row] = &[
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_init_from_model: \
         failed to allocate buffer for kv cache", "requested 4096.00 MiB, gpu 0").near("for kv cache")
         .says("The KV cache{? of {requested}} did not fit on the card. A shorter context makes it smaller (--ctx-size; num_ctx in Ollama)."),
+    row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
+        "allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_init_from_model: failed to initialize the context: failed to \
+        allocate compute pp buffers", "requested 4096.00 MiB, gpu 0").near("compute pp buffers")
+        .says("The compute buffers for a batch of the prompt{?, {requested},} did not fit on the card beside the model and its KV cache.")
+        .tips(&["Compute the prompt in smaller batches: a lower `--ubatch-size` (num_batch in Ollama); the default is 512.",
+            "Put fewer layers on the card: a lower `--n-gpu-layers` (num_gpu in Ollama).",
+            "Shorten the context: a lower `--ctx-size` (num_ctx in Ollama).",
+            "Compute attention without its whole matrix: `--flash-attn on`.", "See who else holds the card: {tool}."]),
     row(W::LlamaCpp, P::Hip, Sure, "cudaMalloc failed: out of memory", GGML,
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of \
         memory\nggml_gallocr_reserve_n: failed to allocate ROCm1 buffer of size 10345250816", "requested 9.63 GiB, gpu 1")

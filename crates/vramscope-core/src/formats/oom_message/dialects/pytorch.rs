@@ -14,7 +14,8 @@ pub(in super::super) const NATIVE: &str = "tried to allocate {requested} | (GPU 
 /// The five lines of a message of the cudaMallocAsync backend.
 const ASYNC: &str = "allocation on device {gpu} would | currently allocated: {allocated} | requested: {requested} | device limit: {capacity} \
     | free (according to CUDA): {free} | user-supplied memory fraction): {limit}";
-const COMFY_UI: &str = "ComfyUI could not get memory for the step it was at. It prints only the first words of PyTorch's message, so the reason is unknown.";
+const COMFY_UI: &str = "ComfyUI could not get memory for the step it was at. It prints only the first words of PyTorch's message, so the reason is unknown.{? \
+    When the report was written, {free} of the card's {capacity} was free.}";
 /// A warning, with exact bytes.
 const RETRY: &str = "OOM on device {gpu} | while trying to allocate {requested} | while trying to map {requested} | (free: {free#} | , total: {capacity#}";
 const WHOLE: &str = "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 3 has a total capacity of 23.65 GiB of which 1.05 GiB is free. Process 77 has \
@@ -79,8 +80,10 @@ pub(super) const ROWS: &[Row] = &[
     row(W::CudaMallocAsync, P::Cuda, Sure, "Exception Message:** Allocation on device", ASYNC,
         "- **Exception Message:** Allocation on device 0 would exceed allowed memory. (out of memory)", "gpu 0")
         .near("would exceed allowed memory").whole(),
-    row(W::ComfyUi, P::Unknown, Sure, "Exception Message:** Allocation on device", "allocation on device {gpu}",
-        "- **Exception Message:** Allocation on device 1\n## Stack Trace", "gpu 1").says(COMFY_UI),
+    row(W::ComfyUi, P::Unknown, Sure, "Exception Message:** Allocation on device",
+        "allocation on device {gpu} | >>VRAM Total:** {capacity#} | >>VRAM Free:** {free#}",
+        "- **Exception Message:** Allocation on device 1\n## Stack Trace\n## Devices\n  - **VRAM Total:** 6442450944\n  - **VRAM Free:** 5368709120\n  \
+        - **Torch VRAM Total:** 0", "capacity 6.00 GiB, free 5.00 GiB, gpu 1").says(COMFY_UI),
     row(W::CudaMallocAsync, P::Cuda, Figures, "Currently allocated :", ASYNC,
         "Currently allocated     : 100.00 MiB\nRequested               : 3.00 GiB\nDevice limit            : 2.00 GiB\nFree (according \
         to CUDA): 1.61 GiB", "requested 3.00 GiB, capacity 2.00 GiB, free 1.61 GiB, allocated 100.00 MiB").near("according to CUDA"),

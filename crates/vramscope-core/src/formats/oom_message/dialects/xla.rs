@@ -4,7 +4,7 @@ use crate::formats::oom_message::row::Trust::{Figures, Phrase, Sure};
 use crate::formats::oom_message::row::{Row, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
-const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} | <InUse: {allocated#} \
+const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} InUse: {allocated#} MaxInUse: {peak#} \
     | >>Limit: {limit#} InUse: {allocated#} MaxInUse: {peak#}";
 const BFC: &str = "trying to allocate {requested} | <GPU_{gpu}_bfc | >>Limit: {limit#} InUse: {allocated#} MaxInUse: {peak#} \
     | Limit: {limit#} | InUse: {allocated#}";
@@ -19,6 +19,13 @@ const GOES_ON: &[&str] = &[
     "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
     "If steps are slow, leave room for the workspace it could not get: a smaller batch, or half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")`.",
     "See what is in use and what was at most: `tf.config.experimental.get_memory_info(\"GPU:0\")`.",
+];
+const NO_CONTEXT: &str = "The driver had no room on the card even for TensorFlow's context, some hundred MiB, before it took anything else{? ({requested} was \
+    requested then)}: another process holds the card, most likely.";
+const NO_CONTEXT_TIPS: &[&str] = &[
+    "See who holds the card, and stop what should not run beside this: {tool}.",
+    "Give each process its own card: `{visible}`.",
+    "Let TensorFlow programs beside each other take memory as they need it: `TF_FORCE_GPU_ALLOW_GROWTH=true` for every one of them.",
 ];
 const FREE: &str = "<attempting to allocate {requested} | <attempting to reserve {requested} | there are {free} free | HBM capacity {capacity} \
     | currently allocated: {allocated}";
@@ -96,6 +103,13 @@ pub(super) const ROWS: &[Row] = &[
         "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB.  Current allocation summary follows.\nStats:\nLimit: \
         4294967296\nInUse: 2147483648\nMaxInUse: 3221225472",
         "requested 3.37 GiB, limit 4.00 GiB, allocated 2.00 GiB, peak 3.00 GiB, gpu 0"),
+    row(W::TensorFlow, P::Cuda, Sure, "== cuDevicePrimaryCtxGetState(device", "",
+        "cuda_driver.cc:351] Check failed: CUDA_SUCCESS == cuDevicePrimaryCtxGetState(device, &flags, &active) (0 vs. 2) CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "").near("(0 vs. 2)").says(NO_CONTEXT).tips(NO_CONTEXT_TIPS),
+    row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", DRIVER,
+        "&former_primary_context_is_active) (0 vs. 2) CUDA_ERROR_OUT_OF_MEMORY: out of memory\ncuda_driver.cc:806] failed to allocate 3.91G (4194304000 bytes) \
+        from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 3.91 GiB").near("former_primary_context_is_active")
+        .says(NO_CONTEXT).tips(NO_CONTEXT_TIPS),
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", "<({requested}) ",
         "2025-03-17 17:48:09.854267: I tensorflow/stream_executor/cuda/cuda_driver.cc:739] failed to allocate 2.12G (2282521344 bytes) from \
         device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.13 GiB")

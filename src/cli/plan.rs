@@ -12,7 +12,9 @@ use vramscope_core::anatomy::Role;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::{Format, Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
-use vramscope_core::plan::{Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Side, Size, Trust};
+use vramscope_core::plan::{
+    Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Side, Size, Trust, is_no_answer,
+};
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
@@ -133,13 +135,19 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
             let (at, largest, changes, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             let report =
                 PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None, server: None, steps: 0, notes };
-            return Ok(print_json(out, &report)?);
+            print_json(out, &report)?;
+            return Err(report.fits.reason.unwrap_or_default().into());
         }
         Err(why @ NoPlan::Sizes(_)) => return wrong(why.to_string()),
         Err(why) => return Err(why.to_string().into()),
     };
     let report = answer(&plan, args, cap)?;
-    Ok(if args.json { print_json(out, &report) } else { print(out, &text(&plan, &report, card, args.held)) }?)
+    if args.json {
+        return Ok(print_json(out, &report)?);
+    }
+    let settings = settings(&plan, args, cap)?;
+    let setting = settings.first().cloned().unwrap_or_else(|| plan.own_setting(cap));
+    Ok(print(out, &text(&plan, &report, &setting, card, args.held))?)
 }
 
 /// One `--change`.
@@ -190,12 +198,16 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
     if let Some(size) = wanted.iter().map(|want| completed(want, largest_at)).find(|size| plan.is_beyond(size)) {
         return Err(Failure::Usage(format!("--want: {size} needs more than 16 TiB; plan for a smaller size")));
     }
-    let at = wanted.par_iter().map(|want| plan.at(&completed(want, largest_at), &first)).collect();
-    let largest = match &name {
-        Some(name) => {
-            let size = wanted.first().map_or_else(|| largest_at.clone(), |w| completed(w, largest_at));
-            plan.largest_by_setting(name, &size, &settings)
+    let mut sizes: Vec<Size> = Vec::new();
+    for size in wanted.iter().map(|want| completed(want, largest_at)) {
+        if !sizes.contains(&size) {
+            sizes.push(size);
         }
+    }
+    let at = sizes.par_iter().map(|size| plan.at(size, &first)).collect();
+    let size = sizes.first().unwrap_or(largest_at).clone();
+    let largest = match &name {
+        Some(name) => plan.largest_by_setting(name, &size, &settings),
         None => Vec::new(),
     };
     let (explained_bytes, unexplained_bytes, unexplained) = match plan.model() {
@@ -210,7 +222,6 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         .map(|u| UnexplainedEntry { place: u.place, role: u.role.name(), requests: u.requests, bytes: u.bytes })
         .collect();
     let fits = FitsEntry { explained_bytes, unexplained_bytes, reason: None, unexplained, parts_at: Vec::new() };
-    let size = wanted.first().map_or_else(|| largest_at.clone(), |w| completed(w, largest_at));
     let changes = if args.change.iter().any(|c| c == "all") {
         plan.all_changes(&size, &first, name.as_deref())
     } else {
@@ -245,7 +256,7 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         largest_of: name,
         server: plan.server(),
         steps,
-        notes: plan.notes(),
+        notes: plan.notes().to_vec(),
     })
 }
 
@@ -269,39 +280,12 @@ fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Settin
     Ok(all)
 }
 
-/// Behind what fits, where the recording ends at a failure.
-const UP_TO_THE_END: &str = ", up to where the recording ends";
-
-/// The largest size that fits a place, in a sentence.
-pub(super) fn largest_sentence(name: &str, best: &Largest, place: &str, cap: u64, ends_at_failure: bool) -> String {
-    let ends = if ends_at_failure { UP_TO_THE_END } else { "" };
-    // The told span of its peak crosses the limit. Where a span of sizes is told, its lower end allows for that.
-    let probably = if best.at.as_ref().is_some_and(|at| at.span[1] > cap) { "probably " } else { "" };
-    match (best.size, best.span[1] > best.size) {
-        _ if best.has_no_end() => {
-            format!("How large a {name} fits {place} is unknown: nothing in the recordings grows with {name}.")
-        }
-        (0, true) => format!("No {name} is sure to fit {place}; up to {} may fit.", best.span[1]),
-        (0, false) => format!("Not even {name} 1 fits {place}."),
-        (n, true) => format!("{name} {n} fits {place}{ends}; up to {} may fit.", best.span[1]),
-        (n, false) if best.certain => format!("{name} {n} is {probably}the largest that fits {place}{ends}."),
-        (n, false) => {
-            let why = match best.at.as_ref().and_then(|at| at.uncertain_because) {
-                Some("placement") => ", depending on where the driver puts segments",
-                Some("sizes") => ", depending on allocations whose sizes could not be predicted exactly",
-                _ => "",
-            };
-            format!("{name} {n} is most likely the largest that fits {place}{ends}{why}.")
-        }
-    }
-}
-
 /// A role by its name, as every text writes it: `KV cache`.
 fn role_text(name: &str) -> String {
     Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.text().to_owned())
 }
 
-fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>) -> String {
+fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>, held: Option<u64>) -> String {
     let mut out: String = plan.doubts().iter().map(|doubt| format!("{doubt}\n")).collect();
     let cap = report.cap_bytes;
     let place = match (card, cap) {
@@ -314,20 +298,12 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
         let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
         let others: Vec<String> = size.iter().filter(|(n, _)| n != name).map(|(n, value)| format!("{n} {value}")).collect();
         let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
-        out += &format!("{with}{}\n", largest_sentence(name, best, &place, cap.unwrap_or(u64::MAX), plan.ends_at_failure()));
+        out += &format!("{with}{}\n", best.sentence(name, &place, cap.unwrap_or(u64::MAX), plan.ends_at_failure()));
     }
     for p in &report.at {
         let [low, high] = p.span.map(|bytes| Bytes(bytes).to_string());
         let span = if low == high { String::new() } else { format!(" ({low} to {high})") };
-        let verdict = match (cap, p.oom, p.oom_varies) {
-            (None, ..) => String::new(),
-            (Some(cap), false, false) => {
-                let fits = if p.span[1] > cap { "probably fits" } else { "fits" };
-                format!("; it {fits} {place}{}", if plan.ends_at_failure() { UP_TO_THE_END } else { "" })
-            }
-            (Some(_), true, false) => format!("; it does not fit {place}"),
-            (Some(_), _, true) => format!("; it may fit {place}"),
-        };
+        let verdict = cap.map_or_else(String::new, |cap| format!("; it {}", p.verdict(&place, cap, plan.ends_at_failure())));
         let retries = match p.retries {
             0 => String::new(),
             1 => ", after giving cached memory back once".to_owned(),
@@ -350,12 +326,13 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
             let conf = if l.conf.is_empty() { "(defaults)" } else { &l.conf };
             let may = match l.span[1] {
                 _ if l.has_no_end() => "nothing shows an end".to_owned(),
+                top if is_no_answer(l.size, top) => "cannot be told".to_owned(),
                 top if top > l.size => format!("up to {} may fit", count(top)),
                 _ if l.certain || l.size == 0 => String::new(),
                 _ => "most likely".to_owned(),
             };
             let largest = match l.size {
-                _ if l.has_no_end() => "\u{2013}".to_owned(),
+                n if l.has_no_end() || is_no_answer(n, l.span[1]) => "\u{2013}".to_owned(),
                 0 => "none".to_owned(),
                 n => count(n),
             };
@@ -366,10 +343,32 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
     if !report.changes.is_empty() {
         let mut rows: Vec<&Changed> = report.changes.iter().collect();
         rows.sort_by_key(|c| c.rank());
+        let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
+        let now = plan.at(size, setting);
         let told = rows.iter().filter(|c| c.reason.is_none());
-        let unit = SizeColumn::of(told.flat_map(|c| [c.peak_reserved_bytes, c.saves_bytes.unsigned_abs()]));
+        let sizes = told.flat_map(|c| [c.peak_reserved_bytes, c.saves_bytes.unsigned_abs()]);
+        let unit = SizeColumn::of(sizes.chain([now.peak_reserved_bytes]));
         let mut table = Table::new("lrlrrl");
-        table.row(["change", &unit.head("peak reserved"), "", &unit.head("saves, allocated"), "largest", "costs"]);
+        table.row([
+            "change",
+            &unit.head(&format!("peak reserved at {size}")),
+            "",
+            &unit.head("saves, allocated"),
+            "largest",
+            "costs",
+        ]);
+        let largest_text = |largest: Option<u64>| match largest {
+            None => String::new(),
+            Some(0) => "none".to_owned(),
+            Some(n) if plan.is_single() => format!("about {}", count(n)),
+            Some(n) => count(n),
+        };
+        let ends_text = |words: &'static str| if words == "does not fit" { "fails" } else { words };
+        let title = if *setting == plan.own_setting(cap) { "as recorded" } else { "no change" };
+        let ends = cap.map_or("", |cap| ends_text(now.ends(cap)));
+        let most = report.largest.first().filter(|l| !l.has_no_end() && !is_no_answer(l.size, l.span[1])).map(|l| l.size);
+        let peak = unit.figure(now.peak_reserved_bytes);
+        table.row([title, &peak, ends, "", &largest_text(most), ""]);
         for c in &rows {
             if let Some(why) = &c.reason {
                 let empty = String::new;
@@ -382,21 +381,9 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
                 n => unit.figure(n.unsigned_abs()),
             };
             let about = if c.trust == Trust::Estimate { "about " } else { "" };
-            let largest = match c.largest {
-                None => String::new(),
-                Some(0) => "none".to_owned(),
-                Some(n) if plan.is_single() => format!("about {}", count(n)),
-                Some(n) => count(n),
-            };
-            let ends = match (cap, c.oom, c.oom_varies) {
-                (None, ..) => "",
-                (_, _, true) => "may fit",
-                (_, true, false) => "fails",
-                (Some(cap), false, false) if c.span[1] > cap => "probably fits",
-                _ => "fits",
-            };
+            let ends = cap.map_or("", |cap| ends_text(c.ends(cap)));
             let peak = format!("{about}{}", unit.figure(c.peak_reserved_bytes));
-            table.row([c.title.clone(), peak, ends.to_owned(), saves, largest, c.cost.clone()]);
+            table.row([c.title.clone(), peak, ends.to_owned(), saves, largest_text(c.largest), c.cost.clone()]);
         }
         out += &format!("\n{table}");
         if let Some(c) = rows.iter().find(|c| c.helps) {
@@ -441,7 +428,7 @@ fn text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>)
         let line = |f: &dyn Fn(u64) -> u64| only.at.iter().map(|(n, v)| format!("{n}={}", f(v))).collect::<Vec<_>>().join(",");
         let (is, half) = (line(&|v| v), line(&|v| if v > 1 { v / 2 } else { 2 }));
         notes += &format!(
-            "With one recording, what grows is a guess, so the answer is a range. A second recording, of three steps at {half}, makes it exact:\n  \
+            "With one recording, what grows is a guess, so the answer is a range. A second recording, of three steps at {half}, narrows it:\n  \
              vramscope plan {} second.pickle --at {is} --at {half}\n",
             only.recording.source.name
         );

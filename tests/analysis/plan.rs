@@ -7,7 +7,7 @@ use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
-use vramscope_core::plan::{Change, Changed, Input, NoPlan, Plan, Setting, Size};
+use vramscope_core::plan::{Change, Changed, Input, NoPlan, Plan, Setting, Size, is_no_answer};
 use vramscope_core::tables::{DeviceTables, StackNames};
 
 use crate::shared::corpus;
@@ -50,6 +50,30 @@ pub(crate) fn recorded(name: &str, at: &str) -> (PathBuf, String) {
 
 pub(crate) fn setting(conf: &str, limit: Option<u64>) -> Setting {
     Setting::parse(conf, limit).unwrap()
+}
+
+/// A longer run of a program that leaks needs more than its plan.
+#[test]
+fn a_plan_says_that_memory_grows_where_it_does() {
+    let leak = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/leak.pickle");
+    let says = |plan: &Plan| plan.notes().iter().any(|note| note.starts_with("Memory grows by "));
+    assert!(says(&plan_of(&[(leak, "batch=4".to_owned())]).unwrap()));
+    assert!(!says(&gpt(&[8])));
+}
+
+#[test]
+fn passes_that_do_not_divide_a_batch_evenly_say_so() {
+    let row = |n| gpt(&[4, 8]).accumulated(n, &Size::of("batch", 16), &setting("", None)).unwrap();
+    let uneven = row(3);
+    assert_eq!(uneven.title, "gradient accumulation, 3 passes of at most 6");
+    assert_eq!(uneven.cost, "3 passes in place of one", "GPT has no BatchNorm");
+    assert_eq!(row(2).title, "gradient accumulation, 2 \u{d7} 8");
+}
+
+#[test]
+fn a_range_wider_than_a_factor_of_four_is_no_answer() {
+    assert!(is_no_answer(14_964, 1_356_224));
+    assert!(!is_no_answer(416, 480) && !is_no_answer(10, 40) && !is_no_answer(0, 7));
 }
 
 #[test]

@@ -76,8 +76,9 @@ fn a_table_of_changes_has_one_unit() {
     let file = file.to_str().expect("UTF-8");
     let text = said(&["plan", file, "--at", "batch=8", "--want", "batch=16", "--cap", "4GiB", "--change", "all"]);
     let table: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("change ")).take_while(|l| !l.is_empty()).collect();
-    assert!(table[0].contains("peak reserved, MiB") && table[0].contains("saves, allocated, MiB"), "{}", table[0]);
+    assert!(table[0].contains("peak reserved at batch 16, MiB") && table[0].contains("saves, allocated, MiB"), "{}", table[0]);
     assert!(table.len() > 10 && table[1..].iter().all(|l| !l.contains("MiB") && !l.contains("GiB")), "{table:#?}");
+    assert!(table[1].starts_with("as recorded "), "what each change is held against: {}", table[1]);
 }
 
 /// What two programs ask for where they part, with their own lines.
@@ -85,7 +86,9 @@ fn a_table_of_changes_has_one_unit() {
 fn two_programs_part_at_a_place() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     let files = ["plan/gpt.b4.pickle.zst", "gan.start.python.pickle.zst"].map(|f| root.join(f).display().to_string());
-    let text = said(&["plan", &files[0], &files[1], "--at", "batch=4", "--at", "batch=8", "--json"]);
+    let output = super::cli::run(&["plan", &files[0], &files[1], "--at", "batch=4", "--at", "batch=8", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "a refusal, with its answer on standard output");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let sides = report["fits"]["parts_at"].as_array().expect("a list");
     assert_eq!(sides.len(), 2);

@@ -261,7 +261,7 @@ fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
     }
     h.get_by_label("Roles and code").click();
     h.run_steps(4);
-    assert!(says(&h, "per batch") || says(&h, "Memory by role"), "what stands at the right in a wide window");
+    assert!(says(&h, "per sample") || says(&h, "Memory by role"), "what stands at the right in a wide window");
 }
 
 /// From the overview by its link, the slider by keys, and a planned run in a tab of its own that says what it is.

@@ -291,6 +291,8 @@ pub struct Document {
     pub visitors: Vec<(Workspace, ViewKind)>,
     /// The live watch, when there is one.
     pub feed: Option<LiveFeed>,
+    /// Of a predicted run the document whose plan it is of.
+    pub planned_in: Option<DocumentId>,
 }
 
 impl Document {
@@ -308,6 +310,7 @@ impl Document {
             layouts,
             visitors: Vec::new(),
             feed: None,
+            planned_in: None,
         }
     }
 

@@ -103,6 +103,8 @@ pub enum Action {
     },
     /// Open a planned (predicted) run in a tab.
     OpenPlanned(Box<PlannedRun>),
+    /// Bring the document to the front whose plan the predicted run in front is of.
+    BackToPlan,
     /// Open a source location in the user's editor.
     OpenSource {
         /// File as recorded.

@@ -3,18 +3,35 @@
 use egui::Ui;
 
 use super::ViewContext;
+use crate::app::state::action::Action;
 use crate::app::state::command::Command;
 use crate::app::state::workspace::Workspace;
 use crate::app::theme::Type;
 use crate::app::widgets::button::link_with;
+use crate::app::widgets::label::paragraph;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
+use vramscope_core::units::Bytes;
 
 /// A link to the plan of the recording in front, where one can be made.
 pub(super) fn plan_link(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
-    let is_planned = cx.data.recording.source.format == Format::Plan;
-    if is_planned || matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) || !WhatIf::has_requests(device) {
+    if cx.data.recording.source.format == Format::Plan {
+        ui.add_space(6.0);
+        if let Some(needs) = device.needs {
+            let words = format!(
+                "All of this predicted run needs {}. What is told here ends at the first request past the limit.",
+                Bytes(needs)
+            );
+            paragraph(ui, &words, Type::Body, cx.tokens.amber);
+        }
+        let about = "What fits, and what would make this size fit.";
+        if link_with(ui, "Back to the plan", Type::Body, None).on_hover_text(about).clicked() {
+            cx.actions.send(Action::BackToPlan);
+        }
+        return;
+    }
+    if matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) || !WhatIf::has_requests(device) {
         return;
     }
     ui.add_space(6.0);

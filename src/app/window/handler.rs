@@ -95,6 +95,11 @@ impl App {
             }
             Action::OpenSimulation { conf, limit } => self.open_simulation(&conf, limit),
             Action::OpenPlanned(run) => self.open_planned(*run),
+            Action::BackToPlan => {
+                if let Some(id) = self.active_document().and_then(|document| document.planned_in) {
+                    self.documents.show_first(|document| document.id == id);
+                }
+            }
             Action::TrySettings(conf) => {
                 self.with_link(|shared, _| shared.to_try.push(conf));
                 if let Some(document) = self.active_document_mut() {

@@ -151,7 +151,8 @@ impl App {
             None => run.title.clone(),
         };
         let loading = Loading::planned(&self.jobs, run);
-        self.open_tab(title, None, Content::Loading(loading));
+        let planned_in = self.active_document().map(|document| document.id);
+        self.open_tab(title, None, Content::Loading(loading)).planned_in = planned_in;
     }
 
     /// Shows another device of the recording in front. The one before is kept, so that going back is instant.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::bound::bound;
 use super::folders::Folders;
 use super::picture;
-use crate::cli::{Failure, args, explain, run_on};
+use crate::cli::{args, explain, run_on};
 
 /// Answers kept for those who read on: without that each part would be computed anew.
 const KEPT: usize = 4;
@@ -408,9 +408,10 @@ fn ask(command: &str, options: Vec<String>, files: &[&Path]) -> Result<Value, St
     let parsed = args::Args::try_parse_from(words).map_err(|e| args::one_sentence(&e.to_string()))?;
     let command = parsed.command.ok_or("there is no such command")?;
     let mut out = Vec::new();
-    run_on(command, &mut out).map_err(|failure| match failure {
-        Failure::NotPossible(sentence) | Failure::Usage(sentence) => sentence,
-    })?;
+    if let Err(failure) = run_on(command, &mut out) {
+        // A refusal may tell more than its sentence.
+        return serde_json::from_slice(&out).map_err(|_| failure.into_parts().1);
+    }
     serde_json::from_slice(&out).map_err(|e| format!("the answer cannot be read: {e}"))
 }
 

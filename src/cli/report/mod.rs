@@ -479,10 +479,10 @@ impl Planned {
         let mut said = Vec::new();
         if let (Some(name), Some(best), Some(cap)) = (&self.report.largest_of, self.report.largest.first(), self.report.cap_bytes)
         {
-            said.push(super::plan::largest_sentence(name, best, &Bytes(cap).limit(), cap, self.ends_at_failure));
+            said.push(best.sentence(name, &Bytes(cap).limit(), cap, self.ends_at_failure));
         }
         said.push(format!(
-            "Run at {at}{guessed}. One recording tells only what is likely to grow; a second one at another size makes a plan exact: vramscope plan."
+            "Run at {at}{guessed}. One recording tells only what is likely to grow; a second one at another size narrows a plan: vramscope plan."
         ));
         said
     }

@@ -74,6 +74,8 @@ pub struct DeviceRecording {
     pub capacity: Option<u64>,
     /// The most this process may reserve, in bytes (`set_per_process_memory_fraction`); `None` if not known.
     pub limit: Option<u64>,
+    /// Of a predicted run that fails under its limit: the most bytes that all of it would reserve without one.
+    pub needs: Option<u64>,
     /// The allocator's events, oldest first.
     pub events: EventTable,
     /// Segments at the time the recording was written, by address. An expandable segment has one entry per contiguous mapped run.

@@ -208,6 +208,8 @@ impl Recording {
     pub fn clock(&self) -> Clock {
         match self.source.format {
             Format::RmmLog => return Clock::Day,
+            // It was never made: no clock showed its times.
+            Format::Plan => return Clock::Start,
             Format::Session | Format::Probe => return Clock::Epoch,
             _ => {}
         }

@@ -38,6 +38,10 @@ pub struct Passes {
     pub passes: u64,
     /// The size of each.
     pub part: u64,
+    /// The size that they make up.
+    pub whole: u64,
+    /// What it costs, in words.
+    pub cost: String,
     /// The peak of a part, without a limit.
     pub of_part: Predicted,
     /// Bytes of gradients that wait for the other passes and are not there at the peak of one.
@@ -60,6 +64,9 @@ impl Passes {
     /// `gradient accumulation, 2 × 32`.
     #[must_use]
     pub fn title(&self) -> String {
+        if self.passes * self.part > self.whole {
+            return format!("gradient accumulation, {} passes of at most {}", self.passes, self.part);
+        }
         format!("gradient accumulation, {} \u{d7} {}", self.passes, self.part)
     }
 }
@@ -145,11 +152,12 @@ impl Plan {
 
     /// A size in this many passes, whether it fits or not; `None` without the quantity.
     fn divided(&self, size: &Size, name: &str, passes: u64, setting: &Setting) -> Option<Passes> {
-        let part = size.get(name)?.div_ceil(passes.max(1));
+        let whole = size.get(name)?;
+        let part = whole.div_ceil(passes.max(1));
         let of_part = self.at(&size.with(name, part), &Setting { limit: None, ..setting.clone() });
         let role = |role: &str| of_part.by_role.get(role).copied().unwrap_or(0);
         let kept = role("weights").saturating_sub(role("gradients"));
-        Some(Passes { passes, part, of_part, kept })
+        Some(Passes { passes, part, whole, of_part, kept, cost: self.cost_of_passes(passes, part) })
     }
 
     /// The row of a batch in this many passes, whether it fits or not; `None` where no batch is known or it has fewer samples.
@@ -157,6 +165,17 @@ impl Plan {
     pub fn accumulated(&self, passes: u64, size: &Size, setting: &Setting) -> Option<Changed> {
         size.get(BATCH).filter(|batch| passes <= *batch)?;
         Some(self.in_passes(&self.divided(size, BATCH, passes, setting)?, size, setting))
+    }
+
+    /// What passes cost, in words. Layers that look at the whole batch are found by their names in stacks.
+    fn cost_of_passes(&self, passes: u64, part: u64) -> String {
+        let stacks = &self.programs[self.largest].recording.stacks;
+        let has_norm = (0..stacks.text_count() as u32).any(|id| {
+            let text = stacks.text(crate::model::StrId(id)).to_ascii_lowercase();
+            text.contains("batchnorm") || text.contains("batch_norm")
+        });
+        let fewer = if has_norm { format!("; a BatchNorm sees {part} samples at once") } else { String::new() };
+        format!("{passes} passes in place of one{fewer}")
     }
 
     fn row_of(&self, way: &Way, size: &Size, own: &Setting, name: Option<&str>) -> Option<Changed> {
@@ -187,7 +206,7 @@ impl Plan {
             peak_reserved_bytes: peak,
             span: [passes.of_part.peak_reserved_bytes, peak.max(passes.of_part.span[1] + passes.kept)],
             oom: own.limit.is_some_and(|limit| peak > limit),
-            cost: "several passes in place of one; a BatchNorm sees fewer samples at once".to_owned(),
+            cost: passes.cost.clone(),
             trust: Trust::Close,
             code: Code::of_passes(passes.passes, passes.part),
             peak_allocated_bytes: row.peak_allocated_bytes + passes.kept,

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::program::Program;
 use crate::anatomy::{Phase, Role};
-use crate::units::counted;
+use crate::units::{Bytes, MEBIBYTE, counted};
 
+/// Growth is looked for in this many of the last steps.
+const TREND: usize = 6;
 /// Steady steps of one size allocate the same bytes, except where a library chooses anew.
 const ALIKE: f64 = 0.02;
 /// The same lengths in the same order give the same course, except for memory that does not grow with them: this share of the
@@ -66,6 +68,26 @@ pub(super) fn differ(programs: &[Arc<Program>]) -> Option<String> {
     })
 }
 
+/// By how many bytes every step leaves more live than the one before it; `None` if one does not.
+fn growth(program: &Program) -> Option<u64> {
+    // The first sets up the optimizer's state, and what follows the last may free all.
+    let first = program.recorded_steps.saturating_sub(TREND).max(2);
+    let ends: Vec<i64> = (first..=program.recorded_steps).map(|step| live_before(program, step)).collect();
+    let more: Vec<i64> = ends.windows(2).map(|w| w[1] - w[0]).collect();
+    let (least, most) = (*more.iter().min()?, *more.iter().max()?);
+    (more.len() >= 2 && least >= MEBIBYTE as i64 / 4 && most <= 2 * least).then_some(least as u64)
+}
+
+/// Bytes that are live when a step begins.
+fn live_before(program: &Program, step: usize) -> i64 {
+    let first = program.stretches.get(step).and_then(|rows| program.rows.get(rows.start as usize));
+    let at = first.map_or(program.asks.len() as u32, |row| row.born);
+    // Blocks older than the recording have no birth in it.
+    let older = program.rows[..program.older].iter();
+    let made = program.rows[program.older..].iter().filter(|r| r.born < at);
+    older.chain(made).filter(|r| r.freed >= at).map(|r| r.size as i64).sum()
+}
+
 /// What the steps of the recordings leave open, in sentences.
 pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
     let mut out = Vec::new();
@@ -84,6 +106,14 @@ pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
         let steps = counted(p.recorded_steps as u64, "step", "steps");
         let first = if p.recorded_steps == 1 { " What a first step alone sets up may be counted again." } else { "" };
         out.push(format!("{} has {steps}; the last one is repeated {more}, since a peak may come later.{first}", name(p)));
+    }
+    if let Some((p, bytes)) = programs.iter().filter_map(|p| Some((p, growth(p)?))).max_by_key(|g| g.1) {
+        out.push(format!(
+            "Memory grows by {} in each step of {}: a run of more than {} needs more than the plan says, and a larger size more still.",
+            Bytes(bytes),
+            name(p),
+            counted(p.steps as u64, "step", "steps")
+        ));
     }
     if let Some(p) = programs.iter().find(|p| p.steps == 0) {
         out.push(format!("No steps were found in {}: the plan ends where the recording does.", name(p)));

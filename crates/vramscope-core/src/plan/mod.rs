@@ -29,6 +29,7 @@ mod server;
 mod size;
 mod told;
 mod unseen;
+mod verdict;
 
 use std::sync::{Arc, OnceLock};
 
@@ -46,6 +47,7 @@ pub use program::Program;
 pub use refuse::{Parting, Side};
 pub use server::Server;
 pub use size::Size;
+pub use verdict::{is_no_answer, surety};
 
 /// One recording of the program.
 #[derive(Debug)]
@@ -116,6 +118,7 @@ pub struct Plan {
     models: Vec<OnceLock<Option<Model>>>,
     largest: usize,
     doubts: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Plan {
@@ -178,13 +181,14 @@ impl Plan {
             return Err(NoPlan::Sizes("the recordings changed while they were read".to_owned()));
         }
         let doubts = told::doubts(&programs, &names, largest);
-        Ok(Plan { programs, names, models, largest, doubts })
+        let notes = doubts.iter().cloned().chain(evenness::notes(&programs)).collect();
+        Ok(Plan { programs, names, models, largest, doubts, notes })
     }
 
     /// What the steps of the recordings leave open, in sentences; first why told sizes are likely wrong.
     #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        self.doubts.iter().cloned().chain(evenness::notes(&self.programs)).collect()
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Why the told sizes are likely wrong; empty where nothing shows it.

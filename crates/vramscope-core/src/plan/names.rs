@@ -69,7 +69,9 @@ fn named_numbers(name: &str) -> Vec<(String, u64, usize)> {
     out
 }
 
-pub(super) fn is_batch(word: &str) -> bool {
+/// True if a word is one of those for a batch size.
+#[must_use]
+pub fn is_batch(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "b" | "bs" | "bsz" | "batch" | "batchsize" | "mbs")
 }
 

@@ -40,7 +40,8 @@ impl EventSink for Writer<'_> {
             Action::FreeRequested | Action::FreeCompleted => StackId::NONE,
             _ => row.map_or(StackId::NONE, |r| r.stack),
         };
-        let time = recorded.time_us.get(self.last.1).map_or(0, |t| t + i64::from(self.last.0) * self.program.lap_us);
+        let start = recorded.time_us.first().copied().unwrap_or(0);
+        let time = recorded.time_us.get(self.last.1).map_or(0, |t| t - start + i64::from(self.last.0) * self.program.lap_us);
         // A step begins with the first request of its own, later than everything before it: annotations tell steps by their times.
         let begun = self.program.stretches.partition_point(|s| s.end <= asked);
         let begins = row.is_some() && self.program.steps > 0 && self.steps.len() < begun;
@@ -83,9 +84,12 @@ fn record(program: &Program, stream: &Stream, of: Vec<u32>, size: &Size, setting
     let terms =
         Terms { conf: setting.conf.clone(), version: program.version, limit: setting.limit, placement: Placement::Driver };
     let script = Script { asks: &stream.asks, rows: &stream.rows, start: stream.start.as_ref() };
-    let (_, writer, held) = script.run_into(&terms, Writer { program, of, at: 0, last: (0, 0), steps: Vec::new(), out });
+    let (run, writer, held) = script.run_into(&terms, Writer { program, of, at: 0, last: (0, 0), steps: Vec::new(), out });
     let Writer { mut out, mut steps, .. } = writer;
     enter_held(&mut out, &held);
+    if run.failed.is_some() {
+        out.needs = Some(script.run(&Terms { limit: None, ..terms }).stats.reserved_bytes.all.peak);
+    }
     let mut stacks = StackTableBuilder::from(program.recording.stacks.clone());
     if steps.len() <= program.steps {
         steps.push(out.events.len());

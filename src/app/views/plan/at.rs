@@ -20,6 +20,7 @@ use crate::app::widgets::row;
 use crate::app::widgets::table::{Column, Table, Width};
 use vramscope_core::anatomy::Role;
 use vramscope_core::plan::Predicted;
+use vramscope_core::plan::names::is_batch;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
 
 /// Libraries that code is shown for.
@@ -158,7 +159,7 @@ impl PlanView {
         let unit = SizeColumn::of(rows.iter().map(of));
         // How roles grow is known of the program as it was recorded.
         let grows = scene.knows && self.chosen_row(scene).is_none();
-        let per = if grows { format!("per {}", scene.name) } else { String::new() };
+        let per = if grows { per_one(&scene.name) } else { String::new() };
         let text = |role: &Option<Role>| role.map_or("free inside reserved", |role| role.text());
         let columns: Vec<Column<'_, Option<Role>>> = vec![
             Column::text("", Width::Share(1.0, 60.0), |c, role: &Option<Role>| {
@@ -240,7 +241,11 @@ impl PlanView {
         let named = scene.named(scene.chosen);
         let title = if scene.knows { format!("At {named}") } else { "This run".to_owned() };
         crate::app::widgets::pane::PaneHeader::new(&title)
-            .caption(if scene.recorded.contains(&scene.chosen) { "recorded" } else { "predicted" })
+            .caption(match &scene.at_row {
+                Some(point) if point.capped.oom => "without the limit",
+                _ if scene.recorded.contains(&scene.chosen) => "recorded",
+                _ => "predicted",
+            })
             .show(ui, |ui| self.open_button(ui, cx, scene));
         ScrollArea::vertical().id_salt("plan right").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
@@ -272,6 +277,11 @@ impl PlanView {
             ui.allocate_rect(Rect::from_min_max(top, pos2(top.x + area.width(), bottom + 8.0)), Sense::hover());
         });
     }
+}
+
+/// The head of what one more of a quantity adds: a batch grows by samples.
+fn per_one(name: &str) -> String {
+    format!("per {}", if is_batch(name) { "sample" } else { name })
 }
 
 /// How much a role grows with each more of the size, around the chosen one.

@@ -86,9 +86,16 @@ impl PlanView {
                 let words = "The recording ends where it failed: what would have come after is not in it.";
                 label::paragraph(ui, words, Type::Body, t.amber);
             }
+            if let Some(cap) = self.estimate.filter(|cap| self.room == Some(Room::Cap(cap.least))) {
+                ui.add_space(4.0);
+                let words = format!(
+                    "The cap is estimated from the failed requests: {cap}. What fits is told for its low end; up to its high end may fit."
+                );
+                label::paragraph(ui, &words, Type::Body, t.amber);
+            }
             for note in scene.plan.notes() {
                 ui.add_space(4.0);
-                label::paragraph(ui, &note, Type::Body, t.text2);
+                label::paragraph(ui, note, Type::Body, t.text2);
             }
             // The parts below do not move as the sentence fills in.
             ui.add_space((top + 132.0 - ui.cursor().top()).max(0.0));
@@ -465,7 +472,7 @@ fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         section(ui, "One recording gives a range", "", false);
         padded(ui, |ui| {
             let words = "What grows with the size is guessed from what each block is for. A second recording, three steps long and of \
-                         another size, makes it exact:";
+                         another size, narrows it:";
             label::paragraph(ui, words, Type::Body, t.text2);
             ui.add_space(6.0);
             let line = second_line(scene);

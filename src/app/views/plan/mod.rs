@@ -226,7 +226,11 @@ fn told(scene: &Scene, row: Option<&str>) -> Vec<(String, String)> {
     out.extend(row.map(|title| ("with ".to_owned(), title.to_owned())));
     if let Some(point) = &scene.at_row {
         let p = &point.capped;
-        out.push(("reserved ".to_owned(), format!("{} of {}", Bytes(p.peak_reserved_bytes), Bytes(scene.limit))));
+        let (peak, limit) = (Bytes(p.peak_reserved_bytes), Bytes(scene.limit));
+        out.push(match p.oom {
+            true => ("needs ".to_owned(), format!("{peak}, limit {limit}")),
+            false => ("reserved ".to_owned(), format!("{peak} of {limit}")),
+        });
         out.push(("allocated ".to_owned(), Bytes(p.peak_allocated_bytes).to_string()));
         if p.retries > 0 && !p.oom {
             out.push(("retries ".to_owned(), count(p.retries)));
@@ -248,17 +252,22 @@ impl PlanView {
         }
         let data = Arc::clone(cx.data);
         let found = self.own_room.get(cx.jobs, "plan", &(), move |progress| {
-            let limit = data.what_if(progress).ok()?.own_limit();
+            let what_if = data.what_if(progress).ok()?;
+            let limit = what_if.own_limit();
+            // Of a cap that is estimated, the low end is sure.
+            let estimate = what_if.own().limit_range().filter(|cap| !cap.is_known() && cap.least > 0);
             let device = data.device();
             let peak = data.tables.curves.peak(Quantity::Reserved).0;
             let own_card = device.name.as_deref().and_then(|name| Card::find(name).ok()).filter(|card| card.usable() >= peak);
-            Some(match (limit, own_card) {
-                (Some(limit), _) => Room::Cap(limit),
+            let room = match (limit, own_card) {
+                (Some(limit), _) => Room::Cap(estimate.map_or(limit, |cap| cap.least)),
                 (None, Some(card)) => Room::Card(card),
                 (None, None) => room_for(peak),
-            })
+            };
+            Some((room, estimate))
         });
-        let room = *found.value?;
+        let (room, estimate) = *found.value?;
+        self.estimate = estimate;
         self.choose_room(room);
         Some(room)
     }

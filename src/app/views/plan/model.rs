@@ -13,6 +13,7 @@ use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
 use super::table::Order;
 use crate::app::jobs::Derived;
 use crate::app::widgets::table::Sort;
+use vramscope_core::inference::CapRange;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::plan::Code;
 use vramscope_core::plan::{Change, Changed, Cost, Passes, Plan, Trust, titled};
@@ -33,7 +34,9 @@ pub struct PlanView {
     /// The memory to fit in, once chosen.
     pub(super) room: Option<Room>,
     /// The room that the recording itself shows.
-    pub(super) own_room: Derived<(), Room>,
+    pub(super) own_room: Derived<(), (Room, Option<CapRange>)>,
+    /// The recording's cap, where it is only known as a range.
+    pub(super) estimate: Option<CapRange>,
     /// A card beyond those listed.
     pub(super) more_card: Option<&'static str>,
     pub(super) cap_text: String,
@@ -376,7 +379,7 @@ impl PlanView {
         }
         let (size, name) = (scene.size(scene.wanted), scene.name.clone());
         let Some(Answer::Passes(Some(found))) = ask(Ask::Passes { size, name, limit: scene.limit }) else { return None };
-        let Passes { passes, part, of_part, kept } = &*found;
+        let Passes { passes, part, of_part, kept, .. } = &*found;
         let figures = Figures {
             peak: found.peak(),
             span: [of_part.peak_reserved_bytes, of_part.span[1] + kept],
@@ -385,7 +388,7 @@ impl PlanView {
             largest: None,
             is_about: false,
             extra: (0, ""),
-            cost: format!("{passes} passes in place of one; a BatchNorm sees {part} samples at once"),
+            cost: found.cost.clone(),
             sure: "at most",
         };
         let (kind, code) = (Kind::Passes(*passes, *part), Code::of_passes(*passes, *part));

@@ -1,5 +1,6 @@
 //! Sizes as text, and the sentences that answer.
 
+use vramscope_core::plan::{is_no_answer, surety};
 use vramscope_core::units::{Bytes, NBSP, capital, count};
 
 use super::scene::{Outcome, Row, Scene, outcome};
@@ -27,19 +28,14 @@ pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
     Some(match scene.fits? {
         (0, 0) => (format!("Not even {} {} fits {place}", scene.name, scene.step), true),
         (0, may) => (format!("At most {} {} may fit {place}", scene.name, count(may)), false),
+        (sure, may) if is_no_answer(sure, may) => (format!("How large a {} fits {place} cannot be told", scene.name), false),
         (sure, may) if may > sure && scene.is_single() => {
             (format!("{name} {} fits {place}, up to {} may fit", count(sure), count(may)), false)
         }
         (sure, may) => {
             let may_be_less = sure == may && scene.largest.as_ref().is_some_and(|l| !l.certain);
-            // The told span of its peak crosses the limit.
-            let at = scene.points.iter().find(|p| p.0 == sure).map(|p| &p.1);
-            let crosses = at.is_some_and(|p| p.capped.span[1] > scene.limit);
-            let how = match (crosses, may_be_less) {
-                (true, _) => "probably ",
-                (false, true) => "most likely ",
-                (false, false) => "",
-            };
+            let at = scene.points.iter().find(|p| p.0 == sure).map(|p| &p.1.capped);
+            let how = surety(at, !may_be_less, scene.limit);
             (format!("{name} {} {how}fits {place}", count(sure)), false)
         }
     })
@@ -86,12 +82,8 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
     if outcome(&point.capped) == Outcome::Fits {
         let peak = point.capped.peak_reserved_bytes;
         let left = scene.limit.saturating_sub(peak);
-        if scene.knows {
-            say(wanted, Ink::Strong);
-            say(format!(", which is wanted, reserves {} and leaves {}. ", Bytes(peak), Bytes(left)), Ink::Plain);
-        } else {
-            say(format!("{wanted} reserves {} and leaves {}. ", Bytes(peak), Bytes(left)), Ink::Plain);
-        }
+        say(wanted, if scene.knows { Ink::Strong } else { Ink::Plain });
+        say(format!(" reserves {} and leaves {}. ", Bytes(peak), Bytes(left)), Ink::Plain);
     } else {
         match scene.best() {
             Some(best) => {
@@ -103,10 +95,9 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
             }
             None => say("Trying what would make it fit\u{2026} ".to_owned(), Ink::Plain),
         }
-        if let Some(super::scene::Kind::Passes(n, part)) =
-            scene.rows.iter().map(|r| &r.kind).find(|k| matches!(k, super::scene::Kind::Passes(..)))
-        {
-            say(format!("Or run it in {n} passes of {part}."), Ink::Plain);
+        let passes = scene.rows.iter().find(|row| matches!(row.kind, super::scene::Kind::Passes(..)));
+        if let Some(row) = passes.filter(|row| !row.is_best) {
+            say(format!("Or with {}.", row.title), Ink::Plain);
         }
     }
     out

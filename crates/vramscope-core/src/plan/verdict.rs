@@ -1,0 +1,88 @@
+//! How sizes end under a limit, in words: the command line and the window say the same.
+
+use super::{Changed, Largest, Predicted};
+use crate::units::count;
+
+/// A range of sizes wider than this factor answers nothing.
+const WIDEST: u64 = 4;
+/// Behind what fits, where the recording ends at a failure.
+const UP_TO_THE_END: &str = ", up to where the recording ends";
+
+fn verdict(oom: bool, varies: bool, most: u64, limit: u64) -> &'static str {
+    match (oom, varies) {
+        (_, true) => "may fit",
+        (true, false) => "does not fit",
+        (false, false) if most > limit => "probably fits",
+        (false, false) => "fits",
+    }
+}
+
+/// Before "fits", for a size whose told span crosses the limit, or of which more would fit in some runs.
+#[must_use]
+pub fn surety(at: Option<&Predicted>, is_certain: bool, limit: u64) -> &'static str {
+    match at {
+        Some(at) if at.span[1] > limit => "probably ",
+        _ if is_certain => "",
+        _ => "most likely ",
+    }
+}
+
+/// True if the sizes from the one that is sure to fit to the one that may are too many to be an answer.
+#[must_use]
+pub fn is_no_answer(sure: u64, may: u64) -> bool {
+    sure > 0 && may / WIDEST > sure
+}
+
+impl Predicted {
+    /// `fits`, `probably fits`, `may fit` or `does not fit`.
+    #[must_use]
+    pub fn ends(&self, limit: u64) -> &'static str {
+        verdict(self.oom, self.oom_varies, self.span[1], limit)
+    }
+
+    /// How it ends under a limit, as in "it probably fits 4 GiB".
+    #[must_use]
+    pub fn verdict(&self, place: &str, limit: u64, ends_at_failure: bool) -> String {
+        let words = self.ends(limit);
+        let ends = if ends_at_failure && words.ends_with("fits") { UP_TO_THE_END } else { "" };
+        format!("{words} {place}{ends}")
+    }
+}
+
+impl Changed {
+    /// How it ends under a limit, as in "probably fits".
+    #[must_use]
+    pub fn ends(&self, limit: u64) -> &'static str {
+        verdict(self.oom, self.oom_varies, self.span[1], limit)
+    }
+}
+
+impl Largest {
+    /// The largest size that fits a place, in a sentence.
+    #[must_use]
+    pub fn sentence(&self, name: &str, place: &str, limit: u64, ends_at_failure: bool) -> String {
+        let ends = if ends_at_failure { UP_TO_THE_END } else { "" };
+        let [sure, may] = self.span.map(count);
+        let how = surety(self.at.as_ref(), self.certain || self.span[1] > self.size, limit);
+        match (self.size, self.span[1] > self.size) {
+            _ if self.has_no_end() => {
+                format!("How large a {name} fits {place} is unknown: nothing in the recordings grows with {name}.")
+            }
+            (n, true) if is_no_answer(n, self.span[1]) => {
+                format!("How large a {name} fits {place} cannot be told from these recordings: it may be {sure}, or {may}.")
+            }
+            (0, true) => format!("No {name} is sure to fit {place}; up to {may} may fit."),
+            (0, false) => format!("Not even {name} 1 fits {place}."),
+            (_, true) => format!("{name} {sure} {how}fits {place}{ends}; up to {may} may fit."),
+            (_, false) if self.certain => format!("{name} {sure} is {how}the largest that fits {place}{ends}."),
+            (_, false) => {
+                let why = match self.at.as_ref().and_then(|at| at.uncertain_because) {
+                    Some("placement") => ", depending on where the driver puts segments",
+                    Some("sizes") => ", depending on allocations whose sizes could not be predicted exactly",
+                    _ => "",
+                };
+                format!("{name} {sure} is most likely the largest that fits {place}{ends}{why}.")
+            }
+        }
+    }
+}

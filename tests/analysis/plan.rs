@@ -63,7 +63,8 @@ fn a_plan_says_that_memory_grows_where_it_does() {
 
 #[test]
 fn passes_that_do_not_divide_a_batch_evenly_say_so() {
-    let row = |n| gpt(&[4, 8]).accumulated(n, &Size::of("batch", 16), &setting("", None)).unwrap();
+    let plan = gpt(&[4, 8]);
+    let row = |n| plan.accumulated(n, &Size::of("batch", 16), &setting("", None)).unwrap();
     let uneven = row(3);
     assert_eq!(uneven.title, "gradient accumulation, 3 passes of at most 6");
     assert_eq!(uneven.cost, "3 passes in place of one", "GPT has no BatchNorm");
@@ -374,7 +375,7 @@ fn swapped_sizes_are_refused() {
 fn sizes_that_do_not_fit_are_doubted() {
     let told = |runs: &[(u64, u64)]| {
         let files: Vec<_> = runs.iter().map(|(run, said)| recorded(&format!("gpt.b{run}"), &format!("batch={said}"))).collect();
-        plan_of(&files).unwrap().notes()
+        plan_of(&files).unwrap().notes().to_vec()
     };
     for right in [&[(4, 4), (8, 8)][..], &[(8, 8), (16, 16)], &[(4, 4), (16, 16)], &[(4, 4), (8, 8), (16, 16)]] {
         assert!(told(right).is_empty(), "{right:?}: {:?}", told(right));

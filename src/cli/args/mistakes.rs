@@ -196,8 +196,9 @@ fn first_paragraph(message: &str, help: &str) -> String {
 /// What is wrong with words that were taken for files: one that is no file, and looks more like a command than like a path.
 #[must_use]
 pub fn not_files(files: &[PathBuf]) -> Option<String> {
-    // "-" is a session on standard input.
-    let word = files.iter().filter(|f| !f.exists() && f.as_os_str() != "-").find_map(|f| {
+    // "-" is a session on standard input; "help" stands before the word that is wrong.
+    let known = |f: &Path| f.exists() || f.as_os_str() == "-" || f.as_os_str() == "help";
+    let word = files.iter().filter(|f| !known(f)).find_map(|f| {
         let text = f.to_str()?;
         (!text.contains(['/', '\\'])).then_some(text)
     })?;

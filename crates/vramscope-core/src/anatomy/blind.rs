@@ -89,7 +89,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let is_workspace = is_cublas_size(size) || (is_workspace_size(size) && g == 0 && size > 1 << 22);
         // Weights and state come in multiples of the gradients; one more of a library's size came between the two.
         let odd_one = (is_workspace_size(size) && g > 0 && ids.len() > g && (ids.len() - 1).is_multiple_of(g)).then_some(g);
-        let each = if g == 0 { 1 } else { ids.len() / g };
+        let each = ids.len().checked_div(g).unwrap_or(1);
         let weights = g * older_model::Shares::of(each, false).weights;
         for (i, id) in ids.into_iter().enumerate() {
             let is_weight = in_optimizer || !trains || g == 0 || i < weights;

@@ -347,7 +347,8 @@ fn is_snapshot_json(text: &[u8]) -> bool {
     if text.starts_with(b"[") {
         return has(head, b"\"total_size\"") && has(head, b"\"blocks\"");
     }
-    has(head, b"\"device_traces\"") || has(head, b"\"segments\"") || has(text, b"\"device_traces\"")
+    // The segments in what `state --json` prints have no total size.
+    has(head, b"\"segments\"") && has(text, b"\"total_size\"") || has(text, b"\"device_traces\"")
 }
 
 fn describe_start(bytes: &[u8]) -> String {
@@ -374,6 +375,13 @@ mod form_tests {
         let trace = format!("\u{feff}{{\"traceEvents\": [{event}]}}");
         let wide: Vec<u8> = trace.encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert!(refused(&wide).contains("JSON in UTF-16"), "{}", refused(&wide));
+    }
+
+    #[test]
+    fn what_the_command_state_prints_is_no_recording() {
+        let text = r#"{"file": "a.pickle", "segments": [{"address": 1, "bytes": 2097152, "blocks": []}]}"#;
+        let sentence = read(text.as_bytes(), "state.json", &Progress::new()).unwrap_err().to_string();
+        assert!(sentence.starts_with("state.json: not a file vramscope reads"), "{sentence}");
     }
 
     #[test]

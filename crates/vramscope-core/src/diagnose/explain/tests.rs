@@ -1,3 +1,7 @@
+//! What is said of a message: its cause, its figures and their limits.
+
+mod advice;
+
 use super::*;
 use crate::formats::oom_message::parse;
 
@@ -13,6 +17,10 @@ fn modern(asked: &str, total: &str, free: &str, processes: &str, limit: &str, li
 
 fn this(size: &str) -> String {
     format!("Including non-PyTorch memory, this process has {size} memory in use. ")
+}
+
+fn process(pid: u32, size: &str) -> String {
+    format!("Process {pid} has {size} memory in use. ")
 }
 
 #[test]
@@ -176,45 +184,6 @@ fn what_is_outside_pytorch_is_named_where_it_decides() {
 }
 
 #[test]
-fn advice_is_in_the_words_of_the_platform() {
-    let own = this("22.50 GiB");
-    for (live, holes, others) in [
-        ("18.00 GiB", "4.00 GiB", ""),
-        ("21.90 GiB", "100.00 MiB", ""),
-        ("15.00 GiB", "100.00 MiB", ""),
-        ("9.90 GiB", "100.00 MiB", "x"),
-    ] {
-        let processes = if others.is_empty() {
-            own.clone()
-        } else {
-            format!("Process 77 has 12.00 GiB memory in use. {}", this("10.50 GiB"))
-        };
-        let text = modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &processes, "", live, holes);
-        for (platform, foreign) in
-            [("HIP", ["nvidia", "CUDA_", "xpu", "PYTORCH_CUDA"]), ("XPU", ["nvidia", "CUDA_", "torch.cuda", "autocast(\"cuda\""])]
-        {
-            let named = text.replace("PYTORCH_CUDA", &format!("PYTORCH_{platform}"));
-            let e = verdict_of(&named.replace("CUDA out", &format!("{platform} out")));
-            assert_eq!(e.platform, platform.to_lowercase());
-            let all: Vec<&str> =
-                e.remedies.iter().map(|r| r.sentence.as_str()).chain(e.known.iter().map(String::as_str)).collect();
-            for word in foreign {
-                assert!(!all.iter().any(|line| line.contains(word)), "{platform}, {word}: {all:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn the_variable_is_the_one_the_message_names() {
-    let text = modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &this("22.50 GiB"), "", "18.00 GiB", "4.00 GiB");
-    for name in ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"] {
-        let e = verdict_of(&text.replace("PYTORCH_CUDA_ALLOC_CONF", name));
-        assert_eq!(e.remedies[0].setting, Some(format!("{name}=expandable_segments:True")));
-    }
-}
-
-#[test]
 fn figures_keep_the_unit_of_the_message() {
     let e = verdict_of(&modern("1.00 GiB", "23.65 GiB", "1024.00 MiB", &this("22.50 GiB"), "", "0.50 GiB", "21.00 GiB"));
     assert!(e.sentence.contains("1.00 GiB was requested and 1024.00 MiB"), "{}", e.sentence);
@@ -270,108 +239,6 @@ fn the_limit_is_named_and_drawn() {
 
 /// Holes of any program are little to win: what fills the card is advised first.
 #[test]
-fn few_holes_are_not_the_first_advice() {
-    let other = format!("Process 3044 has 18.40 GiB memory in use. {}", this("5.26 GiB"));
-    let e = verdict_of(&modern("14.00 MiB", "23.69 GiB", "12.19 MiB", &other, "", "4.80 GiB", "53.12 MiB"));
-    assert_eq!(e.verdict, Verdict::Contention);
-    assert!(e.sentence.contains("Process 3044 holds 18.40 GiB of the card's 23.69 GiB"), "{}", e.sentence);
-    assert!(e.remedies[0].sentence.contains("pid 3044"), "{:?}", e.remedies[0]);
-    let e = verdict_of(&modern("14.00 MiB", "23.69 GiB", "12.19 MiB", "", "", "22.80 GiB", "53.12 MiB"));
-    assert!(e.remedies[0].sentence.contains("micro-batch"), "{:?}", e.remedies[0]);
-    // Where they hardly exceed the request and much of the card is held outside PyTorch, that is what fills it.
-    let e = verdict_of(&modern("130.00 MiB", "7.80 GiB", "33.56 MiB", "", "", "5.91 GiB", "184.00 MiB"));
-    assert_eq!(e.verdict, Verdict::Capacity);
-    assert!(e.sentence.contains("1.68 GiB of the card is held outside PyTorch"), "{}", e.sentence);
-}
-
-#[test]
-fn other_programs_get_advice_of_their_own() {
-    for (text, verdict, words) in [
-        (
-            "ValueError: Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization (0.95, 45.01 GiB). ",
-            Verdict::Contention,
-            "--gpu-memory-utilization 0.63",
-        ),
-        (
-            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
-            Verdict::Capacity,
-            "--max-model-len",
-        ),
-        (
-            "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 18.25G of 15.48G hbm. Exceeded hbm capacity by 2.77G.",
-            Verdict::TooLarge,
-            "jax.profiler.save_device_memory_profile",
-        ),
-        (
-            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 12,884,901,888 bytes, limit set \
-             to: 15,000,000,000 bytes).",
-            Verdict::Cap,
-            "CUPY_GPU_MEMORY_LIMIT",
-        ),
-        (
-            "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU  0; 15.56 GiB total \
-             capacity; 0 bytes already allocated; 0 bytes reserved in total by PyTorch)",
-            Verdict::TooLarge,
-            "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
-        ),
-        (
-            "NPU out of memory. Tried to allocate 5.03 GiB (NPU 3; 60.96 GiB total capacity; 49.47 GiB already allocated; 49.47 GiB current \
-             active; 1.32 GiB free; 57.55 GiB reserved in total by PyTorch)",
-            Verdict::Fragmentation,
-            "PYTORCH_NPU_ALLOC_CONF",
-        ),
-        (
-            "XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 21.95G of 15.48G \
-             hbm. Exceeded hbm capacity by 6.47G.",
-            Verdict::TooLarge,
-            "more chips",
-        ),
-        (
-            "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0. The caller indicates that this is not a \
-             failure, but this may mean that there could be performance gains if more memory were available.",
-            Verdict::Unknown,
-            "Nothing has to be done",
-        ),
-        (
-            "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0.",
-            Verdict::Unknown,
-            "set_memory_growth",
-        ),
-        (
-            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8148.38 MiB on device 0: cudaMalloc failed: out of memory",
-            Verdict::Unknown,
-            "--n-gpu-layers",
-        ),
-        (
-            "Error Code 1: Cuda Runtime (out of memory)\nRequested amount of GPU memory (34359738368 bytes) could not be allocated.",
-            Verdict::Unknown,
-            "--memPoolSize",
-        ),
-        (
-            "To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV \
-             cache memory (11.64 GiB).",
-            Verdict::Capacity,
-            "--max-model-len 95284",
-        ),
-    ] {
-        let e = verdict_of(text);
-        assert_eq!(e.verdict, verdict, "{}", e.sentence);
-        let all: Vec<&str> = e.remedies.iter().map(|r| r.sentence.as_str()).chain(e.known.iter().map(String::as_str)).collect();
-        assert!(all.iter().any(|r| r.contains(words)), "{all:?}");
-        // Nothing of PyTorch on NVIDIA for anybody else.
-        let is_pytorch = e.dialect.starts_with("pytorch");
-        assert!(e.dialect.starts_with("xla") || !all.iter().any(|r| r.contains("jax")), "{all:?}");
-        assert!(e.platform != "tpu" || !all.iter().any(|r| r.contains("XLA_PYTHON_CLIENT")), "{all:?}");
-        let foreign = ["CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "torch.cuda._", "_record_memory_history"];
-        let said = [all.join(" "), e.record.join(" ")].join(" ");
-        for name in foreign.iter().filter(|f| !is_pytorch || !f.starts_with('_')) {
-            assert!(!said.contains(name), "{name}: {said}");
-        }
-        assert!(is_pytorch || e.record.is_empty());
-    }
-}
-
-#[test]
 fn a_message_that_breaks_off_tells_nothing_of_who_holds_the_card() {
     let e = verdict_of(
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.02 GiB is free.",
@@ -391,19 +258,6 @@ fn what_the_message_names_itself_is_the_cause() {
     assert!(reserve.remedies[0].sentence.contains("expandable_segments_reserve"), "{:?}", reserve.remedies);
     let pool = verdict_of(&format!("{HEAD} The custom allocator backing this MemPool returned nullptr."));
     assert!(pool.sentence.contains("MemPool") && pool.remedies[0].sentence.contains("torch.cuda.MemPool"), "{}", pool.sentence);
-}
-
-#[test]
-fn settings_that_change_nothing_are_not_advised() {
-    let e = verdict_of(
-        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.02 GiB is free. Including non-PyTorch memory, this process has 78.00 GiB memory in use. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 17.00 GiB is reserved by PyTorch but unallocated. expandable_segments is enabled. If instead the process",
-    );
-    assert_eq!(e.verdict, Verdict::Fragmentation);
-    assert!(e.remedies.iter().all(|r| !r.sentence.contains("max_split_size_mb")), "{:?}", e.remedies);
-    let pool = verdict_of(
-        "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 14.95 GiB\nRequested               : 1.00 GiB\nDevice limit            : 15.77 GiB\nFree (according to CUDA): 12.94 MiB\n",
-    );
-    assert!(pool.record[0].contains("keeps no history") && !pool.sentence.contains("counting the holes"), "{}", pool.sentence);
 }
 
 /// What a text does not tell is not 0: a message that was cut anywhere is never given the verdict of another.
@@ -464,27 +318,6 @@ fn sentences_do_not_contradict_their_figures() {
     assert!(e.sentence.contains("no other figure of the message"), "{}", e.sentence);
 }
 
-#[test]
-fn comfy_ui_and_warnings_are_told_as_what_they_are() {
-    let e = verdict_of("torch.OutOfMemoryError: Allocation on device \nGot an OOM, unloading all loaded models.");
-    assert!(e.sentence.contains("first words") && e.remedies.iter().any(|r| r.sentence.contains("--lowvram")), "{}", e.sentence);
-    assert!(e.record[0].contains("--disable-cuda-malloc"));
-    let warning = |asked: &str| {
-        format!(
-            "[W903 13:41:51.709566905 CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device 0 while trying to allocate {asked} bytes (free: 3136967680, total: 33668857856)."
-        )
-    };
-    let e = verdict_of(&warning("20971520000"));
-    assert_eq!(e.verdict, Verdict::Unknown);
-    assert!(e.sentence.contains("no failure") && e.remedies[0].sentence.contains("Nothing has to be done"), "{}", e.sentence);
-    assert!(e.rounding.is_empty() && e.contradictions.is_empty(), "exact bytes");
-    assert_eq!(verdict_of(&warning("42949672960")).verdict, Verdict::TooLarge);
-}
-
-fn process(pid: u32, size: &str) -> String {
-    format!("Process {pid} has {size} memory in use. ")
-}
-
 /// Who holds the card outweighs holes that would be just enough in sum, and is named.
 #[test]
 fn others_that_fill_the_card_are_the_point() {
@@ -539,41 +372,6 @@ fn a_limit_and_private_pools_are_used_where_the_text_breaks_off() {
 }
 
 /// The text around a message decides whose settings are advised.
-#[test]
-fn the_program_and_the_system_around_a_text_decide_the_advice() {
-    let holes = modern("1.70 GiB", "6.00 GiB", "0 bytes", "", "", "2.93 GiB", "2.30 GiB");
-    let all = |text: &str| verdict_of(text).remedies.iter().map(|r| r.sentence.clone()).collect::<Vec<_>>().join("\n");
-    assert!(all(&holes).contains("expandable_segments:True"));
-    assert!(
-        verdict_of(&holes)
-            .sentence
-            .starts_with("PyTorch has 2.30 GiB free inside its own memory, but scattered; no single gap fits 1.70 GiB")
-    );
-    let windows = all(&format!("  File \"C:\\Users\\a\\train.py\", line 3\n{holes}"));
-    assert!(!windows.contains("expandable") && windows.contains("max_split_size_mb"), "{windows}");
-    let old = "CUDA out of memory. Tried to allocate 300.00 MiB (GPU 0; 8.00 GiB total capacity; 6.00 GiB already allocated; 10.00 MiB free; 7.00 GiB reserved in total by PyTorch)";
-    assert!(!all(old).contains("max_split_size_mb"), "1.4 to 1.9 has none: {}", all(old));
-    let full = modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &this("22.50 GiB"), "", "21.90 GiB", "100.00 MiB");
-    assert!(all(&format!("File \"/app/vllm/worker.py\"\n{full}")).contains("--gpu-memory-utilization"));
-    for (text, dialect) in [
-        (
-            "cuda_blas.cc:372] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED at tensorflow/stream_executor",
-            "tensorflow-bfc",
-        ),
-        ("cupy.cuda.runtime.CUDARuntimeError: cudaErrorMemoryAllocation: out of memory", "cupy"),
-        ("llama runner process has terminated: CUDA error: out of memory\n  in function alloc at ggml-cuda.cu:341", "llama.cpp"),
-        ("Killed", "killed"),
-    ] {
-        let e = verdict_of(text);
-        assert_eq!(e.writer.contains("Ollama"), text.contains("llama runner"), "{}", e.writer);
-        let said = [e.sentence.clone(), all(text), e.record.join("\n")].join("\n");
-        assert_eq!(e.dialect, dialect, "{said}");
-        for foreign in ["torch.", "PYTORCH_", "expandable"] {
-            assert!(!said.contains(foreign), "{foreign}: {said}");
-        }
-    }
-}
-
 /// Each rule that was found wanting on published texts, on a text of its own.
 #[test]
 fn what_ran_out_and_who_holds_it() {
@@ -690,19 +488,6 @@ fn what_is_pasted_beside_a_message_is_read() {
 }
 
 /// A server takes its share of the card, whatever little others hold; and while it loads no batch ran yet.
-#[test]
-fn a_server_is_told_its_own_settings_first() {
-    let others =
-        "Process 2101 has 390.00 MiB memory in use. Including non-PyTorch memory, this process has 23.18 GiB memory in use. ";
-    let text = modern("350.00 MiB", "23.68 GiB", "112.81 MiB", others, "", "22.74 GiB", "11.01 MiB");
-    assert_eq!(verdict_of(&text).verdict, Verdict::Contention);
-    let e = verdict_of(&format!("  File \"vllm/v1/worker/gpu_model_runner.py\", in _dummy_run\n{text}"));
-    assert_eq!(e.verdict, Verdict::Capacity, "{}", e.sentence);
-    assert!(e.remedies[0].sentence.contains("--gpu-memory-utilization"), "{:?}", e.remedies);
-    let e = verdict_of(&format!("  File \"vllm/model_executor/layers/linear.py\", line 187, in create_weights\n{text}"));
-    assert!(e.remedies[0].sentence.contains("--tensor-parallel-size"), "{:?}", e.remedies);
-}
-
 /// Ranks of one job that share a card are listed, also where the message breaks off behind them.
 #[test]
 fn a_message_that_breaks_off_behind_its_processes_names_them() {

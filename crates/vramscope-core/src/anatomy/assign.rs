@@ -21,12 +21,13 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let phases = case.phases;
     let mut of: Vec<Decided> = vec![Decided::default(); case.rows() as usize];
     let mut weights = loaded(case, &mut of);
-    let mut gradients = gradients(case, &weights);
-    if older_model::has_older_gradients(case, &gradients) {
+    let (mut gradients, of_step) = gradients(case, &weights);
+    let has_older_gradients = older_model::has_older_gradients(case, &of_step);
+    if has_older_gradients {
         gradients.clear();
     }
     data(case, &gradients, &mut weights, &mut of);
-    for (id, decided) in older::decide(case, &gradients, &weights) {
+    for (id, decided) in older::decide(case, &gradients, &weights, has_older_gradients) {
         of[id.0 as usize] = decided;
         if decided.0 == Role::Weights {
             *weights.entry(case.size(id)).or_default() += 1;
@@ -194,10 +195,10 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     weights
 }
 
-/// Number of gradients of each size: what the backward pass with most survivors leaves behind. If weights are known, only of
-/// their sizes.
-fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
-    let (mut gradients, mut most) = (Sizes::default(), 0);
+/// Number of gradients of each size: what the backward pass with most survivors leaves behind, and what all passes of a step do. If
+/// weights are known, only of their sizes.
+fn gradients(case: &Case<'_>, weights: &Sizes) -> (Sizes, Sizes) {
+    let (mut gradients, mut of_step, mut most) = (Sizes::default(), Sizes::default(), 0);
     let end = case.device.events.len() as u32;
     for run in case.phases.runs.iter().filter(|r| r.part == Part::Backward) {
         let (mut strict, mut late) = ((Sizes::default(), 0), (Sizes::default(), 0));
@@ -220,11 +221,16 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> Sizes {
         }
         // `zero_grad` may come before anything else is allocated.
         let (sizes, bytes) = if strict.1 * 2 >= late.1 { strict } else { late };
+        for (&size, &n) in &sizes {
+            *of_step.entry(size).or_default() += n;
+        }
         if bytes > most {
             (gradients, most) = (sizes, bytes);
         }
     }
-    gradients
+    let steps = case.steps.len().max(1) as u32;
+    of_step.values_mut().for_each(|n| *n = (*n + steps / 2) / steps);
+    (gradients, of_step)
 }
 
 /// What a constructor of the program made and keeps beside the model, as a replay buffer: larger than every gradient, where nearly all

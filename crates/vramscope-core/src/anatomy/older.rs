@@ -10,8 +10,7 @@ use super::sense::Part;
 use crate::tables::{LifetimeId, NO_EVENT};
 
 /// The roles of blocks from before the first event. O(blocks log blocks).
-pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> Vec<(LifetimeId, Decided)> {
-    let has_gradients = older_model::has_older_gradients(case, gradients);
+pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gradients: bool) -> Vec<(LifetimeId, Decided)> {
     let phases = case.phases;
     let works = phases.has(Part::Forward) || phases.has(Part::Backward) || phases.has(Part::Optimizer);
     let mut of: Vec<(LifetimeId, Decided)> = Vec::new();

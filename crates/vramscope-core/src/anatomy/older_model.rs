@@ -17,14 +17,17 @@ const LEAST: u64 = 4096;
 pub(super) type Stays = FxHashMap<u64, Vec<LifetimeId>>;
 
 /// True if backward passes add to gradients from before the history, as without `zero_grad` or with `set_to_none=False`: hardly any
-/// gradient is made for the older blocks that the optimizer works on.
+/// gradient is made for the older blocks that the optimizer works on. Takes what all passes of a step make: of a GAN each makes the
+/// gradients of one network.
 pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     // An optimizer keeps up to four copies of what it steps.
     const COPIES: u32 = 4;
     // So many blocks of the last operations may be taken for gradients.
     const LAST: u32 = 6;
+    // Of a pass that began before the history most gradients are older too.
+    let whole = case.phases.runs.iter().skip_while(|r| r.part != Part::Forward);
     let passes = match case.phases.has_stacks {
-        true => case.phases.runs.iter().filter(|r| r.part == Part::Backward).count(),
+        true => whole.filter(|r| r.part == Part::Backward).count(),
         false => case.steps.optimizer.len(),
     };
     let steps_in_backward = |pair: &[Run]| pair[0].part == Part::Optimizer && pair[1].part == Part::Backward;

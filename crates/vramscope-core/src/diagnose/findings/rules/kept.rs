@@ -260,6 +260,10 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime)) else {
         return Vec::new();
     };
+    // An elementwise formula has tensors of one size; autocast doubles or halves it. Others, as in attention, are no such formula.
+    if blocks.iter().any(|b| ![size / 2, size, size * 2].contains(&b.size)) {
+        return Vec::new();
+    }
     let tensors = blocks.len() as u64 / runs;
     let smallest = blocks.iter().map(|b| b.size).min().unwrap_or(size);
     let each = match smallest == size {

@@ -73,7 +73,11 @@ pub(super) fn decide(
     let count = |size: u64, list: &[LifetimeId]| list.len() + replaced.get(&size).map_or(0, |&n| n as usize);
     let of_gradient = blocks_a_gradient(&stays, gradients);
     let sizes: Vec<(u64, usize)> = stays.iter().filter(|s| is_stepped(*s.0)).map(|(&s, list)| (s, count(s, list))).collect();
-    let copies = if gradients.is_empty() { copies(&sizes, has_gradients) } else { 1 };
+    let added = if has_gradients { added_gradients(case, &stays) } else { Sizes::default() };
+    let copies = match gradients.is_empty() {
+        true => copies_of(&sizes, &added).unwrap_or_else(|| copies(&sizes, has_gradients)),
+        false => 1,
+    };
     let is_adam = gradients.is_empty() && copies < 3 && has_adam(case);
     let of_adam = 3 + usize::from(has_gradients);
     let mut of = Vec::new();
@@ -134,6 +138,31 @@ fn blocks_a_gradient(stays: &Stays, gradients: &Sizes) -> usize {
         }
     }
     votes.into_iter().max_by_key(|&(n, bytes)| (bytes, n)).map_or(1, |v| v.0)
+}
+
+/// Gradients that a backward pass makes, adds to older ones and frees at once, by the sizes of what stays. Those of activations may be
+/// as large.
+fn added_gradients(case: &Case<'_>, stays: &Stays) -> Sizes {
+    let whole = case.phases.runs.iter().skip_while(|r| r.part != Part::Forward);
+    let pass = whole.filter(|r| r.part == Part::Backward).max_by_key(|r| r.rows.1 - r.rows.0);
+    let mut sizes = Sizes::default();
+    for (run, id) in pass.into_iter().flat_map(|run| run.ids().map(move |id| (run, id))) {
+        let size = case.size(id);
+        if size >= LEAST && case.gone(id) < run.events.1 && stays.contains_key(&size) {
+            *sizes.entry(size).or_default() += 1;
+        }
+    }
+    sizes
+}
+
+/// Number of copies of the whole model where a backward pass adds to as many gradients: how many blocks stay for each. `None` unless
+/// nine tenths of the bytes agree.
+fn copies_of(sizes: &[(u64, usize)], added: &Sizes) -> Option<usize> {
+    let bytes = |s: &(u64, usize)| s.0 * s.1 as u64;
+    let all: u64 = sizes.iter().filter(|s| s.0 >= LEAST).map(bytes).sum();
+    let agrees = |n: usize, s: &(u64, usize)| added.get(&s.0).is_some_and(|&g| g as usize * n == s.1);
+    let agreed = |n: usize| sizes.iter().filter(|s| agrees(n, s)).map(bytes).sum::<u64>();
+    (2..=5).find(|&n| all > 0 && agreed(n).saturating_mul(10) >= all.saturating_mul(9))
 }
 
 /// Number of copies of the whole model, without a gradient to compare with: four are weights, gradients and Adam's two, three the same

@@ -8,6 +8,10 @@ use crate::units::{Bytes, counted};
 /// The line that records everything that comes after it.
 pub const RECORD: &str = "torch.cuda.memory._record_memory_history()";
 
+/// The same for PyTorch 2.0, which keeps one event unless it is asked for more. Later releases take it too.
+const RECORD_2_0: &str =
+    "torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=100000, trace_alloc_record_context=True)";
+
 /// The most that JAX held on a device, programs at work included.
 const JAX_PEAK: &str = "jax.local_devices()[0].memory_stats()[\"peak_bytes_in_use\"]";
 
@@ -64,9 +68,18 @@ impl Limit {
                 _ if bare == all => {
                     format!(", and the blocks have no stacks: {it} says only the sizes of what was live when it was written.")
                 }
-                _ => format!(": {it} says what was live when it was written, and for some blocks which line made them."),
+                _ => format!(
+                    ": {it} says what was live when it was written, and which lines made {} of it.",
+                    Bytes(all - bare)
+                ),
             };
-            let sentence = format!("{has}{what}{}", record(line, "Record from the start to see the rest"));
+            let (line, how) = match device.events.len() {
+                1 if line.is_some() => {
+                    (Some(RECORD_2_0), "PyTorch 2.0 keeps one event unless it is asked for more. Record like this from the start")
+                }
+                _ => (line, "Record from the start to see the rest"),
+            };
+            let sentence = format!("{has}{what}{}", record(line, how));
             return Some(Limit { sentence, line });
         }
         if recording.stacks.is_empty() && is_snapshot {

@@ -22,10 +22,11 @@ fn much<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(
     Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
 }
 
-/// What a graph keeps that no backward pass used. Where a request failed the backward pass may have been next, unless several calls of
-/// the model went by without one.
+/// What a graph keeps that no backward pass used. Where a request failed, on any device, the backward pass may have been next, unless
+/// several calls of the model went by without one.
 fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
-    (p.ooms.is_empty() || only_calls(p)).then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
+    let has_failed = p.recording.devices.iter().any(|d| d.events.last_oom().is_some());
+    (!has_failed || only_calls(p)).then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
 }
 
 /// True where the model was called several times, each kept a graph, and nothing ran backward. A reference model that runs without a graph before
@@ -244,19 +245,25 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
         let has_rule = p.roles.anatomy.phases.is_attention(stack) || p.flags(stack) & LOSS != 0;
         if has_rule { None } else { line_of(&p.recording.stacks, stack).filter(|&line| computes(p, stack, line)) }
     };
+    // A line that is called from several places of a layer, as that of a Linear written by hand, is one operation at each.
+    let call = |stack: StackId| {
+        let line = line(stack)?;
+        let frames = p.recording.stacks.frames(stack);
+        frames.iter().position(|&f| f == line).map(|at| &frames[at..])
+    };
     // Graphs of several steps are a leak, which has a rule of its own.
-    let mut by_line: FxHashMap<_, u64> = FxHashMap::default();
+    let mut by_call: FxHashMap<_, u64> = FxHashMap::default();
     for b in &activations {
         let stack = stack_of(b.lifetime);
         let runs = layers.runs(stack);
-        if let Some(line) = line(stack).filter(|_| runs > 1) {
-            *by_line.entry((line, b.size, runs, step_of(p, b.lifetime))).or_default() += 1;
+        if let Some(call) = call(stack).filter(|_| runs > 1) {
+            *by_call.entry((call, b.size, runs, step_of(p, b.lifetime))).or_default() += 1;
         }
     }
-    let most = by_line.into_iter().filter(|((_, _, runs, _), n)| n / runs >= 3);
-    let most = most.max_by_key(|&((line, size, _, step), n)| (n * size, line, step));
-    let Some(((frame, size, runs, step), _)) = most else { return Vec::new() };
-    let is_its = |id: LifetimeId| p.roles.of(id) == Role::Activations && line(stack_of(id)) == Some(frame);
+    let most = by_call.into_iter().filter(|((_, _, runs, _), n)| n / runs >= 3);
+    let most = most.max_by_key(|&((call, size, _, step), n)| (n * size, call, step));
+    let Some(((frames, size, runs, step), _)) = most else { return Vec::new() };
+    let is_its = |id: LifetimeId| p.roles.of(id) == Role::Activations && call(stack_of(id)) == Some(frames);
     let Some((blocks, bytes)) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime)) else {
         return Vec::new();
     };

@@ -96,6 +96,8 @@ fn in_run(
         return (Role::Temporaries, Because::TuningFrame);
     }
     match run.part {
+        // An optimizer may give a parameter new memory, more than once: `p.data = p.data - update`.
+        Part::Optimizer if replaced(case, id, of) == Some(Role::Weights) => (Role::Weights, Because::TakesItsPlace),
         Part::Optimizer if outlives && !sense.clips => (Role::OptimizerState, Because::OutlivesOptimizer),
         Part::Optimizer => (Role::Temporaries, Because::DiesInOptimizer),
         Part::Backward => {
@@ -154,7 +156,7 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     let works = |run: &&Run| matches!(run.part, Part::Forward | Part::Backward | Part::Optimizer);
     let start = case.device.events.len() as u32 / START_SHARE;
     let moved = moved_gradients(case);
-    // Of what makes weights, kept or not: a model may be copied before its first pass.
+    // Of what makes weights, kept or not: a model may be copied before its first pass. And of what your own constructors keep.
     let mut made: FxHashSet<u64> = FxHashSet::default();
     let mut last: FxHashMap<StackId, u32> = FxHashMap::default();
     for id in case.phases.runs.iter().filter(|r| r.part == Part::Load).flat_map(Run::ids) {
@@ -187,6 +189,7 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
                 let because = if sense.makes_weights { Because::Loaded } else { Because::Built };
                 of[id.0 as usize] = (Role::Weights, because);
                 *weights.entry(size).or_default() += 1;
+                made.insert(size);
             } else {
                 of[id.0 as usize] = (Role::Temporaries, Because::GoneAfterLoading);
             }

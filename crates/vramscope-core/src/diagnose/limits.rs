@@ -68,10 +68,7 @@ impl Limit {
                 _ if bare == all => {
                     format!(", and the blocks have no stacks: {it} says only the sizes of what was live when it was written.")
                 }
-                _ => format!(
-                    ": {it} says what was live when it was written, and which lines made {} of it.",
-                    Bytes(all - bare)
-                ),
+                _ => format!(": {it} says what was live when it was written, and which lines made {} of it.", Bytes(all - bare)),
             };
             let (line, how) = match device.events.len() {
                 1 if line.is_some() => {

@@ -21,9 +21,9 @@ pub(super) type Stays = FxHashMap<u64, Vec<LifetimeId>>;
 /// gradients of one network.
 pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     // An optimizer keeps up to four copies of what it steps.
-    const COPIES: u32 = 4;
+    const COPIES: u64 = 4;
     // So many blocks of the last operations may be taken for gradients.
-    const LAST: u32 = 6;
+    const LAST: u64 = 6;
     // Of a pass that began before the history most gradients are older too.
     let whole = case.phases.runs.iter().skip_while(|r| r.part != Part::Forward);
     let passes = match case.phases.has_stacks {
@@ -37,14 +37,16 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     let stepped = made_by_optimizer(case);
     let is_older = |id: &LifetimeId| case.stays(*id) && case.size(*id) >= LEAST && !is_workspace_size(case.size(*id));
     let older: Vec<u64> = (0..case.phases.first_row).map(LifetimeId).filter(is_older).map(|id| case.size(id)).collect();
-    let of_optimizer = older.iter().filter(|size| stepped.contains(size)).count() as u32;
-    let count = |fits: &dyn Fn(&u64) -> bool| gradients.iter().filter(|g| fits(g.0)).map(|g| *g.1).sum::<u32>();
-    let made = match count(&|size| older.contains(size)) {
-        // Of FSDP, gradients are gathered.
-        0 => count(&|&size| size >= LEAST),
-        made => made,
-    };
-    made * COPIES < if of_optimizer == 0 && made <= LAST { older.len() as u32 } else { of_optimizer }
+    let of_optimizer: Vec<u64> = older.iter().copied().filter(|size| stepped.contains(size)).collect();
+    let made = || gradients.iter().map(|(&size, &n)| (size, u64::from(n)));
+    let of_a_weight: u64 = made().filter(|(size, _)| older.contains(size)).map(|(_, n)| n).sum();
+    if of_a_weight == 0 {
+        // Of FSDP, gradients are gathered, some for many weights.
+        let bytes: u64 = made().filter(|(size, _)| *size >= LEAST).map(|(size, n)| size * n).sum();
+        return bytes * COPIES < if of_optimizer.is_empty() { older.iter().sum() } else { of_optimizer.iter().sum() };
+    }
+    let is_last = of_optimizer.is_empty() && of_a_weight <= LAST;
+    of_a_weight * COPIES < if is_last { older.len() } else { of_optimizer.len() } as u64
 }
 
 /// The sizes that optimizers allocate: those of the parameters that they change, and of what they gather.

@@ -125,6 +125,21 @@ fn the_model_its_gradients_and_its_optimizer_are_told_apart_to_the_byte_where_al
 }
 
 #[test]
+fn the_model_its_gradients_and_its_optimizer_are_told_apart_where_all_of_them_are_older() {
+    for (name, row) in truth(|name| name.ends_with("mid.python")) {
+        let instant = &row["instants"][0];
+        let found = Read::of(&name).before(instant[0].as_u64().unwrap());
+        let roles = [Role::Weights, Role::Gradients, Role::OptimizerState].map(|r| r.name());
+        let truth = roles.map(|role| instant[1][role].as_u64().unwrap_or(0));
+        let room = (1 << 20) + truth.iter().sum::<u64>() / 40;
+        for (role, is) in roles.into_iter().zip(truth) {
+            let told = found.get(role).copied().unwrap_or(0);
+            assert!(told.abs_diff(is) <= room, "{name}: {role} {told}, not {is}");
+        }
+    }
+}
+
+#[test]
 fn little_of_a_recording_is_in_the_wrong_role() {
     let (mut shares, mut lines) = (Vec::new(), Vec::new());
     for (name, row) in truth(|name| name.ends_with("python") && !name.starts_with("leak_")) {

@@ -192,7 +192,9 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let clips = has(&["nn/utils/clip_grad.py"]) || named(&["clip_grad_norm_", "clip_gradients"]);
     set(CLIPS, clips || (has(&["amp/grad_scaler.py"]) && named(&unscales)));
     let is_shard = has(FSDP) && named(&["_init_sharded_param", "to_sharded_param", "reset_sharded_param", "__init__"]);
-    let makes = has(&["torch/nn/parameter.py", "torch/nn/init.py", "safetensors/", "core_model_loading.py"]);
+    // DataParallel copies the weights to every device in each pass.
+    let replicates = has(&["nn/parallel/comm.py"]) && named(&["broadcast_coalesced"]);
+    let makes = replicates || has(&["torch/nn/parameter.py", "torch/nn/init.py", "safetensors/", "core_model_loading.py"]);
     set(LOADS, makes || is_shard || named(LOADERS) || (in_module && named(MOVERS)) || (has(MODELS) && name == "__init__"));
     let prepares = ["initialize_kv_cache", "_allocate_kv_cache_tensors", "init_memory_pool", "initialize_cache"];
     set(BUILDS, (!is_library && named(BUILDERS)) || (has(&SERVERS) && named(&prepares)));

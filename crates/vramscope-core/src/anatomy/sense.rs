@@ -122,7 +122,10 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
     match s.part {
         Part::Optimizer => {
             let outermost = frames.iter().rposition(|&f| of(f) & (OPTIMIZER | CLIPS | STEP) != 0);
-            s.stepper = outermost.and_then(|i| frames.get(i + 1)).copied();
+            // Between Python's frames there may be the interpreter's own.
+            let is_python = |f: &&FrameId| of(**f) & PYTHON != 0;
+            let outside = outermost.and_then(|i| frames.get(i + 1..)).unwrap_or_default();
+            s.stepper = outside.iter().find(is_python).or(outside.first()).copied();
             s.frame = s.frame.or_else(|| outermost.map(|i| frames[i]));
         }
         Part::Forward => (s.site, s.inside) = site(stacks, frames, of),

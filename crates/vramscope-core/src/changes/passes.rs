@@ -8,6 +8,7 @@ use super::requests::{NEVER, Requests};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 use crate::model::FrameId;
+use crate::tables::naming::is_framework;
 
 /// Checkpointing of a module that repeats: its inner activations go at its end, and are made again before its backward pass.
 /// The line that calls the module, and how often it does.
@@ -86,12 +87,11 @@ pub(super) fn no_such_line(program: Requests<'_>, line: &str) -> Option<String> 
     let mut bytes: FxHashMap<String, u64> = FxHashMap::default();
     for row in program.rows {
         let frames = stacks.frames(row.stack).iter().filter_map(|&f| stacks.frame(f));
-        let of_user = |file: &str| file.ends_with(".py") && !file.contains("site-packages") && !file.contains("torch/");
         let lines: Vec<_> = frames.filter(|f| stacks.text(f.file).ends_with(".py")).collect();
         if lines.iter().any(|&f| stacks.location(f).ends_with(line)) {
             return None;
         }
-        for frame in lines.into_iter().filter(|f| of_user(stacks.text(f.file))) {
+        for frame in lines.into_iter().filter(|&f| !is_framework(stacks, f)) {
             *bytes.entry(stacks.location(frame)).or_default() += row.size;
         }
     }

@@ -8,7 +8,7 @@ use crate::anatomy::Phase;
 use crate::anatomy::modules::module_class;
 use crate::formats::kineto::OPERATOR_FILE;
 use crate::model::{Frame, FrameId, StackTable};
-use crate::tables::naming::is_compiled;
+use crate::tables::naming::{is_compiled, is_of_operators};
 
 /// One call of a module.
 #[derive(Clone, Debug, Default)]
@@ -126,7 +126,7 @@ fn candidates(draft: &Draft<'_>, step: u32) -> Vec<Candidate> {
             frames[at..].iter().find_map(|&f| {
                 let f = stacks.frame(f)?;
                 let file = stacks.text(f.file);
-                (file.ends_with(".py") && !file.contains("torch/")).then(|| stacks.location(f))
+                (file.ends_with(".py") && !is_of_operators(file)).then(|| stacks.location(f))
             })
         });
         outside.or_else(|| stacks.frame(frame).map(|f| stacks.location(f)))

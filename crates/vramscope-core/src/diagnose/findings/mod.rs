@@ -122,17 +122,26 @@ pub fn diagnose(
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
         (f.rule != self::rules::TRUNCATED, rank(f, &input), !is_last(f), saved, f.rule)
     });
-    // A figure of what was recorded is no promise of what was not.
-    let first = findings.iter_mut().find(|f| f.saving.is_some_and(|s| !s.is_nothing()));
-    if let (Some(finding), Some(event)) = (first, device.events.failure_at_end()) {
-        let request = Bytes(device.events.size[event as usize]);
-        finding.sentence +=
-            &format!(" The recording ends where a request of {request} failed; what comes then is not in these figures.");
+    if let Some(event) = device.events.failure_at_end() {
+        with_failed_request(&mut findings, device.events.size[event as usize]);
     }
     let untold = untold(&input);
     let ooms = input.ooms.into_iter().map(Arc::new).collect();
     let changed_by_rules = input.roles.changed;
     Ok(Findings { findings, ooms, ooms_left_out, ooms_without_figures, steps: input.steps, changed_by_rules, untold })
+}
+
+/// A peak of what was recorded is no promise of what was not: where the recording ends in a failure its request comes on top.
+fn with_failed_request(findings: &mut [Finding], request: u64) {
+    let mut is_first = true;
+    for finding in findings {
+        let Some(saving) = finding.saving.filter(|s| !s.is_nothing()) else { continue };
+        if std::mem::take(&mut is_first) {
+            let needed = Bytes(saving.after.saturating_add(request));
+            finding.sentence += &format!(" The request of {} that failed comes on top: up to {needed}.", Bytes(request));
+        }
+        finding.verify = format!("The run gets past the request of {}.", Bytes(request));
+    }
 }
 
 /// Bytes at the peak of unknown role, with what a trace reports from before profiling, and all.
